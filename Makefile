@@ -1,0 +1,128 @@
+# The commands of the project. `make` or `make help` lists them; everything runs in .venv, which the first use makes.
+#
+#   make op=gemm_bias_act bench
+#   make op=softmax verify variant=warp_per_row device=emulated
+#
+# A line `target: ## text` appears in the help, `##@ text` is a heading in it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DELETE_ON_ERROR:
+
+# What may be given on the command line.
+op ?=
+device ?=
+variant ?=
+problem ?=
+jobs ?=
+args ?=
+# An interpreter that has all requirements already (a container's, say): with it nothing is installed.
+python ?=
+
+VENV := .venv
+STAMPS := $(VENV)/.stamps
+RUN := $(if $(python),$(python),$(VENV)/bin/python)
+CLANG_FORMAT := $(if $(python),clang-format,$(VENV)/bin/clang-format)
+GPU := $(wildcard /dev/nvidia[0-9]* /dev/dxg)
+CUDA := $(if $(GPU),cuda)
+EMULATOR_SOURCES := $(shell find device/emulator -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' -o -name '*.txt' \
+	-o -name '*.cmake' -o -name '*.py' -o -name '*.map' -o -name '*.in' \) -not -path '*/bench/*' 2>/dev/null)
+CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.h' | grep -v -e /third_party/ -e /templates/)
+UV := $(shell command -v uv 2>/dev/null)
+PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check)
+
+ENV := $(if $(python),,$(STAMPS)/project)
+DEV_ENV := $(if $(python),,$(STAMPS)/project $(STAMPS)/dev)
+
+export AICF_DEVICE := $(if $(device),$(device),$(AICF_DEVICE))
+export AICF_JOBS := $(if $(jobs),$(jobs),$(AICF_JOBS))
+
+OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--problem '$(p)') $(args)
+
+##@ One op: make op=NAME VERB [device=auto|cuda|emulated] [variant=…] [problem=…] [jobs=N] [args='…']
+OP_VERBS := bench build new report show verify
+.PHONY: $(OP_VERBS)
+bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
+build: ## compile the op's variants; what has not changed is not compiled again
+new: ## write a new op that builds, verifies and benches at once
+report: ## show the recorded runs
+show: ## show an op, or a variant's PTX and SASS (args='…')
+verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device
+ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
+ifeq ($(op),)
+$(error which op? make op=NAME $(filter $(OP_VERBS),$(MAKECMDGOALS)); `make list` shows the ops)
+endif
+endif
+$(OP_VERBS): $(ENV)
+	@$(RUN) -m harness $@ $(op) $(OPTIONS)
+
+##@ The workbench
+.PHONY: doctor list
+doctor list: $(ENV)
+	@$(RUN) -m harness $@ $(args)
+doctor: ## say what was found on this machine, what is missing, and the remedy
+list: ## list the ops and their variants
+
+##@ The project
+.PHONY: clean distclean env format help lint test
+env: $(ENV) ## make the environment and build the emulator
+
+test: $(DEV_ENV) ## run the tests (args='-k name' and the like go to pytest)
+	$(RUN) -m pytest $(args)
+
+lint: $(DEV_ENV) ## check style and types: ruff, mypy, clang-format
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(CLANG_FORMAT) --dry-run --Werror $(CXX_FILES)
+
+format: $(DEV_ENV) ## rewrite the sources in the project's style
+	$(RUN) -m ruff check --fix-only .
+	$(RUN) -m ruff format .
+	$(CLANG_FORMAT) -i $(CXX_FILES)
+
+clean: ## remove what was built and cached; records and the environment stay
+	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environment too
+	rm -rf $(VENV)
+
+help: ## show this list
+	@if [ -t 1 ]; then bold=$$'\e[1m'; name=$$'\e[36m'; off=$$'\e[0m'; else bold=; name=; off=; fi; \
+	awk -v bold="$$bold" -v name="$$name" -v off="$$off" ' \
+		/^##@ / { printf "\n%s%s%s\n", bold, substr($$0, 5), off; next } \
+		/^[a-z]+:.*## / { split($$0, part, /:.*## /); printf "  %s%-10s%s %s\n", name, part[1], off, part[2] }' $(firstword $(MAKEFILE_LIST))
+
+# The environment, in steps that are each done again only when their input changes.
+
+$(STAMPS)/python:
+	@command -v g++ >/dev/null || { echo "g++ is missing: install it first (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)" >&2; exit 3; }
+	@echo "making $(VENV)"
+	@if [ -n "$(UV)" ]; then $(UV) venv --quiet --allow-existing --python '>=3.11' $(VENV); else \
+		for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
+			if command -v $$candidate >/dev/null && $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then found=$$candidate; break; fi; \
+		done; \
+		[ -n "$${found:-}" ] || { echo "Python 3.11 or newer is missing; python3 is: $$(python3 --version 2>/dev/null || echo not there)" >&2; exit 3; }; \
+		$$found -m venv $(VENV) || { echo "python's venv module does not work (Debian, Ubuntu: apt install python3-venv)" >&2; exit 3; }; \
+	fi
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/python
+	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
+	@$(VENV)/bin/python scripts/list_requirements.py build base $(CUDA) > $(STAMPS)/base.txt
+	@$(PIP) -r $(STAMPS)/base.txt
+	@touch $@
+
+$(STAMPS)/project: $(STAMPS)/base$(CUDA) $(EMULATOR_SOURCES)
+	@echo "building the emulated device"
+	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/base$(CUDA)
+	@echo "installing the tools for tests and style"
+	@$(VENV)/bin/python scripts/list_requirements.py dev > $(STAMPS)/dev.txt
+	@$(PIP) -r $(STAMPS)/dev.txt
+	@touch $@

@@ -1,0 +1,107 @@
+"""The repository as a whole: its commands, its documents, and the rule that settings are read in one place."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from device.settings import VARIABLES
+
+ROOT = Path(__file__).resolve().parents[1]
+MAKEFILE = (ROOT / "Makefile").read_text()
+DOCUMENTS = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("ops/*/README.md"), *ROOT.glob("device/**/README.md"))
+SOURCES = [path for part in ("device", "harness") for path in sorted((ROOT / part).rglob("*.py")) if "templates" not in path.parts]
+
+
+def run_make(*args: str) -> subprocess.CompletedProcess[str]:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    # What an outer make was given on its command line is not for this one.
+    environ = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "op")}
+    return subprocess.run([make, *args], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+
+
+def test_help_lists_every_public_target_with_what_it_does() -> None:
+    done = run_make("help")
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    phony = {
+        target for line in re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE) for target in line.split() if not target.startswith("$")
+    }
+    phony |= set(re.findall(r"^OP_VERBS := (.+)$", MAKEFILE, re.MULTILINE)[0].split())
+    listed = {line.split()[0] for line in done.stdout.splitlines() if re.match(r"  [a-z]+ +\S", line)}
+    assert listed == phony
+
+
+@pytest.mark.parametrize("verb", ["bench", "build", "new", "verify"])
+def test_a_verb_without_an_op_is_wrong_use_with_a_hint(verb: str) -> None:
+    done = run_make(verb)
+    assert done.returncode == 2
+    assert f"make op=NAME {verb}" in done.stderr
+
+
+def test_a_verb_hands_its_words_to_the_harness() -> None:
+    done = run_make("--dry-run", "op=softmax", "verify", "variant=naive warp", "problem=R3_C5", "args=--json")
+    assert done.returncode == 0
+    assert "-m harness verify softmax --variant 'naive' --variant 'warp' --problem 'R3_C5' --json" in done.stdout
+
+
+def test_a_given_interpreter_installs_nothing() -> None:
+    done = run_make("--dry-run", "python=/opt/python", "op=softmax", "bench")
+    assert done.stdout.strip().startswith("/opt/python -m harness bench softmax")
+    assert "install" not in done.stdout
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+    missing = [target for target in targets if not (path.parent / target).exists()]
+    assert missing == []
+
+
+def test_the_documented_variables_are_those_that_are_read() -> None:
+    documented = re.findall(r"^\| `(AICF_[\w*]+)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    assert documented == [variable.name for variable in VARIABLES]
+
+
+def find_environment_reads(source: str) -> list[int]:
+    """Return the lines that read one named variable from the process environment."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if called in ("os.getenv", "os.environ.get", "environ.get", "getenv"):
+            lines.append(node.lineno)  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("os.environ", "environ") and isinstance(node.ctx, ast.Load):
+            lines.append(node.lineno)
+    return lines
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_environment_is_read_in_the_settings_alone(path: Path) -> None:
+    if path == ROOT / "device" / "settings.py":
+        return
+    assert find_environment_reads(path.read_text()) == []
+
+
+def test_a_read_of_the_environment_is_noticed() -> None:
+    assert find_environment_reads("import os\na = os.environ['AICF_X']\nb = os.getenv('HOME')\nos.environ['X'] = 'set'") == [2, 3]
+
+
+def test_requirements_are_listed_by_part() -> None:
+    def list_parts(*parts: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(ROOT / "scripts" / "list_requirements.py"), *parts]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    base = list_parts("base").stdout.split()
+    assert "nvidia-cuda-nvcc==13.0.*" in base
+    assert list_parts("base", "cuda").stdout.split() == [*base, "cupy-cuda13x>=14,<15"]
+    assert any(line.startswith("scikit-build-core") for line in list_parts("build").stdout.split())
+    assert list_parts("nothing").returncode != 0
