@@ -1,0 +1,81 @@
+"""The real device: an NVIDIA GPU, with CuPy beside us in the same context.
+
+Kernel libraries are linked against the shared ``libcudart.so.13`` while CuPy carries a runtime of its own; both use the GPU's primary
+context, so addresses, streams and events of one are good in the other. Memory is CuPy's, without its pool: each buffer is an allocation
+of its own, so that compute-sanitizer sees its true bounds, and ``cupy.asarray(array)`` shares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from device.cudart import Cudart
+from device.interface import DeviceError, UnavailableError
+from device.loader import find_gpus, load_cuda
+from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_REMEDY = "pip install cupy-cuda13x, or set AICF_DEVICE=emulated"
+
+
+class CudaArray(RuntimeArray):
+    """An array in GPU memory."""
+
+    def as_cupy(self) -> Any:
+        """Return a ``cupy.ndarray`` over the same memory, which it keeps alive."""
+        import cupy
+
+        memory = cupy.cuda.UnownedMemory(self.address, max(self.span_bytes, 1), self, 0)
+        return cupy.ndarray(self.shape, self.dtype, cupy.cuda.MemoryPointer(memory, 0), strides=self.strides_bytes)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's (kDLCUDA, 0)."""
+        device: tuple[int, int] = self.as_cupy().__dlpack_device__()
+        return device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export without a copy; CuPy orders the consumer's stream behind the default stream, and refuses what it cannot do."""
+        return self.as_cupy().__dlpack__(**{key: value for key, value in options.items() if value is not None})
+
+
+class CudaBuffer(RuntimeBuffer):
+    """A buffer in GPU memory."""
+
+    array_class = CudaArray
+
+
+class CudaDevice(RuntimeDevice):
+    """GPU 0 of those that ``CUDA_VISIBLE_DEVICES`` leaves visible."""
+
+    buffer_class = CudaBuffer
+
+    def __init__(self) -> None:
+        finding = find_gpus()
+        if not finding.count:
+            raise UnavailableError(f"no GPU: {finding.reason}; set AICF_DEVICE=emulated to work without one")
+        library = load_cuda()
+        self._cupy = import_cupy()
+        self._cupy.cuda.Device(0).use()
+        super().__init__(Cudart(library))
+
+    def _allocate_memory(self, size_bytes: int) -> tuple[int, Callable[[], None]]:
+        runtime = self._cupy.cuda.runtime
+        try:
+            held = [self._cupy.cuda.Memory(size_bytes)]
+        except runtime.CUDARuntimeError as error:
+            code = int(error.status)
+            raise DeviceError(self.cudart.describe(f"allocating {size_bytes} bytes", code), code) from error
+        return held[0].ptr, held.clear
+
+
+def import_cupy() -> ModuleType:
+    """Import CuPy, or raise :class:`UnavailableError` with the remedy."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise UnavailableError(f"CuPy cannot be imported: {error}\n({_REMEDY})") from error
+    module: ModuleType = cupy
+    return module

@@ -1,0 +1,146 @@
+"""The emulated device: our own ``libcudart.so.13``, which runs a kernel's PTX on the CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from ctypes import CDLL, c_char_p, c_int
+from typing import Any
+
+from device.cudart import Cudart
+from device.interface import DeviceError, LaunchCounters, Observer, Report
+from device.loader import load_emulator
+from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
+from device.settings import Settings
+
+_DLPACK_CPU = 1
+_DLPACK_EXTENSION = 12  # kDLExtDev: no device type of DLPack stands for emulated memory, and kDLCUDA would be a lie
+
+
+class EmulatedArray(RuntimeArray):
+    """An array in emulated device memory. DLPack consumers get a copy in host memory, and only where they ask for one."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's extension device: neither the host nor a GPU can follow the pointer."""
+        return _DLPACK_EXTENSION, 0
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export a host copy, for ``dl_device=(1, 0)`` (``numpy.from_dlpack(array, device="cpu")``); anything else raises BufferError."""
+        if dl_device is None or tuple(dl_device) != (_DLPACK_CPU, 0):
+            raise BufferError("memory of the emulated device cannot be shared; ask for a host copy: numpy.from_dlpack(array, device='cpu')")
+        if copy is False:
+            raise BufferError("memory of the emulated device cannot reach the host without a copy: leave copy=False out")
+        if stream is not None:
+            raise BufferError("an export to the host takes no stream")
+        return self.copy_to_host().__dlpack__(max_version=max_version)
+
+
+class EmulatedBuffer(RuntimeBuffer):
+    """A buffer in emulated device memory."""
+
+    array_class = EmulatedArray
+
+
+class EmulatorObserver(Observer):
+    """Sanitizer, counters and options of the emulator, through the functions of ``aicf_emulator.h``."""
+
+    def __init__(self, library: CDLL) -> None:
+        for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "Allocations", "Message"):
+            getattr(library, f"aicfEmulator{name}").restype = c_char_p
+        library.aicfEmulatorGetOption.argtypes = (c_char_p,)
+        library.aicfEmulatorSetOption.argtypes = (c_char_p, c_char_p)
+        library.aicfEmulatorSetOption.restype = c_int
+        self._library = library
+
+    @property
+    def version(self) -> str:
+        """Interface version and instruction-set level, as in ``"1 x86-64-v3"``."""
+        return _decode(self._library.aicfEmulatorVersion())
+
+    def enable(self, checks: Sequence[str], *, counters: bool) -> None:
+        """Run exactly these checks from now on; raises ValueError for a name that is none of :attr:`Observer.CHECKS`."""
+        if unknown := [name for name in checks if name not in self.CHECKS]:
+            raise ValueError(f"unknown check {', '.join(unknown)}; there are: {', '.join(self.CHECKS)}")
+        self.set_option("checks", ",".join(checks) or "none")
+        self.set_option("counters", str(int(counters)))
+
+    def enabled(self) -> tuple[tuple[str, ...], bool]:
+        """Return the checks in force and whether counters are on."""
+        text = self.get_option("checks")
+        names = self.CHECKS if text == "all" else tuple(name for name in text.split(",") if name in self.CHECKS)
+        return names, self.get_option("counters") == "1"
+
+    def set_option(self, name: str, value: str) -> None:
+        """Set an option of the emulator (``schedule``, ``seed``, ``workers``, ...); raises ValueError with the emulator's reason."""
+        if self._library.aicfEmulatorSetOption(name.encode(), value.encode()):
+            raise ValueError(_decode(self._library.aicfEmulatorMessage()) or f"the emulator refuses {name}={value}")
+
+    def get_option(self, name: str) -> str:
+        """Return an option's value; raises ValueError when there is no such option."""
+        value = self._library.aicfEmulatorGetOption(name.encode())
+        if value is None:
+            raise ValueError(f"the emulator has no option {name!r}")
+        return _decode(value)
+
+    def take_reports(self) -> list[Report]:
+        """Return the findings since the last call, and forget them."""
+        return [_parse_report(item) for item in _parse_list(self._library.aicfEmulatorTakeReports())]
+
+    def take_counters(self) -> list[LaunchCounters]:
+        """Return one entry per launch since the last call, and forget them."""
+        return [
+            LaunchCounters(item["kernel"], _parse_dim3(item["grid"]), _parse_dim3(item["block"]), item["counts"])
+            for item in _parse_list(self._library.aicfEmulatorTakeCounters())
+        ]
+
+    def list_allocations(self) -> list[dict[str, Any]]:
+        """Return the live allocations, oldest first: ``address``, ``size_bytes``, ``serial``, ``kind``, ``label``."""
+        return _parse_list(self._library.aicfEmulatorAllocations())
+
+
+class EmulatedDevice(RuntimeDevice):
+    """The emulated device of this process."""
+
+    buffer_class = EmulatedBuffer
+
+    def __init__(self, settings: Settings) -> None:
+        library = load_emulator(settings)
+        self._observer = EmulatorObserver(library)
+        self._observer.set_option("target", settings.target)
+        super().__init__(Cudart(library))
+
+    @property
+    def observer(self) -> EmulatorObserver:
+        """The sanitizer and counters."""
+        return self._observer
+
+
+def _decode(text: bytes | None) -> str:
+    return "" if text is None else text.decode("utf-8", "replace")
+
+
+def _parse_list(text: bytes | None) -> list[dict[str, Any]]:
+    try:
+        items = json.loads(_decode(text) or "[]")
+    except json.JSONDecodeError as error:
+        raise DeviceError(f"the emulator's answer is not JSON ({error}): {_decode(text)[:200]!r}") from error
+    if not isinstance(items, list):
+        raise DeviceError(f"the emulator's answer is not a JSON array: {_decode(text)[:200]!r}")
+    return items
+
+
+def _parse_dim3(value: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = value
+    return int(x), int(y), int(z)
+
+
+def _parse_report(item: dict[str, Any]) -> Report:
+    triples = {key: _parse_dim3(item[key]) for key in ("block", "thread")}
+    return Report(**{**item, **triples})

@@ -1,0 +1,71 @@
+"""The test kernels, compiled once per test run."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+from ctypes import c_float, c_int, c_size_t, c_void_p
+from pathlib import Path
+
+import pytest
+
+from device import Device
+
+SOURCE = Path(__file__).with_name("kernels.cu")
+
+
+class Kernels:
+    """The functions of ``kernels.cu``; each must return ``cudaSuccess`` unless called through :meth:`attempt`."""
+
+    _PROTOTYPES = (
+        ("launch_fill", (c_void_p, c_float, c_int, c_void_p)),
+        ("launch_scale", (c_void_p, c_float, c_int, c_void_p)),
+        ("launch_reverse", (c_void_p, c_int, c_int, c_void_p)),
+        ("launch_too_wide", (c_void_p, c_void_p)),
+        ("queue_zero_fill", (c_void_p, c_size_t, c_void_p)),
+        ("synchronize_device", ()),
+    )
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+        for name, argtypes in self._PROTOTYPES:
+            getattr(self._library, name).argtypes = argtypes
+
+    def attempt(self, name: str, *args: float) -> int:
+        """Call a function and return its ``cudaError_t``."""
+        code: int = getattr(self._library, name)(*args)
+        return code
+
+    def call(self, name: str, *args: float) -> None:
+        assert self.attempt(name, *args) == 0
+
+
+def find_nvcc() -> str:
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    for folder in folders:
+        if (folder / "cu13" / "bin" / "nvcc").is_file():
+            return str(folder / "cu13" / "bin" / "nvcc")
+    nvcc = shutil.which("nvcc")
+    assert nvcc is not None, "no nvcc: it is a dependency of the project (nvidia-cuda-nvcc)"
+    return nvcc
+
+
+@pytest.fixture(scope="session")
+def kernel_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    nvcc = find_nvcc()
+    library_folder = Path(nvcc).resolve().parents[1] / "lib"
+    command = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-lineinfo", "-cudart", "shared", "--compress-mode=none"]
+    command += ["-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]", f"-L{library_folder}", str(SOURCE), "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture
+def kernels(device: Device, kernel_library: Path) -> Kernels:
+    """The kernels, bound to the runtime of ``device``."""
+    return Kernels(kernel_library)
