@@ -1,0 +1,38 @@
+// Activations in fp32: no data-dependent branch, NaN in gives NaN out, and infinities as the formulas have them in float64
+// (an activation of -inf that is inf * 0 is NaN).
+#pragma once
+
+#include "common/activations.h"
+
+namespace aicf {
+
+// Not fmaxf, which drops NaN.
+__device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
+
+// x / (1 + e^-t). An overflowing e^-t gives a zero of x's sign, off by less than |x| * 2^-126.
+__device__ __forceinline__ float scale_by_sigmoid(float x, float t) { return __fdividef(x, 1.0f + expf(-t)); }
+
+__device__ __forceinline__ float silu(float x) { return scale_by_sigmoid(x, x); }
+
+// 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): without the cancellation of 1 + tanh in the negative tail.
+__device__ __forceinline__ float gelu_tanh(float x) {
+    constexpr float kLinear = 1.5957691216057308f;  // 2 sqrt(2/pi)
+    constexpr float kCubic = 0.07135481282553305f;  // 2 sqrt(2/pi) 0.044715
+    return scale_by_sigmoid(x, x * fmaf(kCubic * x, x, kLinear));
+}
+
+// 0.5 x (1 + erf(x / sqrt 2)) = 0.5 x erfc(-x / sqrt 2): relatively accurate in the negative tail too.
+__device__ __forceinline__ float gelu_erf(float x) { return 0.5f * x * erfcf(-0.7071067811865476f * x); }
+
+// `act` is the same for all threads of a launch, so that the switch never diverges.
+__device__ __forceinline__ float apply_activation(int act, float x) {
+    switch (act) {
+        case AICF_ACT_RELU: return relu(x);
+        case AICF_ACT_GELU_TANH: return gelu_tanh(x);
+        case AICF_ACT_GELU_ERF: return gelu_erf(x);
+        case AICF_ACT_SILU: return silu(x);
+        default: return x;
+    }
+}
+
+}  // namespace aicf

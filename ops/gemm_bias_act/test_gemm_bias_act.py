@@ -1,0 +1,154 @@
+"""Accuracy of every kernel of gemm_bias_act over the op's own problems, its refusals, its binding, and, on a GPU, its speed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device import Device
+from device.settings import read_settings
+from harness.build import build_binding, build_op, open_variant
+from harness.discover import LoadedOp, load_op
+from harness.plan import Effort
+from harness.runner import Case
+from harness.spec import Launchable, Problem, SpecError
+from harness.targets import find_target
+from harness.timing import Timer
+from harness.toolchain import find_toolchain
+from harness.verify import Verifier
+
+FOLDER = Path(__file__).parent
+LOADED = LoadedOp(load_op(FOLDER), FOLDER)
+OP = LOADED.op
+# One variant a kernel; the harness's own verify runs all of them.
+VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+ALIGNED_ONLY = ("vectorised", "warp_tiled")
+BENCH = OP.select_problems("bench")
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    toolchain = find_toolchain()
+    binding = build_binding(LOADED, toolchain)
+    results = build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
+    libraries = {r.variant.kernel: r for r in results}
+
+    def open_one(kernel: str) -> Launchable:
+        result = libraries[kernel]
+        assert result.library is not None, result.error
+        return open_variant(OP, binding, result.library, VARIANTS[kernel])
+
+    return open_one
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    verifier = Verifier(OP, device, Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
+    result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
+    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
+    assert not faults, "\n".join(faults)
+    served = [p for p in result.problems if p.status == "passed"]
+    assert len(served) == len(result.problems) or kernel in ALIGNED_ONLY
+
+
+@pytest.mark.parametrize("kernel", ALIGNED_ONLY)
+def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open, kernel: str) -> None:
+    variant = open_kernel(kernel)
+    for tensor, sizes in (("a", {"M": 8, "N": 8, "K": 7}), ("b", {"M": 8, "N": 9, "K": 8})):
+        with Case(device, OP, Problem(sizes)) as case:
+            reason = variant.supports(**case.arguments)
+        assert reason.startswith(f"{tensor}: row stride") and "multiple of 4" in reason
+
+
+def _arguments(device: Device, **changes: object) -> dict[str, object]:
+    def make(*shape: int) -> object:
+        return device.allocate(4 * math.prod(shape)).view(shape, np.float32)
+
+    return {"a": make(4, 8), "b": make(8, 12), "bias": None, "y": make(4, 12), "z": None, "act": "none"} | changes
+
+
+def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
+    variant = open_kernel("naive")
+    buffer = device.allocate(4096)
+    cases: list[tuple[dict[str, object], type[Exception], str]] = [
+        ({"a": np.zeros((4, 8), np.float32)}, TypeError, r"^a: expected a device array .* got ndarray"),
+        ({"a": buffer.view((4, 8), np.float64)}, TypeError, r"^a: expected dtype <f4, got <f8"),
+        ({"a": buffer.view((32,), np.float32)}, ValueError, r"^a: expected 2 dimensions \(\*, \*\), got shape \(32,\)"),
+        ({"b": buffer.view((7, 12), np.float32)}, ValueError, r"^b: expected shape \(8, \*\), got \(7, 12\)"),
+        (
+            {"b": buffer.view((8, 12), np.float32, strides_bytes=(4, 32))},
+            ValueError,
+            r"^b: expected contiguous rows .* got strides \(1, 8\)",
+        ),
+        ({"bias": buffer.view((11,), np.float32)}, ValueError, r"^bias: expected shape \(12,\), got \(11,\)"),
+        ({"y": buffer.view((4, 11), np.float32)}, ValueError, r"^y: expected shape \(4, 12\), got \(4, 11\)"),
+        ({"a": buffer.view((4, 8), np.float32), "y": buffer.view((4, 12), np.float32)}, ValueError, r"^y: .* overlaps a"),
+        ({"act": "tanh"}, ValueError, r"^act: expected one of none, relu, gelu_tanh, gelu_erf, silu, got 'tanh'"),
+        ({"act": 1}, TypeError, r"^act: expected a str, got int"),
+        ({"alpha": 2.0}, TypeError, r"^alpha: unknown argument; there are: a, b, bias, y, z, act"),
+    ]
+    for changes, error, message in cases:
+        with pytest.raises(error, match=message):
+            variant.supports(**_arguments(device, **changes))
+    arguments = _arguments(device)
+    del arguments["bias"]
+    with pytest.raises(TypeError, match="bias: argument is missing"):
+        variant.supports(**arguments)
+
+
+def test_binding_refuses_a_library_without_the_variant(open_kernel: Open) -> None:
+    module = type(open_kernel("naive"))
+    with pytest.raises(ImportError, match=r"cannot load /nowhere\.so"):
+        module("/nowhere.so", "naive")
+
+
+def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
+    pipelined = OP.find_kernel("pipelined")
+    with pytest.raises(SpecError, match="lanes_fill_warp"):
+        pipelined.parse_variant("bm128_bn128_bk8_wm64_wn32_tm8_tn16_stages4_group8_minblocks2")
+    with pytest.raises(SpecError, match="shared_memory"):
+        pipelined.parse_variant("bm256_bn128_bk32_wm64_wn64_tm8_tn16_stages6_group8_minblocks1")
+    with pytest.raises(SpecError, match="registers"):
+        pipelined.parse_variant("bm128_bn128_bk8_wm64_wn64_tm8_tn16_stages4_group8_minblocks3")
+
+
+def test_tolerance_is_far_below_what_a_dropped_term_changes() -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem({"M": 8, "N": 8, "K": 256})
+    inputs = {"a": rng.standard_normal((8, 256)), "b": rng.standard_normal((256, 8))}
+    outputs = OP.reference(inputs, problem)
+    bound = OP.tolerance(inputs, outputs, problem)["y"]
+    shortened = OP.reference({"a": inputs["a"][:, :255], "b": inputs["b"][:255]}, problem)["y"]
+    assert np.median(np.abs(shortened - outputs["y"]) / bound) > 100
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(benchmark: Callable[..., object], cuda_device: Device, open_kernel: Open, kernel: str, problem: Problem) -> None:
+    """Time one variant of each kernel on the bench problems: rounds of one launch and a wait, and cold GPU times by events beside them."""
+    variant = open_kernel(kernel)
+    rng = np.random.default_rng(1)
+    with Case(cuda_device, OP, problem) as case:
+        if reason := variant.supports(**case.arguments):
+            pytest.skip(f"{kernel} does not serve this problem: {reason}")
+        case.upload({t.name: rng.standard_normal(t.resolve_shape(problem)).astype(t.dtype) for t in OP.inputs if t.present(problem)})
+        case.prepare(variant)
+        stream = cuda_device.create_stream(non_blocking=True)
+
+        def run() -> None:
+            case.launch(variant, stream)
+            stream.synchronize()
+
+        benchmark.pedantic(run, rounds=10, warmup_rounds=2)  # type: ignore[attr-defined]
+        timer = Timer(cuda_device)
+        timing = timer.measure_cold(lambda s: case.launch(variant, s))
+        timer.close()
+        benchmark.extra_info["cold"] = timing.to_figures()  # type: ignore[attr-defined]
+        assert timing.summary.median > 0.0

@@ -1,0 +1,92 @@
+"""Accuracy of every kernel of softmax over the op's own problems, its special values, and its binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from device import Device
+from device.settings import read_settings
+from harness.build import build_binding, build_op, open_variant
+from harness.discover import LoadedOp, load_op
+from harness.plan import Effort
+from harness.runner import Case
+from harness.spec import Launchable, Problem
+from harness.targets import find_target
+from harness.toolchain import find_toolchain
+from harness.verify import Verifier
+
+FOLDER = Path(__file__).parent
+LOADED = LoadedOp(load_op(FOLDER), FOLDER)
+OP = LOADED.op
+VARIANTS = {k.name: k.bind(k.variants[1]) for k in OP.kernels}
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    toolchain = find_toolchain()
+    binding = build_binding(LOADED, toolchain)
+    results = {
+        r.variant.kernel: r
+        for r in build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
+    }
+
+    def open_one(kernel: str) -> Launchable:
+        result = results[kernel]
+        assert result.library is not None, result.error
+        return open_variant(OP, binding, result.library, VARIANTS[kernel])
+
+    return open_one
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    verifier = Verifier(OP, device, Effort(num_hidden=2))
+    result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
+    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
+    assert not faults, "\n".join(faults)
+    assert all(p.status == "passed" for p in result.problems)
+
+
+def _run(device: Device, variant: Launchable, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    with Case(device, OP, Problem({"rows": x.shape[0], "columns": x.shape[1]})) as case:
+        case.upload({"x": x})
+        case.launch(variant, device.create_stream(non_blocking=True))
+        device.synchronize()
+        return case.read_outputs()["y"]
+
+
+@pytest.mark.parametrize("columns", [5, 64, 1000])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
+    x = np.random.default_rng(2).standard_normal((7, columns)).astype(np.float32)
+    x[0, :] = -np.inf
+    x[1, : columns - 1] = -np.inf
+    x[2, columns // 2] = -np.inf
+    x[3, 0] = np.nan
+    x[4, columns - 1] = np.inf
+    x[5, :] = 3e38
+    y = _run(device, open_kernel(kernel), x)
+    assert np.isnan(y[[0, 3, 4]]).all()
+    assert y[1, columns - 1] == 1.0 and not y[1, : columns - 1].any()
+    assert y[2, columns // 2] == 0.0 and abs(float(y[2].sum(dtype=np.float64)) - 1.0) < 1e-5
+    np.testing.assert_allclose(y[5], 1.0 / columns, rtol=1e-6)
+    np.testing.assert_allclose(y[6], OP.reference({"x": x[6:]}, Problem({"rows": 1, "columns": columns}))["y"][0], rtol=1e-5)
+
+
+def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
+    variant = open_kernel("naive")
+    x, y = (device.allocate(4096).view((4, 8), np.float32) for _ in range(2))
+    with pytest.raises(ValueError, match=r"^y: expected shape \(4, 8\), got \(4, 7\)"):
+        variant.supports(x=x, y=device.allocate(4096).view((4, 7), np.float32))
+    with pytest.raises(ValueError, match=r"^y: expected memory of its own, got an array that overlaps x"):
+        variant.supports(x=x, y=x)
+    with pytest.raises(TypeError, match=r"^x: expected a device array .* got NoneType"):
+        variant.supports(x=None, y=y)
+    assert variant.supports(x=x, y=y) == ""
