@@ -1,0 +1,73 @@
+"""Command line of the workbench: ``python -m harness VERB [OP] [options]``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from device import DeviceError, UnavailableError
+from device.settings import SettingError
+from harness import commands
+from harness.errors import BuildError, ExitCode, RecordError
+from harness.spec import SpecError
+
+_NOT_VERBS = frozenset({"options"})
+_EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (SpecError, ExitCode.WRONG_USE),
+    (SettingError, ExitCode.WRONG_USE),
+    (UnavailableError, ExitCode.NOT_AVAILABLE),
+    (BuildError, ExitCode.CHECK_FAILED),
+    (RecordError, ExitCode.CHECK_FAILED),
+    (DeviceError, ExitCode.CHECK_FAILED),
+)
+
+
+def build_app() -> typer.Typer:
+    """Return the application: one verb for each module of ``harness.commands``."""
+    app = typer.Typer(
+        name="harness",
+        help="Build, verify and measure the CUDA kernels of an op, on a GPU or on the emulated device.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+    for module in pkgutil.iter_modules(commands.__path__):
+        if module.name not in _NOT_VERBS:
+            app.command(module.name)(report_errors(importlib.import_module(f"harness.commands.{module.name}").run))
+    return app
+
+
+def report_errors(verb: Callable[..., ExitCode]) -> Callable[..., None]:
+    """Wrap a verb so that it ends the program with its exit code, and our errors become one message and a code."""
+
+    @functools.wraps(verb)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            raise typer.Exit(int(verb(*args, **kwargs)))
+        except KeyboardInterrupt:
+            print("harness: interrupted; what was finished is kept", file=sys.stderr)
+            raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+        except tuple(kind for kind, _ in _EXIT_CODES) as error:
+            code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+            reason = "not available here: " if code is ExitCode.NOT_AVAILABLE else ""
+            print(f"harness: {reason}{error}", file=sys.stderr)
+            raise typer.Exit(int(code)) from None
+
+    return run
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one verb; ends with SystemExit whose code is an :class:`harness.errors.ExitCode`."""
+    build_app()(args=None if arguments is None else list(arguments))
+
+
+if __name__ == "__main__":
+    main()

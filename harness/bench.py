@@ -1,0 +1,199 @@
+"""What ``bench`` does with verified variants: counters and a modelled time on the emulated device, timings beside the peers on a GPU.
+
+Every figure is recorded as soon as it is there. Counters are exact, so those of an unchanged build in an unchanged environment are
+taken from the records; times are always measured anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from device.interface import KernelNode, LaunchCounters
+from harness.benchmark import Timed, time_problem
+from harness.build import BuildResult, open_variant
+from harness.counting import LaunchFacts, examine_launch
+from harness.report import BenchRow, Statics, sum_counts
+from harness.resources import find_occupancy
+from harness.roofline import MODEL_NOTE, find_floor, model_launches
+from harness.session import Judged, Session
+from harness.spec import Launchable, Peer, Problem
+from harness.targets import Target
+from harness.timing import Timer
+from harness.workers import Counted, Job, count_variants
+
+OnText = Callable[[str], None]
+
+
+def make_rows(session: Session, judged: Sequence[Judged], problem: Problem) -> dict[str, BenchRow]:
+    """Return a row per variant with what is known before anything is counted or timed."""
+    op = session.loaded.op
+    cost = op.cost(problem)
+    floor = find_floor(cost, session.target)
+    return {
+        j.variant.name: BenchRow(
+            op=op.name,
+            variant=j.variant.name,
+            problem=problem.name,
+            device="emulated" if session.device.is_emulated else session.device.properties.name,
+            verified="passed" if j.ok else "failed",
+            reason=j.reason,
+            statics=find_statics(j.build, (), session.target),
+            floor_us=floor.total_us,
+            floor_bound=floor.bound,
+            flops=cost.flops,
+            bytes_moved=cost.bytes_moved,
+        )
+        for j in judged
+    }
+
+
+def find_statics(build: BuildResult, nodes: Sequence[KernelNode], target: Target) -> Statics:
+    """Combine ptxas' figures with the launch's geometry: dynamic shared memory, and the lowest occupancy of the launch's kernels."""
+    r = build.resources
+    if r is None:
+        return Statics()
+    statics = Statics(r.registers, r.shared_bytes, r.spill_bytes)
+    if not nodes:
+        return statics
+    found = [find_occupancy(r, n.block[0] * n.block[1] * n.block[2], n.dynamic_shared_bytes, target) for n in nodes]
+    lowest = min(found, key=lambda o: o.share)
+    shared = r.shared_bytes + max(n.dynamic_shared_bytes for n in nodes)
+    return replace(statics, shared_bytes=shared, occupancy=lowest.share, limiter=lowest.limiter)
+
+
+def count_on_emulator(
+    session: Session, judged: Sequence[Judged], binding: Path, problems: Sequence[Problem], say: OnText
+) -> dict[tuple[str, str], LaunchFacts]:
+    """Count every verified variant on every problem, by (variant, problem); counters of the same build are read from the records."""
+    facts: dict[tuple[str, str], LaunchFacts] = {}
+    jobs = []
+    passed = [j for j in judged if j.ok]
+    for j in passed:
+        missing = []
+        for problem in problems:
+            earlier = session.find_earlier("counters", j.build, problem.name)
+            if earlier is None:
+                missing.append(problem.name)
+            else:
+                facts[j.variant.name, problem.name] = read_facts(earlier.figures)
+        if missing and j.build.library is not None:
+            jobs.append(Job(j.variant, j.build.library, tuple(missing)))
+        else:
+            say(f"{j.variant.name}: counted before")
+    if not jobs:
+        return facts
+    builds = {j.variant.name: j.build for j in passed}
+    setup, num_workers = session.make_worker_setup(binding, len(jobs))
+    for job, counted in count_variants(setup, jobs, num_workers=num_workers):
+        _record_counts(session, builds[job.variant.name], counted)
+        facts.update(((job.variant.name, name), fact) for name, fact in counted.facts.items())
+        say(f"{job.variant.name}: counted")
+    return facts
+
+
+def _record_counts(session: Session, build: BuildResult, counted: Counted) -> None:
+    for name, facts in counted.facts.items():
+        if facts.lost:
+            continue
+        status = "unsupported" if facts.reason else "passed"
+        session.record(build, kind="counters", variant=counted.variant, problem=name, status=status, reason=facts.reason, figures=write_facts(facts))
+
+
+def write_facts(facts: LaunchFacts) -> dict[str, Any]:
+    """Return a launch's facts as plain values, for the records."""
+    return {"reason": facts.reason, "nodes": [asdict(n) for n in facts.nodes], "launches": [asdict(c) for c in facts.counters]}
+
+
+def read_facts(figures: Mapping[str, Any]) -> LaunchFacts:
+    """Return what :func:`write_facts` wrote."""
+    nodes = tuple(KernelNode(n["name"], tuple(n["grid"]), tuple(n["block"]), n["dynamic_shared_bytes"]) for n in figures["nodes"])
+    launches = tuple(LaunchCounters(c["kernel"], tuple(c["grid"]), tuple(c["block"]), c["counts"]) for c in figures["launches"])
+    return LaunchFacts(figures["reason"], nodes, launches)
+
+
+def fill_counts(row: BenchRow, build: BuildResult, facts: LaunchFacts, target: Target) -> BenchRow:
+    """Return the row with counts, occupancy and the modelled time."""
+    if facts.reason:
+        return replace(row, verified="failed" if facts.lost else "unsupported", reason=facts.reason)
+    model = model_launches(facts.counters, target)
+    return replace(
+        row,
+        statics=find_statics(build, facts.nodes, target),
+        counts=sum_counts([c.counts for c in facts.counters]),
+        model_us=model.total_us,
+        model_pipe=model.pipe,
+        note=MODEL_NOTE,
+    )
+
+
+def open_peers(peers: Sequence[Peer], say: OnText) -> list[tuple[str, Launchable]]:
+    """Open the peers whose libraries are there; say which are not."""
+    opened = []
+    for peer in peers:
+        try:
+            opened.append((peer.name, peer.open()))
+        except ImportError as error:
+            say(f"peer {peer.name} left out: {peer.library} cannot be imported ({error})")
+    return opened
+
+
+def time_on_gpu(
+    session: Session, judged: Sequence[Judged], binding: Path, problems: Sequence[Problem], peers: Sequence[Peer], say: OnText
+) -> Iterator[list[BenchRow]]:
+    """Time every verified variant and peer, problem by problem, recording each; yield each problem's rows when they are complete."""
+    op = session.loaded.op
+    builds = {j.variant.name: j.build for j in judged}
+    entries = [(j.variant.name, open_variant(op, binding, j.build.library, j.variant)) for j in judged if j.ok and j.build.library is not None]
+    peer_entries = open_peers(peers, say)
+    timer = Timer(session.device)
+    try:
+        for problem in problems:
+            rows = make_rows(session, judged, problem)
+            template = next(iter(rows.values()))
+            for name, launchable in entries:
+                nodes = examine_launch(session.device, op, problem, launchable).nodes
+                rows[name] = replace(rows[name], statics=find_statics(builds[name], nodes, session.target))
+            for timed in time_problem(session.device, timer, op, problem, [*peer_entries, *entries], session.target):
+                is_peer = timed.name not in builds
+                row = replace(template, variant=timed.name, verified="peer", is_peer=True, statics=Statics()) if is_peer else rows[timed.name]
+                rows[timed.name] = fill_times(row, timed)
+                record_timed(session, builds.get(timed.name), timed)
+                say(f"{problem.name} {timed.name}: {describe_timed(timed)}")
+            yield compare_with_peers(list(rows.values()))
+    finally:
+        timer.close()
+
+
+def fill_times(row: BenchRow, timed: Timed) -> BenchRow:
+    """Return the row with the timings, or with the reason why there are none."""
+    if timed.status != "passed":
+        return replace(row, verified=timed.status, reason=timed.reason)
+    assert timed.cold is not None
+    assert timed.hot is not None
+    return replace(row, cold=timed.cold.to_figures(), hot=timed.hot.to_figures())
+
+
+def record_timed(session: Session, build: BuildResult | None, timed: Timed) -> None:
+    """Insert one result per timing with all its samples, or one that says why there is none."""
+    common = {"kind": "bench", "variant": timed.name, "problem": timed.problem, "status": timed.status, "reason": timed.reason}
+    timings = [t for t in (timed.cold, timed.hot) if t is not None]
+    for timing in timings:
+        session.record(build, **common, figures=timing.to_figures(), samples=timing.samples_us)
+    if not timings:
+        session.record(build, **common)
+
+
+def describe_timed(timed: Timed) -> str:
+    """Say a timing in a few words."""
+    if timed.cold is None or timed.hot is None:
+        return f"{timed.status}: {timed.reason}"
+    return f"cold {timed.cold.summary.median:.2f} us, hot {timed.hot.summary.median:.2f} us ({timed.cold.stop_reason}, {timed.hot.stop_reason})"
+
+
+def compare_with_peers(rows: Sequence[BenchRow]) -> list[BenchRow]:
+    """Fill in each row's speed as a share of the fastest peer's, by cold medians."""
+    best = min((r.order_us for r in rows if r.is_peer), default=float("inf"))
+    return [replace(r, share_of_best_peer=best / r.order_us) if best < float("inf") and r.cold is not None else r for r in rows]

@@ -1,0 +1,70 @@
+"""Timing verified variants and peers on a GPU, problem by problem, and judging each output once more after it was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from device.interface import Device
+from harness.inputs import make_inputs
+from harness.reference import Expected, compute_expected
+from harness.roofline import Floor, find_floor
+from harness.runner import Case
+from harness.spec import Launchable, Op, Problem
+from harness.targets import Target
+from harness.timing import Timer, Timing, TimingError, check_floor
+from harness.verify import judge_outputs
+
+# Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
+TIMING_DISTRIBUTION = "uniform"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What timing gave for one variant on one problem: both timings, or the reason why there are none.
+
+    ``status`` is ``passed``, ``unsupported`` or ``failed``.
+    """
+
+    name: str
+    problem: str
+    status: str
+    reason: str = ""
+    cold: Timing | None = None
+    hot: Timing | None = None
+
+
+def time_problem(
+    device: Device, timer: Timer, op: Op, problem: Problem, entries: Sequence[tuple[str, Launchable]], target: Target
+) -> Iterator[Timed]:
+    """Time every (name, launchable) on one problem and yield each as it is done.
+
+    The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
+    floor, is ``failed``.
+    """
+    expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
+    floor = find_floor(op.cost(problem), target)
+    with Case(device, op, problem) as case:
+        case.upload(expected.inputs)
+        for name, launchable in entries:
+            yield _time_entry(timer, case, name, launchable, expected, floor)
+
+
+def _time_entry(timer: Timer, case: Case, name: str, launchable: Launchable, expected: Expected, floor: Floor) -> Timed:
+    problem = case.problem.name
+    reason = launchable.supports(**case.arguments)
+    if reason:
+        return Timed(name, problem, "unsupported", reason)
+    case.prepare(launchable)
+    case.poison(0xFF)
+    try:
+        cold = timer.measure_cold(lambda stream: case.launch(launchable, stream))
+        hot = timer.measure_hot(lambda stream: case.launch(launchable, stream))
+        check_floor(cold, floor.cold_us)
+        check_floor(hot, floor.cached_us)
+    except TimingError as error:
+        return Timed(name, problem, "failed", str(error))
+    for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
+        if not comparison.ok:
+            return Timed(name, problem, "failed", f"wrong after it was timed: {comparison.describe(tensor)}", cold, hot)
+    return Timed(name, problem, "passed", "", cold, hot)

@@ -1,0 +1,297 @@
+"""Building an op: one shared object a variant by nvcc, one Python binding an op by g++.
+
+Device code is compiled with machine code and PTX side by side and linked to the *shared* CUDA runtime, so that the same file runs on a
+GPU and on the emulated device. Results come from the cache (:mod:`harness.store`) wherever their sources, flags and compilers are
+unchanged; a compile error is data of its variant and never stops the others.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from device.settings import read_settings
+from harness.cubin import hash_machine_code
+from harness.discover import LoadedOp
+from harness.errors import BuildError
+from harness.resources import Resources, parse_ptxas
+from harness.spec import Launchable, Op, Variant
+from harness.store import Entry, Store, full_disk_as_error, hash_file, hash_text, write_atomically
+from harness.targets import Target
+from harness.toolchain import Toolchain
+
+_LIBRARY = "variant.so"
+_PTXAS_LOG = "ptxas.txt"
+_ERROR_LINE = re.compile(r"^(?P<file>[^\s:(][^:(]*)[(:](?P<line>\d+)\)?(?::\d+)?:? *: *(?:fatal )?error", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What became of one variant: its library, or the compiler's error text.
+
+    ``key`` addresses sources, flags and compilers; ``code_hash`` only the machine code, so it survives a change of comments.
+    """
+
+    variant: Variant
+    library: Path | None
+    code_hash: str
+    key: str
+    resources: Resources | None
+    error: str | None
+    seconds: float
+    cached: bool
+
+
+class Compiler:
+    """Runs compilers as child processes of their own group, so that an interrupt ends all of them."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def run(self, command: Sequence[str], folder: Path) -> tuple[int, str]:
+        """Return exit status and combined output of a command run in ``folder``."""
+        with self._lock:
+            if self._stopped:
+                raise BuildError("interrupted")
+            process = subprocess.Popen(
+                list(command),
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+                env=_quiet_env(folder),
+            )
+            self._running.add(process)
+        try:
+            output, _ = process.communicate()
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        return process.returncode, output
+
+    def stop(self) -> None:
+        """Kill what runs and start nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+
+def _quiet_env(folder: Path) -> dict[str, str]:
+    # nvcc appends user flags and leaves temporary files where TMPDIR says; both would make a build depend on more than its key.
+    env = {k: v for k, v in os.environ.items() if k not in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
+    return env | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"}
+
+
+def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
+    """Return nvcc's flags for a variant, without paths of this build."""
+    defines = {"AICF_KERNEL": variant.kernel, "AICF_VARIANT": variant.symbol_suffix}
+    defines |= {f"AICF_{name.upper()}": str(value) for name, value in variant.values}
+    return [
+        *("-std=c++20", "-O3", "-lineinfo", "-DNDEBUG", "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fvisibility=hidden"),
+        *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),
+        f"-I{loaded.include_dir}",
+        *(f"-D{name}={value}" for name, value in defines.items()),
+    ]
+
+
+def build_op(
+    loaded: LoadedOp,
+    variants: Sequence[Variant],
+    *,
+    toolchain: Toolchain,
+    target: Target,
+    jobs: int | None = None,
+    on_result: Callable[[BuildResult], None] | None = None,
+    store: Store | None = None,
+    compiler: Compiler | None = None,
+) -> list[BuildResult]:
+    """Build variants on ``jobs`` cores; returns results in the variants' order and calls ``on_result`` as each one ends.
+
+    Raises :class:`BuildError` only for what stops all of them (a full disk, a cache that cannot be written).
+    """
+    cache = store or open_store()
+    runner = compiler or Compiler()
+    results: dict[Variant, BuildResult] = {}
+    with ThreadPoolExecutor(jobs or read_settings().jobs) as pool:
+        futures = [pool.submit(_build_variant, loaded, v, toolchain, target, cache, runner) for v in variants]
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                results[result.variant] = result
+                if on_result is not None:
+                    on_result(result)
+        except BaseException:
+            runner.stop()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    _write_compile_commands(loaded, variants, toolchain, target, cache)
+    return [results[v] for v in variants]
+
+
+def open_store() -> Store:
+    """Return the cache that the settings name."""
+    return Store(read_settings().cache_dir)
+
+
+def _build_variant(
+    loaded: LoadedOp, variant: Variant, toolchain: Toolchain, target: Target, store: Store, compiler: Compiler
+) -> BuildResult:
+    started = time.monotonic()
+    source = loaded.folder / "launcher.cu"
+    flags = compile_flags(loaded, variant, target)
+    request = hash_text("variant 1", str(source), *flags, toolchain.identity)
+
+    def finish(entry: Entry, cached: bool) -> BuildResult:
+        resources = parse_ptxas((entry.folder / _PTXAS_LOG).read_text())
+        seconds = time.monotonic() - started
+        return BuildResult(variant, entry.folder / _LIBRARY, str(entry.facts["code_hash"]), entry.key, resources, None, seconds, cached)
+
+    if entry := store.find("variants", request):
+        return finish(entry, cached=True)
+    with store.lock(request), store.scratch() as scratch:
+        if entry := store.find("variants", request):
+            return finish(entry, cached=True)
+        made = scratch / "made"
+        with full_disk_as_error(store.root):
+            made.mkdir()
+        command = [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-c", str(source), "-o", "object.o"]
+        status, log = compiler.run(command, scratch)
+        if status == 0:
+            link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
+            status, link_log = compiler.run(link, scratch)
+            log += link_log
+        if status != 0:
+            error = describe_failure(log, store.root)
+            return BuildResult(variant, None, "", "", None, error, time.monotonic() - started, cached=False)
+        with full_disk_as_error(store.root):
+            (made / _PTXAS_LOG).write_text(log)
+        files = hash_dependencies(scratch / "deps.d", loaded.include_dir)
+        entry = store.add("variants", request, made, files, {"code_hash": hash_machine_code(made / _LIBRARY), "variant": variant.name})
+    return finish(entry, cached=False)
+
+
+def hash_dependencies(depfile: Path, root: Path) -> dict[str, str]:
+    """Return the hash of each file below ``root`` that a make-style dependency file names; the compilers' own headers are in their identity."""
+    text = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
+    names = (name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", text))
+    paths = {(depfile.parent / name).resolve() for name in names}
+    return {str(p): hash_file(p) for p in sorted(paths) if p.is_relative_to(root.resolve())}
+
+
+def describe_failure(log: str, cache_root: Path) -> str:
+    """Return the compiler's text with the offending source line under the first error."""
+    if "No space left on device" in log:
+        raise BuildError(f"the disk that holds the cache {cache_root} is full; free space there, or point AICF_CACHE_DIR to another disk")
+    match = _ERROR_LINE.search(log)
+    if match is None:
+        return log.strip()
+    path, number = Path(match["file"]), int(match["line"])
+    try:
+        line = path.read_text().splitlines()[number - 1]
+    except (OSError, IndexError):
+        return log.strip()
+    return f"{log.strip()}\n\n{path.name}:{number}: {line.strip()}"
+
+
+def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolchain: Toolchain, target: Target, store: Store) -> None:
+    source = str(loaded.folder / "launcher.cu")
+    rows = [
+        {
+            "directory": str(loaded.folder),
+            "file": source,
+            "arguments": [str(toolchain.nvcc), *compile_flags(loaded, v, target), "-c", source],
+        }
+        for v in variants[:1]
+    ]
+    folder = store.root / "compile_commands" / loaded.op.name
+    text = json.dumps(rows, indent=1)
+    path = folder / "compile_commands.json"
+    if path.is_file() and path.read_text() == text:
+        return
+    with full_disk_as_error(store.root):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+
+
+def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None = None, compiler: Compiler | None = None) -> Path:
+    """Build the op's Python binding and return the extension's path; raises :class:`BuildError` with the compiler's text."""
+    import pybind11
+
+    cache = store or open_store()
+    source = loaded.folder / "pybind.cpp"
+    name = f"_{loaded.op.name}.so"
+    includes = [loaded.include_dir, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
+    flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-shared", *(f"-I{path}" for path in includes)]
+    abi = f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
+    request = hash_text("binding 1", str(source), *flags, abi, toolchain.cxx_version)
+    if entry := cache.find("bindings", request):
+        return entry.folder / name
+    with cache.lock(request), cache.scratch() as scratch:
+        if entry := cache.find("bindings", request):
+            return entry.folder / name
+        made = scratch / "made"
+        with full_disk_as_error(cache.root):
+            made.mkdir()
+        command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
+        status, log = (compiler or Compiler()).run(command, scratch)
+        if status != 0:
+            raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
+        files = hash_dependencies(scratch / "deps.d", loaded.include_dir)
+        entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
+    return entry.folder / name
+
+
+def load_binding(path: Path) -> ModuleType:
+    """Import a binding by its path; the same file is imported once a process. Raises :class:`BuildError` when it cannot be."""
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BuildError(f"{path} is no Python extension")
+    try:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(f"the binding {path} cannot be imported: {error}") from error
+    sys.modules[name] = module
+    return module
+
+
+def open_variant(op: Op, binding: Path, library: Path, variant: Variant) -> Launchable:
+    """Load a built variant through its op's binding. The device must be open: it decides which CUDA runtime the variant binds to."""
+    module = load_binding(binding)
+    if not hasattr(module, "Variant"):
+        raise BuildError(f"the binding of op {op.name} ({binding.name}) has no class Variant")
+    return cast("Launchable", module.Variant(str(library), variant.symbol_suffix))
+
+
+def describe_result(result: BuildResult) -> Mapping[str, object]:
+    """Return a result as plain data for ``--json``."""
+    row = asdict(result)
+    row["variant"] = result.variant.name
+    row["library"] = None if result.library is None else str(result.library)
+    return row

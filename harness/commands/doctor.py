@@ -1,0 +1,34 @@
+"""``doctor``: what was found on this machine, and what is missing, with the remedy."""
+
+from __future__ import annotations
+
+from harness.commands.options import AsJson, DeviceName
+from harness.errors import ExitCode
+
+
+def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
+    """Say which device, compilers, packages and settings are in force, and what is missing with the remedy.
+
+    Exits with 3 when the main job cannot run here.
+
+    \b
+    Examples:
+      python -m harness doctor
+      python -m harness doctor --device emulated --json
+    """
+    from dataclasses import asdict
+
+    from harness.console import print_json
+    from harness.doctor import examine
+
+    findings = examine(device)
+    if json:
+        print_json([asdict(f) for f in findings])
+    else:
+        width = max(len(f.subject) for f in findings)
+        for f in findings:
+            mark = {"ok": "ok     ", "missing": "MISSING", "optional": "absent "}[f.status]
+            print(f"{mark} {f.subject:{width}}  {f.detail}")
+            if f.remedy:
+                print(f"{'':8}{'':{width}}  -> {f.remedy}")
+    return ExitCode.NOT_AVAILABLE if any(f.status == "missing" for f in findings) else ExitCode.DONE

@@ -1,0 +1,23 @@
+"""Parameters that several verbs share, with the same names and words everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+OpName = Annotated[str, typer.Argument(metavar="OP", help="the op: a folder below ops/", show_default=False)]
+VariantNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant", "-v", metavar="NAME", help="a kernel (all its variants) or one variant, e.g. smem_tiled/bm32_bn32_bk32; repeatable"
+    ),
+]
+ProblemNames = Annotated[list[str] | None, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name; repeatable")]
+DeviceName = Annotated[str | None, typer.Option("--device", "-d", metavar="auto|cuda|emulated", help="overrides AICF_DEVICE")]
+TargetName = Annotated[
+    str | None,
+    typer.Option("--target", "-t", metavar="NAME", help="GPU to build for and to model: h200, h100 or a100; overrides AICF_TARGET"),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="compilations at the same time; overrides AICF_JOBS")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of tables")]

@@ -1,0 +1,54 @@
+"""``show``: the PTX, SASS or resource report of one variant."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import OpName, TargetName
+from harness.errors import ExitCode
+
+
+def run(
+    op: OpName,
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="one variant, e.g. naive/bm16_bn16", show_default=False)],
+    ptx: Annotated[bool, typer.Option("--ptx", help="the PTX that the emulated device runs")] = False,
+    sass: Annotated[bool, typer.Option("--sass", help="the machine code, disassembled")] = False,
+    log: Annotated[bool, typer.Option("--log", help="what ptxas reported")] = False,
+    target: TargetName = None,
+) -> ExitCode:
+    """Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
+
+    \b
+    Examples:
+      python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
+      python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
+    """
+    from device.settings import read_settings
+    from harness.build import build_op
+    from harness.cubin import read_ptx
+    from harness.disassemble import disassemble
+    from harness.discover import find_op
+    from harness.errors import BuildError
+    from harness.spec import SpecError
+    from harness.targets import find_target
+    from harness.toolchain import find_toolchain
+
+    loaded = find_op(op)
+    variants = loaded.op.select_variants([variant])
+    if len(variants) != 1:
+        raise SpecError(f"{variant!r} names {len(variants)} variants; show takes one of: {', '.join(v.name for v in variants)}")
+    toolchain = find_toolchain()
+    result = build_op(loaded, variants, toolchain=toolchain, target=find_target(target or read_settings().target))[0]
+    if result.library is None:
+        raise BuildError(f"{variant} does not compile:\n{result.error}")
+    if ptx:
+        print(read_ptx(result.library))
+    if sass:
+        print(disassemble(result.library, toolchain))
+    if log:
+        print((result.library.parent / "ptxas.txt").read_text())
+    if not (ptx or sass or log):
+        print(f"library    {result.library}\ncode hash  {result.code_hash}\nresources  {result.resources}")
+    return ExitCode.DONE

@@ -1,0 +1,63 @@
+"""``verify``: prove an op's variants right, or say what is wrong with them."""
+
+from __future__ import annotations
+
+from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.errors import ExitCode
+
+
+def run(
+    op: OpName,
+    variant: VariantNames = None,
+    problem: ProblemNames = None,
+    device: DeviceName = None,
+    target: TargetName = None,
+    jobs: Jobs = None,
+    json: AsJson = False,
+) -> ExitCode:
+    """Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
+
+    \b
+    Examples:
+      python -m harness verify gemm_bias_act
+      python -m harness verify gemm_bias_act --variant naive --json
+      python -m harness verify softmax --device emulated
+    """
+    from harness.console import open_progress, print_json
+    from harness.discover import find_op
+    from harness.plan import Effort, describe_plan, make_plan
+    from harness.report import list_fault_lines, make_verify_table, print_tables
+    from harness.session import Judged, Session
+
+    loaded = find_op(op)
+    variants = loaded.op.select_variants(variant or [])
+    steps = make_plan(loaded.op, Effort(), problem or [])
+    with Session.start(loaded, f"verify {op}", device=device, target=target, jobs=jobs) as session:
+        with open_progress(f"build {op}", len(variants), quiet=json) as progress:
+            builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
+
+        def say(judged: Judged) -> None:
+            progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
+
+        with open_progress(f"verify {op}", len(variants), quiet=json) as progress:
+            judged = session.judge(builds, binding, problem_names=problem or [], reuse=False, on_judged=say)
+        results = [j.result for j in judged if j.result is not None]
+        faults = session.check_op(problem or [])
+        plan = describe_plan(loaded.op, steps)
+        if json:
+            print_json(
+                {
+                    "op": op,
+                    "device": session.device_kind,
+                    "run": session.run_id,
+                    "plan": plan,
+                    "op_faults": [f.describe() for f in faults],
+                    "variants": [r.to_json() for r in results],
+                }
+            )
+        else:
+            print_tables([make_verify_table(op, results, session.device.properties.name)])
+            print(f"{plan}. Run {session.run_id} in {session.settings.records_url}")
+            for line in [f"op {op}: {f.describe()}" for f in faults] + [line for r in results for line in list_fault_lines(r)]:
+                print(line)
+    return ExitCode.DONE if all(j.ok for j in judged) and not faults else ExitCode.CHECK_FAILED

@@ -1,0 +1,106 @@
+"""Comparison of a kernel's output with the float64 reference, element by element, written so that NaN fails.
+
+An element is right when ``|actual - expected| <= bound`` with the difference taken in float64; where the reference, rounded to the
+output's dtype, is NaN or infinite, the element must be NaN or the same infinity. The bound is the op's own, derived from the arithmetic
+(:attr:`harness.spec.Op.tolerance`); nothing is added to it here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far an output is from its reference.
+
+    ``max_error_ratio`` is the largest error divided by the bound allowed there (at most 1 when ``ok``); ``max_ulp`` is the largest error
+    in units of the output dtype's spacing at the reference value. Errors are over elements whose reference is finite; one that is not
+    finite itself counts as an infinite error. ``first_bad_index`` is in row-major order, None when ``ok``.
+    """
+
+    ok: bool
+    shape: tuple[int, ...]
+    num_mismatched: int
+    num_nan: int
+    max_abs_error: float
+    max_error_ratio: float
+    max_ulp: float
+    first_bad_index: tuple[int, ...] | None = None
+    actual: float = 0.0
+    expected: float = 0.0
+    bound: float = 0.0
+
+    @property
+    def num_elems(self) -> int:
+        """Elements compared."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def describe(self, name: str) -> str:
+        """Say in one line what is wrong with tensor ``name``, or how close it is."""
+        size = "x".join(map(str, self.shape))
+        if self.ok:
+            return f"{name} [{size}]: largest error {self.max_abs_error:.3g} ({self.max_error_ratio:.2f} of the bound, {self.max_ulp:.3g} ulp)"
+        nans = f", {self.num_nan} of them NaN" if self.num_nan else ""
+        return (
+            f"{name} [{size}]: {self.num_mismatched} of {self.num_elems} elements wrong{nans}; first at {list(self.first_bad_index or ())}: "
+            f"got {self.actual!r}, expected {self.expected!r}, error {abs(self.actual - self.expected):.3g} "
+            f"where {self.bound:.3g} is allowed"
+        )
+
+
+def find_mismatches(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return True per element of ``actual`` that is wrong. Shapes must agree; ``bound`` broadcasts."""
+    if actual.shape != expected.shape:
+        raise ValueError(f"output has shape {actual.shape}, the reference {expected.shape}")
+    allowed = np.broadcast_to(bound, actual.shape)
+    got = actual.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = expected.astype(actual.dtype).astype(np.float64) if actual.dtype.kind == "f" else expected
+        within = np.abs(got - expected) <= allowed
+    right = np.where(np.isfinite(rounded), within & np.isfinite(got), (got == rounded) | (np.isnan(got) & np.isnan(rounded)))
+    return ~right
+
+
+def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    if dtype.kind != "f":
+        return np.ones_like(expected)
+    limit = float(np.finfo(dtype).max)
+    return np.abs(np.spacing(np.clip(expected, -limit, limit).astype(dtype)).astype(np.float64))
+
+
+def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> Comparison:
+    """Compare an output in its own dtype with a float64 reference of the same shape under an absolute bound per element."""
+    bad = find_mismatches(actual, expected, bound)
+    allowed = np.broadcast_to(bound, actual.shape)
+    got = actual.astype(np.float64)
+    finite = np.isfinite(expected)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        error = np.where(finite, np.abs(got - expected), 0.0)
+        error = np.where(np.isnan(error), np.inf, error)
+        ratio = np.where(error > 0, error / allowed, 0.0)
+        ulp = np.where(error > 0, error / _find_spacing(np.where(finite, expected, 0.0), actual.dtype), 0.0)
+    num_bad = int(np.count_nonzero(bad))
+    figures = {
+        "shape": tuple(actual.shape),
+        "num_mismatched": num_bad,
+        "num_nan": int(np.count_nonzero(bad & np.isnan(got))),
+        "max_abs_error": float(error.max(initial=0.0)),
+        "max_error_ratio": float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0)),
+        "max_ulp": float(ulp.max(initial=0.0)),
+    }
+    if num_bad == 0:
+        return Comparison(ok=True, **figures)
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return Comparison(
+        ok=False,
+        first_bad_index=index,
+        actual=float(got[index]),
+        expected=float(expected[index]),
+        bound=float(allowed[index]),
+        **figures,
+    )

@@ -1,0 +1,77 @@
+"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere; always on stderr, since results go to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """Counts finished pieces of a long job."""
+
+    def advance(self, text: str = "") -> None:
+        """Say that one more piece is done; ``text`` describes it."""
+        ...
+
+
+class _Lines:
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+
+    def advance(self, text: str = "") -> None:
+        self._done += 1
+        print(f"{self._what} [{self._done}/{self._total}] {text}".rstrip(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Progress]:
+    """Show progress of ``total`` pieces for the length of the block; ``quiet`` shows nothing."""
+    if quiet:
+        yield _Silent()
+        return
+    if not sys.stderr.isatty():
+        yield _Lines(what, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[piece]}"),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total, piece="")
+
+        class _Bar:
+            def advance(self, text: str = "") -> None:
+                bar.update(task, advance=1, piece=text)
+
+        yield _Bar()
+
+
+class _Silent:
+    def advance(self, text: str = "") -> None:
+        """Show nothing."""
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON document to stdout; values that JSON lacks (NaN, infinity) become null."""
+    print(json.dumps(_clean(value), indent=2))
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

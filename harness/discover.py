@@ -1,0 +1,83 @@
+"""Finding ops by path: every folder ``ops/<name>/`` with an ``op.py`` is an op; nothing is registered anywhere."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+
+from device.settings import find_project_root
+from harness.spec import Op, Peer, SpecError
+
+
+@dataclass(frozen=True)
+class LoadedOp:
+    """An op and the folder it was read from. ``include_dir`` is the folder that op sources name in ``#include "common/..."``."""
+
+    op: Op
+    folder: Path
+
+    @property
+    def include_dir(self) -> Path:
+        """The ops folder."""
+        return self.folder.parent
+
+    @property
+    def spec_hash(self) -> str:
+        """Hash of ``op.py``: problems, reference and tolerance are in force only together with it."""
+        return sha256((self.folder / "op.py").read_bytes()).hexdigest()
+
+
+def find_ops(ops_dir: Path | None = None) -> dict[str, Path]:
+    """Return the folder of every op by name, sorted."""
+    root = find_project_root() / "ops" if ops_dir is None else ops_dir
+    return {path.parent.name: path.parent for path in sorted(root.glob("*/op.py"))}
+
+
+def find_op(name: str, ops_dir: Path | None = None) -> LoadedOp:
+    """Load an op by name; raises :class:`SpecError` that lists the ops there are."""
+    folders = find_ops(ops_dir)
+    if name not in folders:
+        close = difflib.get_close_matches(name, folders, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise SpecError(f"unknown op {name!r}{hint} (ops here: {', '.join(folders) or 'none; make op=NAME new writes one'})")
+    return LoadedOp(load_op(folders[name]), folders[name])
+
+
+def load_op(folder: Path) -> Op:
+    """Run ``op.py`` of a folder and return its ``OP``; raises :class:`SpecError` saying what is wrong with it."""
+    module = _run_module(folder, "op")
+    op = getattr(module, "OP", None)
+    if not isinstance(op, Op):
+        raise SpecError(f"{folder / 'op.py'}: must bind OP to a harness.spec.Op")
+    if op.name != folder.name:
+        raise SpecError(f"{folder / 'op.py'}: the op is named {op.name!r}, its folder {folder.name!r}; they must agree")
+    return op
+
+
+def load_peers(folder: Path) -> tuple[Peer, ...]:
+    """Return ``PEERS`` of the op's ``peers.py``, none where there is no such file."""
+    if not (folder / "peers.py").is_file():
+        return ()
+    return tuple(_run_module(folder, "peers").PEERS)
+
+
+def _run_module(folder: Path, stem: str) -> ModuleType:
+    path = folder / f"{stem}.py"
+    name = f"_aicf_ops_{folder.name}_{stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise SpecError(f"{path}: no such file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except SpecError:
+        raise
+    except (SyntaxError, NameError, AttributeError, TypeError, ImportError, ValueError, KeyError) as error:
+        raise SpecError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,104 @@
+"""Examination of the machine: everything the workbench uses, found or not, and what to do where it is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from device import DeviceError, UnavailableError, open_device
+from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
+from harness.store import Store
+from harness.toolchain import find_toolchain
+
+_REQUIRED = ("numpy", "nvtx", "pybind11", "rich", "sqlalchemy", "typer")
+_OPTIONAL = {
+    "cupy": "needed on a GPU: pip install 'aicf[cuda]'",
+    "torch": "a peer: pip install 'aicf[peers]'",
+    "triton": "a peer: pip install 'aicf[peers]'",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. ``status`` is ``ok``, ``optional`` (absent, and the main job runs without it) or ``missing``."""
+
+    subject: str
+    status: str
+    detail: str
+    remedy: str = ""
+
+
+def examine(device: str | None = None) -> list[Finding]:
+    """Look at everything; never raises for what is only missing."""
+    findings = [Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")]
+    for look in (_look_at_compilers, lambda: _look_at_device(device), _look_at_state):
+        findings += _guard(look)
+    return findings + _look_at_packages() + _look_at_variables()
+
+
+def _guard(look: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return look()
+    except (UnavailableError, SettingError) as error:
+        what, _, remedy = str(error).partition("; ")
+        return [Finding("missing", "missing", what, remedy)]
+    except DeviceError as error:
+        return [Finding("device", "missing", str(error), "AICF_DEVICE=emulated works with no GPU")]
+
+
+def _look_at_compilers() -> list[Finding]:
+    tools = find_toolchain()
+    found = [Finding("nvcc", "ok", f"{tools.nvcc_version} ({tools.nvcc})"), Finding("g++", "ok", f"{tools.cxx_version} ({tools.cxx})")]
+    found.append(Finding("CUDA runtime", "ok", str(tools.cudart_library)))
+    for name, path in (("cuobjdump", tools.cuobjdump), ("nvdisasm", tools.nvdisasm)):
+        remedy = "" if path else f"pip install nvidia-cuda-{name}"
+        found.append(Finding(name, "ok" if path else "optional", str(path) if path else "show --sass needs it", remedy))
+    return found
+
+
+def _look_at_device(choice: str | None) -> list[Finding]:
+    device = open_device(choice)
+    p = device.properties
+    kind = "emulated: correctness and counts, never a GPU's times" if device.is_emulated else f"driver {p.driver_version}, {p.uuid}"
+    detail = f"{p.name}, compute capability {p.compute_capability[0]}.{p.compute_capability[1]}, {p.num_sms} SMs; {kind}"
+    return [Finding("device", "ok", detail)]
+
+
+def _look_at_state() -> list[Finding]:
+    settings = read_settings()
+    size_mib = Store(settings.cache_dir).size_bytes() / 2**20
+    return [
+        Finding("cache", "ok", f"{settings.cache_dir} ({size_mib:.1f} MiB)"),
+        Finding("records", "ok", settings.records_url),
+        Finding("target", "ok", settings.target),
+    ]
+
+
+def _look_at_packages() -> list[Finding]:
+    findings = []
+    for name in (*_REQUIRED, *_OPTIONAL):
+        required = name in _REQUIRED
+        if importlib.util.find_spec(name) is None:
+            remedy = "make clean-venv, then any target installs it" if required else _OPTIONAL[name]
+            findings.append(Finding(name, "missing" if required else "optional", "not installed", remedy))
+            continue
+        try:
+            findings.append(Finding(name, "ok", version(name)))
+        except PackageNotFoundError:  # e.g. cupy, whose distribution is called cupy-cuda13x
+            findings.append(Finding(name, "ok", "installed"))
+    return findings
+
+
+def _look_at_variables() -> list[Finding]:
+    findings = []
+    for variable in VARIABLES:
+        value = os.environ.get(variable.name)
+        shown = f"{value}" if value else f"unset, {variable.default}"
+        findings.append(Finding(variable.name, "ok", f"{shown}  ({variable.meaning})"))
+    findings += [Finding(name, "optional", "set, but means nothing here", "check its spelling") for name in find_unknown_variables()]
+    return findings

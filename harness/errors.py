@@ -1,0 +1,23 @@
+"""The harness's own errors and exit codes; each message says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a verb's exit status means."""
+
+    DONE = 0
+    CHECK_FAILED = 1
+    WRONG_USE = 2
+    NOT_AVAILABLE = 3
+    INTERRUPTED = 130
+
+
+class BuildError(RuntimeError):
+    """A source does not compile, or the compiler or the cache cannot be used."""
+
+
+class RecordError(RuntimeError):
+    """Records cannot be read or written."""

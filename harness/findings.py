@@ -1,0 +1,196 @@
+"""What verify says about a variant: faults by stable keyword, per problem and over all. Plain data, printable and JSON-able."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from device.interface import Report
+
+
+class FaultKind(StrEnum):
+    """The keywords of what can be wrong, most telling first: the first one that a variant shows names the reason it is refused for."""
+
+    RACE = "race"
+    OUT_OF_BOUNDS_WRITE = "out_of_bounds_write"
+    OUT_OF_BOUNDS_READ = "out_of_bounds_read"
+    MISALIGNED = "misaligned"
+    UNINITIALIZED_READ = "uninitialized_read"
+    DIVERGENT_BARRIER = "divergent_barrier"
+    DEADLOCK = "deadlock"
+    SANITIZER = "sanitizer"
+    WRONG_STREAM = "wrong_stream"
+    NOT_CAPTURABLE = "not_capturable"
+    INPUT_MODIFIED = "input_modified"
+    GUARD_OVERWRITTEN = "guard_overwritten"
+    LAUNCH_ERROR = "launch_error"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+    BUILD_ERROR = "build_error"
+    STALE_OUTPUT = "stale_output"
+    NOT_WRITTEN = "not_written"
+    NONDETERMINISTIC = "nondeterministic"
+    NAN = "nan"
+    MISMATCH = "mismatch"
+    REPLAY_DIFFERS = "replay_differs"
+    SUPPORTS_NOTHING = "supports_nothing"
+    TOLERANCE_ACCEPTS_ZEROS = "tolerance_accepts_zeros"
+    TOLERANCE_INVALID = "tolerance_invalid"
+
+
+_RANK = {kind: rank for rank, kind in enumerate(FaultKind)}
+
+# Words of the emulated device's sanitizer that verify names otherwise; a word that is itself a keyword stands for itself.
+_REPORT_KINDS: Mapping[str, FaultKind] = {
+    "shared_race": FaultKind.RACE,
+    "global_race": FaultKind.RACE,
+    "use_after_free": FaultKind.OUT_OF_BOUNDS_READ,
+    "misaligned_access": FaultKind.MISALIGNED,
+    "misaligned_address": FaultKind.MISALIGNED,
+    "barrier_divergence": FaultKind.DIVERGENT_BARRIER,
+}
+
+
+def classify_report(report: Report) -> FaultKind:
+    """Return the keyword for a sanitizer report; a kind that is not known here is ``sanitizer``, with the report's text as detail."""
+    if report.kind in _REPORT_KINDS:
+        return _REPORT_KINDS[report.kind]
+    return FaultKind(report.kind) if report.kind in _RANK else FaultKind.SANITIZER
+
+
+class Status(StrEnum):
+    """How a variant did on a problem, or over all."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong. ``check`` is the step of the protocol that found it, ``inputs`` the distribution it ran on."""
+
+    kind: FaultKind
+    check: str
+    detail: str
+    inputs: str = "normal"
+
+    def describe(self) -> str:
+        """Return one line (or several, for a sanitizer report)."""
+        return f"{self.kind} ({self.check}, {self.inputs} inputs): {self.detail}"
+
+
+def sort_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return the faults without repetitions, most telling first, otherwise in the order they were found."""
+    return tuple(sorted(dict.fromkeys(faults), key=lambda f: _RANK[f.kind]))
+
+
+@dataclass(frozen=True)
+class ProblemResult:
+    """How a variant did on one problem.
+
+    ``max_abs_error``, ``max_error_ratio`` (of the allowed bound) and ``max_ulp`` are the worst over all comparisons made, on outputs
+    whose reference is finite. ``hidden`` marks a problem that the op does not list. ``reason`` says why it was not served or not run.
+    """
+
+    problem: str
+    status: Status
+    hidden: bool = False
+    reason: str = ""
+    faults: tuple[Fault, ...] = ()
+    checks: tuple[str, ...] = ()
+    max_abs_error: float = 0.0
+    max_error_ratio: float = 0.0
+    max_ulp: float = 0.0
+    num_launches: int = 0
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """How a variant did over all problems. ``complete`` is False when only some of the problems were asked for."""
+
+    op: str
+    variant: str
+    problems: tuple[ProblemResult, ...]
+    faults: tuple[Fault, ...] = ()
+    complete: bool = True
+    device_lost: bool = False
+    seconds: float = 0.0
+
+    @property
+    def all_faults(self) -> tuple[Fault, ...]:
+        """Faults of the variant as a whole and of every problem, most telling first."""
+        return sort_faults((*self.faults, *(f for p in self.problems for f in p.faults)))
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong and at least one problem was verified."""
+        return not self.all_faults and any(p.status is Status.PASSED for p in self.problems)
+
+    @property
+    def reason(self) -> str:
+        """The keyword of the most telling fault, or ""."""
+        faults = self.all_faults
+        return faults[0].kind.value if faults else ""
+
+    @property
+    def num_passed(self) -> int:
+        """Problems that passed."""
+        return sum(p.status is Status.PASSED for p in self.problems)
+
+    @property
+    def max_error_ratio(self) -> float:
+        """Worst error over the bound, over all problems."""
+        return max((p.max_error_ratio for p in self.problems), default=0.0)
+
+    @property
+    def max_ulp(self) -> float:
+        """Worst error in units of the last place, over all problems."""
+        return max((p.max_ulp for p in self.problems), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"ok": self.ok, "reason": self.reason}
+
+
+@dataclass
+class Tally:
+    """Collects one problem's faults and figures while it is being verified."""
+
+    faults: list[Fault] = field(default_factory=list)
+    checks: dict[str, None] = field(default_factory=dict)
+    max_abs_error: float = 0.0
+    max_error_ratio: float = 0.0
+    max_ulp: float = 0.0
+    num_launches: int = 0
+
+    def add(self, kind: FaultKind, check: str, detail: str, inputs: str = "normal") -> None:
+        """Note a fault."""
+        self.faults.append(Fault(kind, check, detail, inputs))
+
+    def note_check(self, name: str) -> None:
+        """Note that a check was made."""
+        self.checks[name] = None
+
+    def note_errors(self, max_abs_error: float, max_error_ratio: float, max_ulp: float) -> None:
+        """Keep the worst figures."""
+        self.max_abs_error = max(self.max_abs_error, max_abs_error)
+        self.max_error_ratio = max(self.max_error_ratio, max_error_ratio)
+        self.max_ulp = max(self.max_ulp, max_ulp)
+
+    def finish(self, problem: str, *, hidden: bool) -> ProblemResult:
+        """Return the result."""
+        return ProblemResult(
+            problem=problem,
+            status=Status.FAILED if self.faults else Status.PASSED,
+            hidden=hidden,
+            faults=sort_faults(self.faults),
+            checks=tuple(self.checks),
+            max_abs_error=self.max_abs_error,
+            max_error_ratio=self.max_error_ratio,
+            max_ulp=self.max_ulp,
+            num_launches=self.num_launches,
+        )

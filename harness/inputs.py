@@ -1,0 +1,134 @@
+"""Random input arrays for an op, the same on every machine.
+
+Each tensor has its own PCG64 stream, seeded by a hash of (op, problem, tensor, distribution, seed), so that neither the order of the
+tensors nor a change to another one moves its values. A distribution is a way to be wrong that the others do not show: ``wide`` finds
+lost precision and wrong tails, ``ties`` wrong comparisons and argmax, ``denormal`` flushes to zero, ``nonfinite`` lost NaN and Inf.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.spec import Op, Problem, SpecError
+
+_Floats = NDArray[np.float64]
+
+# Exponents of ``wide``, by float dtype: products of two values summed over any practical length stay finite, and products stay normal.
+_WIDE_EXPONENTS = {"float16": (-6, 3), "float32": (-24, 24), "float64": (-160, 160)}
+_TIED_VALUES = (-1.5, -0.5, 0.0, 0.5, 1.0)
+# Scale of integer values: sums of products over a few thousand terms stay inside int32.
+_INTEGER_SPAN = 8
+
+
+def _seed_generator(op: str, problem: str, tensor: str, distribution: str, seed: int) -> np.random.Generator:
+    text = "\0".join((op, problem, tensor, distribution, str(seed)))
+    digest = hashlib.sha256(text.encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+
+
+def _draw_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    return rng.standard_normal(shape)
+
+
+def _draw_uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    return rng.uniform(-1.0, 1.0, shape)
+
+
+def _draw_wide(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    low, high = _WIDE_EXPONENTS[dtype.name]
+    signs = rng.integers(0, 2, shape) * 2 - 1
+    # ldexp is exact, where exp2 may round otherwise on another CPU.
+    return np.asarray(np.ldexp(signs * rng.uniform(1.0, 2.0, shape), rng.integers(low, high, shape)))
+
+
+def _draw_ties(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    return rng.choice(np.array(_TIED_VALUES), shape)
+
+
+def _draw_denormal(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    info = np.finfo(dtype)
+    subnormal = rng.uniform(-1.0, 1.0, shape) * float(info.smallest_normal)
+    return np.where(rng.random(shape) < 0.5, subnormal, rng.standard_normal(shape))
+
+
+def _draw_nonfinite(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    values = rng.standard_normal(shape)
+    # One of each, at different places, so that most outputs of a contraction stay finite and are still compared by value.
+    places = rng.permutation(values.size)[:3]
+    values.reshape(-1)[places] = np.array([np.nan, np.inf, -np.inf])[: len(places)]
+    return values
+
+
+_FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], _Floats]] = MappingProxyType(
+    {
+        "normal": _draw_normal,
+        "uniform": _draw_uniform,
+        "wide": _draw_wide,
+        "ties": _draw_ties,
+        "denormal": _draw_denormal,
+        "nonfinite": _draw_nonfinite,
+    }
+)
+
+DISTRIBUTIONS: tuple[str, ...] = tuple(_FLOAT_DRAWS)
+
+
+def _draw_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], distribution: str) -> NDArray[Any]:
+    info = np.iinfo(dtype)
+    low, high = max(info.min, -_INTEGER_SPAN), min(info.max, _INTEGER_SPAN)
+    if distribution == "ties":
+        low, high = max(low, -1), 1
+    elif distribution == "wide":
+        # The square root of the range: a product of two values still fits.
+        span = 1 << ((info.bits - 1) // 2)
+        low, high = max(info.min, -span), span - 1
+    return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
+
+
+def draw(
+    shape: tuple[int, ...], dtype: str, distribution: str, *, op: str, problem: str, tensor: str, seed: int = 0
+) -> NDArray[np.generic]:
+    """Return one contiguous array of the given shape and dtype.
+
+    Floating dtypes follow the distribution; integer dtypes take small values (``wide``: up to the square root of their range, ``ties``:
+    three values), for ``denormal`` and ``nonfinite`` they are as for ``normal``. Raises :class:`SpecError` for a distribution or dtype
+    that is not known.
+    """
+    if distribution not in _FLOAT_DRAWS:
+        raise SpecError(f"op {op}: no input distribution {distribution!r}; there are: {', '.join(DISTRIBUTIONS)}")
+    if dtype == "bfloat16":
+        raise SpecError(f"op {op}, tensor {tensor}: bfloat16 inputs are not generated; use float16 or float32")
+    try:
+        dt = np.dtype(dtype)
+    except TypeError as error:
+        raise SpecError(f"op {op}, tensor {tensor}: NumPy knows no dtype {dtype!r}") from error
+    rng = _seed_generator(op, problem, tensor, distribution, seed)
+    if dt.kind in "iu":
+        return np.ascontiguousarray(_draw_integers(rng, shape, dt, distribution))
+    if dt.name not in _WIDE_EXPONENTS:
+        raise SpecError(f"op {op}, tensor {tensor}: no random values for dtype {dtype!r}; use float16, float32, float64 or an integer")
+    values = _FLOAT_DRAWS[distribution](rng, shape, dt)
+    return np.ascontiguousarray(values.astype(dt))
+
+
+def make_inputs(op: Op, problem: Problem, distribution: str = "normal", seed: int = 0) -> dict[str, NDArray[np.generic]]:
+    """Return an array for each input tensor that ``problem`` has, by tensor name."""
+    return {
+        tensor.name: draw(
+            tensor.resolve_shape(problem),
+            tensor.dtype,
+            distribution,
+            op=op.name,
+            problem=problem.name,
+            tensor=tensor.name,
+            seed=seed,
+        )
+        for tensor in op.inputs
+        if tensor.present(problem)
+    }

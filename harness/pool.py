@@ -1,0 +1,169 @@
+"""Worker processes for work that may take its process down: a wrong kernel can corrupt the device's context, crash, or never end.
+
+A job is lost with its worker, never the command: a worker that died, ran out of time, or says it is spent is replaced, and the next job
+goes on in a fresh process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, Protocol, TypeVar
+
+JobT = TypeVar("JobT")
+AnswerT = TypeVar("AnswerT")
+_POLL_S = 0.2
+
+
+class Worker(Protocol[JobT, AnswerT]):
+    """What runs in a worker process: built there once by the factory, then called for each job.
+
+    ``report`` sends text about the job's progress to the parent. ``spent`` says, after a job, that this process should do no other.
+    """
+
+    spent: bool
+
+    def run(self, job: JobT, report: Callable[[str], None]) -> AnswerT:
+        """Do one job."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job without an answer: ``crashed`` (with the exit code or signal), ``timeout``, or ``error`` (an exception in the worker)."""
+
+    kind: str
+    detail: str
+
+
+@dataclass
+class _Hand(Generic[JobT]):
+    process: BaseProcess
+    connection: Connection
+    job: JobT | None = None
+    deadline: float = 0.0
+    last_report: str = field(default="")
+
+
+def run_jobs(
+    factory: Callable[..., Worker[JobT, AnswerT]],
+    arguments: tuple[Any, ...],
+    jobs: Sequence[JobT],
+    *,
+    num_workers: int,
+    timeout_s: float,
+    on_report: Callable[[JobT, str], None] | None = None,
+) -> Iterator[tuple[JobT, AnswerT | Lost]]:
+    """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
+
+    ``factory(*arguments)`` makes the worker in its process; it, the arguments, jobs and answers must pickle. ``timeout_s`` bounds the
+    silence of a job: each report starts it anew. Leaving the iterator early ends the workers.
+    """
+    context = multiprocessing.get_context("spawn")
+    waiting = deque(jobs)
+    hands: list[_Hand[JobT]] = []
+
+    def start_hand() -> None:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, factory, arguments), daemon=True)
+        process.start()
+        theirs.close()
+        hands.append(_Hand(process, ours))
+
+    def give_next(hand: _Hand[JobT]) -> None:
+        hand.job = waiting.popleft()
+        hand.last_report = ""
+        hand.deadline = time.monotonic() + timeout_s
+        # A worker that died at once is noticed when its answer is awaited.
+        with contextlib.suppress(BrokenPipeError):
+            hand.connection.send(hand.job)
+
+    try:
+        while waiting or hands:
+            while waiting and len(hands) < max(1, num_workers):
+                start_hand()
+                give_next(hands[-1])
+            ready = wait([h.connection for h in hands], timeout=_POLL_S)
+            for hand in list(hands):
+                answer = _take_answer(hand, hand.connection in ready, timeout_s, on_report)
+                if answer is None:
+                    continue
+                job, content, alive = answer
+                if alive and waiting:
+                    give_next(hand)
+                else:
+                    hands.remove(hand)
+                    _end(hand)
+                yield job, content
+    finally:
+        for hand in hands:
+            _end(hand)
+
+
+def _take_answer(
+    hand: _Hand[JobT], ready: bool, timeout_s: float, on_report: Callable[[JobT, str], None] | None
+) -> tuple[JobT, Any, bool] | None:
+    """Return (job, answer or Lost, whether the worker goes on), or None when there is nothing yet."""
+    assert hand.job is not None
+    if not ready:
+        if time.monotonic() < hand.deadline:
+            return None
+        hand.process.kill()
+        last = f"; it last said: {hand.last_report}" if hand.last_report else ""
+        return hand.job, Lost("timeout", f"no sign of life for {timeout_s:.3g} s{last}"), False
+    try:
+        tag, content, spent = hand.connection.recv()
+    except (EOFError, ConnectionResetError):
+        hand.process.join()
+        last = f"; it last said: {hand.last_report}" if hand.last_report else ""
+        return hand.job, Lost("crashed", f"the process ended with {_describe_exit(hand.process.exitcode)}{last}"), False
+    if tag == "report":
+        hand.last_report = content
+        hand.deadline = time.monotonic() + timeout_s
+        if on_report is not None:
+            on_report(hand.job, content)
+        return None
+    if tag == "error":
+        return hand.job, Lost("error", content), False
+    return hand.job, content, not spent
+
+
+def _end(hand: _Hand[Any]) -> None:
+    hand.connection.close()
+    hand.process.join(timeout=0.5)
+    if hand.process.is_alive():
+        hand.process.kill()
+        hand.process.join()
+
+
+def _describe_exit(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _serve(connection: Connection, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...]) -> None:
+    """Body of a worker process."""
+    # Ctrl-C reaches the whole process group: the parent decides what to do about it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    worker: Worker[Any, Any] | None = None
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        try:
+            if worker is None:
+                worker = factory(*arguments)
+            answer = worker.run(job, lambda text: connection.send(("report", text, False)))
+        except Exception as error:  # noqa: BLE001 - carried to the parent whole, which reports it as the job's failure
+            connection.send(("error", f"{type(error).__name__}: {error}", True))
+            return
+        connection.send(("answer", answer, worker.spent))

@@ -1,0 +1,251 @@
+"""One problem of one op in device memory: arguments that a variant can be launched on, and what it did to them.
+
+Two layouts of memory serve two kinds of evidence:
+
+``Layout.GUARDED``
+    every tensor lies between guard bytes of a known pattern, which also fills the padding of its rows, and outputs hold a poison
+    value. What a kernel overwrites beside its outputs, or leaves unwritten, shows on any device.
+``Layout.EXACT``
+    every tensor is an allocation of its own with not a byte more than its elements span, and the host writes nothing but the inputs'
+    elements. The sanitizer of the emulated device then knows the true bounds, and which bytes nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device.interface import Buffer, Device, DeviceArray, Stream
+from harness.spec import Launchable, Op, Problem, Tensor
+
+# Bytes before and after each guarded tensor: more than a tile of rows of a small problem, and a multiple of the allocation alignment.
+GUARD_BYTES = 16384
+_GUARD_PATTERN = 0xA5
+POISON_NAN = 0xFF
+POISON_FINITE = 0x4B
+
+
+class Layout(StrEnum):
+    """How tensors lie in device memory; see the module's description."""
+
+    GUARDED = "guarded"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes that a launch changed and should not have: ``tensor`` is the nearest one, ``offset_bytes`` counts from its first byte."""
+
+    tensor: str
+    where: str
+    num_bytes: int
+    offset_bytes: int
+
+    def describe(self) -> str:
+        """Say where the first overwritten byte is."""
+        return f"{self.num_bytes} bytes overwritten {self.where} {self.tensor}, the first at byte offset {self.offset_bytes} from its start"
+
+
+class _Slot:
+    """One tensor's allocation, with the host's copy of what its bytes should be."""
+
+    def __init__(self, device: Device, name: str, shape: tuple[int, ...], dtype: str, row_pad: int, layout: Layout) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.layout = layout
+        self.strides = _find_strides(shape, self.dtype.itemsize, row_pad)
+        self.span_bytes = self.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True))
+        self.guard_bytes = GUARD_BYTES if layout is Layout.GUARDED else 0
+        self.buffer: Buffer = device.allocate(self.span_bytes + 2 * self.guard_bytes)
+        self.array: DeviceArray = self.buffer.view(shape, self.dtype, self.guard_bytes, self.strides)
+        self.image: NDArray[np.uint8] = np.full(self.span_bytes + 2 * self.guard_bytes, _GUARD_PATTERN, np.uint8)
+
+    def _view(self, image: NDArray[np.uint8]) -> NDArray[Any]:
+        return np.ndarray(self.shape, self.dtype, image.data, self.guard_bytes, self.strides)
+
+    def set_elements(self, values: NDArray[Any]) -> None:
+        self._view(self.image)[...] = values
+        self._upload(values)
+
+    def poison(self, byte: int) -> None:
+        poison = np.full(self.dtype.itemsize, byte, np.uint8).view(self.dtype)
+        self._view(self.image)[...] = poison
+        if self.layout is Layout.GUARDED:
+            self._upload(None)
+
+    def _upload(self, values: NDArray[Any] | None) -> None:
+        if self.layout is Layout.GUARDED or values is None:
+            self.buffer.write(self.image)
+        else:
+            self.array.copy_from_host(np.ascontiguousarray(values))
+
+    def read(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Return the elements (contiguous) and all bytes of the allocation as they are now."""
+        now = np.ascontiguousarray(self.buffer.read())
+        return np.ascontiguousarray(self._view(now)), now
+
+    def find_damage(self, now: NDArray[np.uint8], *, elements_too: bool) -> list[Damage]:
+        changed = now != self.image
+        if not elements_too:
+            kept = np.ndarray((*self.shape, self.dtype.itemsize), np.bool_, changed.data, self.guard_bytes, (*self.strides, 1))
+            kept[...] = False
+        if not changed.any():
+            return []
+        end = self.guard_bytes + self.span_bytes
+        regions = (("before", 0, self.guard_bytes), ("inside", self.guard_bytes, end), ("after", end, len(changed)))
+        found = []
+        for where, start, stop in regions:
+            places = np.flatnonzero(changed[start:stop])
+            if len(places):
+                label = "in the row padding of" if where == "inside" and not elements_too else where
+                found.append(Damage(self.name, label, len(places), start + int(places[0]) - self.guard_bytes))
+        return found
+
+
+def _find_strides(shape: tuple[int, ...], itemsize: int, row_pad: int) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = itemsize
+    for axis, size in reversed(list(enumerate(shape))):
+        strides.append(step)
+        step *= size
+        if axis == len(shape) - 1:
+            step += row_pad * itemsize
+    return tuple(reversed(strides))
+
+
+def read_outputs_bits(outputs: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
+    """Return the outputs' bytes, for comparisons bit by bit."""
+    return {name: array.tobytes() for name, array in outputs.items()}
+
+
+class Case:
+    """The arguments of one (op, problem) on a device. A context manager; leaving it frees the memory.
+
+    Uploads are complete when a method returns (the device is synchronised), since pageable copies and fills are otherwise not ordered
+    before work on a non-blocking stream.
+    """
+
+    def __init__(self, device: Device, op: Op, problem: Problem, layout: Layout = Layout.GUARDED) -> None:
+        self.device = device
+        self.op = op
+        self.problem = problem
+        self.layout = layout
+        self._workspace: _Slot | None = None
+        self._poison_byte = POISON_NAN
+        self._slots = {t.name: self._place(t) for t in op.tensors if t.present(problem)}
+
+    def _place(self, tensor: Tensor) -> _Slot:
+        pad = self.problem.padding.get(tensor.name, 0)
+        return _Slot(self.device, tensor.name, tensor.resolve_shape(self.problem), tensor.dtype, pad, self.layout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.free()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Every tensor by name (None where absent) and every passed attribute."""
+        tensors: dict[str, Any] = {t.name: self._slots[t.name].array if t.name in self._slots else None for t in self.op.tensors}
+        values = self.op.attribute_values(self.problem)
+        return tensors | {a.name: values[a.name] for a in self.op.attributes if a.passed}
+
+    @property
+    def workspace_address(self) -> int:
+        """Device address of the workspace, 0 when there is none."""
+        return self._workspace.array.address if self._workspace else 0
+
+    def ensure_workspace(self, size_bytes: int) -> None:
+        """Hold exactly ``size_bytes`` of workspace from now on."""
+        if self._workspace is not None:
+            if self._workspace.shape == (size_bytes,):
+                return
+            self._workspace.buffer.free()
+            self._workspace = None
+        if size_bytes > 0:
+            self._workspace = _Slot(self.device, "workspace", (size_bytes,), "uint8", 0, self.layout)
+            self._workspace.poison(self._poison_byte)
+            self.device.synchronize()
+
+    def upload(self, inputs: Mapping[str, NDArray[Any]], poison_byte: int = POISON_NAN) -> None:
+        """Write the inputs, and poison outputs and workspace (in the exact layout those stay as they are)."""
+        for tensor in self.op.inputs:
+            if tensor.name in self._slots:
+                self._slots[tensor.name].set_elements(inputs[tensor.name])
+        self.poison(poison_byte)
+
+    def poison(self, byte: int) -> None:
+        """Fill outputs and workspace with a byte, and restore the guards around them."""
+        self._poison_byte = byte
+        for slot in self._written_slots():
+            slot.poison(byte)
+        self.device.synchronize()
+
+    def _written_slots(self) -> list[_Slot]:
+        slots = [self._slots[t.name] for t in self.op.outputs if t.name in self._slots]
+        return slots + ([self._workspace] if self._workspace else [])
+
+    def launch(self, launchable: Launchable, stream: Stream) -> None:
+        """Queue the variant once, with the workspace it asks for (call :meth:`prepare` before capturing)."""
+        launchable.launch(workspace=self.workspace_address, stream=stream.handle, **self.arguments)
+
+    def prepare(self, launchable: Launchable) -> None:
+        """Allocate the workspace that the variant asks for."""
+        self.ensure_workspace(int(launchable.workspace_bytes(**self.arguments)))
+
+    def read_outputs(self) -> dict[str, NDArray[Any]]:
+        """Return the outputs as contiguous host arrays."""
+        return {t.name: self._slots[t.name].read()[0] for t in self.op.outputs if t.name in self._slots}
+
+    def find_damage(self) -> list[Damage]:
+        """Return what was overwritten beside the outputs: guards and row padding of all tensors and of the workspace (guarded layout)."""
+        found = []
+        for slot in (*self._slots.values(), *([self._workspace] if self._workspace else [])):
+            found += slot.find_damage(slot.read()[1], elements_too=False)
+        return found
+
+    def find_modified_inputs(self) -> list[Damage]:
+        """Return the inputs of which an element changed."""
+        found = []
+        for tensor in self.op.inputs:
+            if slot := self._slots.get(tensor.name):
+                values, _ = slot.read()
+                expected = np.ascontiguousarray(slot._view(slot.image))
+                changed = np.flatnonzero(_as_bytes(values) != _as_bytes(expected))
+                if len(changed):
+                    found.append(Damage(tensor.name, "in", len(changed), int(changed[0])))
+        return found
+
+    def find_touched(self) -> list[str]:
+        """Return the names of outputs and workspace that differ from the poison (guarded layout): proof that something ran."""
+        return [slot.name for slot in self._written_slots() if slot.find_damage(slot.read()[1], elements_too=True)]
+
+    def find_unwritten(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.bool_]]:
+        """Return per output which elements still hold the poison."""
+        masks = {}
+        for name, values in outputs.items():
+            itemsize = values.dtype.itemsize
+            masks[name] = (_as_bytes(values).reshape(*values.shape, itemsize) == self._poison_byte).all(axis=-1)
+        return masks
+
+    def free(self) -> None:
+        """Free all device memory; a second call does nothing."""
+        for slot in self._slots.values():
+            slot.buffer.free()
+        if self._workspace is not None:
+            self._workspace.buffer.free()
+            self._workspace = None
+
+
+def _as_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+

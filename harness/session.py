@@ -1,0 +1,193 @@
+"""One command's work on one op: build the variants, judge them, record every result as it comes.
+
+Everything that takes a while is an iterator or reports through callbacks, so that an interrupt keeps what was recorded until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from device import open_device
+from device.interface import Device
+from device.settings import Settings, find_project_root, read_settings
+from harness.build import BuildResult, build_binding, build_op
+from harness.discover import LoadedOp
+from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
+from harness.plan import Effort
+from harness.provenance import describe_environment, find_commit, find_device_kind
+from harness.records import EnvironmentFacts, Records, Result, ResultFacts
+from harness.report import clean_json
+from harness.spec import Variant
+from harness.targets import Target, find_target
+from harness.toolchain import Toolchain, find_toolchain
+from harness.verify import VERIFY_VERSION, Verifier
+from harness.workers import Job, WorkerSetup, share_cores, verify_variants
+
+@dataclass(frozen=True)
+class Judged:
+    """A built variant with its verdict. ``earlier`` is the record that the verdict was taken from, None when it was found now."""
+
+    build: BuildResult
+    ok: bool
+    reason: str
+    record_id: int
+    result: VerifyResult | None = None
+    earlier: Result | None = None
+
+    @property
+    def variant(self) -> Variant:
+        """The variant."""
+        return self.build.variant
+
+
+@dataclass
+class Session:
+    """An open device, the store of records, and a run in it. Close it, or use it as a context manager."""
+
+    loaded: LoadedOp
+    settings: Settings
+    device: Device
+    target: Target
+    toolchain: Toolchain
+    records: Records
+    environment: EnvironmentFacts
+    run_id: int
+
+    @classmethod
+    def start(
+        cls, loaded: LoadedOp, command: str, *, device: str | None = None, target: str | None = None, jobs: int | None = None
+    ) -> Self:
+        """Open what the arguments name, or the settings where they are None, and insert the run.
+
+        Raises UnavailableError, SettingError, SpecError or RecordError.
+        """
+        settings = read_settings()
+        settings = replace(settings, target=target or settings.target, jobs=jobs or settings.jobs)
+        toolchain = find_toolchain()
+        chosen = find_target(settings.target)
+        opened = open_device(device)
+        if opened.observer is not None:
+            opened.observer.set_option("target", chosen.name)
+        records = Records(settings.records_url)
+        commit = find_commit(find_project_root())
+        facts = describe_environment(opened, toolchain.identity, chosen.name)
+        run_id = records.start_run(facts, command=command, commit=commit.sha, dirty=commit.dirty)
+        return cls(loaded, settings, opened, chosen, toolchain, records, facts, run_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.records.close()
+
+    @property
+    def device_kind(self) -> str:
+        """``emulated`` or ``cuda``."""
+        return find_device_kind(self.device)
+
+    def build(self, variants: Sequence[Variant], on_result: Callable[[BuildResult], None] | None = None) -> tuple[list[BuildResult], Path]:
+        """Build the binding and all variants; a variant that does not compile is a result with its error."""
+        jobs = self.settings.jobs
+        builds = build_op(self.loaded, variants, toolchain=self.toolchain, target=self.target, jobs=jobs, on_result=on_result)
+        return builds, build_binding(self.loaded, self.toolchain)
+
+    def judge(
+        self,
+        builds: Sequence[BuildResult],
+        binding: Path,
+        *,
+        problem_names: Sequence[str] = (),
+        reuse: bool,
+        on_judged: Callable[[Judged], None],
+        effort: Effort | None = None,
+    ) -> list[Judged]:
+        """Verify the builds and record each verdict at once; with ``reuse``, variants that passed before unchanged are not run again.
+
+        Returns the verdicts in the order of ``builds``.
+        """
+        judged: dict[str, Judged] = {}
+
+        def note(verdict: Judged) -> None:
+            judged[verdict.variant.name] = verdict
+            on_judged(verdict)
+
+        waiting: dict[str, BuildResult] = {}
+        for build in builds:
+            earlier = self._find_passed(build) if reuse and not problem_names else None
+            if build.library is None:
+                note(self._record(build, make_unbuilt_result(self.loaded.op.name, build)))
+            elif earlier is not None:
+                note(Judged(build, ok=True, reason="", record_id=earlier.id, earlier=earlier))
+            else:
+                waiting[build.variant.name] = build
+        if waiting:
+            setup, num_workers = self.make_worker_setup(binding, len(waiting), problem_names, effort)
+            jobs = [Job(b.variant, b.library) for b in waiting.values() if b.library is not None]
+            for job, result in verify_variants(setup, self.loaded.op.name, jobs, num_workers=num_workers):
+                note(self._record(waiting[job.variant.name], result))
+        return [judged[b.variant.name] for b in builds]
+
+    def make_worker_setup(
+        self, binding: Path, num_jobs: int, problem_names: Sequence[str] = (), effort: Effort | None = None
+    ) -> tuple[WorkerSetup, int]:
+        """Return what workers need, and how many to run."""
+        num_workers, threads = share_cores(num_jobs, self.settings.jobs, self.device_kind)
+        setup = WorkerSetup(self.loaded.folder, binding, self.device_kind, tuple(problem_names), effort or Effort(), threads, self.target.name)
+        return setup, num_workers
+
+    def check_op(self, problem_names: Sequence[str] = ()) -> tuple[Fault, ...]:
+        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.Verifier.check_op`."""
+        return Verifier(self.loaded.op, self.device, Effort(num_hidden=0), problem_names).check_op()
+
+    def record(self, build: BuildResult | None, **fields: Any) -> int:
+        """Insert one result of this run; the build's hashes are filled in."""
+        figures = clean_json(fields.pop("figures", {}))
+        facts = ResultFacts(
+            op=self.loaded.op.name,
+            code_hash=build.code_hash if build else "",
+            key=build.key if build else "",
+            spec_hash=self.loaded.spec_hash,
+            verify_version=VERIFY_VERSION,
+            figures=figures,
+            **fields,
+        )
+        return self.records.add_results(self.run_id, [facts])[0]
+
+    def _find_passed(self, build: BuildResult) -> Result | None:
+        found = self.find_earlier("verify", build, "*")
+        return found if found is not None and found.status == "passed" else None
+
+    def find_earlier(self, kind: str, build: BuildResult, problem: str) -> Result | None:
+        """Return the latest result of this very build in this very environment, from any run."""
+        return self.records.find_latest(
+            kind,
+            op=self.loaded.op.name,
+            variant=build.variant.name,
+            problem=problem,
+            key=build.key,
+            spec_hash=self.loaded.spec_hash,
+            verify_version=VERIFY_VERSION,
+            environment=self.environment,
+        )
+
+    def _record(self, build: BuildResult, result: VerifyResult) -> Judged:
+        names = "*" if result.complete else ", ".join(p.problem for p in result.problems)
+        record_id = self.record(
+            build,
+            kind="verify",
+            variant=result.variant,
+            problem=names[:200],
+            status="passed" if result.ok else "failed",
+            reason=result.reason,
+            figures=result.to_json(),
+        )
+        return Judged(build, result.ok, result.reason, record_id, result)
+
+
+def make_unbuilt_result(op: str, build: BuildResult) -> VerifyResult:
+    """Return the verdict on a variant that does not compile."""
+    fault = Fault(FaultKind.BUILD_ERROR, "build", build.error or "the compiler gave no library")
+    return VerifyResult(op, build.variant.name, (ProblemResult("*", Status.NOT_RUN, reason="it does not compile"),), (fault,))

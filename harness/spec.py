@@ -1,0 +1,386 @@
+"""The vocabulary in which an op describes itself.
+
+An ``ops/<name>/op.py`` builds one :class:`Op` from these frozen values and binds it to the module-level name ``OP``.
+Everything else in the workbench (build, verify, bench, docs, plots) reads sizes, tolerances, reference and cost from there,
+and from nowhere else.
+
+Terms
+-----
+kernel
+    a family written in ``kernels.cu`` (``naive``, ``smem_tiled``), with tunables.
+variant
+    a kernel with every tunable bound to a value; the unit of build, verify and bench.
+problem
+    one set of sizes, attribute values and row paddings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+AttributeValue = bool | int | float | str
+Arrays = Mapping[str, NDArray[np.generic]]
+
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+class SpecError(ValueError):
+    """An op's description, or a name that a user gave for one of its parts, is wrong."""
+
+
+class Role(StrEnum):
+    """Which way a tensor's data flows."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+def _always(_: Problem) -> bool:
+    return True
+
+
+def _require_identifier(kind: str, name: str) -> None:
+    if not _IDENTIFIER.match(name):
+        raise SpecError(f"{kind} name {name!r}: use lower-case letters, digits and underscores, starting with a letter")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One array argument, row-major.
+
+    ``shape`` names the sizes of a problem, outermost first (``("M", "K")``). ``present`` tells for which problems the tensor is
+    passed at all; where it is not, the binding is given ``None``. ``can_pad_rows`` says that the row stride may exceed the row
+    length (leading dimension), which :attr:`Problem.padding` then exercises.
+    """
+
+    name: str
+    shape: tuple[str, ...]
+    role: Role
+    dtype: str = "float32"
+    present: Callable[[Problem], bool] = _always
+    can_pad_rows: bool = False
+
+    def resolve_shape(self, problem: Problem) -> tuple[int, ...]:
+        """Return the shape in elements for ``problem``."""
+        return tuple(problem.sizes[dim] for dim in self.shape)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A scalar of the op that is not a tensor, with the values it accepts.
+
+    ``passed`` is False for a switch that only decides whether an optional tensor is there (:attr:`Tensor.present`); the binding then
+    sees the tensor or ``None``, and not the switch.
+    """
+
+    name: str
+    choices: tuple[AttributeValue, ...]
+    default: AttributeValue
+    passed: bool = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes (elements), attribute values, and row padding per tensor (elements added to the row stride).
+
+    ``suites`` says where the problem is used: ``"verify"`` problems are small and ragged, ``"bench"`` problems are timed on a GPU,
+    ``"emulated"`` problems stand in for them on the emulated device, where only counts are taken.
+    """
+
+    sizes: Mapping[str, int]
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    padding: Mapping[str, int] = field(default_factory=dict)
+    suites: frozenset[str] = frozenset({"verify"})
+
+    def __post_init__(self) -> None:
+        for name, size in self.sizes.items():
+            if size < 1:
+                raise SpecError(f"size {name}={size}: must be at least 1")
+        for name, pad in self.padding.items():
+            if pad < 0:
+                raise SpecError(f"padding {name}={pad}: must not be negative")
+        for attr in ("sizes", "attributes", "padding"):
+            object.__setattr__(self, attr, MappingProxyType(dict(getattr(self, attr))))
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @cached_property
+    def name(self) -> str:
+        """A stable, readable id: sizes, then attributes, then paddings (``M128_N64_K32-act=relu-bias-pad_a=3``)."""
+        parts = ["_".join(f"{k}{v}" for k, v in self.sizes.items())]
+        for key, value in self.attributes.items():
+            if value is True:
+                parts.append(key)
+            elif value is not False:
+                parts.append(f"{key}={value}")
+        parts += [f"pad_{k}={v}" for k, v in self.padding.items() if v]
+        return "-".join(parts)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a problem must do at the least, whatever the kernel: arithmetic, and device memory traffic with each byte moved once.
+
+    ``flops`` counts a fused multiply-add as two. ``flop_unit`` names the pipe that bounds it: a key of the target's peak rates
+    (``"fp32"``, ``"bf16_tensor"``).
+    """
+
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    flop_unit: str = "fp32"
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes read plus bytes written."""
+        return self.bytes_read + self.bytes_written
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A compile-time integer of a kernel: the values worth trying, and what it means (with its unit)."""
+
+    name: str
+    values: tuple[int, ...]
+    meaning: str
+
+    def __post_init__(self) -> None:
+        _require_identifier("tunable", self.name)
+        if not self.values:
+            raise SpecError(f"tunable {self.name}: no values given")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A named rule over a kernel's tunables; ``message`` says what the rule demands."""
+
+    name: str
+    message: str
+    holds: Callable[[Mapping[str, int]], bool]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel with every tunable bound. ``values`` are (tunable, value) in the kernel's own order."""
+
+    kernel: str
+    values: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id used on the command line and in records: ``smem_tiled/bm32_bn32``, or the kernel alone when it has no tunables."""
+        bound = "_".join(f"{k}{v}" for k, v in self.values)
+        return f"{self.kernel}/{bound}" if bound else self.kernel
+
+    @property
+    def symbol_suffix(self) -> str:
+        """The id as a C identifier, appended to the entry points so that many variants link into one program."""
+        return self.name.replace("/", "__")
+
+    @property
+    def tunables(self) -> dict[str, int]:
+        """Tunable values by name."""
+        return dict(self.values)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A family of variants.
+
+    ``variants`` are the bindings that build, verify and bench use by default (a sweep explores the whole space). ``idea`` is the one
+    thing that sets this kernel apart from the rung before it. ``min_arch`` is a compute capability times ten (80 for sm_80).
+    ``max_spill_bytes`` is what ptxas may spill before the variant is flagged. ``deterministic`` is False where results may differ
+    between runs by design (atomics), which verify then does not hold against it.
+    """
+
+    name: str
+    idea: str
+    tunables: tuple[Tunable, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    variants: tuple[Mapping[str, int], ...] = ({},)
+    min_arch: int = 80
+    max_spill_bytes: int = 0
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        _require_identifier("kernel", self.name)
+        for bound in self.variants:
+            self.bind(bound)
+
+    def bind(self, values: Mapping[str, int]) -> Variant:
+        """Bind every tunable, or raise :class:`SpecError` naming the tunable or constraint that forbids it."""
+        known = {t.name: t for t in self.tunables}
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise SpecError(f"kernel {self.name}: unknown tunable {', '.join(unknown)}; it has: {', '.join(known) or 'none'}")
+        missing = sorted(set(known) - set(values))
+        if missing:
+            raise SpecError(f"kernel {self.name}: tunable {', '.join(missing)} is not bound")
+        for name, tunable in known.items():
+            if values[name] not in tunable.values:
+                raise SpecError(f"kernel {self.name}: {name}={values[name]} is not one of {list(tunable.values)}")
+        for rule in self.constraints:
+            if not rule.holds(values):
+                raise SpecError(f"kernel {self.name}: {dict(values)} breaks constraint {rule.name!r}: {rule.message}")
+        return Variant(self.name, tuple((t.name, values[t.name]) for t in self.tunables))
+
+    def parse_variant(self, text: str) -> Variant:
+        """Read the part of a variant id behind the slash (``bm32_bn32``); any legal binding is accepted, listed or not."""
+        values: dict[str, int] = {}
+        for part in filter(None, text.split("_")):
+            match = re.fullmatch(r"([a-z]+)(\d+)", part)
+            if match is None:
+                raise SpecError(
+                    f"kernel {self.name}: cannot read {part!r} in variant {text!r}; write tunables as name and number, e.g. bm32"
+                )
+            values[match[1]] = int(match[2])
+        return self.bind(values)
+
+
+class Launchable(Protocol):
+    """What the workbench needs of a compiled variant, whatever it is made of.
+
+    ``arguments`` are all tensors of the op by name (objects with ``__cuda_array_interface__``, or None where absent) and all passed
+    attributes by name.
+    """
+
+    def supports(self, **arguments: Any) -> str:
+        """Return "" when the problem is served, else the reason why not. Raises TypeError or ValueError for bad arguments."""
+        ...
+
+    def workspace_bytes(self, **arguments: Any) -> int:
+        """Return the device memory in bytes that ``launch`` wants as workspace."""
+        ...
+
+    def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
+        """Queue the op on a stream: no allocation, no synchronisation. Raises RuntimeError when the launch fails."""
+        ...
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library's own implementation of the op, verified and timed beside the variants and never promoted.
+
+    Peers live in an op's optional ``peers.py`` as ``PEERS``, which is imported only on a real device. ``open`` raises ImportError when
+    ``library`` is not there.
+    """
+
+    name: str
+    library: str
+    open: Callable[[], Launchable]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op, whole.
+
+    Callables
+    ---------
+    reference(inputs, problem)
+        NumPy arrays in float64 by tensor name (absent tensors left out) to float64 outputs by tensor name. Pure.
+    tolerance(inputs, outputs, problem)
+        The same float64 inputs and the reference's outputs, to an absolute error bound per output element (float64 arrays that
+        broadcast against the outputs). Derived from the arithmetic, never a guessed literal; each op cites its bound.
+    cost(problem)
+        The least work, see :class:`Cost`.
+
+    ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``).
+    """
+
+    name: str
+    summary: str
+    tensors: tuple[Tensor, ...]
+    kernels: tuple[Kernel, ...]
+    problems: tuple[Problem, ...]
+    reference: Callable[[Arrays, Problem], dict[str, NDArray[np.float64]]]
+    tolerance: Callable[[Arrays, Arrays, Problem], dict[str, NDArray[np.float64]]]
+    cost: Callable[[Problem], Cost]
+    attributes: tuple[Attribute, ...] = ()
+    distributions: tuple[str, ...] = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
+
+    def __post_init__(self) -> None:
+        _require_identifier("op", self.name)
+        for kind, names in (
+            ("kernel", [k.name for k in self.kernels]),
+            ("problem", [p.name for p in self.problems]),
+            ("tensor", [t.name for t in self.tensors]),
+        ):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            if twice:
+                raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
+        for problem in self.problems:
+            self._check_problem(problem)
+
+    def _check_problem(self, problem: Problem) -> None:
+        needed = {dim for t in self.tensors for dim in t.shape}
+        if missing := sorted(needed - set(problem.sizes)):
+            raise SpecError(f"op {self.name}, problem {problem.name}: size {', '.join(missing)} is missing")
+        known = {a.name: a for a in self.attributes}
+        if unknown := sorted(set(problem.attributes) - set(known)):
+            raise SpecError(f"op {self.name}, problem {problem.name}: unknown attribute {', '.join(unknown)}")
+        for name, attribute in known.items():
+            value = problem.attributes.get(name, attribute.default)
+            if value not in attribute.choices:
+                raise SpecError(f"op {self.name}, problem {problem.name}: {name}={value!r} is not one of {list(attribute.choices)}")
+        paddable = {t.name for t in self.tensors if t.can_pad_rows}
+        if refused := sorted(set(problem.padding) - paddable):
+            raise SpecError(f"op {self.name}, problem {problem.name}: tensor {', '.join(refused)} cannot have padded rows")
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The input tensors, in order."""
+        return tuple(t for t in self.tensors if t.role is Role.INPUT)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The output tensors, in order."""
+        return tuple(t for t in self.tensors if t.role is Role.OUTPUT)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every listed variant of every kernel, in ladder order."""
+        return tuple(kernel.bind(bound) for kernel in self.kernels for bound in kernel.variants)
+
+    def attribute_values(self, problem: Problem) -> dict[str, AttributeValue]:
+        """Return every attribute for ``problem``, defaults filled in."""
+        return {a.name: problem.attributes.get(a.name, a.default) for a in self.attributes}
+
+    def find_kernel(self, name: str) -> Kernel:
+        """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        raise SpecError(f"op {self.name} has no kernel {name!r}; it has: {', '.join(k.name for k in self.kernels)}")
+
+    def select_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
+        """Resolve names from the command line: a kernel (all its listed variants) or a full variant id; none means all."""
+        if not names:
+            return self.variants
+        chosen: dict[str, Variant] = {}
+        for name in names:
+            kernel_name, _, bound = name.partition("/")
+            kernel = self.find_kernel(kernel_name)
+            found = [kernel.parse_variant(bound)] if bound else [kernel.bind(b) for b in kernel.variants]
+            chosen.update((v.name, v) for v in found)
+        return tuple(chosen.values())
+
+    def select_problems(self, suite: str, names: Sequence[str] = ()) -> tuple[Problem, ...]:
+        """Return the problems of a suite, or those named (exact id, whatever their suite)."""
+        if not names:
+            return tuple(p for p in self.problems if suite in p.suites)
+        by_name = {p.name: p for p in self.problems}
+        for name in names:
+            if name not in by_name:
+                known = "\n  ".join(by_name)
+                raise SpecError(f"op {self.name} has no problem {name!r}; it has:\n  {known}")
+        return tuple(by_name[n] for n in names)

@@ -1,0 +1,177 @@
+"""The content-addressed cache of built artefacts.
+
+An entry is a folder ``<kind>/<key>/`` that appears by one rename, so that it is whole or not there. Its key hashes the *request* (source,
+flags, compilers) and the contents of every project file that the compiler read for it. Those files are known only after a first build, so each
+request keeps a short list of earlier (files, key) pairs: where all files of a pair have the same contents as now, the compiler would read
+the same files again and give the same result, and the entry serves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from harness.errors import BuildError
+
+_MANIFEST = "manifest.json"
+_KEPT_PER_REQUEST = 32
+Warn = list[str]
+
+
+def hash_text(*parts: str) -> str:
+    """Hash strings, in order."""
+    digest = sha256()
+    for part in parts:
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """Hash a file's contents; "" for one that is not there."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One artefact of the cache: its folder and what its manifest says (``facts`` are the builder's own)."""
+
+    key: str
+    folder: Path
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store:
+    """The cache below ``root``. Safe for several processes at once. ``warnings`` collects what was found corrupt, for the caller to say."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.warnings: Warn = []
+
+    @contextlib.contextmanager
+    def lock(self, request: str) -> Iterator[None]:
+        """Hold a request for this process: whoever comes second finds the first one's entry."""
+        folder = self._make("locks")
+        with (folder / request).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def find(self, kind: str, request: str) -> Entry | None:
+        """Return the intact entry that serves the request with the files as they are now, if there is one."""
+        for pair in self._read_pairs(kind, request):
+            if all(hash_file(Path(path)) == digest for path, digest in pair["files"].items()):
+                return self._open(kind, pair["key"])
+        return None
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a folder to build in, removed afterwards whatever happens."""
+        parent = self._make("tmp")
+        with full_disk_as_error(self.root):
+            folder = Path(tempfile.mkdtemp(dir=parent))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def add(self, kind: str, request: str, folder: Path, files: Mapping[str, str], facts: Mapping[str, Any]) -> Entry:
+        """Move a built folder into the cache under the key of request and files, and note the pair."""
+        key = hash_text(request, *(f"{p}={h}" for p, h in sorted(files.items())))
+        place = self.root / kind / key
+        with full_disk_as_error(self.root):
+            sums = {p.name: hash_file(p) for p in sorted(folder.iterdir())}
+            (folder / _MANIFEST).write_text(json.dumps({"files": sums, "facts": dict(facts)}, indent=1))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.rename(place)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if self._open(kind, key) is None:  # another process may have been first; only a broken entry gives way
+                    folder.rename(place)
+            self._write_pairs(kind, request, {"files": dict(files), "key": key})
+        return Entry(key, place, dict(facts))
+
+    def size_bytes(self) -> int:
+        """Bytes held by the cache."""
+        return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file()) if self.root.exists() else 0
+
+    def _make(self, name: str) -> Path:
+        with full_disk_as_error(self.root):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        return self.root / name
+
+    def _open(self, kind: str, key: str) -> Entry | None:
+        folder = self.root / kind / key
+        if not folder.is_dir():
+            return None
+        try:
+            manifest = json.loads((folder / _MANIFEST).read_text())
+            broken = [name for name, digest in manifest["files"].items() if hash_file(folder / name) != digest]
+            if not broken:
+                return Entry(key, folder, manifest["facts"])
+            reason = f"{', '.join(broken)} changed since it was built"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"its manifest cannot be read ({type(error).__name__})"
+        self.warnings.append(f"cache entry {folder} is corrupt: {reason}; it is discarded and built again")
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+
+    def _pairs_path(self, kind: str, request: str) -> Path:
+        return self.root / "requests" / kind / f"{request}.json"
+
+    def _read_pairs(self, kind: str, request: str) -> list[dict[str, Any]]:
+        try:
+            pairs = json.loads(self._pairs_path(kind, request).read_text())
+            return [p for p in pairs if isinstance(p["key"], str) and isinstance(p["files"], dict)]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError):
+            self.warnings.append(f"cache index {self._pairs_path(kind, request)} is corrupt; what it named is built again")
+            return []
+
+    def _write_pairs(self, kind: str, request: str, pair: dict[str, Any]) -> None:
+        pairs = [p for p in self._read_pairs(kind, request) if p["key"] != pair["key"]]
+        path = self._pairs_path(kind, request)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps([pair, *pairs][:_KEPT_PER_REQUEST]))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's contents in one step: a reader sees the old or the new text."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def full_disk_as_error(root: Path) -> Iterator[None]:
+    """Turn "no space left" and "not writable" into a :class:`BuildError` with the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise BuildError(
+                f"the disk that holds the cache {root} is full; free space there, or point AICF_CACHE_DIR to another disk"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise BuildError(f"the cache {root} is not writable; point AICF_CACHE_DIR to a folder that is") from error
+        raise

@@ -1,0 +1,229 @@
+"""How long a launch takes on a real GPU: cold and hot, from CUDA events, with every sample kept.
+
+Cold
+    Before every launch a fill of at least twice the L2 cache is queued on the same stream, which evicts the operands. It also keeps the
+    GPU busy while the host queues the events and the launch behind it, so that launch overhead stays outside the interval.
+Hot
+    Launches follow each other with nothing between; one sample covers as many launches as make it long against the cost of an event.
+    Launches that take less than ``graph_below_us`` are replayed from one CUDA graph of unrolled calls, since the host could not queue
+    them as fast as they run.
+
+Warm-up is by time: until the medians of two windows agree, which is when the clock has settled. An emulated device is refused: its
+times are the host's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device.interface import Device, Event, Stream, UnavailableError
+from harness.stats import StopReason, StopRule, Summary, summarize
+
+Launch = Callable[[Stream], None]
+
+
+class TimingError(RuntimeError):
+    """A measured time cannot be true, or no time could be measured."""
+
+
+@dataclass(frozen=True)
+class TimingPolicy:
+    """How to measure. Times in the units of the names.
+
+    ``flush_factor`` times the L2 size is written between cold launches. ``sample_us`` is the least work that a hot sample covers.
+    """
+
+    stop: StopRule = field(default_factory=StopRule)
+    flush_factor: float = 2.0
+    sample_us: float = 200.0
+    graph_below_us: float = 20.0
+    max_unrolled: int = 100
+    batch: int = 16
+    warmup_min_s: float = 0.15
+    warmup_window_s: float = 0.05
+    warmup_cap_s: float = 3.0
+    warmup_agreement: float = 0.005
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was measured: ``samples_us`` are microseconds per launch.
+
+    ``method`` says how (``events`` or ``graph``), ``empty_pair_us`` is the median interval between two events with nothing between
+    them, which is reported and not subtracted. ``settled`` is False when warm-up ran into its cap. ``clock_mhz`` is the SM clock where
+    it was known.
+    """
+
+    mode: str
+    samples_us: NDArray[np.float32]
+    summary: Summary
+    stop_reason: StopReason
+    method: str
+    launches_per_sample: int
+    warmup_s: float
+    settled: bool
+    empty_pair_us: float
+    clock_mhz: float | None = None
+
+    def to_figures(self) -> dict[str, Any]:
+        """Return everything but the samples as plain values."""
+        s = self.summary
+        return {
+            "mode": self.mode,
+            "median_us": s.median,
+            "q1_us": s.q1,
+            "q3_us": s.q3,
+            "min_us": s.minimum,
+            "max_us": s.maximum,
+            "median_low_us": s.low,
+            "median_high_us": s.high,
+            "num_samples": s.num_samples,
+            "stop_reason": self.stop_reason.value,
+            "method": self.method,
+            "launches_per_sample": self.launches_per_sample,
+            "warmup_s": self.warmup_s,
+            "settled": self.settled,
+            "empty_pair_us": self.empty_pair_us,
+            "clock_mhz": self.clock_mhz,
+        }
+
+
+class Timer:
+    """Measures launches on one device. Holds a flush buffer and a pool of events; ``clock`` returns host seconds."""
+
+    def __init__(self, device: Device, policy: TimingPolicy | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        if device.is_emulated:
+            raise UnavailableError("the emulated device has no GPU times; run on a machine with a GPU (AICF_DEVICE=cuda)")
+        self.device = device
+        self.policy = policy or TimingPolicy()
+        self._clock = clock
+        self._stream = device.create_stream(non_blocking=True)
+        self._flush = device.allocate(math.ceil(self.policy.flush_factor * max(device.properties.l2_bytes, 1 << 20)))
+        self._events: list[Event] = []
+        self.empty_pair_us = self._measure_empty_pair()
+
+    def close(self) -> None:
+        """Free the flush buffer."""
+        self._flush.free()
+
+    def measure_cold(self, launch: Launch) -> Timing:
+        """Time single launches, each after the L2 was overwritten."""
+
+        def run_batch() -> list[float]:
+            pairs = []
+            for i in range(self.policy.batch):
+                start, stop = self._event(2 * i), self._event(2 * i + 1)
+                self._flush.fill(i % 256, stream=self._stream)
+                self._stream.record(start)
+                launch(self._stream)
+                self._stream.record(stop)
+                pairs.append((start, stop))
+            self._stream.synchronize()
+            return [stop.elapsed_us(start) for start, stop in pairs]
+
+        return self._sample("cold", run_batch, method="events", launches_per_sample=1)
+
+    def measure_hot(self, launch: Launch) -> Timing:
+        """Time launches that follow each other, operands in the cache as far as they fit."""
+        single_us = max(float(np.median(self._time_groups(launch, 1))), 1e-3)
+        count = min(max(1, math.ceil(self.policy.sample_us / single_us)), self.policy.max_unrolled)
+        if single_us >= self.policy.graph_below_us:
+
+            def run_group(stream: Stream) -> None:
+                for _ in range(count):
+                    launch(stream)
+
+            return self._sample("hot", lambda: self._time_groups(run_group, count), method="events", launches_per_sample=count)
+        with self.device.capture(self._stream) as graphs:
+            for _ in range(count):
+                launch(self._stream)
+        graph = graphs[0]
+        return self._sample("hot", lambda: self._time_groups(graph.launch, count), method="graph", launches_per_sample=count)
+
+    def _time_groups(self, run_group: Launch, count: int) -> list[float]:
+        """Queue a batch of groups of ``count`` launches, one after the other; return microseconds per launch of each group.
+
+        The first group covers the host's start and is not returned.
+        """
+        events = [self._event(i) for i in range(self.policy.batch + 2)]
+        self._stream.record(events[0])
+        for event in events[1:]:
+            run_group(self._stream)
+            self._stream.record(event)
+        self._stream.synchronize()
+        return [b.elapsed_us(a) / count for a, b in zip(events[1:-1], events[2:], strict=True)]
+
+    def _sample(self, mode: str, run_batch: Callable[[], list[float]], *, method: str, launches_per_sample: int) -> Timing:
+        warmup_s, settled = self._warm_up(run_batch)
+        started = self._clock()
+        samples: list[float] = []
+        reason: StopReason | None = None
+        next_check = self.policy.stop.min_samples
+        while reason is None:
+            samples += run_batch()
+            if min(samples) <= 0:
+                raise TimingError(f"a {mode} sample is {min(samples):.3g} us: the events did not enclose the launch")
+            if len(samples) >= next_check:
+                reason = self.policy.stop.decide(samples, self._clock() - started)
+                # The interval of the median costs more than a batch of short launches: look again when there is news.
+                next_check = math.ceil(1.1 * len(samples))
+        return Timing(
+            mode=mode,
+            samples_us=np.asarray(samples, dtype=np.float32),
+            summary=summarize(samples),
+            stop_reason=reason,
+            method=method,
+            launches_per_sample=launches_per_sample,
+            warmup_s=warmup_s,
+            settled=settled,
+            empty_pair_us=self.empty_pair_us,
+        )
+
+    def _warm_up(self, run_batch: Callable[[], list[float]]) -> tuple[float, bool]:
+        """Run until two windows in a row have the same median; return the seconds spent, and whether that was reached."""
+        policy = self.policy
+        started = self._clock()
+        before: float | None = None
+        while True:
+            window_start = self._clock()
+            samples: list[float] = []
+            while not samples or self._clock() - window_start < policy.warmup_window_s:
+                samples += run_batch()
+            median = float(np.median(samples))
+            spent = self._clock() - started
+            agrees = before is not None and abs(median - before) <= policy.warmup_agreement * before
+            if agrees and spent >= policy.warmup_min_s:
+                return spent, True
+            if spent >= policy.warmup_cap_s:
+                return spent, False
+            before = median
+
+    def _measure_empty_pair(self, num_pairs: int = 100) -> float:
+        intervals = []
+        for _ in range(num_pairs):
+            self._stream.record(self._event(0))
+            self._stream.record(self._event(1))
+            self._stream.synchronize()
+            intervals.append(self._event(1).elapsed_us(self._event(0)))
+        return float(np.median(intervals))
+
+    def _event(self, index: int) -> Event:
+        while len(self._events) <= index:
+            self._events.append(self.device.create_event(timing=True))
+        return self._events[index]
+
+
+def check_floor(timing: Timing, floor_us: float) -> None:
+    """Raise :class:`TimingError` when the median is below what the hardware can do at best: then the launch did not do its work."""
+    if not timing.summary.median >= floor_us:
+        raise TimingError(
+            f"the {timing.mode} median of {timing.summary.median:.3f} us is below the roofline floor of {floor_us:.3f} us: "
+            "no GPU of this kind is that fast, so the launch skipped work or the events missed it"
+        )

@@ -1,0 +1,130 @@
+"""Verifying and counting variants in worker processes, one variant a job.
+
+A wrong kernel may leave the CUDA context of its process unusable, crash it, or never end; the pool (:mod:`harness.pool`) then reports
+the variant and goes on in a fresh process. On the emulated device several workers share the cores; on a GPU there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from device import open_device
+from harness.build import open_variant
+from harness.counting import LaunchFacts, examine_launch
+from harness.discover import load_op
+from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
+from harness.plan import Effort
+from harness.pool import Lost, run_jobs
+from harness.spec import Launchable, Variant
+from harness.verify import Verifier
+
+# Silence after which a job counts as hung: the longest step is one problem, emulated with all checks.
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker needs to set itself up: the op's folder, its binding, the device's name (``cuda`` or ``emulated``).
+
+    ``emulator_workers`` is the number of host threads of each worker's emulator, ``target`` the GPU it stands for.
+    """
+
+    op_folder: Path
+    binding: Path
+    device: str
+    problem_names: tuple[str, ...] = ()
+    effort: Effort = field(default_factory=Effort)
+    emulator_workers: int = 0
+    target: str = "h200"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One variant to verify, or to count on the named problems."""
+
+    variant: Variant
+    library: Path
+    count_problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a variant launches, per problem name."""
+
+    variant: str
+    facts: dict[str, LaunchFacts] = field(default_factory=dict)
+
+
+class VariantWorker:
+    """Runs jobs in the worker's process; the device is opened there, once."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.spent = False
+        self._binding = setup.binding
+        self._device = open_device(setup.device)
+        if self._device.observer is not None:
+            self._device.observer.set_option("workers", str(setup.emulator_workers))
+            self._device.observer.set_option("target", setup.target)
+        self._op = load_op(setup.op_folder)
+        self._verifier = Verifier(self._op, self._device, setup.effort, setup.problem_names)
+
+    def run(self, job: Job, report: Callable[[str], None]) -> VerifyResult | Counted:
+        """Verify or count one variant, reporting the name of each problem when it is done."""
+        launchable = open_variant(self._op, self._binding, job.library, job.variant)
+        if job.count_problems:
+            return self._count(job, launchable, report)
+
+        def report_step(result: ProblemResult) -> None:
+            report(f"{result.problem}: {result.status}")
+
+        result = self._verifier.verify(job.variant, launchable, report_step)
+        self.spent = result.device_lost
+        return result
+
+    def _count(self, job: Job, launchable: Launchable, report: Callable[[str], None]) -> Counted:
+        counted = Counted(job.variant.name)
+        for problem in self._op.select_problems("emulated", job.count_problems):
+            counted.facts[problem.name] = examine_launch(self._device, self._op, problem, launchable)
+            report(f"{problem.name}: counted")
+        return counted
+
+
+def share_cores(num_jobs: int, cores: int, device: str) -> tuple[int, int]:
+    """Return how many workers to run, and how many threads each one's emulator gets."""
+    workers = max(1, min(num_jobs, cores)) if device == "emulated" else 1
+    return workers, max(1, cores // workers)
+
+
+def verify_variants(
+    setup: WorkerSetup, op: str, jobs: Sequence[Job], *, num_workers: int, on_report: Callable[[Job, str], None] | None = None
+) -> Iterator[tuple[Job, VerifyResult]]:
+    """Verify variants and yield each one's result as it comes; a job that was lost with its process is a result with that fault."""
+    answers = run_jobs(VariantWorker, (setup,), jobs, num_workers=num_workers, timeout_s=_TIMEOUT_S, on_report=on_report)
+    for job, answer in answers:
+        if isinstance(answer, VerifyResult):
+            yield job, answer
+        elif isinstance(answer, Lost):
+            yield job, make_lost_result(op, job.variant.name, answer)
+
+
+def count_variants(
+    setup: WorkerSetup, jobs: Sequence[Job], *, num_workers: int, on_report: Callable[[Job, str], None] | None = None
+) -> Iterator[tuple[Job, Counted]]:
+    """Count variants and yield each one's counters as they come."""
+    answers = run_jobs(VariantWorker, (setup,), jobs, num_workers=num_workers, timeout_s=_TIMEOUT_S, on_report=on_report)
+    for job, answer in answers:
+        if isinstance(answer, Counted):
+            yield job, answer
+        elif isinstance(answer, Lost):
+            facts = LaunchFacts(f"{answer.kind}: {answer.detail}", lost=True)
+            yield job, Counted(job.variant.name, dict.fromkeys(job.count_problems, facts))
+
+
+def make_lost_result(op: str, variant: str, lost: Lost) -> VerifyResult:
+    """Return the verdict on a variant whose process was lost: crashed, hung, or ended by an error that is not a kernel's."""
+    kind = FaultKind.TIMEOUT if lost.kind == "timeout" else FaultKind.CRASHED
+    fault = Fault(kind, "process", lost.detail)
+    result = ProblemResult("*", Status.NOT_RUN, reason=lost.detail)
+    return VerifyResult(op, variant, (result,), (fault,), device_lost=True)
