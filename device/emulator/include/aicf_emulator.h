@@ -1,0 +1,31 @@
+/* Control of the emulated CUDA device, beside the CUDA runtime's own functions, exported by the same libcudart.so.13.
+ * All text is UTF-8; returned pointers stay valid until the same thread's next call of the same function. */
+#ifndef AICF_EMULATOR_H_
+#define AICF_EMULATOR_H_
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "1 x86-64-v3": interface version, then the interpreter's instruction-set level. */
+const char* aicfEmulatorVersion(void);
+
+/* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck (or "all", "none"); counters = 0|1; workers = N (0: all
+ * cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); memory_bytes = N (before the first allocation
+ * only); target = h200|h100|a100. Returns 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(). */
+int aicfEmulatorSetOption(const char* name, const char* value);
+const char* aicfEmulatorGetOption(const char* name); /* NULL: no such option */
+
+/* Findings since the last call, as a JSON array of objects with the fields of Report in exec.hpp; then forgotten. */
+const char* aicfEmulatorTakeReports(void);
+/* One object {"kernel","grid","block","counts"} per launch made with counters on since the last call; then forgotten. */
+const char* aicfEmulatorTakeCounters(void);
+/* Live allocations as a JSON array of {"address","size_bytes","serial","kind","label"}: the leaks, at the end of a program. */
+const char* aicfEmulatorAllocations(void);
+/* The long form of the last error of this thread (what cudaGetErrorString has no room for); "" when there is none. */
+const char* aicfEmulatorMessage(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* AICF_EMULATOR_H_ */

@@ -1,0 +1,129 @@
+// Decoding of one kernel image: what the functions of decode_*.cpp share.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "program.hpp"
+
+namespace aicf::emu {
+
+// The parts of an image that all its functions share.
+class ImageBuilder {
+public:
+    ImageBuilder(const ProgramImpl& program, const ptx::Function& kernel, ArithFind find);
+    std::unique_ptr<Image> build();
+
+    uint32_t constant_row(uint64_t bits, bool row64);
+    uint32_t special_row(Special special, bool row64);
+    uint32_t param_row(uint32_t offset, uint8_t bytes, bool sign_extend, bool row64);
+    uint32_t add_call(CallInfo call);
+    uint32_t add_branch_table(std::vector<uint32_t> table);
+
+    const ProgramImpl& program;
+    const ptx::Function& kernel;
+    ArithFind find_arith;
+    std::map<std::string, uint32_t> shared_symbols;    // name -> address in the shared window
+    std::map<std::string, uint32_t> function_indices;  // name -> index into image->functions
+    std::unique_ptr<Image> image;
+
+private:
+    void collect_functions();
+    void lay_out_shared();
+    void size_stacks();
+
+    std::vector<const ptx::Function*> functions_;
+    std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
+    std::map<Special, uint32_t> specials_;
+    std::map<uint64_t, uint32_t> params_;
+};
+
+uint64_t function_address(const ptx::Module& module, const std::string& name);  // 0: no such function with a body
+const ptx::Function* find_body(const ptx::Module& module, const std::string& name);
+
+class FunctionDecoder {
+public:
+    FunctionDecoder(ImageBuilder& builder, const ptx::Function& function, uint32_t index);
+    // Appends the function's code to the image.
+    void decode();
+
+private:
+    struct Address {
+        uint32_t base_register = ~0u;
+        bool base64 = true;
+        int64_t offset = 0;
+        MemSpace space = MemSpace::kGeneric;  // as implied by a symbol; kGeneric: not implied
+        bool is_symbol = false;
+    };
+
+    [[noreturn]] void fail(const std::string& reason) const;
+    void lay_out_frame();
+    void decode_instruction(const ptx::Instruction& instruction);
+    void finish();
+
+    // Instruction families; each one decodes `current()` or returns false when the opcode is not its own.
+    bool decode_move();
+    bool decode_memory();
+    bool decode_control();
+    bool decode_collective();
+    bool decode_async();
+    void decode_arith();
+
+    void decode_mov();
+    void decode_vector_mov();
+    void decode_load_store(bool is_load);
+    void decode_atomic(bool returns);
+    void decode_cvta();
+    void decode_isspacep();
+    void decode_barrier();
+    void decode_call();
+    void decode_branch();
+    void decode_vote();
+    void decode_shfl();
+    void decode_match();
+    void decode_redux();
+
+    // Operands.
+    uint32_t register_id(const std::string& name) const;
+    bool is_declared(const std::string& name) const { return registers_.contains(name); }
+    RegClass class_of(uint32_t reg) const { return classes_[reg]; }
+    uint32_t new_temporary(RegClass kind);
+    void reference(Field field, uint32_t reg, bool is_def);
+    void source(Inst& inst, Field field, const ptx::Operand& operand, uint8_t row_bytes, ptx::Type immediate_type);
+    void source_predicate(Inst& inst, Field field, const ptx::Operand& operand);
+    void destination(Inst& inst, Field field, const ptx::Operand& operand, uint8_t row_bytes, bool sign_extend = false);
+    void destination_predicate(Inst& inst, Field field, const ptx::Operand& operand);
+    void apply_guard(Inst& inst);
+    Address address_of(const ptx::Operand& operand) const;
+    void apply_address(Inst& inst, const Address& address);
+    bool symbol_value(const std::string& name, uint64_t& value) const;  // false: a frame variable or unknown
+    void emit(Inst inst);
+    void emit_hidden(Inst inst, const std::vector<Ref>& refs);
+    bool has(const char* modifier) const { return current_->has(modifier); }
+    const ptx::Operand& operand(size_t index) const;
+    void expect_operands(size_t least, size_t most) const;
+    void narrow_access(uint32_t bytes, MemSpace space);
+
+    ImageBuilder& builder_;
+    const ptx::Function& function_;
+    uint32_t index_;
+    const ptx::Instruction* current_ = nullptr;
+    std::vector<Inst> code_;
+    std::vector<InstInfo> info_;
+    std::vector<Ref> refs_, pending_;                     // of the instruction being decoded
+    std::vector<std::pair<Inst, std::vector<Ref>>> after_;  // hidden instructions that follow it
+    std::vector<RegClass> classes_;
+    std::unordered_map<std::string, uint32_t> registers_;
+    std::unordered_map<std::string, uint32_t> frame_;        // variable -> offset in the frame
+    std::unordered_map<std::string, uint32_t> frame_sizes_;
+    std::unordered_map<std::string, uint32_t> kernel_params_;
+    std::vector<uint32_t> first_inst_;  // of each PTX instruction
+    std::unordered_map<std::string, uint32_t> labels_;
+    std::vector<std::pair<uint32_t, std::string>> branches_;  // instruction, label
+    std::vector<std::pair<uint32_t, std::vector<std::string>>> tables_;
+    std::vector<std::pair<uint32_t, std::string>> call_sites_;
+};
+
+}  // namespace aicf::emu

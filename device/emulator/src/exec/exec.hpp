@@ -1,0 +1,140 @@
+// Loading and running kernels: the seam between the CUDA runtime (src/runtime) and the interpreter (src/exec).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../memory/device_memory.hpp"
+#include "../ptx/module.hpp"
+
+namespace aicf::emu {
+
+struct Dim3 {
+    uint32_t x = 1, y = 1, z = 1;
+};
+
+// The checks of the sanitizer, as bits.
+enum Check : uint32_t { kMemcheck = 1, kInitcheck = 2, kSynccheck = 4, kRacecheck = 8, kAllChecks = 15 };
+
+enum class Severity : uint8_t { kError, kWarning, kNote };
+
+struct Report {
+    std::string kind;  // snake_case, stable; listed in device/emulator/README.md
+    Severity severity = Severity::kError;
+    std::string text;  // whole message for people, several lines, like compute-sanitizer's
+    std::string kernel;
+    uint32_t ptx_line = 0;
+    std::string source;  // "kernels.cu:42" or ""
+    Dim3 block, thread;
+    uint64_t address = 0;
+    uint64_t count = 1;  // same kind at the same instruction is folded into one report
+};
+
+// Exact PTX-level counts of one launch. Names are the keys of to_map(), documented in device/emulator/README.md.
+struct Counters {
+    uint64_t warp_instructions = 0, thread_instructions = 0;
+    uint64_t fp32 = 0, fp64 = 0, fp16 = 0, integer = 0, special = 0, conversion = 0, control = 0, move = 0;  // warp instructions by class
+    uint64_t fp32_fma = 0;  // of fp32: fused multiply-adds (warp instructions)
+    uint64_t global_loads = 0, global_stores = 0, global_atomics = 0;     // warp-level requests
+    uint64_t global_load_sectors = 0, global_store_sectors = 0;           // 32-byte sectors touched per request, summed
+    uint64_t global_load_bytes = 0, global_store_bytes = 0;               // bytes asked for by active threads
+    uint64_t global_unique_bytes_read = 0, global_unique_bytes_written = 0;  // distinct 32-byte sectors of the whole launch x 32
+    uint64_t shared_loads = 0, shared_stores = 0, shared_atomics = 0;     // warp-level requests
+    uint64_t shared_load_wavefronts = 0, shared_store_wavefronts = 0;
+    uint64_t shared_load_conflicts = 0, shared_store_conflicts = 0;       // wavefronts beyond the least for the access width
+    uint64_t local_loads = 0, local_stores = 0, const_loads = 0, param_loads = 0;
+    uint64_t async_copies = 0, async_copy_bytes = 0;
+    uint64_t barriers = 0, branches = 0, divergent_branches = 0, shuffles = 0, votes = 0;
+    uint64_t blocks = 0, warps = 0;
+    std::map<std::string, uint64_t> to_map() const;
+};
+
+// cudaError_t values that a launch can end with.
+enum LaunchStatus : int {
+    kSuccess = 0, kErrorInvalidValue = 1, kErrorInvalidConfiguration = 9, kErrorIllegalAddress = 700, kErrorLaunchOutOfResources = 701,
+    kErrorLaunchTimeout = 702, kErrorAssert = 710, kErrorIllegalInstruction = 715, kErrorMisalignedAddress = 716,
+    kErrorInvalidAddressSpace = 717, kErrorInvalidPc = 718, kErrorLaunchFailure = 719,
+};
+
+enum class Schedule : uint8_t { kDefault, kReversed, kGreedy, kRandom };
+
+struct ExecOptions {
+    uint32_t checks = 0;      // bits of Check; memory safety of the host process is kept whatever is switched off
+    bool counters = false;
+    uint32_t workers = 0;     // host threads; 0 = all cores
+    Schedule schedule = Schedule::kDefault;
+    uint64_t seed = 0;
+    uint64_t instruction_limit = 0;  // warp instructions a launch may execute, 0 = none; beyond it: kErrorLaunchTimeout and a report
+    uint32_t max_reports = 100;      // distinct findings kept per launch
+    std::string target = "h200";
+};
+
+// An instruction or feature the emulator does not know. The text names spelling, function, PTX line and source line.
+class LoadError : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+struct ParamInfo {
+    uint32_t offset = 0, size_bytes = 0, align = 0;
+};
+
+struct KernelInfo {
+    std::string name;
+    std::vector<ParamInfo> params;
+    uint32_t param_bytes = 0;
+    uint32_t static_shared_bytes = 0;
+    uint32_t local_bytes = 0;      // per thread
+    uint32_t num_registers = 0;    // an estimate from PTX; the build's ptxas figure is the truth
+    Dim3 max_threads{0, 0, 0};     // .maxntid, zeros when not given
+    Dim3 required_threads{0, 0, 0};
+    Dim3 required_cluster{0, 0, 0};
+};
+
+struct VariableInfo {
+    uint64_t address = 0;  // device address
+    uint64_t size_bytes = 0;
+    bool is_const = false;
+};
+
+// A module decoded for execution, with its .global and .const variables placed in device memory and initialised.
+class Program {
+public:
+    // Throws ptx::ParseError or LoadError: every instruction of every function is checked here, none at run time.
+    static std::shared_ptr<Program> load(ptx::Module module, DeviceMemory& memory);
+    virtual ~Program() = default;
+    virtual const KernelInfo* find_kernel(const std::string& name) const = 0;
+    virtual const VariableInfo* find_variable(const std::string& name) const = 0;
+    virtual std::vector<std::string> kernel_names() const = 0;
+};
+
+struct Launch {
+    const Program* program = nullptr;
+    std::string kernel;
+    Dim3 grid, block, cluster;
+    uint32_t dynamic_shared_bytes = 0;
+    std::vector<std::byte> params;  // packed by KernelInfo::params offsets
+    bool cooperative = false;
+};
+
+struct LaunchResult {
+    int status = kSuccess;  // LaunchStatus
+    std::vector<Report> reports;
+    Counters counters;
+};
+
+// Runs one launch to its end on the calling thread and `options.workers` - 1 helpers. printf output goes to stdout when the launch ends.
+// With checks off, an access outside every allocation still ends the launch with kErrorIllegalAddress and one report.
+LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& options);
+
+// The instruction-set level of the interpreter in use: "x86-64-v2", "x86-64-v3" or "x86-64-v4".
+const char* engine_level();
+
+}  // namespace aicf::emu

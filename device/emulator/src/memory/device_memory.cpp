@@ -1,0 +1,294 @@
+#include "device_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <shared_mutex>
+#include <stdexcept>
+
+namespace aicf::emu {
+namespace {
+
+constexpr uint64_t kAlignBytes = 256;
+constexpr uint64_t kRedZoneBytes = 256;               // on both sides of every allocation
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kPoisonLimitBytes = 4ull << 20;    // larger allocations stay sparse beyond this
+constexpr uint64_t kPunchLimitBytes = 1ull << 20;     // freed memory above this goes back to the host
+constexpr uint64_t kQuarantineBytes = 256ull << 20;   // address space that freed allocations may hold back
+constexpr size_t kQuarantineCount = 4096;
+constexpr int kPoison = 0xCB;
+
+uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+bool host_writable(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
+
+}  // namespace
+
+struct DeviceMemory::State {
+    struct Block {
+        Allocation allocation;
+        uint64_t begin = 0, end = 0;  // with red zones and rounding
+    };
+
+    int descriptor = -1;
+    void* user = nullptr;
+    void* alias = nullptr;
+    uint64_t init_map_bytes = 0;
+    uint64_t bump = 0;  // first address never handed out
+    uint64_t used_bytes = 0;
+    uint64_t serial = 0;
+    std::atomic<uint64_t> generation{1};
+    mutable std::shared_mutex mutex;
+    std::map<uint64_t, Block> blocks;         // live and quarantined, by begin
+    std::map<uint64_t, uint64_t> free_spans;  // begin -> end, merged
+    std::deque<uint64_t> quarantine;          // begins, oldest first
+    uint64_t quarantine_bytes = 0;
+
+    std::map<uint64_t, Block>::const_iterator block_at(uint64_t address) const {
+        auto it = blocks.upper_bound(address);
+        if (it == blocks.begin()) return blocks.end();
+        --it;
+        return address < it->second.end ? it : blocks.end();
+    }
+
+    void give_back(uint64_t begin, uint64_t end) {
+        auto next = free_spans.lower_bound(begin);
+        if (next != free_spans.end() && next->first == end) {
+            end = next->second;
+            next = free_spans.erase(next);
+        }
+        if (next != free_spans.begin()) {
+            auto previous = std::prev(next);
+            if (previous->second == begin) {
+                previous->second = end;
+                return;
+            }
+        }
+        free_spans.emplace(begin, end);
+    }
+
+    void expire_quarantine(size_t keep_count, uint64_t keep_bytes) {
+        while (!quarantine.empty() && (quarantine.size() > keep_count || quarantine_bytes > keep_bytes)) {
+            auto it = blocks.find(quarantine.front());
+            quarantine.pop_front();
+            const uint64_t begin = it->second.begin, end = it->second.end;
+            quarantine_bytes -= end - begin;
+            blocks.erase(it);
+            give_back(begin, end);
+        }
+    }
+
+    // A span of `bytes` whose begin is a multiple of `align`: reused when one fits, else fresh; 0 when there is none.
+    uint64_t take(uint64_t bytes, uint64_t align, uint64_t limit) {
+        for (auto it = free_spans.begin(); it != free_spans.end(); ++it) {
+            const uint64_t begin = round_up(it->first, align);
+            if (begin + bytes > it->second || begin + bytes < begin) continue;
+            const uint64_t span_begin = it->first, span_end = it->second;
+            free_spans.erase(it);
+            if (span_begin < begin) free_spans.emplace(span_begin, begin);
+            if (begin + bytes < span_end) free_spans.emplace(begin + bytes, span_end);
+            return begin;
+        }
+        const uint64_t begin = round_up(bump, align);
+        if (begin + bytes > limit || begin + bytes < begin) return 0;
+        if (bump < begin) give_back(bump, begin);
+        bump = begin + bytes;
+        return begin;
+    }
+};
+
+DeviceMemory::DeviceMemory(uint64_t capacity_bytes) : capacity_(round_up(capacity_bytes, 1ull << 21)), state_(new State) {
+    State& s = *state_;
+    const auto fail = [&](const char* what) {
+        const std::string message = std::string("cannot reserve the emulated device's memory: ") + what + " of " +
+                                    std::to_string(capacity_ >> 20) + " MiB failed: " + std::strerror(errno) + "; lower memory_bytes";
+        if (s.user) munmap(s.user, capacity_);
+        if (s.alias) munmap(s.alias, capacity_);
+        if (s.descriptor >= 0) close(s.descriptor);
+        delete state_;
+        throw std::runtime_error(message);
+    };
+    s.descriptor = memfd_create("aicf-device-memory", MFD_CLOEXEC);
+    if (s.descriptor < 0) fail("memfd_create");
+    if (ftruncate(s.descriptor, static_cast<off_t>(capacity_)) != 0) fail("ftruncate");
+    void* user = mmap(nullptr, capacity_, PROT_NONE, MAP_SHARED | MAP_NORESERVE, s.descriptor, 0);
+    if (user == MAP_FAILED) fail("mmap of the device range");
+    s.user = user;
+    void* alias = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s.descriptor, 0);
+    if (alias == MAP_FAILED) fail("mmap of the alias");
+    s.alias = alias;
+    s.init_map_bytes = capacity_ / 8;
+    void* bits = mmap(nullptr, s.init_map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (bits == MAP_FAILED) fail("mmap of the initialisation bits");
+    madvise(user, capacity_, MADV_DONTFORK);
+    madvise(alias, capacity_, MADV_DONTDUMP);
+    init_bits_ = static_cast<uint8_t*>(bits);
+    base_ = reinterpret_cast<uint64_t>(user);
+    delta_ = reinterpret_cast<uint64_t>(alias) - base_;
+    s.bump = base_;
+}
+
+DeviceMemory::~DeviceMemory() {
+    munmap(state_->user, capacity_);
+    munmap(state_->alias, capacity_);
+    munmap(init_bits_, state_->init_map_bytes);
+    close(state_->descriptor);
+    delete state_;
+}
+
+uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::string label) {
+    if (size_bytes > capacity_) return 0;
+    State& s = *state_;
+    std::unique_lock lock(s.mutex);
+    const bool pages = host_writable(kind);
+    const uint64_t payload = round_up(std::max<uint64_t>(size_bytes, 1), pages ? kPageBytes : kAlignBytes);
+    const uint64_t front = pages ? kPageBytes : kRedZoneBytes;
+    const uint64_t total = front + payload + front;
+    const uint64_t align = pages ? kPageBytes : kAlignBytes;
+    uint64_t begin = s.take(total, align, base_ + capacity_);
+    if (!begin) {
+        s.expire_quarantine(0, 0);
+        begin = s.take(total, align, base_ + capacity_);
+    }
+    if (!begin) return 0;
+
+    State::Block block;
+    block.begin = begin;
+    block.end = begin + total;
+    block.allocation = {begin + front, size_bytes, ++s.serial, kind, true, std::move(label)};
+    const uint64_t address = block.allocation.address;
+    s.blocks.emplace(begin, std::move(block));
+    s.used_bytes += size_bytes;
+
+    // Everything from here to the end of the block is untouched, or was freed: forget what was written to it.
+    const uint64_t first = (begin - base_) / 8, last = (begin - base_ + total) / 8;
+    const uint64_t page_first = round_up(first, kPageBytes), page_last = last / kPageBytes * kPageBytes;
+    if (page_first + 16 * kPageBytes < page_last) {
+        std::memset(init_bits_ + first, 0, page_first - first);
+        madvise(init_bits_ + page_first, page_last - page_first, MADV_DONTNEED);
+        std::memset(init_bits_ + page_last, 0, last - page_last);
+    } else {
+        std::memset(init_bits_ + first, 0, last - first);
+    }
+    if (pages) {
+        mprotect(reinterpret_cast<void*>(address), payload, PROT_READ | PROT_WRITE);
+    } else {
+        std::memset(alias(address), kPoison, std::min(payload, kPoisonLimitBytes));
+    }
+    s.generation.fetch_add(1, std::memory_order_release);
+    lock.unlock();
+    // The host writes to these pages unseen, so nothing can be said about them.
+    if (pages) mark_initialized(address, size_bytes);
+    return address;
+}
+
+FreeResult DeviceMemory::release(uint64_t address) {
+    State& s = *state_;
+    std::unique_lock lock(s.mutex);
+    auto found = s.block_at(address);
+    if (found == s.blocks.end()) return FreeResult::kNotAllocated;
+    State::Block& block = s.blocks.find(found->first)->second;
+    Allocation& allocation = block.allocation;
+    if (allocation.address != address) {
+        const bool inside = allocation.live && address > allocation.address && address < allocation.address + allocation.size_bytes;
+        return inside ? FreeResult::kInsidePointer : FreeResult::kNotAllocated;
+    }
+    if (!allocation.live) return FreeResult::kDoubleFree;
+    allocation.live = false;
+    s.used_bytes -= allocation.size_bytes;
+    const uint64_t payload = round_up(std::max<uint64_t>(allocation.size_bytes, 1), kAlignBytes);
+    if (host_writable(allocation.kind)) {
+        mprotect(reinterpret_cast<void*>(address), round_up(payload, kPageBytes), PROT_NONE);
+    }
+    if (payload >= kPunchLimitBytes) {
+        const uint64_t first = round_up(address - base_, kPageBytes);
+        const uint64_t last = (address - base_ + payload) / kPageBytes * kPageBytes;
+        fallocate(s.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(last - first));
+    }
+    s.quarantine.push_back(block.begin);
+    s.quarantine_bytes += block.end - block.begin;
+    s.expire_quarantine(kQuarantineCount, kQuarantineBytes);
+    s.generation.fetch_add(1, std::memory_order_release);
+    return FreeResult::kOk;
+}
+
+const Allocation* DeviceMemory::find(uint64_t address) const {
+    std::shared_lock lock(state_->mutex);
+    auto it = state_->block_at(address);
+    return it == state_->blocks.end() ? nullptr : &it->second.allocation;
+}
+
+bool DeviceMemory::accessible(uint64_t address, uint64_t size_bytes) const {
+    std::shared_lock lock(state_->mutex);
+    auto it = state_->block_at(address);
+    if (it == state_->blocks.end() || !it->second.allocation.live) return false;
+    const Allocation& allocation = it->second.allocation;
+    return address >= allocation.address && size_bytes <= allocation.size_bytes &&
+           address - allocation.address <= allocation.size_bytes - size_bytes;
+}
+
+void DeviceMemory::mark_initialized(uint64_t address, uint64_t size_bytes) {
+    if (size_bytes == 0 || !contains(address) || size_bytes > base_ + capacity_ - address) return;
+    // Neighbouring bytes of the same bit byte may be marked by another thread, hence the atomic edges.
+    const uint64_t first = address - base_, last = first + size_bytes;  // [first, last)
+    const uint64_t first_byte = first / 8, last_byte = (last - 1) / 8;
+    const uint8_t head = static_cast<uint8_t>(0xFFu << (first % 8));
+    const uint8_t tail = static_cast<uint8_t>(0xFFu >> (7 - (last - 1) % 8));
+    if (first_byte == last_byte) {
+        __atomic_fetch_or(&init_bits_[first_byte], static_cast<uint8_t>(head & tail), __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_fetch_or(&init_bits_[first_byte], head, __ATOMIC_RELAXED);
+    std::memset(init_bits_ + first_byte + 1, 0xFF, last_byte - first_byte - 1);
+    __atomic_fetch_or(&init_bits_[last_byte], tail, __ATOMIC_RELAXED);
+}
+
+bool DeviceMemory::is_initialized(uint64_t address, uint64_t size_bytes) const {
+    if (size_bytes == 0) return true;
+    if (!contains(address) || size_bytes > base_ + capacity_ - address) return false;
+    const uint64_t first = address - base_, last = first + size_bytes;
+    const uint64_t first_byte = first / 8, last_byte = (last - 1) / 8;
+    const uint8_t head = static_cast<uint8_t>(0xFFu << (first % 8));
+    const uint8_t tail = static_cast<uint8_t>(0xFFu >> (7 - (last - 1) % 8));
+    if (first_byte == last_byte) return (init_bits_[first_byte] & head & tail) == (head & tail);
+    if ((init_bits_[first_byte] & head) != head || (init_bits_[last_byte] & tail) != tail) return false;
+    uint64_t at = first_byte + 1;
+    for (; at + 8 <= last_byte; at += 8) {
+        uint64_t word;
+        std::memcpy(&word, init_bits_ + at, 8);
+        if (word != ~0ull) return false;
+    }
+    for (; at < last_byte; ++at) {
+        if (init_bits_[at] != 0xFF) return false;
+    }
+    return true;
+}
+
+uint64_t DeviceMemory::used_bytes() const {
+    std::shared_lock lock(state_->mutex);
+    return state_->used_bytes;
+}
+
+std::vector<Allocation> DeviceMemory::live_allocations() const {
+    std::shared_lock lock(state_->mutex);
+    std::vector<Allocation> result;
+    for (const auto& [begin, block] : state_->blocks) {
+        if (block.allocation.live) result.push_back(block.allocation);
+    }
+    return result;
+}
+
+uint64_t DeviceMemory::high_water_address() const {
+    std::shared_lock lock(state_->mutex);
+    return state_->bump;
+}
+
+uint64_t DeviceMemory::generation() const { return state_->generation.load(std::memory_order_acquire); }
+
+}  // namespace aicf::emu

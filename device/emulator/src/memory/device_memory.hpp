@@ -1,0 +1,74 @@
+// Memory of the emulated device: one arena, mapped twice from one memfd.
+//
+// A *device address* is what cudaMalloc returns; that range is PROT_NONE for the host, so that a host dereference of a device pointer
+// faults as it does with a real device. The emulator itself works through the *alias*, the same pages at a constant distance.
+// Pinned and managed memory lives in the same arena with its user-visible pages made readable and writable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace aicf::emu {
+
+enum class MemoryKind : uint8_t { kDevice, kPinned, kManaged, kModule /* .global and .const variables */, kAsync };
+
+struct Allocation {
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;  // as asked for; the arena rounds up and adds red zones
+    uint64_t serial = 0;      // counts allocations, for reports
+    MemoryKind kind = MemoryKind::kDevice;
+    bool live = true;         // false: freed, in quarantine (its addresses are not reused until the quarantine overflows)
+    std::string label;        // variable name for kModule
+};
+
+enum class FreeResult : uint8_t { kOk, kNotAllocated, kDoubleFree, kInsidePointer };
+
+// Thread-safe for the runtime's calls. The inline queries are lock-free and safe during a launch, because the runtime does not
+// allocate or free while a kernel that could see the change is running.
+class DeviceMemory {
+public:
+    explicit DeviceMemory(uint64_t capacity_bytes);
+    ~DeviceMemory();
+    DeviceMemory(const DeviceMemory&) = delete;
+    DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+    // 256-byte aligned address, or 0 when the arena is full. New memory is uninitialised (the bytes are a poison pattern).
+    uint64_t allocate(uint64_t size_bytes, MemoryKind kind, std::string label = {});
+    FreeResult release(uint64_t address);
+
+    bool contains(uint64_t address) const { return address - base_ < capacity_; }
+    std::byte* alias(uint64_t address) const { return reinterpret_cast<std::byte*>(address + delta_); }
+
+    // The allocation (live or quarantined) that holds `address`, else the nearest one below within its red zone, else nullptr.
+    const Allocation* find(uint64_t address) const;
+    // True when [address, address+size) lies in one live allocation.
+    bool accessible(uint64_t address, uint64_t size_bytes) const;
+
+    // Initialisation state, one bit a byte.
+    void mark_initialized(uint64_t address, uint64_t size_bytes);
+    bool is_initialized(uint64_t address, uint64_t size_bytes) const;
+    const uint8_t* init_bits() const { return init_bits_; }  // bit i of byte j: arena byte 8*j+i
+    uint8_t* init_bits() { return init_bits_; }
+
+    uint64_t base() const { return base_; }
+    uint64_t capacity_bytes() const { return capacity_; }
+    uint64_t used_bytes() const;
+    std::vector<Allocation> live_allocations() const;
+    // One past the last arena byte that was ever handed out: bounds a scan over the arena.
+    uint64_t high_water_address() const;
+    // Bumped by every allocate and release: lets the interpreter cache look-ups.
+    uint64_t generation() const;
+
+private:
+    struct State;
+    uint64_t base_ = 0;
+    uint64_t capacity_ = 0;
+    uint64_t delta_ = 0;
+    uint8_t* init_bits_ = nullptr;
+    State* state_ = nullptr;
+};
+
+}  // namespace aicf::emu

@@ -1,0 +1,135 @@
+// The functions of aicf_emulator.h.
+#include "../../include/aicf_emulator.h"
+
+#include <cstdio>
+
+#include "options.hpp"
+#include "runtime.hpp"
+
+using namespace aicf::emu;
+
+namespace {
+
+std::string quote(const std::string& text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') {
+            out += '\\';
+            out += c;
+        } else if (c == '\n') {
+            out += "\\n";
+        } else if (static_cast<unsigned char>(c) < 0x20) {
+            char escape[8];
+            std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+            out += escape;
+        } else {
+            out += c;
+        }
+    }
+    return out + "\"";
+}
+
+std::string to_json(const Dim3& dim) { return "[" + std::to_string(dim.x) + "," + std::to_string(dim.y) + "," + std::to_string(dim.z) + "]"; }
+
+const char* name_of(Severity severity) { return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note"; }
+
+const char* name_of(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::kDevice: return "device";
+        case MemoryKind::kPinned: return "pinned";
+        case MemoryKind::kManaged: return "managed";
+        case MemoryKind::kModule: return "module";
+        case MemoryKind::kAsync: return "async";
+    }
+    return "unknown";
+}
+
+std::string to_json(const Report& r) {
+    return "{\"kind\":" + quote(r.kind) + ",\"severity\":\"" + name_of(r.severity) + "\",\"text\":" + quote(r.text) + ",\"kernel\":" + quote(r.kernel) +
+           ",\"ptx_line\":" + std::to_string(r.ptx_line) + ",\"source\":" + quote(r.source) + ",\"block\":" + to_json(r.block) + ",\"thread\":" + to_json(r.thread) +
+           ",\"address\":" + std::to_string(r.address) + ",\"count\":" + std::to_string(r.count) + "}";
+}
+
+std::string to_json(const LaunchRecord& record) {
+    std::string counts;
+    for (const auto& [name, value] : record.counters.to_map()) counts += (counts.empty() ? "" : ",") + quote(name) + ":" + std::to_string(value);
+    return "{\"kernel\":" + quote(record.kernel) + ",\"grid\":" + to_json(record.grid) + ",\"block\":" + to_json(record.block) + ",\"counts\":{" + counts + "}}";
+}
+
+std::string to_json(const Allocation& a) {
+    return "{\"address\":" + std::to_string(a.address) + ",\"size_bytes\":" + std::to_string(a.size_bytes) + ",\"serial\":" + std::to_string(a.serial) + ",\"kind\":\"" +
+           name_of(a.kind) + "\",\"label\":" + quote(a.label) + "}";
+}
+
+template <class List>
+std::string to_json_array(const List& list) {
+    std::string out = "[";
+    for (const auto& each : list) out += (out.size() == 1 ? "" : ",") + to_json(each);
+    return out + "]";
+}
+
+// Keeps the text alive until the thread's next call of the same function.
+template <class Make>
+const char* answer(std::string& kept, Make&& make) {
+    Runtime& runtime = Runtime::get();
+    std::lock_guard lock(runtime.mutex);
+    kept = make(runtime);
+    return kept.c_str();
+}
+
+}  // namespace
+
+AICF_EXPORT const char* aicfEmulatorVersion(void) {
+    static const std::string version = std::string("1 ") + engine_level();
+    return version.c_str();
+}
+
+AICF_EXPORT int aicfEmulatorSetOption(const char* name, const char* value) {
+    return api("aicfEmulatorSetOption", [&](Runtime& runtime) {
+        require(name != nullptr && value != nullptr, kErrInvalidValue, "the name or the value is null");
+        set_option(runtime, name, value);
+    }, AfterError::kRun);
+}
+
+AICF_EXPORT const char* aicfEmulatorGetOption(const char* name) {
+    thread_local std::string kept;
+    Runtime& runtime = Runtime::get();
+    std::lock_guard lock(runtime.mutex);
+    return name != nullptr && get_option(runtime, name, &kept) ? kept.c_str() : nullptr;
+}
+
+AICF_EXPORT const char* aicfEmulatorTakeReports(void) {
+    thread_local std::string kept;
+    return answer(kept, [](Runtime& runtime) { return to_json_array(runtime.take_reports()); });
+}
+
+AICF_EXPORT const char* aicfEmulatorTakeCounters(void) {
+    thread_local std::string kept;
+    return answer(kept, [](Runtime& runtime) { return to_json_array(runtime.take_counters()); });
+}
+
+AICF_EXPORT const char* aicfEmulatorAllocations(void) {
+    thread_local std::string kept;
+    return answer(kept, [](Runtime& runtime) {
+        DeviceMemory* memory = runtime.memory_if_made();
+        return to_json_array(memory == nullptr ? std::vector<Allocation>{} : memory->live_allocations());
+    });
+}
+
+AICF_EXPORT const char* aicfEmulatorMessage(void) {
+    thread_local std::string kept;
+    kept = thread_state().message;
+    return kept.c_str();
+}
+
+AICF_EXPORT int aicfEmulatorClearError(void) {
+    Runtime& runtime = Runtime::get();
+    std::lock_guard lock(runtime.mutex);
+    const int cleared = runtime.sticky_error;
+    runtime.sticky_error = 0;
+    runtime.sticky_seen = false;
+    runtime.sticky_message.clear();
+    thread_state().last_error = 0;
+    thread_state().message.clear();
+    return cleared;
+}

@@ -1,0 +1,200 @@
+// Work as data: the operations that a stream executes, a capture records and a graph replays; streams, events, captures and graphs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "cuda_abi.hpp"
+#include "registry.hpp"
+#include "runtime.hpp"
+
+namespace aicf::emu {
+
+struct Node;
+
+struct EmptyOp {};
+
+struct KernelOp {
+    std::shared_ptr<Kernel> kernel;
+    Dim3 grid, block, cluster{0, 0, 0};
+    uint32_t dynamic_shared_bytes = 0;
+    bool cooperative = false;
+    std::vector<std::byte> params;               // packed by KernelInfo::params
+    std::vector<void*> param_pointers;           // into params, for cudaGraphKernelNodeGetParams
+    std::map<int, abi::LaunchAttributeValue> attributes;
+};
+
+// A copy of `extent.depth` slices of `extent.height` rows of `extent.width` bytes; a plain copy is one row.
+struct CopyOp {
+    abi::Memcpy3DParms params{};
+};
+
+struct FillOp {
+    abi::MemsetParams params{};
+    size_t depth = 1;
+    size_t slice_pitch = 0;  // bytes
+};
+
+struct HostOp {
+    abi::HostFn function = nullptr;
+    void* user_data = nullptr;
+    void* stream = nullptr;  // cudaStreamAddCallback's: the function then takes (stream, status, user data)
+    bool is_stream_callback = false;
+};
+
+struct RecordOp {
+    std::shared_ptr<Event> event;
+};
+
+struct WaitOp {
+    std::shared_ptr<Event> event;
+};
+
+struct ChildOp {
+    std::shared_ptr<Graph> graph;
+};
+
+// Memory of a graph: the address is fixed when the node is made; `live` follows the launches.
+struct GraphMemory {
+    uint64_t address = 0;
+    uint64_t size_bytes = 0;
+    bool live = false;
+    ~GraphMemory();
+};
+
+struct AllocOp {
+    abi::MemAllocNodeParams params{};
+    std::shared_ptr<GraphMemory> memory;
+};
+
+struct FreeOp {
+    uint64_t address = 0;
+};
+
+using Operation = std::variant<EmptyOp, KernelOp, CopyOp, FillOp, HostOp, RecordOp, WaitOp, ChildOp, AllocOp, FreeOp>;
+
+int node_type(const Operation& operation);         // abi::NodeType
+const char* node_type_name(const Operation& operation);
+
+// Executes now, on the calling thread. Kernel faults go to Runtime::fail_context; wrong arguments throw Failure.
+void execute(Runtime& runtime, const Operation& operation);
+
+struct Edge {
+    Node* from = nullptr;
+    abi::GraphEdgeData data{};
+};
+
+struct Node {
+    Node(Graph* owner, Operation what, uint64_t node_id);
+    ~Node();
+    Graph* graph;
+    Operation operation;
+    std::vector<Edge> dependencies;
+    bool enabled = true;
+    uint64_t id;
+    const Node* cloned_from = nullptr;
+    static bool is_live(const void* handle);
+};
+
+struct UserObject {
+    void* pointer = nullptr;
+    abi::HostFn destroy = nullptr;
+    uint32_t references = 0;
+};
+
+struct Graph {
+    explicit Graph(uint64_t graph_id) : id(graph_id) {}
+    ~Graph();
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+
+    uint64_t id;
+    std::vector<std::unique_ptr<Node>> nodes;
+    std::map<UserObject*, uint32_t> user_objects;
+    bool has_child_parent = false;  // owned by a child-graph node: not to be destroyed by handle
+
+    Node* add(Runtime& runtime, Operation operation, const std::vector<Node*>& dependencies);
+    void add_edge(Node* from, Node* to, const abi::GraphEdgeData& data);
+    std::vector<Node*> dependents(const Node* node) const;
+    // Deep copy; `mapping` gets original node -> copy.
+    std::shared_ptr<Graph> clone(Runtime& runtime, std::unordered_map<const Node*, Node*>* mapping) const;
+    // Nodes in an order that keeps every dependency, by creation where free. Throws Failure(1) on a cycle.
+    std::vector<Node*> topological_order() const;
+};
+
+struct GraphExec {
+    std::shared_ptr<Graph> graph;                         // private copy
+    std::unordered_map<const Node*, Node*> by_original;   // node handle of the source graph -> node of the copy
+    std::vector<Node*> order;
+    unsigned long long flags = 0;
+};
+
+void launch_graph(Runtime& runtime, const std::shared_ptr<GraphExec>& exec);
+
+struct Event {
+    uint32_t flags = 0;
+    bool recorded = false;
+    std::chrono::steady_clock::time_point time;
+    std::weak_ptr<Capture> capture;     // last recorded in this capture
+    bool captured = false;
+    std::vector<Node*> captured_nodes;  // what a wait then depends on
+};
+
+struct Capture {
+    uint64_t id = 0;
+    int mode = abi::kCaptureGlobal;
+    std::thread::id owner;
+    Stream* origin = nullptr;
+    std::shared_ptr<Graph> graph;
+    bool graph_is_users = false;        // cudaStreamBeginCaptureToGraph
+    bool invalidated = false;
+    std::set<Stream*> streams;          // the origin, and those joined to it by waits
+};
+
+struct Stream {
+    enum class Kind : uint8_t { kCreated, kLegacy, kPerThread };
+    Kind kind = Kind::kCreated;
+    uint64_t id = 0;
+    uint32_t flags = 0;  // 1: non-blocking
+    int priority = 0;
+    std::shared_ptr<Capture> capture;
+    std::vector<Node*> capture_tail;    // what the next captured operation depends on
+    std::vector<abi::GraphEdgeData> tail_edges;
+    std::map<int, abi::LaunchAttributeValue> attributes;
+    bool is_blocking() const { return kind == Kind::kLegacy || (flags & 1) == 0; }
+};
+
+// 0, cudaStreamLegacy and cudaStreamPerThread are understood; a handle that is no stream throws Failure(400).
+Stream& find_stream(Runtime& runtime, void* handle, bool per_thread);
+std::shared_ptr<Event> find_event(Runtime& runtime, void* handle);
+std::shared_ptr<Graph> find_graph(Runtime& runtime, void* handle);
+std::shared_ptr<GraphExec> find_graph_exec(Runtime& runtime, void* handle);
+Node* find_node(void* handle);
+
+// Executes, or, where the stream captures, records.
+Node* submit(Runtime& runtime, Stream& stream, Operation operation);
+
+// capture.cpp
+// Throws 900 where an ongoing capture forbids calls that may synchronise or allocate (see cudaThreadExchangeStreamCaptureMode).
+void forbid_during_capture(Runtime& runtime, const char* what);
+// Throws when the stream captures (900 or 901), for calls that ask about or wait for executed work.
+void forbid_on_capturing_stream(Runtime& runtime, Stream& stream, const char* what);
+// Throws 906 when `stream` is the legacy stream and a blocking stream captures.
+void forbid_implicit_dependency(Runtime& runtime, Stream& stream);
+// Throws 907 for an event last recorded in a capture.
+void forbid_captured_event(Event& event, const char* what);
+void invalidate(Capture& capture);
+void capture_event_record(Runtime& runtime, Stream& stream, const std::shared_ptr<Event>& event, bool external);
+// True when the wait was absorbed by a capture.
+bool capture_event_wait(Runtime& runtime, Stream& stream, const std::shared_ptr<Event>& event, bool external);
+Node* capture_operation(Runtime& runtime, Stream& stream, Operation operation);
+
+}  // namespace aicf::emu

@@ -1,0 +1,562 @@
+// Allocation, copies, fills, symbols, pointer queries, memory pools.
+#include <cstdlib>
+#include <cstring>
+
+#include "graph.hpp"
+#include "memory_ops.hpp"
+
+using namespace aicf::emu;
+
+namespace {
+
+constexpr size_t kPitchAlign = 512;  // what cudaMallocPitch rounds rows up to on current devices
+
+void allocate(Runtime& runtime, void** out, size_t size_bytes, MemoryKind kind, const char* label = "") {
+    require(out != nullptr, kErrInvalidValue, "the result pointer is null");
+    *out = nullptr;
+    if (size_bytes == 0) return;
+    const uint64_t address = runtime.memory().allocate(size_bytes, kind, label);
+    if (address == 0)
+        throw Failure{kErrMemoryAllocation, std::to_string(size_bytes) + " bytes asked for; " + std::to_string(runtime.memory().used_bytes()) + " of " +
+                                                std::to_string(runtime.memory().capacity_bytes()) + " are in use (option memory_bytes)"};
+    *out = reinterpret_cast<void*>(address);
+}
+
+bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned; }
+
+// `host`: freed by cudaFreeHost, so it must be pinned memory; else it must not be.
+void release(Runtime& runtime, void* pointer, bool host) {
+    if (pointer == nullptr) return;
+    const uint64_t address = to_address(pointer);
+    const auto refuse = [&](const char* kind, const std::string& text) {
+        runtime.add_report(kind, Severity::kError, text, address);
+        throw Failure{kErrInvalidValue, text};
+    };
+    if (!runtime.is_device_address(pointer)) refuse("invalid_free", hex(address) + " is freed, and was not allocated by CUDA");
+    const Allocation* allocation = runtime.memory().find(address);
+    const std::string place = allocation == nullptr ? std::string() : " (allocation #" + std::to_string(allocation->serial) + " of " + std::to_string(allocation->size_bytes) + " bytes)";
+    if (allocation != nullptr && allocation->live && is_host_kind(allocation->kind) != host)
+        refuse("invalid_free", hex(address) + " is freed with the wrong function: pinned memory with cudaFreeHost, device memory with cudaFree" + place);
+    if (allocation != nullptr && allocation->kind == MemoryKind::kModule) refuse("invalid_free", hex(address) + " is freed, and belongs to a device variable" + place);
+    if (allocation != nullptr && allocation->label == "graph memory") return;
+    switch (runtime.memory().release(address)) {
+        case FreeResult::kOk:
+            return;
+        case FreeResult::kDoubleFree:
+            refuse("double_free", hex(address) + " is freed a second time" + place);
+            break;
+        case FreeResult::kInsidePointer:
+            refuse("invalid_free", hex(address) + " is freed, and lies inside an allocation, not at its start" + place);
+            break;
+        case FreeResult::kNotAllocated:
+            refuse("invalid_free", hex(address) + " is freed, and is no allocation");
+            break;
+    }
+}
+
+// Synchronous copies and fills run in the legacy (or the thread's) default stream and cannot be captured.
+void run_now(Runtime& runtime, bool per_thread, Operation operation) {
+    Stream& stream = find_stream(runtime, nullptr, per_thread);
+    forbid_on_capturing_stream(runtime, stream, "a synchronous copy or fill");
+    forbid_implicit_dependency(runtime, stream);
+    forbid_during_capture(runtime, "a synchronous copy or fill");
+    execute(runtime, operation);
+}
+
+void run_in(Runtime& runtime, void* stream, bool per_thread, const CopyOp& operation) {
+    check_copy(runtime, operation.params);
+    submit(runtime, find_stream(runtime, stream, per_thread), operation);
+}
+
+void run_in(Runtime& runtime, void* stream, bool per_thread, const FillOp& operation) {
+    check_fill(runtime, operation.params, operation.depth, operation.slice_pitch);
+    submit(runtime, find_stream(runtime, stream, per_thread), operation);
+}
+
+FillOp fill_bytes(void* dst, size_t pitch, int value, size_t width, size_t height) {
+    return {{dst, pitch, static_cast<uint32_t>(value & 0xFF), 1, width, height}, 1, 0};
+}
+
+FillOp fill_volume(const abi::PitchedPtr& dst, int value, const abi::Extent& extent) {
+    FillOp operation = fill_bytes(dst.ptr, dst.pitch, value, extent.width, extent.height);
+    operation.depth = extent.depth;
+    operation.slice_pitch = dst.pitch * dst.ysize;
+    return operation;
+}
+
+abi::Memcpy3DParms from_peer(const abi::Memcpy3DPeerParms& peer) {
+    require(peer.srcDevice == 0 && peer.dstDevice == 0, kErrInvalidDevice, "there is device 0 only");
+    abi::Memcpy3DParms params{};
+    params.srcArray = peer.srcArray;
+    params.srcPos = peer.srcPos;
+    params.srcPtr = peer.srcPtr;
+    params.dstArray = peer.dstArray;
+    params.dstPos = peer.dstPos;
+    params.dstPtr = peer.dstPtr;
+    params.extent = peer.extent;
+    params.kind = abi::kDeviceToDevice;
+    return params;
+}
+
+uint64_t symbol_place(Runtime& runtime, const void* symbol, size_t count, size_t offset) {
+    const DeviceVariable* variable = runtime.registry->find_variable(symbol);
+    require(variable != nullptr, kErrInvalidSymbol, "the symbol is no registered device variable");
+    const VariableInfo& info = runtime.registry->resolve(runtime, *variable);
+    if (offset > info.size_bytes || count > info.size_bytes - offset)
+        throw Failure{kErrInvalidValue, std::to_string(count) + " bytes at offset " + std::to_string(offset) + " of variable " + variable->name + ", which has " +
+                                            std::to_string(info.size_bytes)};
+    return info.address + offset;
+}
+
+CopyOp to_symbol(Runtime& runtime, const void* symbol, const void* src, size_t count, size_t offset, int kind) {
+    require(kind == abi::kHostToDevice || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection, "a copy to a symbol goes to the device");
+    return {linear_copy(reinterpret_cast<void*>(symbol_place(runtime, symbol, count, offset)), src, count, kind)};
+}
+
+CopyOp from_symbol(Runtime& runtime, void* dst, const void* symbol, size_t count, size_t offset, int kind) {
+    require(kind == abi::kDeviceToHost || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection, "a copy from a symbol comes from the device");
+    return {linear_copy(dst, reinterpret_cast<const void*>(symbol_place(runtime, symbol, count, offset)), count, kind)};
+}
+
+// Memory pools: every device has its default pool, and pools made by the user draw on the same arena.
+struct MemoryPool {
+    uint64_t release_threshold = 0;
+    int reuse_flags[4] = {0, 1, 1, 1};
+};
+MemoryPool default_pool;
+
+bool is_pool(const void* pool) { return pool != nullptr; }
+
+void allocate_async(Runtime& runtime, void** out, size_t size_bytes, void* stream, bool per_thread) {
+    require(out != nullptr, kErrInvalidValue, "the result pointer is null");
+    Stream& target = find_stream(runtime, stream, per_thread);
+    if (target.capture == nullptr) {
+        forbid_implicit_dependency(runtime, target);
+        allocate(runtime, out, size_bytes, MemoryKind::kAsync);
+        return;
+    }
+    require(size_bytes != 0, kErrInvalidValue, "an allocation node of 0 bytes");
+    AllocOp operation;
+    operation.memory = std::make_shared<GraphMemory>();
+    allocate(runtime, out, size_bytes, MemoryKind::kAsync, "graph memory");
+    operation.memory->address = to_address(*out);
+    operation.memory->size_bytes = size_bytes;
+    operation.params.poolProps.allocType = 1;
+    operation.params.poolProps.location = {1, 0};
+    operation.params.bytesize = size_bytes;
+    operation.params.dptr = *out;
+    submit(runtime, target, std::move(operation));
+}
+
+void free_async(Runtime& runtime, void* pointer, void* stream, bool per_thread) {
+    Stream& target = find_stream(runtime, stream, per_thread);
+    if (target.capture != nullptr) {
+        submit(runtime, target, FreeOp{to_address(pointer)});
+        return;
+    }
+    forbid_implicit_dependency(runtime, target);
+    release(runtime, pointer, false);
+}
+
+}  // namespace
+
+AICF_API cudaMalloc(void** out, size_t size_bytes) {
+    return api("cudaMalloc", [&](Runtime& runtime) {
+        forbid_during_capture(runtime, "cudaMalloc");
+        allocate(runtime, out, size_bytes, MemoryKind::kDevice);
+    });
+}
+
+AICF_API cudaFree(void* pointer) {
+    return api("cudaFree", [&](Runtime& runtime) {
+        forbid_during_capture(runtime, "cudaFree");
+        release(runtime, pointer, false);
+    });
+}
+
+AICF_API cudaMallocHost(void** out, size_t size_bytes) {
+    return api("cudaMallocHost", [&](Runtime& runtime) {
+        forbid_during_capture(runtime, "cudaMallocHost");
+        allocate(runtime, out, size_bytes, MemoryKind::kPinned);
+    });
+}
+
+AICF_API cudaHostAlloc(void** out, size_t size_bytes, unsigned flags) {
+    return api("cudaHostAlloc", [&](Runtime& runtime) {
+        require(flags <= 7, kErrInvalidValue, "flags are a combination of 1 (portable), 2 (mapped), 4 (write-combined)");
+        forbid_during_capture(runtime, "cudaHostAlloc");
+        allocate(runtime, out, size_bytes, MemoryKind::kPinned);
+    });
+}
+
+AICF_API cudaFreeHost(void* pointer) {
+    return api("cudaFreeHost", [&](Runtime& runtime) {
+        forbid_during_capture(runtime, "cudaFreeHost");
+        release(runtime, pointer, true);
+    });
+}
+
+AICF_API cudaMallocManaged(void** out, size_t size_bytes, unsigned flags) {
+    return api("cudaMallocManaged", [&](Runtime& runtime) {
+        require(flags == 1 || flags == 2, kErrInvalidValue, "flags are 1 (attach to all streams) or 2 (host)");
+        require(size_bytes != 0, kErrInvalidValue, "0 bytes of managed memory");
+        forbid_during_capture(runtime, "cudaMallocManaged");
+        allocate(runtime, out, size_bytes, MemoryKind::kManaged);
+    });
+}
+
+AICF_API cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t height) {
+    return api("cudaMallocPitch", [&](Runtime& runtime) {
+        require(pitch != nullptr, kErrInvalidValue, "the pitch pointer is null");
+        forbid_during_capture(runtime, "cudaMallocPitch");
+        *pitch = (width + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
+        allocate(runtime, out, *pitch * height, MemoryKind::kDevice);
+    });
+}
+
+AICF_API cudaMalloc3D(abi::PitchedPtr* out, abi::Extent extent) {
+    return api("cudaMalloc3D", [&](Runtime& runtime) {
+        require(out != nullptr, kErrInvalidValue, "the result pointer is null");
+        forbid_during_capture(runtime, "cudaMalloc3D");
+        out->pitch = (extent.width + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
+        out->xsize = extent.width;
+        out->ysize = extent.height;
+        allocate(runtime, &out->ptr, out->pitch * extent.height * extent.depth, MemoryKind::kDevice);
+    });
+}
+
+AICF_TWIN_API(cudaMallocAsync, _ptsz, (void** out, size_t size_bytes, void* stream), (out, size_bytes, stream)) {
+    return api("cudaMallocAsync", [&](Runtime& runtime) { allocate_async(runtime, out, size_bytes, stream, per_thread); });
+}
+
+AICF_TWIN_API(cudaMallocFromPoolAsync, _ptsz, (void** out, size_t size_bytes, void* pool, void* stream), (out, size_bytes, pool, stream)) {
+    return api("cudaMallocFromPoolAsync", [&](Runtime& runtime) {
+        require(is_pool(pool), kErrInvalidValue, "the pool is null");
+        allocate_async(runtime, out, size_bytes, stream, per_thread);
+    });
+}
+
+AICF_TWIN_API(cudaFreeAsync, _ptsz, (void* pointer, void* stream), (pointer, stream)) {
+    return api("cudaFreeAsync", [&](Runtime& runtime) { free_async(runtime, pointer, stream, per_thread); });
+}
+
+AICF_API cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+    return api("cudaMemGetInfo", [&](Runtime& runtime) {
+        require(free_bytes != nullptr && total_bytes != nullptr, kErrInvalidValue, "a result pointer is null");
+        *total_bytes = runtime.memory().capacity_bytes();
+        *free_bytes = *total_bytes - runtime.memory().used_bytes();
+    });
+}
+
+// Copies.
+
+AICF_TWIN_API(cudaMemcpy, _ptds, (void* dst, const void* src, size_t count, int kind), (dst, src, count, kind)) {
+    return api("cudaMemcpy", [&](Runtime& runtime) { run_now(runtime, per_thread, CopyOp{linear_copy(dst, src, count, kind)}); });
+}
+
+AICF_TWIN_API(cudaMemcpyAsync, _ptsz, (void* dst, const void* src, size_t count, int kind, void* stream), (dst, src, count, kind, stream)) {
+    return api("cudaMemcpyAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, CopyOp{linear_copy(dst, src, count, kind)}); });
+}
+
+AICF_TWIN_API(cudaMemcpy2D, _ptds, (void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind),
+              (dst, dst_pitch, src, src_pitch, width, height, kind)) {
+    return api("cudaMemcpy2D", [&](Runtime& runtime) { run_now(runtime, per_thread, CopyOp{pitched_copy(dst, dst_pitch, src, src_pitch, width, height, kind)}); });
+}
+
+AICF_TWIN_API(cudaMemcpy2DAsync, _ptsz, (void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind, void* stream),
+              (dst, dst_pitch, src, src_pitch, width, height, kind, stream)) {
+    return api("cudaMemcpy2DAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, CopyOp{pitched_copy(dst, dst_pitch, src, src_pitch, width, height, kind)}); });
+}
+
+AICF_TWIN_API(cudaMemcpy3D, _ptds, (const abi::Memcpy3DParms* params), (params)) {
+    return api("cudaMemcpy3D", [&](Runtime& runtime) {
+        require(params != nullptr, kErrInvalidValue, "the parameters are null");
+        run_now(runtime, per_thread, CopyOp{*params});
+    });
+}
+
+AICF_TWIN_API(cudaMemcpy3DAsync, _ptsz, (const abi::Memcpy3DParms* params, void* stream), (params, stream)) {
+    return api("cudaMemcpy3DAsync", [&](Runtime& runtime) {
+        require(params != nullptr, kErrInvalidValue, "the parameters are null");
+        run_in(runtime, stream, per_thread, CopyOp{*params});
+    });
+}
+
+AICF_TWIN_API(cudaMemcpy3DPeer, _ptds, (const abi::Memcpy3DPeerParms* params), (params)) {
+    return api("cudaMemcpy3DPeer", [&](Runtime& runtime) {
+        require(params != nullptr, kErrInvalidValue, "the parameters are null");
+        run_now(runtime, per_thread, CopyOp{from_peer(*params)});
+    });
+}
+
+AICF_TWIN_API(cudaMemcpy3DPeerAsync, _ptsz, (const abi::Memcpy3DPeerParms* params, void* stream), (params, stream)) {
+    return api("cudaMemcpy3DPeerAsync", [&](Runtime& runtime) {
+        require(params != nullptr, kErrInvalidValue, "the parameters are null");
+        run_in(runtime, stream, per_thread, CopyOp{from_peer(*params)});
+    });
+}
+
+AICF_API cudaMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t count) {
+    return api("cudaMemcpyPeer", [&](Runtime& runtime) {
+        require(dst_device == 0 && src_device == 0, kErrInvalidDevice, "there is device 0 only");
+        run_now(runtime, false, CopyOp{linear_copy(dst, src, count, abi::kDeviceToDevice)});
+    });
+}
+
+AICF_API cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t count, void* stream) {
+    return api("cudaMemcpyPeerAsync", [&](Runtime& runtime) {
+        require(dst_device == 0 && src_device == 0, kErrInvalidDevice, "there is device 0 only");
+        run_in(runtime, stream, false, CopyOp{linear_copy(dst, src, count, abi::kDeviceToDevice)});
+    });
+}
+
+AICF_TWIN_API(cudaMemcpyBatchAsync, _ptsz,
+              (void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count, void* attributes, size_t* indices, size_t num_attributes, void* stream),
+              (dsts, srcs, sizes, count, attributes, indices, num_attributes, stream)) {
+    return api("cudaMemcpyBatchAsync", [&](Runtime& runtime) {
+        require(dsts != nullptr && srcs != nullptr && sizes != nullptr && count != 0, kErrInvalidValue, "the batch is empty or an array is null");
+        Stream& target = find_stream(runtime, stream, per_thread);
+        require(target.kind != Stream::Kind::kLegacy, kErrInvalidValue, "a batch cannot run in the legacy default stream");
+        for (size_t i = 0; i < count; ++i) run_in(runtime, stream, per_thread, CopyOp{linear_copy(dsts[i], srcs[i], sizes[i], abi::kCopyDefault)});
+    });
+}
+
+// Fills.
+
+AICF_TWIN_API(cudaMemset, _ptds, (void* dst, int value, size_t count), (dst, value, count)) {
+    return api("cudaMemset", [&](Runtime& runtime) { run_now(runtime, per_thread, fill_bytes(dst, count, value, count, 1)); });
+}
+
+AICF_TWIN_API(cudaMemsetAsync, _ptsz, (void* dst, int value, size_t count, void* stream), (dst, value, count, stream)) {
+    return api("cudaMemsetAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, fill_bytes(dst, count, value, count, 1)); });
+}
+
+AICF_TWIN_API(cudaMemset2D, _ptds, (void* dst, size_t pitch, int value, size_t width, size_t height), (dst, pitch, value, width, height)) {
+    return api("cudaMemset2D", [&](Runtime& runtime) { run_now(runtime, per_thread, fill_bytes(dst, pitch, value, width, height)); });
+}
+
+AICF_TWIN_API(cudaMemset2DAsync, _ptsz, (void* dst, size_t pitch, int value, size_t width, size_t height, void* stream), (dst, pitch, value, width, height, stream)) {
+    return api("cudaMemset2DAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, fill_bytes(dst, pitch, value, width, height)); });
+}
+
+AICF_TWIN_API(cudaMemset3D, _ptds, (abi::PitchedPtr dst, int value, abi::Extent extent), (dst, value, extent)) {
+    return api("cudaMemset3D", [&](Runtime& runtime) { run_now(runtime, per_thread, fill_volume(dst, value, extent)); });
+}
+
+AICF_TWIN_API(cudaMemset3DAsync, _ptsz, (abi::PitchedPtr dst, int value, abi::Extent extent, void* stream), (dst, value, extent, stream)) {
+    return api("cudaMemset3DAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, fill_volume(dst, value, extent)); });
+}
+
+// Symbols.
+
+AICF_API cudaGetSymbolAddress(void** address, const void* symbol) {
+    return api("cudaGetSymbolAddress", [&](Runtime& runtime) {
+        require(address != nullptr, kErrInvalidValue, "the result pointer is null");
+        *address = reinterpret_cast<void*>(symbol_place(runtime, symbol, 0, 0));
+    });
+}
+
+AICF_API cudaGetSymbolSize(size_t* size_bytes, const void* symbol) {
+    return api("cudaGetSymbolSize", [&](Runtime& runtime) {
+        require(size_bytes != nullptr, kErrInvalidValue, "the result pointer is null");
+        const DeviceVariable* variable = runtime.registry->find_variable(symbol);
+        require(variable != nullptr, kErrInvalidSymbol, "the symbol is no registered device variable");
+        *size_bytes = runtime.registry->resolve(runtime, *variable).size_bytes;
+    });
+}
+
+AICF_TWIN_API(cudaMemcpyToSymbol, _ptds, (const void* symbol, const void* src, size_t count, size_t offset, int kind), (symbol, src, count, offset, kind)) {
+    return api("cudaMemcpyToSymbol", [&](Runtime& runtime) { run_now(runtime, per_thread, to_symbol(runtime, symbol, src, count, offset, kind)); });
+}
+
+AICF_TWIN_API(cudaMemcpyFromSymbol, _ptds, (void* dst, const void* symbol, size_t count, size_t offset, int kind), (dst, symbol, count, offset, kind)) {
+    return api("cudaMemcpyFromSymbol", [&](Runtime& runtime) { run_now(runtime, per_thread, from_symbol(runtime, dst, symbol, count, offset, kind)); });
+}
+
+AICF_TWIN_API(cudaMemcpyToSymbolAsync, _ptsz, (const void* symbol, const void* src, size_t count, size_t offset, int kind, void* stream),
+              (symbol, src, count, offset, kind, stream)) {
+    return api("cudaMemcpyToSymbolAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, to_symbol(runtime, symbol, src, count, offset, kind)); });
+}
+
+AICF_TWIN_API(cudaMemcpyFromSymbolAsync, _ptsz, (void* dst, const void* symbol, size_t count, size_t offset, int kind, void* stream),
+              (dst, symbol, count, offset, kind, stream)) {
+    return api("cudaMemcpyFromSymbolAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, from_symbol(runtime, dst, symbol, count, offset, kind)); });
+}
+
+// Pointers.
+
+AICF_API cudaPointerGetAttributes(abi::PointerAttributes* attributes, const void* pointer) {
+    return api("cudaPointerGetAttributes", [&](Runtime& runtime) {
+        require(attributes != nullptr, kErrInvalidValue, "the result pointer is null");
+        std::memset(attributes, 0, sizeof *attributes);
+        auto* address = const_cast<void*>(pointer);
+        if (runtime.is_device_address(pointer)) {
+            const Allocation* allocation = runtime.memory().find(to_address(pointer));
+            require(allocation != nullptr && allocation->live, kErrInvalidValue, "the address is in no live allocation");
+            attributes->devicePointer = address;
+            switch (allocation->kind) {
+                case MemoryKind::kPinned:
+                    attributes->type = abi::kMemoryHost;
+                    attributes->hostPointer = address;
+                    break;
+                case MemoryKind::kManaged:
+                    attributes->type = abi::kMemoryManaged;
+                    attributes->hostPointer = address;
+                    break;
+                default:
+                    attributes->type = abi::kMemoryDevice;
+                    break;
+            }
+            return;
+        }
+        attributes->hostPointer = address;
+        attributes->device = -2;  // cudaInvalidDeviceId
+        for (const auto& [begin, range] : runtime.registered_host) {
+            if (to_address(pointer) < begin || to_address(pointer) >= begin + range.first) continue;
+            attributes->type = abi::kMemoryHost;
+            attributes->device = 0;
+        }
+    });
+}
+
+AICF_API cudaHostRegister(void* pointer, size_t size_bytes, unsigned flags) {
+    return api("cudaHostRegister", [&](Runtime& runtime) {
+        require(pointer != nullptr && size_bytes != 0 && flags <= 15, kErrInvalidValue, "a null pointer, 0 bytes or unknown flags");
+        forbid_during_capture(runtime, "cudaHostRegister");
+        require(!runtime.is_device_address(pointer), kErrHostMemoryAlreadyRegistered, "the range was allocated by CUDA");
+        const bool fresh = runtime.registered_host.emplace(to_address(pointer), std::pair{size_bytes, (flags & 2) != 0}).second;
+        require(fresh, kErrHostMemoryAlreadyRegistered, "a range at this address is registered already");
+    });
+}
+
+AICF_API cudaHostUnregister(void* pointer) {
+    return api("cudaHostUnregister", [&](Runtime& runtime) {
+        forbid_during_capture(runtime, "cudaHostUnregister");
+        require(runtime.registered_host.erase(to_address(pointer)) == 1, kErrHostMemoryNotRegistered, "no range at this address is registered");
+    });
+}
+
+AICF_API cudaHostGetDevicePointer(void** device_pointer, void* pointer, unsigned flags) {
+    return api("cudaHostGetDevicePointer", [&](Runtime& runtime) {
+        require(device_pointer != nullptr && flags == 0, kErrInvalidValue, "a null result pointer, or flags that are not 0");
+        require(!runtime.registered_host.contains(to_address(pointer)), kErrNotSupported,
+                "kernels of the emulated device reach memory of cudaMallocHost, not of cudaHostRegister");
+        const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
+        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue, "the address is not in pinned memory");
+        *device_pointer = pointer;
+    });
+}
+
+AICF_API cudaHostGetFlags(unsigned* flags, void* pointer) {
+    return api("cudaHostGetFlags", [&](Runtime& runtime) {
+        require(flags != nullptr, kErrInvalidValue, "the result pointer is null");
+        const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
+        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue, "the address is not in pinned memory");
+        *flags = 2;  // cudaHostAllocMapped: always, under unified addressing
+    });
+}
+
+// Managed memory is in one place here: advice and prefetches are checked and change nothing.
+
+AICF_API cudaMemAdvise(const void* pointer, size_t count, int, abi::MemLocation) {
+    return api("cudaMemAdvise", [&](Runtime& runtime) { require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue, "the range is not in managed memory"); });
+}
+
+AICF_TWIN_API(cudaMemPrefetchAsync, _ptsz, (const void* pointer, size_t count, abi::MemLocation location, unsigned flags, void* stream), (pointer, count, location, flags, stream)) {
+    return api("cudaMemPrefetchAsync", [&](Runtime& runtime) {
+        require(flags == 0, kErrInvalidValue, "flags are not 0");
+        find_stream(runtime, stream, per_thread);
+        require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue, "the range is not in managed memory");
+    });
+}
+
+AICF_TWIN_API(cudaStreamAttachMemAsync, _ptsz, (void* stream, void* pointer, size_t length, unsigned flags), (stream, pointer, length, flags)) {
+    return api("cudaStreamAttachMemAsync", [&](Runtime& runtime) {
+        find_stream(runtime, stream, per_thread);
+        require(flags == 1 || flags == 2 || flags == 4, kErrInvalidValue, "flags are 1, 2 or 4");
+        require(runtime.is_device_address(pointer), kErrInvalidValue, "the address is not in managed memory");
+    });
+}
+
+// Pools.
+
+AICF_API cudaDeviceGetDefaultMemPool(void** pool, int device) {
+    return api("cudaDeviceGetDefaultMemPool", [&](Runtime&) {
+        require(pool != nullptr, kErrInvalidValue, "the result pointer is null");
+        require(device == 0, kErrInvalidDevice, "there is device 0 only");
+        *pool = &default_pool;
+    });
+}
+
+AICF_API cudaDeviceGetMemPool(void** pool, int device) {
+    return api("cudaDeviceGetMemPool", [&](Runtime&) {
+        require(pool != nullptr, kErrInvalidValue, "the result pointer is null");
+        require(device == 0, kErrInvalidDevice, "there is device 0 only");
+        *pool = &default_pool;
+    });
+}
+
+AICF_API cudaDeviceSetMemPool(int device, void* pool) {
+    return api("cudaDeviceSetMemPool", [&](Runtime&) {
+        require(device == 0, kErrInvalidDevice, "there is device 0 only");
+        require(is_pool(pool), kErrInvalidValue, "the pool is null");
+    });
+}
+
+AICF_API cudaMemPoolCreate(void** pool, const abi::MemPoolProps* properties) {
+    return api("cudaMemPoolCreate", [&](Runtime&) {
+        require(pool != nullptr && properties != nullptr, kErrInvalidValue, "a pointer is null");
+        require(properties->handleTypes == 0, kErrNotSupported, "pools of the emulated device cannot be shared between processes");
+        *pool = new MemoryPool;
+    });
+}
+
+AICF_API cudaMemPoolDestroy(void* pool) {
+    return api("cudaMemPoolDestroy", [&](Runtime&) {
+        require(is_pool(pool) && pool != &default_pool, kErrInvalidValue, "the pool is null or the default pool");
+        delete static_cast<MemoryPool*>(pool);
+    });
+}
+
+AICF_API cudaMemPoolTrimTo(void* pool, size_t) {
+    return api("cudaMemPoolTrimTo", [&](Runtime&) { require(is_pool(pool), kErrInvalidValue, "the pool is null"); });
+}
+
+AICF_API cudaMemPoolSetAttribute(void* pool, int attribute, void* value) {
+    return api("cudaMemPoolSetAttribute", [&](Runtime&) {
+        require(is_pool(pool) && value != nullptr, kErrInvalidValue, "a pointer is null");
+        auto* target = static_cast<MemoryPool*>(pool);
+        if (attribute >= 1 && attribute <= 3) {
+            target->reuse_flags[attribute] = *static_cast<int*>(value);
+        } else if (attribute == 4) {
+            target->release_threshold = *static_cast<uint64_t*>(value);
+        } else {
+            require(attribute == 6 || attribute == 8, kErrInvalidValue, "the attribute cannot be set");
+        }
+    });
+}
+
+AICF_API cudaMemPoolGetAttribute(void* pool, int attribute, void* value) {
+    return api("cudaMemPoolGetAttribute", [&](Runtime& runtime) {
+        require(is_pool(pool) && value != nullptr && attribute >= 1 && attribute <= 8, kErrInvalidValue, "a null pointer or an unknown attribute");
+        const auto* source = static_cast<MemoryPool*>(pool);
+        if (attribute <= 3)
+            *static_cast<int*>(value) = source->reuse_flags[attribute];
+        else
+            *static_cast<uint64_t*>(value) = attribute == 4 ? source->release_threshold : runtime.memory().used_bytes();
+    });
+}
+
+AICF_API cudaMemPoolSetAccess(void* pool, const abi::MemAccessDesc* descriptions, size_t count) {
+    return api("cudaMemPoolSetAccess", [&](Runtime&) {
+        require(is_pool(pool) && (descriptions != nullptr || count == 0), kErrInvalidValue, "a pointer is null");
+        for (size_t i = 0; i < count; ++i) require(descriptions[i].location.id == 0, kErrInvalidDevice, "there is device 0 only");
+    });
+}
+
+AICF_API cudaMemPoolGetAccess(int* flags, void* pool, abi::MemLocation* location) {
+    return api("cudaMemPoolGetAccess", [&](Runtime&) {
+        require(flags != nullptr && is_pool(pool) && location != nullptr, kErrInvalidValue, "a pointer is null");
+        *flags = location->type == 1 && location->id == 0 ? 3 : 0;
+    });
+}

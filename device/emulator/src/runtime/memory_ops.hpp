@@ -1,0 +1,26 @@
+// Copies and fills with every address checked, and the initialisation bits carried along.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda_abi.hpp"
+#include "runtime.hpp"
+
+namespace aicf::emu {
+
+// Checks a copy as far as CUDA does when it is enqueued: direction against the kinds of pointer, pitches, ranges.
+void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
+void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
+
+void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
+void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
+
+// A copy of `count` bytes, and of `height` rows, in the general form.
+abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kind);
+abi::Memcpy3DParms pitched_copy(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind);
+
+// Where the emulator itself reads and writes the bytes of a user's pointer.
+std::byte* host_view(Runtime& runtime, uint64_t address);
+
+}  // namespace aicf::emu

@@ -1,0 +1,146 @@
+#include "options.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+namespace aicf::emu {
+namespace {
+
+bool report_printing = false;
+
+struct CheckName {
+    const char* name;
+    uint32_t bit;
+};
+constexpr CheckName kCheckNames[] = {{"memcheck", kMemcheck}, {"initcheck", kInitcheck}, {"synccheck", kSynccheck}, {"racecheck", kRacecheck}};
+
+constexpr const char* kScheduleNames[] = {"default", "reversed", "greedy", "random"};  // in the order of Schedule
+
+uint64_t parse_number(const std::string& name, const std::string& value, uint64_t least, uint64_t most) {
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
+        throw Failure{kErrInvalidValue, "option " + name + ": \"" + value + "\" is no whole number from " + std::to_string(least) + " to " +
+                                            std::to_string(most)};
+    return number;
+}
+
+uint32_t parse_checks(const std::string& value) {
+    if (value == "all") return kAllChecks;
+    uint32_t bits = 0;
+    size_t begin = 0;
+    while (begin < value.size() && value != "none") {
+        const size_t end = std::min(value.find(',', begin), value.size());
+        const std::string word = value.substr(begin, end - begin);
+        const auto* check = std::find_if(std::begin(kCheckNames), std::end(kCheckNames), [&](const CheckName& c) { return word == c.name; });
+        if (check == std::end(kCheckNames))
+            throw Failure{kErrInvalidValue, "option checks: \"" + word + "\" is none of memcheck, initcheck, synccheck, racecheck, all, none"};
+        bits |= check->bit;
+        begin = end + 1;
+    }
+    return bits;
+}
+
+std::string format_checks(uint32_t bits) {
+    std::string text;
+    for (const CheckName& check : kCheckNames)
+        if ((bits & check.bit) != 0) text += (text.empty() ? "" : ",") + std::string(check.name);
+    return text.empty() ? "none" : text;
+}
+
+struct Option {
+    const char* name;
+    void (*write)(Runtime&, const std::string&);
+    std::string (*read)(const Runtime&);
+};
+
+constexpr uint64_t kLeastMemory = 1 << 20;
+constexpr uint64_t kMostMemory = uint64_t{1} << 40;
+
+const Option kOptions[] = {
+    {"checks", [](Runtime& r, const std::string& v) { r.options.checks = parse_checks(v); },
+     [](const Runtime& r) { return format_checks(r.options.checks); }},
+    {"counters", [](Runtime& r, const std::string& v) { r.options.counters = parse_number("counters", v, 0, 1) != 0; },
+     [](const Runtime& r) { return std::string(r.options.counters ? "1" : "0"); }},
+    {"workers", [](Runtime& r, const std::string& v) { r.options.workers = static_cast<uint32_t>(parse_number("workers", v, 0, 1024)); },
+     [](const Runtime& r) { return std::to_string(r.options.workers); }},
+    {"schedule",
+     [](Runtime& r, const std::string& v) {
+         const auto* name = std::find(std::begin(kScheduleNames), std::end(kScheduleNames), v);
+         if (name == std::end(kScheduleNames))
+             throw Failure{kErrInvalidValue, "option schedule: \"" + v + "\" is none of default, reversed, greedy, random"};
+         r.options.schedule = static_cast<Schedule>(name - kScheduleNames);
+     },
+     [](const Runtime& r) { return std::string(kScheduleNames[static_cast<int>(r.options.schedule)]); }},
+    {"seed", [](Runtime& r, const std::string& v) { r.options.seed = parse_number("seed", v, 0, UINT64_MAX); },
+     [](const Runtime& r) { return std::to_string(r.options.seed); }},
+    {"instruction_limit", [](Runtime& r, const std::string& v) { r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX); },
+     [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
+    {"max_reports", [](Runtime& r, const std::string& v) { r.options.max_reports = static_cast<uint32_t>(parse_number("max_reports", v, 1, 1000000)); },
+     [](const Runtime& r) { return std::to_string(r.options.max_reports); }},
+    {"memory_bytes",
+     [](Runtime& r, const std::string& v) {
+         const uint64_t bytes = parse_number("memory_bytes", v, kLeastMemory, kMostMemory);
+         if (r.memory_if_made() != nullptr && bytes != r.memory_bytes)
+             throw Failure{kErrInvalidValue, "option memory_bytes: the device's memory is in use; set it before the first allocation"};
+         r.memory_bytes = bytes;
+     },
+     [](const Runtime& r) { return std::to_string(r.memory_bytes); }},
+    {"target",
+     [](Runtime& r, const std::string& v) {
+         const Target* target = find_target(v);
+         if (target == nullptr) throw Failure{kErrInvalidValue, "option target: \"" + v + "\" is none of h200, h100, a100"};
+         r.target = target;
+         r.options.target = v;
+     },
+     [](const Runtime& r) { return r.options.target; }},
+    {"print_reports", [](Runtime&, const std::string& v) { report_printing = parse_number("print_reports", v, 0, 1) != 0; },
+     [](const Runtime&) { return std::string(report_printing ? "1" : "0"); }},
+};
+
+const Option* find_option(const std::string& name) {
+    const auto* option = std::find_if(std::begin(kOptions), std::end(kOptions), [&](const Option& o) { return name == o.name; });
+    return option == std::end(kOptions) ? nullptr : option;
+}
+
+}  // namespace
+
+void set_default_options(Runtime& runtime) {
+    runtime.target = find_target("h200");
+    runtime.options = ExecOptions{};
+    runtime.memory_bytes = uint64_t{8} << 30;
+    for (const Option& option : kOptions) {
+        std::string variable = "AICF_EMULATED_";
+        for (const char* c = option.name; *c != '\0'; ++c) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+        const char* value = std::getenv(variable.c_str());
+        if (value == nullptr || *value == '\0') continue;
+        try {
+            option.write(runtime, value);
+        } catch (const Failure& failure) {
+            std::fprintf(stderr, "aicf emulator: %s is left out: %s\n", variable.c_str(), failure.message.c_str());
+        }
+    }
+}
+
+void set_option(Runtime& runtime, const std::string& name, const std::string& value) {
+    const Option* option = find_option(name);
+    if (option == nullptr) {
+        std::string known;
+        for (const Option& each : kOptions) known += (known.empty() ? "" : ", ") + std::string(each.name);
+        throw Failure{kErrInvalidValue, "there is no option \"" + name + "\"; options: " + known};
+    }
+    option->write(runtime, value);
+}
+
+bool get_option(const Runtime& runtime, const std::string& name, std::string* value) {
+    const Option* option = find_option(name);
+    if (option != nullptr) *value = option->read(runtime);
+    return option != nullptr;
+}
+
+bool print_reports(const Runtime&) { return report_printing; }
+
+}  // namespace aicf::emu

@@ -1,0 +1,21 @@
+// The options of aicf_emulator.h: one table of names, readers and writers.
+#pragma once
+
+#include <string>
+
+#include "runtime.hpp"
+
+namespace aicf::emu {
+
+// Built-in values, then AICF_EMULATED_<NAME> of the environment; a wrong value there is reported on stderr and left out.
+void set_default_options(Runtime& runtime);
+
+// Throws Failure(1) with the reason.
+void set_option(Runtime& runtime, const std::string& name, const std::string& value);
+
+// False: no such option.
+bool get_option(const Runtime& runtime, const std::string& name, std::string* value);
+
+bool print_reports(const Runtime& runtime);
+
+}  // namespace aicf::emu

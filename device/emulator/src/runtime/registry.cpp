@@ -1,0 +1,187 @@
+#include "registry.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "fatbin.hpp"
+
+namespace aicf::emu {
+namespace {
+
+std::string file_of(const void* address) {
+    Dl_info info;
+    if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "a program";
+    return std::filesystem::path(info.dli_fname).filename().string();
+}
+
+// What a fat binary without usable PTX holds, for the message.
+std::string describe_entries(const std::vector<FatbinEntry>& entries) {
+    std::string text;
+    for (const FatbinEntry& entry : entries)
+        text += (text.empty() ? "" : ", ") + std::string(entry.kind == FatbinEntry::Kind::kPtx ? "PTX" : "machine code") + " for " + entry.arch_name();
+    return text.empty() ? "nothing" : text;
+}
+
+bool is_ptx_text(const void* image) {
+    // PTX begins with comments or directives; the magic numbers of fat binaries and ELF do not look like either.
+    const char first = *static_cast<const char*>(image);
+    return first == '/' || first == '.' || first == '\n' || first == '\r' || first == ' ' || first == '\t';
+}
+
+struct Source {
+    std::string text;
+    std::string label;
+};
+
+Source find_source(CodeModule& module, const Target& target) {
+    if (is_ptx_text(module.image)) return {static_cast<const char*>(module.image), module.origin};
+    const std::vector<FatbinEntry> entries = read_fatbin(module.image);
+    const int chosen = choose_ptx(entries, target);
+    const std::string own = "sm_" + std::to_string(target.major * 10 + target.minor);
+    if (chosen < 0) {
+        throw Failure{kErrNoKernelImageForDevice, module.origin + " holds " + describe_entries(entries) + ", and the emulated " + own +
+                                                      " runs PTX only: compile with -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]'"};
+    }
+    if (const int elf = choose_elf(entries, target); elf >= 0) {
+        module.sass_registers = cubin_registers(entries[elf].contents());
+        module.binary_version = static_cast<int>(entries[elf].arch);
+    }
+    return {entries[chosen].contents(), module.origin + ", PTX for " + entries[chosen].arch_name()};
+}
+
+// The newest PTX version that the front end was written for; a parse failure beyond it is most likely due to it.
+constexpr uint32_t kNewestPtxMajor = 9;
+
+int ptx_failure_code(const std::string& text) {
+    uint32_t major = 0;
+    const size_t at = text.find(".version");
+    if (at != std::string::npos) std::sscanf(text.c_str() + at, ".version %u", &major);
+    return major > kNewestPtxMajor ? kErrUnsupportedPtxVersion : kErrInvalidPtx;
+}
+
+}  // namespace
+
+CodeModule* Registry::add_module(const void* image, const void* address_in_program) {
+    auto module = std::make_unique<CodeModule>();
+    module->image = image;
+    module->origin = file_of(address_in_program);
+    CodeModule* raw = module.get();
+    modules_[raw] = std::move(module);
+    return raw;
+}
+
+CodeModule* Registry::add_library(std::string image) {
+    auto module = std::make_unique<CodeModule>();
+    module->owned_image = std::move(image);
+    module->image = module->owned_image.c_str();
+    module->origin = "a library loaded from memory";
+    module->is_library = true;
+    CodeModule* raw = module.get();
+    modules_[raw] = std::move(module);
+    return raw;
+}
+
+CodeModule* Registry::find_module(void* handle) const {
+    const auto found = modules_.find(handle);
+    return found == modules_.end() ? nullptr : found->second.get();
+}
+
+void Registry::remove_module(CodeModule* module) {
+    std::erase_if(kernels_, [&](const auto& entry) { return entry.second->module == module; });
+    std::erase_if(variables_, [&](const auto& entry) { return entry.second->module == module; });
+    for (const auto& [name, kernel] : module->kernels) kernel->module = nullptr, kernel->info = nullptr;
+    modules_.erase(module);
+}
+
+void Registry::unload_all() {
+    for (const auto& [handle, module] : modules_) {
+        module->program.reset();
+        module->tried = false;
+        for (const auto& [name, kernel] : module->kernels) kernel->info = nullptr;
+    }
+}
+
+std::shared_ptr<Kernel> Registry::add_kernel(CodeModule* module, const void* host_function, const std::string& name) {
+    std::shared_ptr<Kernel>& kernel = module->kernels[name];
+    if (kernel == nullptr) {
+        kernel = std::make_shared<Kernel>();
+        kernel->module = module;
+        kernel->name = name;
+        kernel->host_function = host_function;
+        kernels_[kernel.get()] = kernel;
+    }
+    if (host_function != nullptr) kernels_[host_function] = kernel;
+    return kernel;
+}
+
+void Registry::add_variable(CodeModule* module, const void* host_variable, const std::string& name, uint64_t size_bytes, void** managed) {
+    auto variable = std::make_unique<DeviceVariable>(DeviceVariable{module, name, size_bytes, managed});
+    variables_[host_variable] = variable.get();
+    module->variables[name] = std::move(variable);
+}
+
+std::shared_ptr<Kernel> Registry::find_kernel(const void* handle) const {
+    const auto found = kernels_.find(handle);
+    return found == kernels_.end() ? nullptr : found->second;
+}
+
+DeviceVariable* Registry::find_variable(const void* host_variable) const {
+    const auto found = variables_.find(host_variable);
+    return found == variables_.end() ? nullptr : found->second;
+}
+
+Program& Registry::load(Runtime& runtime, CodeModule& module) {
+    if (module.program != nullptr) return *module.program;
+    if (module.tried) throw Failure{module.load_error, module.load_message};
+    module.tried = true;
+    const auto fail = [&](int code, const std::string& message) {
+        module.load_error = code;
+        module.load_message = message;
+        runtime.add_report("load_error", Severity::kError, message);
+        std::fprintf(stderr, "aicf emulator: %s\n", message.c_str());
+        throw Failure{code, message};
+    };
+    std::string label = module.origin;
+    std::string text;
+    try {
+        Source source = find_source(module, *runtime.target);
+        label = std::move(source.label);
+        text = std::move(source.text);
+        ptx::Module parsed = ptx::parse(text);
+        module.ptx_version = static_cast<int>(parsed.version_major * 10 + parsed.version_minor);
+        if (module.binary_version == 0) module.binary_version = runtime.target->major * 10 + runtime.target->minor;
+        module.program = Program::load(std::move(parsed), runtime.memory());
+    } catch (const Failure& failure) {
+        fail(failure.code, failure.message);
+    } catch (const ptx::ParseError& error) {
+        fail(ptx_failure_code(text), label + ": " + error.what());
+    } catch (const LoadError& error) {
+        fail(ptx_failure_code(text), label + ": " + error.what());
+    }
+    for (const auto& [name, variable] : module.variables) {
+        if (variable->managed_pointer == nullptr) continue;
+        // Device code names the variable by its own address; the host works on the same bytes through the alias.
+        if (const VariableInfo* info = module.program->find_variable(name)) *variable->managed_pointer = runtime.memory().alias(info->address);
+    }
+    return *module.program;
+}
+
+const KernelInfo& Registry::load(Runtime& runtime, Kernel& kernel) {
+    if (kernel.info != nullptr) return *kernel.info;
+    require(kernel.module != nullptr, kErrInvalidDeviceFunction, "the kernel's library has been unloaded");
+    kernel.info = load(runtime, *kernel.module).find_kernel(kernel.name);
+    if (kernel.info == nullptr)
+        throw Failure{kErrInvalidDeviceFunction, kernel.module->origin + " has no kernel " + kernel.name + " in its PTX"};
+    return *kernel.info;
+}
+
+const VariableInfo& Registry::resolve(Runtime& runtime, const DeviceVariable& variable) {
+    const VariableInfo* info = load(runtime, *variable.module).find_variable(variable.name);
+    if (info == nullptr) throw Failure{kErrInvalidSymbol, variable.module->origin + " has no variable " + variable.name + " in its PTX"};
+    return *info;
+}
+
+}  // namespace aicf::emu

@@ -1,0 +1,106 @@
+#include "runtime.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "graph.hpp"
+#include "host_fault.hpp"
+#include "options.hpp"
+#include "registry.hpp"
+
+namespace aicf::emu {
+
+ThreadState& thread_state() {
+    thread_local ThreadState state;
+    return state;
+}
+
+Runtime::Runtime() : registry(std::make_unique<Registry>()) {
+    legacy_stream = std::make_shared<Stream>();
+    legacy_stream->kind = Stream::Kind::kLegacy;
+    legacy_stream->id = next_id();
+    set_default_options(*this);
+}
+
+Runtime& Runtime::get() {
+    static Runtime* const runtime = new Runtime();
+    return *runtime;
+}
+
+DeviceMemory& Runtime::memory() {
+    if (memory_ == nullptr) {
+        try {
+            memory_ = std::make_unique<DeviceMemory>(memory_bytes);
+        } catch (const std::exception& error) {
+            throw Failure{kErrMemoryAllocation, std::string("the device's memory could not be reserved (option memory_bytes): ") + error.what()};
+        }
+        watch_host_faults(*memory_);
+    }
+    return *memory_;
+}
+
+bool Runtime::is_device_address(const void* pointer) const { return memory_ != nullptr && memory_->contains(to_address(pointer)); }
+
+void Runtime::add_report(Report report) {
+    if (print_reports(*this)) std::fprintf(stderr, "========= %s\n", report.text.c_str());
+    reports_.push_back(std::move(report));
+}
+
+void Runtime::add_report(const std::string& kind, Severity severity, const std::string& text, uint64_t address) {
+    Report report;
+    report.kind = kind;
+    report.severity = severity;
+    report.text = text;
+    report.address = address;
+    add_report(std::move(report));
+}
+
+void Runtime::fail_context(int code, std::string message) {
+    if (sticky_error != 0) return;
+    sticky_error = code;
+    sticky_message = std::move(message);
+    sticky_seen = false;
+}
+
+void Runtime::reset() {
+    graph_execs.clear();
+    captures.clear();
+    graphs.clear();
+    streams.clear();
+    events.clear();
+    registered_host.clear();
+    registry->unload_all();
+    if (memory_ != nullptr)
+        for (const Allocation& allocation : memory_->live_allocations()) memory_->release(allocation.address);
+    legacy_stream->capture.reset();
+    sticky_error = 0;
+    sticky_seen = false;
+    sticky_message.clear();
+}
+
+int record_error(int code, std::string message) {
+    ThreadState& state = thread_state();
+    if (code == kErrNotReady || code == kNoError) return code;
+    state.last_error = code;
+    state.message = std::move(message);
+    return code;
+}
+
+std::string describe_failure(const char* function, const Failure& failure) {
+    std::string text = std::string(function) + ": " + error_text(failure.code) + " (" + error_name(failure.code) + ", " +
+                       std::to_string(failure.code) + ")";
+    if (!failure.message.empty()) text += ": " + failure.message;
+    return text;
+}
+
+std::string hex(uint64_t value) {
+    char buffer[20];
+    std::snprintf(buffer, sizeof buffer, "0x%llx", static_cast<unsigned long long>(value));
+    return buffer;
+}
+
+std::string to_text(const Dim3& dim) {
+    return "(" + std::to_string(dim.x) + "," + std::to_string(dim.y) + "," + std::to_string(dim.z) + ")";
+}
+
+}  // namespace aicf::emu

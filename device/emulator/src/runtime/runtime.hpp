@@ -1,0 +1,154 @@
+// The state of the emulated CUDA runtime, and the frame in which every API function runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "../exec/exec.hpp"
+#include "../memory/device_memory.hpp"
+#include "errors.hpp"
+#include "targets.hpp"
+
+namespace aicf::emu {
+
+class Registry;
+struct Stream;
+struct Event;
+struct Graph;
+struct GraphExec;
+struct Capture;
+
+// What CUDA keeps per host thread.
+struct ThreadState {
+    int last_error = 0;
+    int capture_mode = abi::kCaptureGlobal;  // cudaThreadExchangeStreamCaptureMode
+    bool in_host_function = false;           // CUDA calls are refused there
+    std::string message;
+};
+ThreadState& thread_state();
+
+struct LaunchRecord {  // one entry of aicfEmulatorTakeCounters()
+    std::string kernel;
+    Dim3 grid, block;
+    Counters counters;
+};
+
+// One per process, never destroyed: programs call in from their own atexit handlers. All members are guarded by `mutex`, which api()
+// holds; it is released only while a host function of the user runs.
+class Runtime {
+public:
+    static Runtime& get();
+
+    std::mutex mutex;
+    ExecOptions options;
+    const Target* target = nullptr;
+    uint64_t memory_bytes = 0;
+    int sticky_error = 0;
+    std::string sticky_message;
+    bool sticky_seen = false;  // some call has returned it; from then on cudaGetLastError does not clear it
+
+    std::unique_ptr<Registry> registry;
+    std::unordered_map<void*, std::shared_ptr<Stream>> streams;
+    std::unordered_map<void*, std::shared_ptr<Event>> events;
+    std::unordered_map<void*, std::shared_ptr<Graph>> graphs;
+    std::unordered_map<void*, std::shared_ptr<GraphExec>> graph_execs;
+    std::vector<std::shared_ptr<Capture>> captures;  // in progress, also invalidated ones
+    std::shared_ptr<Stream> legacy_stream;
+    std::map<std::thread::id, std::shared_ptr<Stream>> thread_streams;  // cudaStreamPerThread
+    std::unordered_map<uint64_t, std::pair<uint64_t, bool>> registered_host;  // cudaHostRegister: address -> bytes, mapped
+
+    // The arena; made on first use. Throws Failure(2) when the address space cannot be had.
+    DeviceMemory& memory();
+    DeviceMemory* memory_if_made() { return memory_.get(); }
+    bool is_device_address(const void* pointer) const;
+
+    void add_report(Report report);
+    // A finding of the runtime itself: kind, severity and a text of several lines.
+    void add_report(const std::string& kind, Severity severity, const std::string& text, uint64_t address = 0);
+    std::vector<Report> take_reports() { return std::exchange(reports_, {}); }
+    void add_counters(LaunchRecord record) { counters_.push_back(std::move(record)); }
+    std::vector<LaunchRecord> take_counters() { return std::exchange(counters_, {}); }
+
+    // The context is lost: `code` is what every later call returns.
+    void fail_context(int code, std::string message);
+    // cudaDeviceReset: every stream, event, graph and allocation goes, modules load again on next use.
+    void reset();
+
+    uint64_t next_id() { return ++last_id_; }
+
+private:
+    Runtime();
+    std::unique_ptr<DeviceMemory> memory_;
+    std::vector<Report> reports_;
+    std::vector<LaunchRecord> counters_;
+    uint64_t last_id_ = 0;
+};
+
+// Sets this thread's last error and message. cudaErrorNotReady is an answer, not an error, and is not recorded.
+int record_error(int code, std::string message);
+
+// "cudaMalloc: out of memory (2): 4096 bytes asked for, ..."; empty details give the code's text alone.
+std::string describe_failure(const char* function, const Failure& failure);
+
+enum class AfterError : uint8_t { kRefuse, kRun };  // what a call does once the context is lost
+
+// Runs the body of an API function under the mutex and turns a Failure into the returned error code.
+template <class Body>
+int api(const char* function, Body&& body, AfterError after_error = AfterError::kRefuse) noexcept {
+    try {
+        if (thread_state().in_host_function && after_error == AfterError::kRefuse)
+            return record_error(kErrNotPermitted, std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
+        Runtime& runtime = Runtime::get();
+        std::lock_guard lock(runtime.mutex);
+        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse) {
+            runtime.sticky_seen = true;
+            return record_error(runtime.sticky_error, runtime.sticky_message);
+        }
+        body(runtime);
+        return kNoError;
+    } catch (const Failure& failure) {
+        return record_error(failure.code, describe_failure(function, failure));
+    } catch (const std::bad_alloc&) {
+        return record_error(kErrMemoryAllocation, std::string(function) + ": the host is out of memory");
+    } catch (const std::exception& error) {
+        return record_error(kErrUnknown, std::string(function) + ": " + error.what());
+    }
+}
+
+// Runs a function of the user's with the mutex released.
+template <class Call>
+void run_unlocked(Runtime& runtime, Call&& call) {
+    runtime.mutex.unlock();
+    thread_state().in_host_function = true;
+    call();
+    thread_state().in_host_function = false;
+    runtime.mutex.lock();
+}
+
+inline void require(bool condition, int code, const char* message) {
+    if (!condition) throw Failure{code, message};
+}
+
+std::string hex(uint64_t value);
+std::string to_text(const Dim3& dim);
+inline uint64_t to_address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+}  // namespace aicf::emu
+
+#define AICF_EXPORT extern "C" __attribute__((visibility("default")))
+#define AICF_API AICF_EXPORT int
+
+// Defines a function and its twin for `--default-stream per-thread` (suffix _ptsz or _ptds); the body sees `per_thread`.
+#define AICF_UNWRAP(...) __VA_ARGS__
+#define AICF_TWIN_API(name, suffix, parameters, arguments)                                                   \
+    static int name##_common(bool per_thread, AICF_UNWRAP parameters);                                       \
+    AICF_API name(AICF_UNWRAP parameters) { return name##_common(false, AICF_UNWRAP arguments); }            \
+    AICF_API name##suffix(AICF_UNWRAP parameters) { return name##_common(true, AICF_UNWRAP arguments); }     \
+    static int name##_common([[maybe_unused]] bool per_thread, AICF_UNWRAP parameters)
