@@ -99,7 +99,9 @@ def _record_counts(session: Session, build: BuildResult, counted: Counted) -> No
         if facts.lost:
             continue
         status = "unsupported" if facts.reason else "passed"
-        session.record(build, kind="counters", variant=counted.variant, problem=name, status=status, reason=facts.reason, figures=write_facts(facts))
+        session.record(
+            build, kind="counters", variant=counted.variant, problem=name, status=status, reason=facts.reason, figures=write_facts(facts)
+        )
 
 
 def write_facts(facts: LaunchFacts) -> dict[str, Any]:
@@ -146,7 +148,9 @@ def time_on_gpu(
     """Time every verified variant and peer, problem by problem, recording each; yield each problem's rows when they are complete."""
     op = session.loaded.op
     builds = {j.variant.name: j.build for j in judged}
-    entries = [(j.variant.name, open_variant(op, binding, j.build.library, j.variant)) for j in judged if j.ok and j.build.library is not None]
+    entries = [
+        (j.variant.name, open_variant(op, binding, j.build.library, j.variant)) for j in judged if j.ok and j.build.library is not None
+    ]
     peer_entries = open_peers(peers, say)
     timer = Timer(session.device)
     try:
@@ -158,7 +162,9 @@ def time_on_gpu(
                 rows[name] = replace(rows[name], statics=find_statics(builds[name], nodes, session.target))
             for timed in time_problem(session.device, timer, op, problem, [*peer_entries, *entries], session.target):
                 is_peer = timed.name not in builds
-                row = replace(template, variant=timed.name, verified="peer", is_peer=True, statics=Statics()) if is_peer else rows[timed.name]
+                row = (
+                    replace(template, variant=timed.name, verified="peer", is_peer=True, statics=Statics()) if is_peer else rows[timed.name]
+                )
                 rows[timed.name] = fill_times(row, timed)
                 record_timed(session, builds.get(timed.name), timed)
                 say(f"{problem.name} {timed.name}: {describe_timed(timed)}")
@@ -190,7 +196,8 @@ def describe_timed(timed: Timed) -> str:
     """Say a timing in a few words."""
     if timed.cold is None or timed.hot is None:
         return f"{timed.status}: {timed.reason}"
-    return f"cold {timed.cold.summary.median:.2f} us, hot {timed.hot.summary.median:.2f} us ({timed.cold.stop_reason}, {timed.hot.stop_reason})"
+    cold, hot = timed.cold.summary.median, timed.hot.summary.median
+    return f"cold {cold:.2f} us, hot {hot:.2f} us ({timed.cold.stop_reason}, {timed.hot.stop_reason})"
 
 
 def compare_with_peers(rows: Sequence[BenchRow]) -> list[BenchRow]:

@@ -7,7 +7,7 @@ output's dtype, is NaN or infinite, the element must be NaN or the same infinity
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,13 @@ class Comparison:
         """Say in one line what is wrong with tensor ``name``, or how close it is."""
         size = "x".join(map(str, self.shape))
         if self.ok:
-            return f"{name} [{size}]: largest error {self.max_abs_error:.3g} ({self.max_error_ratio:.2f} of the bound, {self.max_ulp:.3g} ulp)"
+            figures = f"{self.max_error_ratio:.2f} of the bound, {self.max_ulp:.3g} ulp"
+            return f"{name} [{size}]: largest error {self.max_abs_error:.3g} ({figures})"
         nans = f", {self.num_nan} of them NaN" if self.num_nan else ""
+        error = abs(self.actual - self.expected)
         return (
             f"{name} [{size}]: {self.num_mismatched} of {self.num_elems} elements wrong{nans}; first at {list(self.first_bad_index or ())}: "
-            f"got {self.actual!r}, expected {self.expected!r}, error {abs(self.actual - self.expected):.3g} "
-            f"where {self.bound:.3g} is allowed"
+            f"got {self.actual!r}, expected {self.expected!r}, error {error:.3g} where {self.bound:.3g} is allowed"
         )
 
 
@@ -70,7 +71,7 @@ def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArra
     if dtype.kind != "f":
         return np.ones_like(expected)
     limit = float(np.finfo(dtype).max)
-    return np.abs(np.spacing(np.clip(expected, -limit, limit).astype(dtype)).astype(np.float64))
+    return np.asarray(np.abs(np.spacing(np.clip(expected, -limit, limit).astype(dtype)).astype(np.float64)))
 
 
 def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> Comparison:
@@ -84,23 +85,16 @@ def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[
         error = np.where(np.isnan(error), np.inf, error)
         ratio = np.where(error > 0, error / allowed, 0.0)
         ulp = np.where(error > 0, error / _find_spacing(np.where(finite, expected, 0.0), actual.dtype), 0.0)
-    num_bad = int(np.count_nonzero(bad))
-    figures = {
-        "shape": tuple(actual.shape),
-        "num_mismatched": num_bad,
-        "num_nan": int(np.count_nonzero(bad & np.isnan(got))),
-        "max_abs_error": float(error.max(initial=0.0)),
-        "max_error_ratio": float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0)),
-        "max_ulp": float(ulp.max(initial=0.0)),
-    }
-    if num_bad == 0:
-        return Comparison(ok=True, **figures)
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    return Comparison(
-        ok=False,
-        first_bad_index=index,
-        actual=float(got[index]),
-        expected=float(expected[index]),
-        bound=float(allowed[index]),
-        **figures,
+    result = Comparison(
+        ok=not bad.any(),
+        shape=tuple(actual.shape),
+        num_mismatched=int(np.count_nonzero(bad)),
+        num_nan=int(np.count_nonzero(bad & np.isnan(got))),
+        max_abs_error=float(error.max(initial=0.0)),
+        max_error_ratio=float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0)),
+        max_ulp=float(ulp.max(initial=0.0)),
     )
+    if result.ok:
+        return result
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return replace(result, first_bad_index=index, actual=float(got[index]), expected=float(expected[index]), bound=float(allowed[index]))

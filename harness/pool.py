@@ -19,10 +19,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 JobT = TypeVar("JobT")
 AnswerT = TypeVar("AnswerT")
+_JobT_contra = TypeVar("_JobT_contra", contravariant=True)
+_AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
 
 
-class Worker(Protocol[JobT, AnswerT]):
+class Worker(Protocol[_JobT_contra, _AnswerT_co]):
     """What runs in a worker process: built there once by the factory, then called for each job.
 
     ``report`` sends text about the job's progress to the parent. ``spent`` says, after a job, that this process should do no other.
@@ -30,7 +32,7 @@ class Worker(Protocol[JobT, AnswerT]):
 
     spent: bool
 
-    def run(self, job: JobT, report: Callable[[str], None]) -> AnswerT:
+    def run(self, job: _JobT_contra, report: Callable[[str], None]) -> _AnswerT_co:
         """Do one job."""
         ...
 

@@ -117,7 +117,7 @@ for _table in (Environment, Run, Result):
     event.listen(_table, "before_delete", _refuse_change)
     for _verb in ("UPDATE", "DELETE"):
         _name = _table.__tablename__
-        _trigger = DDL(
+        _trigger = DDL(  # type: ignore[no-untyped-call]
             f"CREATE TRIGGER {_name}_refuse_{_verb.lower()} BEFORE {_verb} ON {_name} "
             "BEGIN SELECT RAISE(ABORT, 'records are never changed or deleted'); END"
         )
@@ -223,7 +223,16 @@ class Records:
             return [row.id for row in rows]
 
     def find_latest(
-        self, kind: str, *, op: str, variant: str, problem: str, key: str, spec_hash: str, verify_version: int, environment: EnvironmentFacts
+        self,
+        kind: str,
+        *,
+        op: str,
+        variant: str,
+        problem: str,
+        key: str,
+        spec_hash: str,
+        verify_version: int,
+        environment: EnvironmentFacts,
     ) -> Result | None:
         """Return the latest result of a build on a problem, made in the same environment from the same op description, or None.
 
@@ -307,7 +316,9 @@ def _open_engine(url: str) -> Engine:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed)
     except OSError as error:
-        raise RecordError(f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place") from error
+        raise RecordError(
+            f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"
+        ) from error
     except (ImportError, NoSuchModuleError) as error:
         raise RecordError(f"no driver for {parsed.drivername} is installed ({error}): install it, or use sqlite") from error
     if is_sqlite:

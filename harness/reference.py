@@ -67,7 +67,9 @@ def compute_expected(op: Op, problem: Problem, inputs: dict[str, NDArray[np.gene
         if name not in outputs or name not in bounds:
             raise ValueError(f"op {op.name}: reference() and tolerance() must both give output {name!r} for problem {problem.name}")
         if outputs[name].shape != shape:
-            raise ValueError(f"op {op.name}: reference() gives {name} the shape {outputs[name].shape}, problem {problem.name} wants {shape}")
+            raise ValueError(
+                f"op {op.name}: reference() gives {name} the shape {outputs[name].shape}, problem {problem.name} wants {shape}"
+            )
     return Expected(inputs, {n: outputs[n] for n in wanted}, {n: np.asarray(bounds[n], np.float64) for n in wanted})
 
 

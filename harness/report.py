@@ -109,7 +109,9 @@ def list_fault_lines(result: VerifyResult, max_faults: int = 3) -> list[str]:
             continue
         seen.add(fault.kind)
         hidden = ", a size that the op does not list" if problem.hidden else ""
-        lines.append(f"{result.variant}: {fault.kind} on {problem.problem}{hidden} ({fault.check}, {fault.inputs} inputs):\n  {fault.detail}")
+        lines.append(
+            f"{result.variant}: {fault.kind} on {problem.problem}{hidden} ({fault.check}, {fault.inputs} inputs):\n  {fault.detail}"
+        )
     if len(lines) > max_faults:
         lines = [*lines[:max_faults], f"{result.variant}: {len(lines) - max_faults} more kinds of fault (--json has them all)"]
     return lines
@@ -213,7 +215,9 @@ def _describe_figures(result: Result) -> str:
     if result.reason:
         return result.reason
     if result.kind == "bench":
-        return f"{f['mode']} {format_us(f['median_us'])} us ({format_us(f['q1_us'])} to {format_us(f['q3_us'])}, {f['num_samples']} samples)"
+        return (
+            f"{f['mode']} {format_us(f['median_us'])} us ({format_us(f['q1_us'])} to {format_us(f['q3_us'])}, {f['num_samples']} samples)"
+        )
     if result.kind == "counters":
         counts = sum_counts([launch["counts"] for launch in f["launches"]])
         return f"emulated: {format_count(counts.get('warp_instructions', 0))} warp instructions"

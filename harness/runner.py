@@ -247,5 +247,3 @@ class Case:
 
 def _as_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-
-

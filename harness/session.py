@@ -26,6 +26,7 @@ from harness.toolchain import Toolchain, find_toolchain
 from harness.verify import VERIFY_VERSION, Verifier
 from harness.workers import Job, WorkerSetup, share_cores, verify_variants
 
+
 @dataclass(frozen=True)
 class Judged:
     """A built variant with its verdict. ``earlier`` is the record that the verdict was taken from, None when it was found now."""
@@ -135,7 +136,9 @@ class Session:
     ) -> tuple[WorkerSetup, int]:
         """Return what workers need, and how many to run."""
         num_workers, threads = share_cores(num_jobs, self.settings.jobs, self.device_kind)
-        setup = WorkerSetup(self.loaded.folder, binding, self.device_kind, tuple(problem_names), effort or Effort(), threads, self.target.name)
+        setup = WorkerSetup(
+            self.loaded.folder, binding, self.device_kind, tuple(problem_names), effort or Effort(), threads, self.target.name
+        )
         return setup, num_workers
 
     def check_op(self, problem_names: Sequence[str] = ()) -> tuple[Fault, ...]:

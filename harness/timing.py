@@ -14,6 +14,7 @@ times are the host's.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -158,7 +159,7 @@ class Timer:
             run_group(self._stream)
             self._stream.record(event)
         self._stream.synchronize()
-        return [b.elapsed_us(a) / count for a, b in zip(events[1:-1], events[2:], strict=True)]
+        return [b.elapsed_us(a) / count for a, b in itertools.pairwise(events[1:])]
 
     def _sample(self, mode: str, run_batch: Callable[[], list[float]], *, method: str, launches_per_sample: int) -> Timing:
         warmup_s, settled = self._warm_up(run_batch)

@@ -305,4 +305,3 @@ def _find_different_bits(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
 def judge_outputs(outputs: Mapping[str, NDArray[Any]], expected: Expected) -> dict[str, Comparison]:
     """Compare outputs with what is expected, by tensor name: for a re-check after timing."""
     return {name: compare(values, expected.outputs[name], expected.bounds[name]) for name, values in outputs.items()}
-

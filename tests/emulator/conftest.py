@@ -1,0 +1,85 @@
+"""Fixtures of the emulator's tests: the library, built if need be, and the runtime under test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device.loader import find_cuda_library
+
+from .cuda_runtime import PTX, ROOT, Runtime
+
+
+def _tool(name: str) -> str:
+    beside_python = Path(sys.executable).with_name(name)
+    found = str(beside_python) if beside_python.is_file() else shutil.which(name)
+    assert found is not None, f"{name} is needed to build the emulator: pip install {name}"
+    return found
+
+
+@pytest.fixture(scope="session")
+def emulator_library() -> Path:
+    """The emulator's libcudart.so.13: AICF_EMULATOR_LIBRARY, else the development build, brought up to date."""
+    if path := os.environ.get("AICF_EMULATOR_LIBRARY"):
+        return Path(path)
+    build = ROOT / "build" / "emulator"
+    configure = [_tool("cmake"), "-S", str(ROOT / "device" / "emulator"), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+    for command in (configure + [f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"], [_tool("ninja"), "-C", str(build), "libcudart.so.13"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return build / "libcudart.so.13"
+
+
+@pytest.fixture(scope="session")
+def runtime_library(request: pytest.FixtureRequest) -> Path:
+    """The library under test: the emulator's, or NVIDIA's where AICF_DEVICE=cuda asks for the GPU."""
+    if os.environ.get("AICF_DEVICE") == "cuda":
+        path = find_cuda_library()
+        assert path is not None, "AICF_DEVICE=cuda, and there is no libcudart.so.13 of NVIDIA's"
+        return path
+    library: Path = request.getfixturevalue("emulator_library")
+    return library
+
+
+@pytest.fixture(scope="session")
+def _loaded_runtime(runtime_library: Path) -> Runtime:
+    return Runtime(runtime_library)
+
+
+@pytest.fixture
+def cuda(_loaded_runtime: Runtime) -> Iterator[Runtime]:
+    """The runtime, with no error left over from the test before."""
+    _loaded_runtime.code("cudaGetLastError")
+    if _loaded_runtime.is_emulated:
+        _loaded_runtime.reports()
+    yield _loaded_runtime
+    _loaded_runtime.code("cudaGetLastError")
+
+
+@pytest.fixture
+def emulator(cuda: Runtime) -> Runtime:
+    """The runtime, for tests of what the emulator alone has."""
+    if not cuda.is_emulated:
+        pytest.skip("this is about the emulator's own reports and options, and AICF_DEVICE=cuda chose the GPU")
+    return cuda
+
+
+@pytest.fixture(scope="session")
+def ptx_library(_loaded_runtime: Runtime) -> int:
+    """The kernels of :data:`PTX`, loaded."""
+    return _loaded_runtime.load(PTX)
+
+
+@pytest.fixture
+def word(cuda: Runtime) -> Iterator[int]:
+    """Address of one 32-bit word of device memory, which is 0."""
+    address = cuda.alloc(np.zeros(1, np.uint32))
+    yield address
+    cuda.code("cudaFree", address)

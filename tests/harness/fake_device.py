@@ -1,0 +1,240 @@
+"""A CUDA device made of host memory and Python functions, so that the harness can be tested without nvcc, emulator or GPU.
+
+Device addresses are host addresses. A "kernel" is a Python function that :meth:`FakeDevice.enqueue` runs at once, or records into a
+graph while its stream is being captured. Time passes only when a kernel says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from device.interface import (
+    Buffer,
+    Device,
+    DeviceArray,
+    DeviceError,
+    DeviceProperties,
+    Event,
+    Graph,
+    KernelNode,
+    LaunchCounters,
+    Observer,
+    Report,
+    Stream,
+)
+
+Work = Callable[[], None]
+PROPERTIES = DeviceProperties(
+    name="Fake device",
+    compute_capability=(9, 0),
+    num_sms=132,
+    l2_bytes=1 << 20,
+    memory_bytes=1 << 30,
+    shared_per_block_optin_bytes=232448,
+    shared_per_sm_bytes=233472,
+    registers_per_sm=65536,
+    max_threads_per_sm=2048,
+    max_blocks_per_sm=32,
+    warp_size=32,
+    clock_khz=1_980_000,
+    uuid="GPU-00000000-0000-0000-0000-000000000000",
+    driver_version=13000,
+    runtime_version=13000,
+)
+
+
+class FakeArray(DeviceArray):
+    def __init__(self, host: NDArray[Any], owner: FakeBuffer) -> None:
+        self.host = host
+        self.owner = owner
+        self.address = host.ctypes.data
+        self.shape = host.shape
+        self.dtype = host.dtype
+        self.strides_bytes = host.strides
+
+    def copy_to_host(self) -> NDArray[Any]:
+        return self.host.copy()
+
+    def copy_from_host(self, values: NDArray[Any]) -> None:
+        assert values.shape == self.shape and values.dtype == self.dtype
+        self.host[...] = values
+
+
+class FakeBuffer(Buffer):
+    def __init__(self, device: FakeDevice, size_bytes: int) -> None:
+        self.device = device
+        self.host = np.zeros(size_bytes, np.uint8)
+        self.address = self.host.ctypes.data
+        self.size_bytes = size_bytes
+        self.freed = False
+        device.num_live += 1
+
+    def read(self, offset_bytes: int = 0, size_bytes: int | None = None) -> NDArray[np.uint8]:
+        self.device.check()
+        assert not self.freed
+        return self.host[offset_bytes : None if size_bytes is None else offset_bytes + size_bytes].copy()
+
+    def write(self, data: NDArray[Any], offset_bytes: int = 0) -> None:
+        self.device.check()
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        self.host[offset_bytes : offset_bytes + raw.size] = raw
+
+    def fill(self, byte: int, offset_bytes: int = 0, size_bytes: int | None = None, *, stream: Stream | None = None) -> None:
+        end = None if size_bytes is None else offset_bytes + size_bytes
+        self.device.enqueue(stream.handle if stream else 0, lambda: self.host[offset_bytes:end].fill(byte), "memset")
+
+    def view(
+        self, shape: Sequence[int], dtype: DTypeLike, offset_bytes: int = 0, strides_bytes: Sequence[int] | None = None
+    ) -> DeviceArray:
+        strides = None if strides_bytes is None else tuple(strides_bytes)
+        return FakeArray(np.ndarray(tuple(shape), dtype, self.host.data, offset_bytes, strides), self)
+
+    def free(self) -> None:
+        if not self.freed:
+            self.freed = True
+            self.device.num_live -= 1
+
+
+class FakeEvent(Event):
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.at_us = 0.0
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_us(self, start: Event) -> float:
+        assert isinstance(start, FakeEvent)
+        return self.at_us - start.at_us
+
+
+class FakeStream(Stream):
+    def __init__(self, device: FakeDevice, handle: int) -> None:
+        self.device = device
+        self.handle = handle
+
+    def synchronize(self) -> None:
+        self.device.check()
+
+    def record(self, event: Event) -> None:
+        assert isinstance(event, FakeEvent)
+        event.at_us = self.device.clock_us
+
+    def wait(self, event: Event) -> None:
+        pass
+
+
+class FakeGraph(Graph):
+    def __init__(self, device: FakeDevice, work: list[tuple[str, Work]]) -> None:
+        self.device = device
+        self.work = work
+        self.num_nodes = len(work)
+        self.kernel_nodes = tuple(KernelNode(name, (1, 1, 1), (128, 1, 1), 0) for name, _ in work if name != "memset")
+
+    def launch(self, stream: Stream) -> None:
+        self.device.num_graph_launches += 1
+        for name, run in self.work:
+            self.device.enqueue(stream.handle, run, name)
+
+
+class FakeObserver(Observer):
+    """Reports what tests put into ``planned`` once its checks are on and a kernel has run."""
+
+    def __init__(self) -> None:
+        self.planned: list[Report] = []
+        self.found: list[Report] = []
+        self.counted: list[LaunchCounters] = []
+        self.counts: dict[str, int] = {"warp_instructions": 1}
+        self.options: dict[str, str] = {}
+        self.state: tuple[tuple[str, ...], bool] = ((), False)
+
+    def enable(self, checks: Sequence[str], *, counters: bool) -> None:
+        self.state = (tuple(checks), counters)
+
+    def enabled(self) -> tuple[tuple[str, ...], bool]:
+        return self.state
+
+    def set_option(self, name: str, value: str) -> None:
+        self.options[name] = value
+
+    def note_launch(self, name: str) -> None:
+        if self.state[0]:
+            self.found += self.planned
+        if self.state[1]:
+            self.counted.append(LaunchCounters(name, (1, 1, 1), (128, 1, 1), dict(self.counts)))
+
+    def take_reports(self) -> list[Report]:
+        found, self.found = self.found, []
+        return found
+
+    def take_counters(self) -> list[LaunchCounters]:
+        counted, self.counted = self.counted, []
+        return counted
+
+
+class FakeDevice(Device):
+    def __init__(self, *, is_emulated: bool = False) -> None:
+        self.is_emulated = is_emulated
+        self.properties = PROPERTIES
+        self.clock_us = 0.0
+        self.num_live = 0
+        self.num_graph_launches = 0
+        self.sticky: DeviceError | None = None
+        self.last_error = (0, "no error")
+        self.fake_observer = FakeObserver() if is_emulated else None
+        self._capturing: dict[int, list[tuple[str, Work]]] = {}
+        self._handles = 0x1000
+
+    def check(self) -> None:
+        if self.sticky is not None:
+            raise self.sticky
+
+    def enqueue(self, stream: int, work: Work, name: str = "kernel") -> None:
+        """Run work now, or record it when its stream is being captured."""
+        if stream in self._capturing:
+            self._capturing[stream].append((name, work))
+            return
+        self.check()
+        work()
+        if self.fake_observer is not None and name != "memset":
+            self.fake_observer.note_launch(name)
+
+    def _make_handle(self) -> int:
+        self._handles += 16
+        return self._handles
+
+    def allocate(self, size_bytes: int) -> FakeBuffer:
+        self.check()
+        return FakeBuffer(self, size_bytes)
+
+    def create_stream(self, *, non_blocking: bool = True) -> FakeStream:
+        return FakeStream(self, self._make_handle())
+
+    def create_event(self, *, timing: bool = True) -> FakeEvent:
+        return FakeEvent(self._make_handle())
+
+    @contextmanager
+    def capture(self, stream: Stream) -> Iterator[list[Graph]]:
+        self._capturing[stream.handle] = []
+        graphs: list[Graph] = []
+        try:
+            yield graphs
+            graphs.append(FakeGraph(self, self._capturing[stream.handle]))
+        finally:
+            del self._capturing[stream.handle]
+
+    def synchronize(self) -> None:
+        self.check()
+
+    def take_last_error(self) -> tuple[int, str]:
+        error, self.last_error = self.last_error, (0, "no error")
+        return error
+
+    @property
+    def observer(self) -> FakeObserver | None:
+        return self.fake_observer

@@ -1,0 +1,92 @@
+"""The command line: exit codes and messages for good and bad use, and the scaffold of a new op."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.discover import find_op, load_op
+from harness.scaffold import create_op
+from harness.spec import SpecError
+
+
+def harness(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, check=False, env=os.environ | env, timeout=120
+    )
+
+
+def test_list_names_every_op() -> None:
+    done = harness("list", "--json")
+    assert done.returncode == 0
+    assert {"gemm_bias_act", "softmax"} <= {row["name"] for row in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "softmaxx"), "did you mean 'softmax'?"),
+        (("build", "softmax", "--variant", "fast"), "has no kernel 'fast'; it has: naive"),
+        (("build", "softmax", "--variant", "naive/threads63"), "threads=63 is not one of"),
+        (("build", "softmax", "--variant", "naive/colour3"), "unknown tunable colour"),
+        (("build", "softmax", "--target", "h900"), "unknown target 'h900'; known targets: h200"),
+        (("show", "softmax", "naive"), "names 2 variants"),
+        (("new", "Not-a-name"), "use lower-case letters"),
+        (("new", "softmax"), "exists already"),
+        (("new", "common"), "is taken"),
+        (("verify", "softmax", "--problem", "rows0"), "has no problem 'rows0'; it has:"),
+        (("nonsense",), "No such command"),
+        (("build", "softmax", "--jobs", "0"), "--jobs"),
+    ],
+)
+def test_wrong_use_exits_with_2_and_says_what_there_is(arguments: tuple[str, ...], message: str) -> None:
+    done = harness(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_device_is_named_with_the_choices() -> None:
+    done = harness("doctor", AICF_DEVICE="quantum")
+    assert "quantum" in done.stdout + done.stderr and "auto, cuda, emulated" in done.stdout + done.stderr
+    assert done.returncode in (2, 3)
+
+
+def test_no_compiler_is_not_available_with_the_remedy(tmp_path: Path) -> None:
+    done = harness("build", "softmax", PATH=str(tmp_path), CUDA_HOME=str(tmp_path))
+    assert done.returncode == 3
+    assert "g++ is not on the PATH; install it" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["list", "doctor", "new", "build", "verify", "bench", "show", "report"])
+def test_every_verb_has_help_with_examples(verb: str) -> None:
+    done = harness(verb, "--help")
+    assert done.returncode == 0 and "Examples:" in done.stdout and f"harness {verb}" in done.stdout
+
+
+def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
+    folder = create_op("fused_scale", tmp_path)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "README.md", "api.hpp", "kernels.cu", "launcher.cu", "op.py", "pybind.cpp", "test_fused_scale.py",
+    ]  # fmt: skip
+    assert "@" not in "".join(p.read_text() for p in folder.iterdir() if p.suffix != ".py")
+    op = find_op("fused_scale", tmp_path).op
+    assert op.name == "fused_scale" and len(op.variants) == 4
+    with pytest.raises(SpecError, match="exists already"):
+        create_op("fused_scale", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["fused_scale"]
+
+
+def test_an_op_file_that_cannot_be_run_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "op.py").write_text("OP = undefined\n")
+    with pytest.raises(SpecError, match=r"op\.py cannot be loaded: NameError"):
+        load_op(tmp_path / "bad")
+    (tmp_path / "bad" / "op.py").write_text("OP = 3\n")
+    with pytest.raises(SpecError, match="must bind OP"):
+        load_op(tmp_path / "bad")

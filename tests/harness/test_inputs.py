@@ -1,0 +1,89 @@
+"""Random inputs: the same everywhere, and each distribution what its name says."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.inputs import DISTRIBUTIONS, draw, make_inputs
+from harness.spec import SpecError
+from tests.harness.toy_op import make_toy
+
+
+def sample(distribution: str, shape: tuple[int, ...] = (64, 33), dtype: str = "float32", **changes: object) -> np.ndarray:
+    names = {"op": "toy", "problem": "p", "tensor": "A", "seed": 0} | changes
+    return draw(shape, dtype, distribution, **names)  # type: ignore[arg-type]
+
+
+PINNED = "b4525b15b9dba3134154fd672a5b71b63653d6d45b2b8b9f8063331f3fe39fd7"
+
+
+def test_values_are_pinned_across_machines() -> None:
+    digest = hashlib.sha256(b"".join(sample(d).tobytes() for d in ("uniform", "ties", "nonfinite"))).hexdigest()
+    assert digest == PINNED
+
+
+@pytest.mark.parametrize("change", [{"op": "other"}, {"problem": "q"}, {"tensor": "B"}, {"seed": 1}])
+def test_every_part_of_the_name_changes_the_values(change: dict[str, object]) -> None:
+    assert not np.array_equal(sample("normal"), sample("normal", **change))
+    assert np.array_equal(sample("normal"), sample("normal"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple),
+    dtype=st.sampled_from(["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]),
+    distribution=st.sampled_from(DISTRIBUTIONS),
+)
+def test_shape_dtype_and_layout(shape: tuple[int, ...], dtype: str, distribution: str) -> None:
+    values = sample(distribution, shape, dtype)
+    assert values.shape == shape
+    assert values.dtype == np.dtype(dtype)
+    assert values.flags.c_contiguous
+    if distribution != "nonfinite":
+        assert np.isfinite(values).all()
+
+
+def test_distributions_are_what_they_say() -> None:
+    assert abs(float(sample("normal").std()) - 1) < 0.1
+    assert -1 <= sample("uniform").min() < -0.9
+    assert 0.9 < sample("uniform").max() <= 1
+    wide = np.abs(sample("wide"))
+    assert wide.max() / wide.min() > 2.0**38
+    assert len(np.unique(sample("ties"))) == 5
+    small = np.abs(sample("denormal"))
+    share = float(((small > 0) & (small < np.finfo(np.float32).smallest_normal)).mean())
+    assert 0.4 < share < 0.6
+    special = sample("nonfinite")
+    assert (np.isnan(special).sum(), np.isposinf(special).sum(), np.isneginf(special).sum()) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_wide_products_neither_overflow_nor_vanish(dtype: str) -> None:
+    left, right = sample("wide", dtype=dtype), sample("wide", dtype=dtype, tensor="B")
+    products = np.abs(left.astype(np.float64) * right)
+    assert products.sum(axis=0).max() < np.finfo(dtype).max
+
+
+def test_absent_tensors_are_left_out() -> None:
+    op = make_toy()
+    assert set(make_inputs(op, op.problems[0])) == {"A", "B", "bias"}
+    assert set(make_inputs(op, op.problems[2])) == {"A", "B"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "distribution", "message"),
+    [
+        ("float32", "gaussian", "no input distribution 'gaussian'; there are: normal, uniform"),
+        ("bfloat16", "normal", "bfloat16 inputs are not generated"),
+        ("float7", "normal", "NumPy knows no dtype 'float7'"),
+        ("complex64", "normal", "no random values for dtype 'complex64'"),
+    ],
+)
+def test_what_is_not_known_is_refused(dtype: str, distribution: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        sample(distribution, dtype=dtype)

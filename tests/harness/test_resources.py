@@ -1,0 +1,65 @@
+"""ptxas' report, and the occupancy that NVIDIA's occupancy calculator gives for the same figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.resources import Resources, find_occupancy, parse_ptxas
+from harness.targets import find_target
+
+# As printed by ptxas 13.0.88.
+REPORT = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z4gemm' for 'sm_90a'
+ptxas info    : Function properties for _Z4gemm
+    8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers, 8 bytes cumulative stack size, 4224 bytes smem
+ptxas info    : Compile time = 12.345 ms
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized
+"""
+
+
+def test_figures_are_read() -> None:
+    found = parse_ptxas(REPORT)
+    assert found is not None
+    assert (found.registers, found.barriers, found.shared_bytes) == (168, 1, 4224)
+    assert (found.stack_bytes, found.spill_store_bytes, found.spill_load_bytes, found.spill_bytes) == (8, 12, 16, 28)
+    assert len(found.advice) == 1 and "C7510" in found.advice[0]
+
+
+def test_the_largest_of_several_kernels_counts() -> None:
+    found = parse_ptxas(REPORT + "ptxas info    : Used 200 registers, used 0 barriers\n")
+    assert found is not None and found.registers == 200 and found.barriers == 1 and found.shared_bytes == 4224
+
+
+def test_no_kernel_is_none() -> None:
+    assert parse_ptxas("ptxas info    : 0 bytes gmem\n") is None
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "threads", "blocks", "limiter"),
+    [
+        (32, 0, 256, 8, "threads"),
+        (32, 0, 32, 32, "blocks"),
+        (255, 0, 256, 1, "registers"),
+        (128, 0, 256, 2, "registers"),
+        (33, 0, 1024, 1, "registers"),
+        (32, 113 * 1024, 128, 2, "shared memory"),
+        (32, 114 * 1024, 128, 1, "shared memory"),
+        (32, 227 * 1024, 128, 1, "shared memory"),
+    ],
+)
+def test_occupancy_on_h200(registers: int, shared: int, threads: int, blocks: int, limiter: str) -> None:
+    found = find_occupancy(Resources(registers), threads, shared, find_target("h200"))
+    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
+    assert found.share == blocks * (threads // 32) / 64
+
+
+def test_a_kernel_that_fits_no_sm_has_no_occupancy() -> None:
+    assert find_occupancy(Resources(32, 230 * 1024), 128, 0, find_target("h200")).blocks_per_sm == 0
+
+
+@pytest.mark.parametrize("threads", [0, 1025])
+def test_block_sizes_outside_the_limit_are_refused(threads: int) -> None:
+    with pytest.raises(ValueError, match="threads_per_block"):
+        find_occupancy(Resources(32), threads, 0, find_target("h200"))

@@ -1,0 +1,238 @@
+"""From verdict to record to table, on fake devices: the verbs ``verify``, ``bench`` and ``report`` with builds and workers replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness.session
+import harness.workers
+from harness.__main__ import main
+from harness.build import BuildResult
+from harness.discover import LoadedOp
+from harness.pool import Lost
+from harness.resources import Resources
+from harness.spec import Op, Peer, Problem, Variant
+from harness.stats import StopRule
+from harness.timing import TimingPolicy
+from tests.harness.fake_device import FakeArray, FakeDevice
+from tests.harness.toy_op import Body, ToyKernel, honest, make_toy
+
+SUITES = frozenset({"bench", "emulated"})
+OP = make_toy(problems=(*make_toy().problems, Problem({"M": 24, "N": 24, "K": 24}, suites=SUITES)))
+
+
+class Bench:
+    """Runs verbs over a fake device; ``bodies`` are the kernels by name, ``lost`` those whose process is lost."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, *, is_emulated: bool) -> None:
+        self.device = FakeDevice(is_emulated=is_emulated)
+        self.bodies: dict[str, Body] = {"honest": honest, "atomic": honest}
+        self.lost: dict[str, Lost] = {}
+        self.broken: set[str] = set()
+        self.jobs: list[str] = []
+        self.key = "k"
+        (folder / "op.py").write_text("")
+        loaded = LoadedOp(OP, folder)
+        monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
+        monkeypatch.setattr("harness.discover.find_op", lambda name: loaded)
+        monkeypatch.setattr(
+            "harness.discover.load_peers", lambda folder: (Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly)),)
+        )
+        monkeypatch.setattr("harness.session.open_device", lambda choice: self.device)
+        monkeypatch.setattr("harness.session.build_op", self.build)
+        monkeypatch.setattr("harness.session.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.workers.run_jobs", self.run_jobs)
+        monkeypatch.setattr("harness.workers.open_device", lambda choice: self.device)
+        monkeypatch.setattr("harness.workers.load_op", lambda folder: OP)
+        for place in ("harness.workers", "harness.bench"):
+            monkeypatch.setattr(f"{place}.open_variant", self.open_variant)
+        quick = TimingPolicy(stop=StopRule(min_samples=8, budget_s=0.0), warmup_cap_s=0.0)
+        real = harness.bench.Timer
+        monkeypatch.setattr("harness.bench.Timer", lambda device: real(device, quick))
+
+    def run_slowly(self, **arguments: Any) -> None:
+        self.device.clock_us += 100.0
+        honest(**arguments)
+
+    def build(
+        self, loaded: LoadedOp, variants: Sequence[Variant], *, on_result: Callable[[BuildResult], None], **_: Any
+    ) -> list[BuildResult]:
+        results = []
+        for v in variants:
+            bad = v.name in self.broken
+            library = None if bad else Path("x.so")
+            error = "kernels.cu:7: error: expected a ;" if bad else None
+            results.append(BuildResult(v, library, "code", "" if bad else self.key, Resources(32, 1024), error, 0.0, True))
+            on_result(results[-1])
+        return results
+
+    def open_variant(self, op: Op, binding: Path, library: Path, variant: Variant) -> ToyKernel:
+        def body(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+            self.device.clock_us += 50.0
+            self.bodies[variant.kernel](A=A, B=B, bias=bias, Y=Y, relu=relu)
+
+        return ToyKernel(self.device, body)
+
+    def run_jobs(self, factory: Any, arguments: tuple[Any, ...], jobs: Sequence[Any], **_: Any) -> Iterator[tuple[Any, Any]]:
+        worker = factory(*arguments)
+        for job in jobs:
+            self.jobs.append(job.variant.name)
+            yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+    return Bench(monkeypatch, tmp_path, is_emulated=True)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+    return Bench(monkeypatch, tmp_path, is_emulated=False)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    captured = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, captured.out, captured.err
+
+
+def give_wrong(**arguments: Any) -> None:
+    honest(**arguments)
+    arguments["Y"].host[...] += 1
+
+
+def test_verify_lists_every_variant_and_problem_with_error_figures(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "verify", "toy", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert [v["variant"] for v in data["variants"]] == ["honest", "atomic"]
+    for v in data["variants"]:
+        assert v["ok"] is True
+        assert [p["problem"] for p in v["problems"] if not p["hidden"]] == [p.name for p in OP.select_problems("verify")]
+        assert all(p["status"] == "passed" and 0 <= p["max_error_ratio"] <= 1 and p["max_ulp"] >= 0 for p in v["problems"])
+    assert "of unlisted sizes" in data["plan"]
+
+
+def test_a_planted_bug_turns_the_exit_code_and_is_named(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    emulated.bodies["atomic"] = give_wrong
+    code, out, err = run(capsys, "verify", "toy")
+    assert code == 1
+    assert "atomic: mismatch on M16_N16_K16-bias-relu" in out
+    assert "256 of 256 elements wrong" in out
+    assert "verify toy [2/2] atomic: failed: mismatch" in err
+
+
+def test_bench_on_the_emulated_device_has_counts_and_model_and_no_time(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert emulated.device.fake_observer is not None
+    emulated.device.fake_observer.counts = {"warp_instructions": 123456, "global_loads": 10, "global_load_sectors": 40}
+    code, out, _ = run(capsys, "bench", "toy")
+    assert code == 0
+    for text in ("emulated", "123.5 k", "model us (h200)", "no GPU was used and no time was measured", "unvalidated"):
+        assert text in out
+    assert "cold" not in out
+    assert "hot" not in out
+    code, out, _ = run(capsys, "bench", "toy", "--json")
+    rows = json.loads(out)["rows"]
+    assert [(r["variant"], r["problem"], r["device"]) for r in rows] == [(k, "M24_N24_K24", "emulated") for k in ("honest", "atomic")]
+    assert all(r["cold"] is None and r["hot"] is None and r["model_us"] > 0 and "unvalidated" in r["note"] for r in rows)
+    assert rows[0]["statics"] == {"registers": 32, "shared_bytes": 1024, "spill_bytes": 0, "occupancy": 1.0, "limiter": "threads"}
+
+
+def test_a_second_bench_verifies_and_counts_nothing_again(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "bench", "toy")[0] == 0
+    assert len(emulated.jobs) == 4
+    code, _, err = run(capsys, "bench", "toy")
+    assert code == 0
+    assert len(emulated.jobs) == 4
+    assert "honest: verified before, record 1" in err
+    assert "honest: counted before" in err
+    emulated.key = "edited"
+    assert run(capsys, "bench", "toy")[0] == 0
+    assert len(emulated.jobs) == 8
+
+
+def test_a_refusal_is_not_taken_from_the_records(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    emulated.bodies["atomic"] = give_wrong
+    code, out, err = run(capsys, "bench", "toy")
+    assert code == 1
+    assert "failed: mismatch" in out
+    assert "atomic: mismatch on" in err
+    emulated.bodies["atomic"] = honest
+    code, out, _ = run(capsys, "bench", "toy")
+    assert code == 0
+    assert emulated.jobs == ["honest", "atomic", "honest", "atomic", "atomic"]
+
+
+def test_a_lost_process_and_a_compile_error_are_faults_of_their_variant(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    emulated.lost["atomic"] = Lost("crashed", "the process ended with signal SIGSEGV")
+    code, out, _ = run(capsys, "verify", "toy")
+    assert code == 1
+    assert "atomic: crashed (process, normal inputs): the process ended with signal SIGSEGV" in out
+    emulated.broken.add("honest")
+    code, out, _ = run(capsys, "verify", "toy", "--json")
+    assert code == 1
+    reasons = {v["variant"]: v["reason"] for v in json.loads(out)["variants"]}
+    assert reasons == {"honest": "build_error", "atomic": "crashed"}
+
+
+def test_bench_on_a_gpu_times_variants_beside_peers(gpu: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "bench", "toy", "--json")
+    assert code == 0
+    rows = {r["variant"]: r for r in json.loads(out)["rows"]}
+    assert rows["honest"]["cold"]["median_us"] == pytest.approx(50.0)
+    assert rows["numpy"]["verified"] == "peer"
+    assert rows["honest"]["share_of_best_peer"] == pytest.approx(2.0)
+    code, out, _ = run(capsys, "bench", "toy")
+    assert "Fake device" in out
+    assert "emulated" not in out
+    code, out, _ = run(capsys, "report", "toy", "--json")
+    recorded = [r for r in json.loads(out) if r["kind"] == "bench"]
+    assert {(r["variant"], r["figures"]["mode"]) for r in recorded} == {
+        (v, m) for v in ("honest", "atomic", "numpy") for m in ("cold", "hot")
+    }
+    assert all(len(r["samples"]) == r["figures"]["num_samples"] for r in recorded)
+    assert "cold 50 us" in run(capsys, "report", "toy")[1]
+
+
+def test_a_variant_that_goes_wrong_while_it_is_timed_is_refused(gpu: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "bench", "toy")[0] == 0
+    gpu.bodies["atomic"] = give_wrong
+    code, _, err = run(capsys, "bench", "toy")
+    assert code == 1
+    assert "atomic on M24_N24_K24: wrong after it was timed: Y [24x24]: 576 of 576 elements wrong" in err
+
+
+def test_an_interrupt_keeps_what_was_recorded(emulated: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    emulated.bodies["atomic"] = interrupt
+    code, _, err = run(capsys, "bench", "toy")
+    assert code == 130
+    assert "what was finished is kept" in err
+    code, out, _ = run(capsys, "report", "toy", "--json")
+    assert [(r["variant"], r["status"]) for r in json.loads(out)] == [("honest", "passed")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("verify", "toy", "--variant", "nothing"), 2, "op toy has no kernel 'nothing'; it has: honest, atomic"),
+        (("bench", "toy", "--problem", "M1"), 2, "op toy has no problem 'M1'"),
+        (("verify", "toy", "--target", "b300"), 2, "unknown target 'b300'"),
+        (("report", "toy"), 1, "python -m harness bench toy makes some"),
+    ],
+)
+def test_wrong_use_is_told(
+    emulated: Bench, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    got, _, err = run(capsys, *arguments)
+    assert got == code
+    assert message in err

@@ -1,0 +1,241 @@
+"""The judge against Python kernels on the fake device: the honest one passes, each liar is refused for its own reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from device.interface import DeviceError, Report
+from harness.findings import FaultKind, Status, VerifyResult
+from harness.spec import Op
+from harness.verify import Verifier
+from tests.harness.fake_device import FakeArray, FakeDevice
+from tests.harness.toy_op import ToyKernel, _compute, honest, make_toy
+
+
+def verify(device: FakeDevice, launchable: ToyKernel, op: Op | None = None, kernel: str = "honest") -> VerifyResult:
+    op = op or make_toy()
+    return Verifier(op, device).verify(op.select_variants([kernel])[0], launchable)
+
+
+def test_honest_kernel_passes_every_check_and_frees_its_memory() -> None:
+    device = FakeDevice()
+    result = verify(device, ToyKernel(device))
+    assert result.ok, [f.describe() for f in result.all_faults]
+    assert result.complete
+    assert [p.status for p in result.problems] == [Status.PASSED] * len(result.problems)
+    assert set(result.problems[0].checks) == {"result", "guards", "determinism", "stale", "capture"}
+    assert sum(p.hidden for p in result.problems) == 4
+    assert 0 <= result.max_error_ratio <= 1
+    assert device.num_live == 0
+
+
+def write_nothing(**_: Any) -> None:
+    pass
+
+
+def skip_last_row(Y: FakeArray, **rest: Any) -> None:
+    Y.host[:-1] = _compute(**rest)[:-1]
+
+
+def ignore_bias(bias: FakeArray | None, Y: FakeArray, **rest: Any) -> None:
+    Y.host[...] = _compute(bias=None, **rest)
+
+
+def modify_input(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+    honest(A, B, bias, Y, relu)
+    A.host[0, 0] += 1
+
+
+def write_past_end(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+    honest(A, B, bias, Y, relu)
+    end = Y.host.__array_interface__["data"][0] - Y.owner.host.ctypes.data + Y.span_bytes
+    Y.owner.host[end : end + 4] = 0
+
+
+def write_row_padding(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+    honest(A, B, bias, Y, relu)
+    if Y.strides_bytes[0] != Y.shape[1] * 4:
+        start = Y.host.ctypes.data - Y.owner.host.ctypes.data + Y.shape[1] * 4
+        Y.owner.host[start : start + 4] = 0
+
+
+def give_nan(Y: FakeArray, **_: Any) -> None:
+    Y.host[...] = np.float32(np.nan)
+
+
+def right_for_squares(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+    honest(A, B, bias, Y, relu)
+    if A.shape[0] != B.shape[1]:
+        Y.host[...] += 1
+
+
+def make_stale() -> Callable[..., None]:
+    kept: dict[tuple[int, ...], Any] = {}
+
+    def body(Y: FakeArray, **rest: Any) -> None:
+        Y.host[...] = kept.setdefault((Y.address, *Y.shape), _compute(**rest))
+
+    return body
+
+
+def make_counter() -> Callable[..., None]:
+    calls = [0]
+
+    def body(Y: FakeArray, **rest: Any) -> None:
+        calls[0] += 1
+        Y.host[...] = _compute(**rest) * np.float32(1 + (calls[0] % 2) * 1e-7)
+
+    return body
+
+
+LIARS = {
+    "not_written": write_nothing,
+    "not_written-edge": skip_last_row,
+    "mismatch-bias": ignore_bias,
+    "input_modified": modify_input,
+    "guard_overwritten": write_past_end,
+    "guard_overwritten-padding": write_row_padding,
+    "nan": give_nan,
+    "mismatch-square": right_for_squares,
+}
+
+
+@pytest.mark.parametrize("name", LIARS)
+def test_liar_is_refused_for_its_reason(name: str) -> None:
+    device = FakeDevice()
+    result = verify(device, ToyKernel(device, LIARS[name]))
+    assert not result.ok
+    assert result.reason == name.partition("-")[0], [f.describe() for f in result.all_faults]
+    assert device.num_live == 0
+
+
+def test_stale_output_is_refused() -> None:
+    device = FakeDevice()
+    assert verify(device, ToyKernel(device, make_stale())).reason == "stale_output"
+
+
+def test_nondeterminism_is_refused_unless_declared() -> None:
+    device = FakeDevice()
+    assert verify(device, ToyKernel(device, make_counter())).reason == "nondeterministic"
+    result = verify(device, ToyKernel(device, make_counter()), kernel="atomic")
+    assert result.ok, [f.describe() for f in result.all_faults]
+
+
+def test_other_stream_is_refused() -> None:
+    device = FakeDevice()
+    result = verify(device, ToyKernel(device, stream=0))
+    assert result.reason == "wrong_stream"
+
+
+def test_capture_refused_by_the_runtime_is_not_capturable_or_wrong_stream() -> None:
+    device = FakeDevice()
+
+    class Failing(ToyKernel):
+        code = 900
+
+        def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
+            if device._capturing:
+                raise DeviceError("operation not permitted when stream is capturing", self.code)
+            super().launch(workspace=workspace, stream=stream, **arguments)
+
+    failing = Failing(device)
+    assert verify(device, failing).reason == "not_capturable"
+    failing.code = 906
+    assert verify(device, failing).reason == "wrong_stream"
+
+
+def test_launch_error_is_a_fault_and_the_rest_goes_on() -> None:
+    device = FakeDevice()
+
+    def body(**_: Any) -> None:
+        raise DeviceError("invalid configuration argument", 9)
+
+    result = verify(device, ToyKernel(device, body))
+    assert result.reason == "launch_error"
+    assert not result.device_lost
+    assert all(p.status is Status.FAILED for p in result.problems)
+
+
+def test_lost_device_ends_the_verification() -> None:
+    device = FakeDevice()
+
+    def body(**_: Any) -> None:
+        device.sticky = DeviceError("an illegal memory access was encountered", 700)
+        raise device.sticky
+
+    result = verify(device, ToyKernel(device, body))
+    assert result.device_lost
+    assert result.reason == "launch_error"
+    assert [p.status for p in result.problems][:2] == [Status.FAILED, Status.NOT_RUN]
+    assert "lost" in result.problems[1].reason
+
+
+def test_unsupported_is_no_fault_but_supporting_nothing_is() -> None:
+    device = FakeDevice()
+
+    class Picky(ToyKernel):
+        def supports(self, **arguments: Any) -> str:
+            return "" if arguments["A"].shape[0] == 16 else "M must be 16"
+
+    result = verify(device, Picky(device))
+    assert result.ok
+    assert [p.status for p in result.problems][:3] == [Status.PASSED, Status.UNSUPPORTED, Status.UNSUPPORTED]
+    assert result.problems[1].reason == "M must be 16"
+    none = ToyKernel(device)
+    none.reason = "needs sm_100"
+    refused = verify(device, none)
+    assert refused.reason == "supports_nothing"
+    assert "needs sm_100" in refused.all_faults[0].detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "keyword"),
+    [("shared_race", "race"), ("out_of_bounds_read", "out_of_bounds_read"), ("never_heard_of", "sanitizer")],
+)
+def test_sanitizer_reports_are_faults_with_their_text(kind: str, keyword: str) -> None:
+    device = FakeDevice(is_emulated=True)
+    assert device.fake_observer is not None
+    device.fake_observer.planned = [Report(kind, "error", "kernels.cu:42: what happened", count=3), Report("x", "note", "nothing")]
+    result = verify(device, ToyKernel(device))
+    assert result.reason == keyword
+    assert "kernels.cu:42" in result.all_faults[0].detail
+    assert "3 times" in result.all_faults[0].detail
+    assert device.fake_observer.enabled() == ((), False)
+
+
+def test_emulated_device_runs_the_sanitizer_on_every_problem() -> None:
+    device = FakeDevice(is_emulated=True)
+    result = verify(device, ToyKernel(device, workspace=64))
+    assert result.ok, [f.describe() for f in result.all_faults]
+    assert all("sanitizer" in p.checks for p in result.problems)
+
+
+def test_partial_verification_is_not_complete() -> None:
+    device, op = FakeDevice(), make_toy()
+    result = Verifier(op, device, problem_names=["M1_N1_K1"]).verify(op.variants[0], ToyKernel(device))
+    assert result.ok
+    assert not result.complete
+    assert [p.problem for p in result.problems] == ["M1_N1_K1"]
+
+
+def test_a_tolerance_that_lets_zeros_pass_is_a_fault_of_the_op() -> None:
+    device = FakeDevice()
+    assert Verifier(make_toy(), device).check_op() == ()
+    wide = make_toy(tolerance=lambda i, o, p: {"Y": np.full_like(o["Y"], 1e3)})
+    assert {f.kind for f in Verifier(wide, device).check_op()} == {FaultKind.TOLERANCE_ACCEPTS_ZEROS}
+    broken = make_toy(tolerance=lambda i, o, p: {"Y": np.full_like(o["Y"], np.nan)})
+    assert {f.kind for f in Verifier(broken, device).check_op()} == {FaultKind.TOLERANCE_INVALID}
+
+
+def test_result_is_plain_data() -> None:
+    import json
+
+    device = FakeDevice()
+    result = verify(device, ToyKernel(device, give_nan))
+    text = json.loads(json.dumps(result.to_json()))
+    assert text["reason"] == "nan"
+    assert text["problems"][0]["faults"][0]["detail"].startswith("Y [16x16]: 256 of 256 elements wrong, 256 of them NaN")
