@@ -14,6 +14,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # What may be given on the command line.
 op ?=
 device ?=
+target ?=
 variant ?=
 problem ?=
 jobs ?=
@@ -37,33 +38,36 @@ ENV := $(if $(python),,$(STAMPS)/project)
 DEV_ENV := $(if $(python),,$(STAMPS)/project $(STAMPS)/dev)
 
 export AICF_DEVICE := $(if $(device),$(device),$(AICF_DEVICE))
+export AICF_TARGET := $(if $(target),$(target),$(AICF_TARGET))
 export AICF_JOBS := $(if $(jobs),$(jobs),$(AICF_JOBS))
 
 OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--problem '$(p)') $(args)
 
-##@ One op: make op=NAME VERB [device=auto|cuda|emulated] [variant=…] [problem=…] [jobs=N] [args='…']
+##@ One op: make op=NAME VERB [device=auto|cuda|emulated] [target=h200|h100|a100] [variant=…] [problem=…] [jobs=N] [args='…']
 OP_VERBS := bench build new report show verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
 build: ## compile the op's variants; what has not changed is not compiled again
 new: ## write a new op that builds, verifies and benches at once
-report: ## show the recorded runs
-show: ## show an op, or a variant's PTX and SASS (args='…')
+report: ## show the op's latest recorded bench (args='--run ID' for another run)
+show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
 verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device
 ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
 ifeq ($(op),)
 $(error which op? make op=NAME $(filter $(OP_VERBS),$(MAKECMDGOALS)); `make list` shows the ops)
 endif
 endif
-$(OP_VERBS): $(ENV)
+$(filter-out show,$(OP_VERBS)): $(ENV)
 	@$(RUN) -m harness $@ $(op) $(OPTIONS)
+show: $(ENV)
+	@$(RUN) -m harness show $(op) $(variant) $(args)
 
 ##@ The workbench
 .PHONY: doctor list
 doctor list: $(ENV)
-	@$(RUN) -m harness $@ $(args)
+	@$(RUN) -m harness $@ $(if $(filter list,$@),$(op)) $(args)
 doctor: ## say what was found on this machine, what is missing, and the remedy
-list: ## list the ops and their variants
+list: ## list the ops, or with op=NAME its kernels, variants and problems
 
 ##@ The project
 .PHONY: clean distclean env format help lint test

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from device import cudart as api
 from device.cudart import Cudart
 from device.interface import Buffer, Device, DeviceArray, DeviceError, Event, Graph, KernelNode, Stream
+from device.layout import check_strides, contiguous_strides, split_rows
 
 
 class RuntimeBuffer(Buffer):
@@ -94,8 +95,8 @@ class RuntimeArray(DeviceArray):
         self.shape = shape
         self.dtype = dtype
         self.offset_bytes = offset_bytes
-        self.strides_bytes = _contiguous_strides(shape, dtype.itemsize) if strides_bytes is None else tuple(int(s) for s in strides_bytes)
-        _check_strides(self.shape, self.strides_bytes, dtype)
+        self.strides_bytes = contiguous_strides(shape, dtype.itemsize) if strides_bytes is None else tuple(int(s) for s in strides_bytes)
+        check_strides(self.shape, self.strides_bytes, dtype)
         buffer.check_range(offset_bytes, self.span_bytes)
         self.address = buffer.address + offset_bytes
 
@@ -118,7 +119,7 @@ class RuntimeArray(DeviceArray):
         if not host.size:
             return
         call = self.buffer.cudart.call
-        row_bytes, outer = _split_rows(self.shape, self.strides_bytes, self.dtype.itemsize)
+        row_bytes, outer = split_rows(self.shape, self.strides_bytes, self.dtype.itemsize)
         *leading, (num_rows, pitch_bytes) = outer or [(1, row_bytes)]
         host_address = host.ctypes.data
         for index in itertools.product(*(range(n) for n, _ in leading)):
@@ -259,39 +260,6 @@ def finish_default_stream(cudart: Cudart) -> None:
 def _destroy_with(owner: object, cudart: Cudart, name: str, handle: int) -> None:
     finalizer = weakref.finalize(owner, cudart.call_quietly, name, handle)
     finalizer.atexit = False  # the process gives everything back; the runtime may be gone by then
-
-
-def _contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides = [itemsize] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
-    return tuple(strides)
-
-
-def _check_strides(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse strides that are not one per axis, not a multiple of the alignment, or that lay two elements over each other."""
-    if len(strides) != len(shape):
-        raise ValueError(f"strides_bytes {strides}: shape {shape} needs {len(shape)} of them")
-    end = dtype.itemsize
-    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
-        if stride < end or stride % dtype.alignment:
-            raise ValueError(f"strides_bytes {strides}: elements of {dtype}{list(shape)} would overlap, run backwards or be misaligned")
-        end += (size - 1) * stride
-
-
-def _split_rows(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, list[tuple[int, int]]]:
-    """Return the bytes of a contiguous row, and (count, stride in bytes) of the axes around it, neighbours merged where they can be."""
-    axes: list[tuple[int, int]] = []
-    for size, stride in zip(shape, strides, strict=True):
-        if size == 1:
-            continue
-        if axes and axes[-1][1] == size * stride:
-            axes[-1] = (axes[-1][0] * size, stride)
-        else:
-            axes.append((size, stride))
-    if axes and axes[-1][1] == itemsize:
-        return axes.pop()[0] * itemsize, axes
-    return itemsize, axes
 
 
 def _list_nodes(cudart: Cudart, graph: int) -> list[int]:

@@ -12,7 +12,7 @@ from harness.roofline import Floor, find_floor
 from harness.runner import Case
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
-from harness.timing import Timer, Timing, TimingError, check_floor
+from harness.timing import Timer, Timing, check_floor
 from harness.verify import judge_outputs
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
@@ -40,14 +40,21 @@ def time_problem(
     """Time every (name, launchable) on one problem and yield each as it is done.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
-    floor, is ``failed``.
+    floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
     """
     expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
     floor = find_floor(op.cost(problem), target)
     with Case(device, op, problem) as case:
         case.upload(expected.inputs)
         for name, launchable in entries:
-            yield _time_entry(timer, case, name, launchable, expected, floor)
+            try:
+                timed = _time_entry(timer, case, name, launchable, expected, floor)
+            except (RuntimeError, TypeError, ValueError) as error:
+                # One launch that fails is its entry's result, unless it took the device with it.
+                device.take_last_error()
+                device.synchronize()
+                timed = Timed(name, problem.name, "failed", str(error))
+            yield timed
 
 
 def _time_entry(timer: Timer, case: Case, name: str, launchable: Launchable, expected: Expected, floor: Floor) -> Timed:
@@ -57,13 +64,10 @@ def _time_entry(timer: Timer, case: Case, name: str, launchable: Launchable, exp
         return Timed(name, problem, "unsupported", reason)
     case.prepare(launchable)
     case.poison(0xFF)
-    try:
-        cold = timer.measure_cold(lambda stream: case.launch(launchable, stream))
-        hot = timer.measure_hot(lambda stream: case.launch(launchable, stream))
-        check_floor(cold, floor.cold_us)
-        check_floor(hot, floor.cached_us)
-    except TimingError as error:
-        return Timed(name, problem, "failed", str(error))
+    cold = timer.measure_cold(lambda stream: case.launch(launchable, stream))
+    hot = timer.measure_hot(lambda stream: case.launch(launchable, stream))
+    check_floor(cold, floor.cold_us)
+    check_floor(hot, floor.cached_us)
     for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
         if not comparison.ok:
             return Timed(name, problem, "failed", f"wrong after it was timed: {comparison.describe(tensor)}", cold, hot)

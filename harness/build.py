@@ -196,8 +196,9 @@ def hash_dependencies(depfile: Path, root: Path) -> dict[str, str]:
     """Return the hash of each file below ``root`` that a make-style dependency file names; the compilers' own headers are in their identity."""
     text = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
     names = (name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", text))
-    paths = {(depfile.parent / name).resolve() for name in names}
-    return {str(p): hash_file(p) for p in sorted(paths) if p.is_relative_to(root.resolve())}
+    # Links are not followed: a folder linked into ``root`` belongs to it.
+    paths = {Path(os.path.abspath(depfile.parent / name)) for name in names}  # noqa: PTH100
+    return {str(p): hash_file(p) for p in sorted(paths) if p.is_relative_to(root.absolute())}
 
 
 def describe_failure(log: str, cache_root: Path) -> str:

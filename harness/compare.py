@@ -47,9 +47,10 @@ class Comparison:
             figures = f"{self.max_error_ratio:.2f} of the bound, {self.max_ulp:.3g} ulp"
             return f"{name} [{size}]: largest error {self.max_abs_error:.3g} ({figures})"
         nans = f", {self.num_nan} of them NaN" if self.num_nan else ""
+        where = list(self.first_bad_index or ())
         error = abs(self.actual - self.expected)
         return (
-            f"{name} [{size}]: {self.num_mismatched} of {self.num_elems} elements wrong{nans}; first at {list(self.first_bad_index or ())}: "
+            f"{name} [{size}]: {self.num_mismatched} of {self.num_elems} elements wrong{nans}; first at {where}: "
             f"got {self.actual!r}, expected {self.expected!r}, error {error:.3g} where {self.bound:.3g} is allowed"
         )
 

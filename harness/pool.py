@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import time
 from collections import deque
@@ -155,6 +156,8 @@ def _serve(connection: Connection, factory: Callable[..., Worker[Any, Any]], arg
     """Body of a worker process."""
     # Ctrl-C reaches the whole process group: the parent decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What kernels print must not mix with the parent's results.
+    os.dup2(2, 1)
     worker: Worker[Any, Any] | None = None
     while True:
         try:

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from harness.findings import Status, VerifyResult
-from harness.records import Result
+from harness.record_tables import Result
 
 _STATUS_STYLE = {"passed": "green", "failed": "bold red", "unsupported": "yellow", "not_run": "yellow"}
 
@@ -75,7 +76,7 @@ class BenchRow:
 
 def make_verify_table(op: str, results: Sequence[VerifyResult], device: str) -> Table:
     """Return one row per variant: how many problems passed, the worst error, and the reason of a refusal."""
-    table = Table(title=escape(f"{op}: verify on {device}"), title_justify="left")
+    table = Table(title=escape(f"{op}: verify on {device}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("variant", "status"):
         table.add_column(name, no_wrap=True)
     for name in ("passed", "unsupported", "error/bound", "ulp", "launches", "s"):
@@ -129,12 +130,14 @@ def _make_bench_table(rows: Sequence[BenchRow], target: str) -> Table:
     first = rows[0]
     emulated = first.device == "emulated"
     floor = f" · floor {format_us(first.floor_us)} us on {target} ({first.floor_bound})" if first.floor_us is not None else ""
-    table = Table(title=escape(f"{first.op} · {first.problem} · {first.device}{floor}"), title_justify="left")
+    table = Table(
+        title=escape(f"{first.op} · {first.problem} · {first.device}{floor}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     columns = _EMULATED_COLUMNS if emulated else _GPU_COLUMNS
-    table.add_column("variant", no_wrap=True)
+    table.add_column("variant", overflow="fold")
     for name in ("verified", *_STATIC_COLUMNS, *(c.format(target=target) for c in columns)):
         table.add_column(name, justify="left" if name in ("verified", "occupancy") else "right", no_wrap=True)
-    best = min(rows, key=lambda r: r.order_us)
+    best = min((r for r in rows if not r.is_peer), key=lambda r: r.order_us, default=first)
     for row in rows:
         cells = _make_emulated_cells(row) if emulated else _make_gpu_cells(row)
         is_best = row is best and row.order_us < math.inf
@@ -198,7 +201,12 @@ def make_record_table(results: Sequence[Result]) -> Table:
     run = results[0].run
     dirty = " with changes" if run.dirty else ""
     where = f"{run.environment.device_name}, {run.started_at[:19]} UTC, commit {run.commit[:12] or 'none'}{dirty}"
-    table = Table(title=escape(f"{results[0].op}: run {run.id} ({run.command}) on {where}"), title_justify="left")
+    table = Table(
+        title=escape(f"{results[0].op}: run {run.id} ({run.command}) on {where}"),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
     for name in ("record", "kind", "variant", "problem", "status"):
         table.add_column(name, no_wrap=name != "problem")
     table.add_column("figures")

@@ -18,7 +18,8 @@ from harness.discover import LoadedOp
 from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.plan import Effort
 from harness.provenance import describe_environment, find_commit, find_device_kind
-from harness.records import EnvironmentFacts, Records, Result, ResultFacts
+from harness.record_tables import Result
+from harness.records import EnvironmentFacts, Records, ResultFacts
 from harness.report import clean_json
 from harness.spec import Variant
 from harness.targets import Target, find_target

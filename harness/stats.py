@@ -56,23 +56,26 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class StopRule:
-    """When to stop sampling: enough samples and a median known to ``relative_interval``, or the time or the count is used up."""
+    """When to stop sampling: enough samples and a median known to ``relative_interval``, or the time or the count is used up.
+
+    ``min_samples`` are taken unless the budget ends first; ``floor_samples`` are taken whatever it costs.
+    """
 
     relative_interval: float = 0.005
     min_samples: int = 30
+    floor_samples: int = 10
     max_samples: int = 5000
     budget_s: float = 3.0
 
     def decide(self, samples: Samples, elapsed_s: float) -> StopReason | None:
-        """Return why to stop now, or None to go on. The budget never stops before ``min_samples``."""
+        """Return why to stop now, or None to go on."""
         count = len(samples)
-        if count < self.min_samples:
-            return None
-        if summarize(samples).relative_interval <= self.relative_interval:
-            return StopReason.SETTLED
-        if count >= self.max_samples:
-            return StopReason.MAX_SAMPLES
-        return StopReason.BUDGET if elapsed_s >= self.budget_s else None
+        if count >= self.min_samples:
+            if summarize(samples).relative_interval <= self.relative_interval:
+                return StopReason.SETTLED
+            if count >= self.max_samples:
+                return StopReason.MAX_SAMPLES
+        return StopReason.BUDGET if count >= self.floor_samples and elapsed_s >= self.budget_s else None
 
 
 def find_median_interval(samples: Samples, confidence: float = 0.95, seed: int = _BOOTSTRAP_SEED) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """How long a launch takes on a real GPU: cold and hot, from CUDA events, with every sample kept.
 
 Cold
-    Before every launch a fill of at least twice the L2 cache is queued on the same stream, which evicts the operands. It also keeps the
+    Before every launch a fill of several times the L2 cache is queued on the same stream, which evicts the operands. It also keeps the
     GPU busy while the host queues the events and the launch behind it, so that launch overhead stays outside the interval.
 Hot
     Launches follow each other with nothing between; one sample covers as many launches as make it long against the cost of an event.
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, Event, Stream, UnavailableError
+from harness.nvml import Reading, open_monitor
 from harness.stats import StopReason, StopRule, Summary, summarize
 
 Launch = Callable[[Stream], None]
@@ -38,15 +39,18 @@ class TimingError(RuntimeError):
 class TimingPolicy:
     """How to measure. Times in the units of the names.
 
-    ``flush_factor`` times the L2 size is written between cold launches. ``sample_us`` is the least work that a hot sample covers.
+    ``flush_factor`` times the L2 size is written between cold launches: twice evicts it, and twice that again keeps the GPU busy for
+    longer than the host needs to queue a launch. ``graph_below_us`` is well above that need, too. ``sample_us`` is the least work that
+    a hot sample covers. ``max_batch`` samples are queued before the host waits, fewer where they would take longer than ``batch_us``.
     """
 
     stop: StopRule = field(default_factory=StopRule)
-    flush_factor: float = 2.0
+    flush_factor: float = 4.0
     sample_us: float = 200.0
-    graph_below_us: float = 20.0
+    graph_below_us: float = 100.0
     max_unrolled: int = 100
-    batch: int = 16
+    max_batch: int = 16
+    batch_us: float = 50_000.0
     warmup_min_s: float = 0.15
     warmup_window_s: float = 0.05
     warmup_cap_s: float = 3.0
@@ -58,8 +62,9 @@ class Timing:
     """What was measured: ``samples_us`` are microseconds per launch.
 
     ``method`` says how (``events`` or ``graph``), ``empty_pair_us`` is the median interval between two events with nothing between
-    them, which is reported and not subtracted. ``settled`` is False when warm-up ran into its cap. ``clock_mhz`` is the SM clock where
-    it was known.
+    them, which is reported and not subtracted. ``settled`` is False when warm-up ran into its cap. ``clock_mhz`` is the median SM clock
+    and ``temperature_c`` the highest temperature over the batches, ``throttle_reasons`` what held the clock down in any of them; None
+    and empty where NVML does not tell.
     """
 
     mode: str
@@ -72,6 +77,8 @@ class Timing:
     settled: bool
     empty_pair_us: float
     clock_mhz: float | None = None
+    temperature_c: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
 
     def to_figures(self) -> dict[str, Any]:
         """Return everything but the samples as plain values."""
@@ -93,6 +100,8 @@ class Timing:
             "settled": self.settled,
             "empty_pair_us": self.empty_pair_us,
             "clock_mhz": self.clock_mhz,
+            "temperature_c": self.temperature_c,
+            "throttle_reasons": list(self.throttle_reasons),
         }
 
 
@@ -108,6 +117,7 @@ class Timer:
         self._stream = device.create_stream(non_blocking=True)
         self._flush = device.allocate(math.ceil(self.policy.flush_factor * max(device.properties.l2_bytes, 1 << 20)))
         self._events: list[Event] = []
+        self._monitor = open_monitor(device.properties.uuid)
         self.empty_pair_us = self._measure_empty_pair()
 
     def close(self) -> None:
@@ -117,9 +127,9 @@ class Timer:
     def measure_cold(self, launch: Launch) -> Timing:
         """Time single launches, each after the L2 was overwritten."""
 
-        def run_batch() -> list[float]:
+        def run_batch(count: int) -> list[float]:
             pairs = []
-            for i in range(self.policy.batch):
+            for i in range(count):
                 start, stop = self._event(2 * i), self._event(2 * i + 1)
                 self._flush.fill(i % 256, stream=self._stream)
                 self._stream.record(start)
@@ -133,7 +143,10 @@ class Timer:
 
     def measure_hot(self, launch: Launch) -> Timing:
         """Time launches that follow each other, operands in the cache as far as they fit."""
-        single_us = max(float(np.median(self._time_groups(launch, 1))), 1e-3)
+        single_us = max(self._time_groups(launch, 1, 1)[0], 1e-3)
+        if single_us < self.policy.graph_below_us:
+            # One launch alone is mostly the host's overhead: look again with several queued.
+            single_us = max(float(np.median(self._time_groups(launch, 1, self.policy.max_batch))), 1e-3)
         count = min(max(1, math.ceil(self.policy.sample_us / single_us)), self.policy.max_unrolled)
         if single_us >= self.policy.graph_below_us:
 
@@ -141,19 +154,19 @@ class Timer:
                 for _ in range(count):
                     launch(stream)
 
-            return self._sample("hot", lambda: self._time_groups(run_group, count), method="events", launches_per_sample=count)
+            return self._sample("hot", lambda n: self._time_groups(run_group, count, n), method="events", launches_per_sample=count)
         with self.device.capture(self._stream) as graphs:
             for _ in range(count):
                 launch(self._stream)
         graph = graphs[0]
-        return self._sample("hot", lambda: self._time_groups(graph.launch, count), method="graph", launches_per_sample=count)
+        return self._sample("hot", lambda n: self._time_groups(graph.launch, count, n), method="graph", launches_per_sample=count)
 
-    def _time_groups(self, run_group: Launch, count: int) -> list[float]:
-        """Queue a batch of groups of ``count`` launches, one after the other; return microseconds per launch of each group.
+    def _time_groups(self, run_group: Launch, count: int, num_groups: int) -> list[float]:
+        """Queue groups of ``count`` launches, one after the other; return microseconds per launch of each of ``num_groups`` groups.
 
         The first group covers the host's start and is not returned.
         """
-        events = [self._event(i) for i in range(self.policy.batch + 2)]
+        events = [self._event(i) for i in range(num_groups + 2)]
         self._stream.record(events[0])
         for event in events[1:]:
             run_group(self._stream)
@@ -161,14 +174,23 @@ class Timer:
         self._stream.synchronize()
         return [b.elapsed_us(a) / count for a, b in itertools.pairwise(events[1:])]
 
-    def _sample(self, mode: str, run_batch: Callable[[], list[float]], *, method: str, launches_per_sample: int) -> Timing:
+    def _sample(self, mode: str, run: Callable[[int], list[float]], *, method: str, launches_per_sample: int) -> Timing:
+        single_us = max(run(1)[0] * launches_per_sample, 1e-3)
+        size = min(max(1, int(self.policy.batch_us / single_us)), self.policy.max_batch)
+
+        def run_batch() -> list[float]:
+            return run(size)
+
         warmup_s, settled = self._warm_up(run_batch)
         started = self._clock()
         samples: list[float] = []
+        readings: list[Reading] = []
         reason: StopReason | None = None
         next_check = self.policy.stop.min_samples
         while reason is None:
             samples += run_batch()
+            if self._monitor is not None and (reading := self._monitor.read()) is not None:
+                readings.append(reading)
             if min(samples) <= 0:
                 raise TimingError(f"a {mode} sample is {min(samples):.3g} us: the events did not enclose the launch")
             if len(samples) >= next_check:
@@ -185,6 +207,9 @@ class Timer:
             warmup_s=warmup_s,
             settled=settled,
             empty_pair_us=self.empty_pair_us,
+            clock_mhz=float(np.median([r.sm_mhz for r in readings])) if readings else None,
+            temperature_c=max((r.temperature_c for r in readings), default=None),
+            throttle_reasons=tuple(dict.fromkeys(text for r in readings for text in r.throttle_reasons)),
         )
 
     def _warm_up(self, run_batch: Callable[[], list[float]]) -> tuple[float, bool]:

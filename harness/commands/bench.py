@@ -86,6 +86,6 @@ def run(
             for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
                 print(line, file=sys.stderr)
             for row in wrong:
-                if row.reason and any(j.ok and j.variant.name == row.variant for j in judged):
+                if row.reason and not any(j.variant.name == row.variant and not j.ok for j in judged):
                     print(f"{row.variant} on {row.problem}: {row.reason}", file=sys.stderr)
     return ExitCode.CHECK_FAILED if wrong or faults or passed < len(judged) else ExitCode.DONE

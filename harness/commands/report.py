@@ -9,36 +9,44 @@ import typer
 from harness.commands.options import AsJson, OpName
 from harness.errors import ExitCode
 
-RunId = Annotated[int | None, typer.Option("--run", "-r", metavar="ID", help="the run to show; the op's latest bench when left out")]
+RunIds = Annotated[
+    list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the op's latest bench when left out")
+]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="print the timings as a Markdown page")]
 
 
-def run(op: OpName, run_id: RunId = None, json: AsJson = False) -> ExitCode:
-    """Show the recorded results of an op's latest bench, or of one run.
+def run(op: OpName, run_id: RunIds = None, json: AsJson = False, markdown: AsMarkdown = False) -> ExitCode:
+    """Show the recorded results of an op's latest bench, or of the runs named.
 
     \b
     Examples:
       python -m harness report gemm_bias_act
       python -m harness report gemm_bias_act --run 12 --json
+      python -m harness report gemm_bias_act --run 3 --run 4 --markdown > profiles/gemm_bias_act/h200.md
     """
     from device.settings import read_settings
     from harness.console import print_json
     from harness.discover import find_op
     from harness.errors import RecordError
+    from harness.publish import make_markdown
     from harness.records import Records
     from harness.report import make_record_table, print_tables
 
     loaded = find_op(op)
     records = Records(read_settings().records_url)
     try:
-        chosen = run_id if run_id is not None else records.find_latest_run(loaded.op.name, ["bench", "counters", "verify"])
-        results = records.list_results(op=loaded.op.name, run_id=chosen) if chosen is not None else []
+        latest = records.find_latest_run(loaded.op.name, ["bench", "counters", "verify"])
+        chosen = run_id or ([] if latest is None else [latest])
+        runs = [records.list_results(op=loaded.op.name, run_id=each) for each in chosen]
     finally:
         records.close()
-    if not results:
-        where = f"of run {run_id}" if run_id is not None else "yet"
+    if not runs or not all(runs):
+        where = f"of run {', '.join(map(str, run_id))}" if run_id else "yet"
         raise RecordError(f"no results of op {op} {where} in {read_settings().records_url}; python -m harness bench {op} makes some")
     if json:
-        print_json([r.to_json() for r in results])
+        print_json([r.to_json() for results in runs for r in results])
+    elif markdown:
+        print(make_markdown(loaded.op, [r for results in runs for r in results]))
     else:
-        print_tables([make_record_table(results)])
+        print_tables([make_record_table(results) for results in runs])
     return ExitCode.DONE

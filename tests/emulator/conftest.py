@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device.loader import find_cuda_library
+from device import UnavailableError, read_settings
+from device.loader import find_cuda_library, find_emulator_library
 
 from .cuda_runtime import PTX, ROOT, Runtime
 
@@ -26,10 +27,14 @@ def _tool(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def emulator_library() -> Path:
-    """The emulator's libcudart.so.13: AICF_EMULATOR_LIBRARY, else the development build, brought up to date."""
-    if path := os.environ.get("AICF_EMULATOR_LIBRARY"):
-        return Path(path)
+    """The emulator's libcudart.so.13 that the device package would load too; a development build is brought up to date first."""
     build = ROOT / "build" / "emulator"
+    try:
+        found = find_emulator_library(read_settings())
+    except UnavailableError:
+        found = build / "libcudart.so.13"
+    if found.parent != build:
+        return found
     configure = [_tool("cmake"), "-S", str(ROOT / "device" / "emulator"), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     for command in (configure + [f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"], [_tool("ninja"), "-C", str(build), "libcudart.so.13"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)

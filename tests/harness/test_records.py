@@ -17,7 +17,8 @@ from hypothesis.extra import numpy as hnp
 from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
-from harness.records import EnvironmentFacts, Records, Result, ResultFacts, read_samples
+from harness.record_tables import Result, read_samples
+from harness.records import EnvironmentFacts, Records, ResultFacts
 
 FACTS = EnvironmentFacts("emulated", "Emulated sm_90a (CPU)", "uuid", 13000, 13000, "hash", "nvcc 13.0.88", "h200", "host")
 VERDICT = ResultFacts("verify", "toy", "honest", "*", "passed", key="k1", code_hash="c1", spec_hash="s1", verify_version=1)

@@ -11,6 +11,7 @@ import pytest
 
 import harness.session
 import harness.workers
+from device import DeviceError
 from harness.__main__ import main
 from harness.build import BuildResult
 from harness.discover import LoadedOp
@@ -207,6 +208,19 @@ def test_a_variant_that_goes_wrong_while_it_is_timed_is_refused(gpu: Bench, caps
     code, _, err = run(capsys, "bench", "toy")
     assert code == 1
     assert "atomic on M24_N24_K24: wrong after it was timed: Y [24x24]: 576 of 576 elements wrong" in err
+
+
+def test_a_launch_that_fails_while_it_is_timed_is_its_own_failure(gpu: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(**_: Any) -> None:
+        raise DeviceError("an odd failure", 1)
+
+    gpu.run_slowly = fail  # type: ignore[method-assign]
+    code, out, err = run(capsys, "bench", "toy")
+    assert code == 1
+    assert "numpy on M24_N24_K24: an odd failure" in err
+    assert "failed: an odd failure" in out
+    recorded = json.loads(run(capsys, "report", "toy", "--json")[1])
+    assert [(r["variant"], r["reason"]) for r in recorded if r["status"] == "failed"] == [("numpy", "an odd failure")]
 
 
 def test_an_interrupt_keeps_what_was_recorded(emulated: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

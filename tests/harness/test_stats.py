@@ -56,7 +56,12 @@ def test_stop_rule_names_its_reason() -> None:
     rule = StopRule(relative_interval=0.01, min_samples=10, max_samples=100, budget_s=2.0)
     rng = np.random.default_rng(0)
     noisy = list(10 + 5 * rng.standard_normal(100).clip(-1.9, 1.9))
+    assert rule.decide([5.0] * 9, elapsed_s=1.0) is None
     assert rule.decide([5.0] * 9, elapsed_s=99.0) is None
+    slow = StopRule(min_samples=30, floor_samples=10, budget_s=2.0)
+    assert slow.decide([5.0] * 9, elapsed_s=99.0) is None
+    assert slow.decide([5.0] * 10, elapsed_s=1.9) is None
+    assert slow.decide([5.0] * 10, elapsed_s=2.0) is StopReason.BUDGET
     assert rule.decide([5.0] * 10, elapsed_s=0.0) is StopReason.SETTLED
     assert rule.decide(noisy[:20], elapsed_s=1.0) is None
     assert rule.decide(noisy[:20], elapsed_s=2.0) is StopReason.BUDGET

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from device.interface import Stream, UnavailableError
+from harness.nvml import ClockMonitor, open_monitor
 from harness.stats import StopReason, StopRule
 from harness.timing import Timer, TimingError, TimingPolicy, check_floor
 from tests.harness.fake_device import FakeDevice
@@ -122,3 +124,37 @@ def test_a_time_below_the_roofline_is_an_error() -> None:
 def test_an_emulated_device_is_refused() -> None:
     with pytest.raises(UnavailableError, match="no GPU times"):
         Timer(FakeDevice(is_emulated=True))
+
+
+class FakeNvml:
+    """NVML of a GPU at 1500 MHz under a power cap; ``status`` is what each query returns."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+
+    def nvmlDeviceGetClockInfo(self, handle: object, kind: int, value: object) -> int:  # noqa: N802
+        value._obj.value = 1500  # type: ignore[attr-defined]
+        return self.status
+
+    def nvmlDeviceGetTemperature(self, handle: object, kind: int, value: object) -> int:  # noqa: N802
+        value._obj.value = 60  # type: ignore[attr-defined]
+        return self.status
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: object, value: object) -> int:  # noqa: N802
+        value._obj.value = 0x5  # type: ignore[attr-defined]
+        return self.status
+
+
+def test_clock_and_throttling_are_recorded_where_the_driver_tells() -> None:
+    gpu = Gpu(lambda _: 50.0)
+    timer = gpu.make_timer()
+    assert timer.measure_cold(gpu.launch).to_figures()["clock_mhz"] is None
+    timer._monitor = ClockMonitor(FakeNvml(), ctypes.c_void_p())
+    figures = timer.measure_cold(gpu.launch).to_figures()
+    assert (figures["clock_mhz"], figures["temperature_c"], figures["throttle_reasons"]) == (1500.0, 60.0, ["power cap"])
+    timer._monitor = ClockMonitor(FakeNvml(status=3), ctypes.c_void_p())
+    assert timer.measure_cold(gpu.launch).clock_mhz is None
+
+
+def test_no_nvml_is_no_error() -> None:
+    assert open_monitor("GPU-0", "libno-such-library.so.1") is None

@@ -30,7 +30,7 @@ Bits = NDArray[np.uint32] | NDArray[np.uint64]
 class Batch(ctypes.Structure):
     """Mirror of `Batch` in library.cpp."""
 
-    _fields_ = [  # noqa: RUF012 -- ctypes reads it so
+    _fields_ = [
         *((name, ctypes.c_void_p) for name in ("d", "a", "b", "c", "e", "pd", "qd", "carry", "pa", "pb", "masks")),
         *((name, ctypes.c_uint32) for name in ("num_warps", "immediate", "in_place")),
     ]
@@ -317,7 +317,7 @@ def specials(form: Format) -> list[int]:
 
 
 def patterns(form: Format, seed: int, count: int, *, arity: int = 1) -> list[list[int]]:
-    """`arity` lists of bit patterns, `count` long (a multiple of 32): specials against each other, random bits, and values of near exponents."""
+    """`arity` lists of `count` bit patterns (a multiple of 32): specials against each other, random bits, and values of near exponents."""
     random = np.random.default_rng(seed)
     corners = specials(form)
     columns: list[list[int]] = [[] for _ in range(arity)]

@@ -5,7 +5,7 @@
 // Register layout: a value of at most 32 bits takes a row of 32 uint32_t slots (narrower types in the low bits, the upper bits
 // unspecified on read and zeroed on write); a 64-bit value takes a row of 32 uint64_t; a predicate is one 32-bit mask, bit i = lane i.
 // Packed types (f16x2, bf16x2, ...) are one 32-bit slot. Immediates arrive as rows with the value in every lane.
-// Rows are 64-byte aligned. Source and destination rows may be the same row.
+// Rows are at least 16-byte aligned, better 64. Source and destination rows may be the same row.
 //
 // The library is compiled once for each instruction-set level of the engine, into the inline namespace AICF_ENGINE_NAMESPACE, so that no
 // two levels share a symbol. Flags its sources (arith*.cpp) are written for: -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math.

@@ -12,17 +12,15 @@ uint32_t round_to(const Format& format, double value, Round round, bool saturate
     const auto raw = as<uint64_t>(value);
     const bool is_negative = raw >> 63 != 0;
     const double magnitude = as<double>(raw & ~(uint64_t{1} << 63));
-    int sign_shift = 0;
-    while (format.nan >> sign_shift > 1) ++sign_shift;
-    const uint32_t sign = is_negative ? 2u << sign_shift : 0;
+    const uint32_t sign = is_negative ? format.sign : 0;
     const uint32_t overflow = saturate_finite ? format.max_finite : format.infinity;
     if (magnitude == 0) return sign;
     if (magnitude > std::numeric_limits<double>::max()) return sign | overflow;
 
-    int exponent = std::ilogb(magnitude);
+    // Subnormal doubles lie below every format's least exponent. The scaling is exact: a power of two, and no result is subnormal.
+    int exponent = static_cast<int>(as<uint64_t>(magnitude) >> 52) - 1023;
     if (exponent < format.min_exponent) exponent = format.min_exponent;
-    const double scaled = std::scalbn(magnitude, format.mantissa_bits - exponent);
-    if (exponent - format.min_exponent > 300) return sign | overflow;
+    const double scaled = magnitude * as<double>(static_cast<uint64_t>(1023 + format.mantissa_bits - exponent) << 52);
     auto units = static_cast<uint64_t>(scaled);
     const double rest = scaled - static_cast<double>(units);
     bool up = false;
@@ -90,8 +88,22 @@ struct ToInteger {
 struct WidenF16 {
     static float lane(F16 a) { return canonical(widen(a)); }
 };
-struct WidenBF16 {
-    static float lane(BF16 a) { return canonical(widen(a)); }
+struct WidenBF16 {  // a shift, NaN and all
+    static float lane(BF16 a) { return widen(a); }
+};
+struct Same {
+    template <class T>
+    static T lane(T a) { return a; }
+};
+// cvt.rna.tf32: on the bits of an f32, as ptxas expands it; so a NaN keeps the upper bits of its payload.
+struct NearestAwayTF32 {
+    static uint32_t lane(uint32_t a) { return (a + ((a & 0x7fffffff) < 0x7f800000 ? 0x1000 : 0)) & 0xffffe000; }
+};
+struct FiniteTF32 {
+    static uint32_t lane(uint32_t a) {
+        const uint32_t rounded = NearestAwayTF32::lane(a);
+        return (rounded & 0x7fffffff) >= 0x7f800000 ? rounded - 0x2000 : rounded;
+    }
 };
 struct NarrowF16 {
     static F16 lane(float a) { return to_f16(a); }
@@ -160,6 +172,10 @@ constexpr HotPair kHotPairs[] = {
     {ptx::Type::kS32, ptx::Type::kF32, Round::kRni, hot1<ToInteger<int32_t, true>, int32_t, float>},
     {ptx::Type::kF32, ptx::Type::kF16, Round::kNone, hot1<WidenF16, float, F16>},
     {ptx::Type::kF32, ptx::Type::kBF16, Round::kNone, hot1<WidenBF16, float, BF16>},
+    {ptx::Type::kF32, ptx::Type::kBF16, Round::kRn, hot1<WidenBF16, float, BF16>},
+    {ptx::Type::kF32, ptx::Type::kF32, Round::kNone, hot1<Same, uint32_t, uint32_t>},
+    {ptx::Type::kF64, ptx::Type::kF64, Round::kNone, hot1<Same, uint64_t, uint64_t>},
+    {ptx::Type::kTF32, ptx::Type::kF32, Round::kRna, hot1<NearestAwayTF32, uint32_t, uint32_t>},
     {ptx::Type::kF16, ptx::Type::kF32, Round::kRn, hot1<NarrowF16, F16, float>},
     {ptx::Type::kBF16, ptx::Type::kF32, Round::kRn, hot1<NarrowBF16, BF16, float>},
     {ptx::Type::kF32, ptx::Type::kF64, Round::kRn, hot1<NarrowDouble, float, double>},
@@ -390,6 +406,7 @@ Pick pick_convert(const Form& form) {
             if (pair.to == to && pair.from == from && pair.round == form.round) return {pair.fn};
         }
     }
+    if (to == ptx::Type::kTF32 && form.round == Round::kRna) return {hot1<FiniteTF32, uint32_t, uint32_t>};
     const bool to_wide = bits_of(to) == 64, from_wide = bits_of(from) == 64;
     const Fn fn = to_wide ? (from_wide ? convert_any<uint64_t, uint64_t> : convert_any<uint64_t, uint32_t>)
                           : (from_wide ? convert_any<uint32_t, uint64_t> : convert_any<uint32_t, uint32_t>);

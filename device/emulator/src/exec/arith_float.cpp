@@ -49,6 +49,7 @@ struct Max {
     }
 };
 
+// Alone, neg and abs are additions of zero on the hardware: a NaN comes out as the canonical one.
 struct Neg {
     template <class T>
     static T lane(T a) { return as<T>(as<Slot<T>>(a) ^ Slot<T>{1} << (sizeof(T) * 8 - 1)); }
@@ -178,9 +179,9 @@ Pick pick_float(const Form& form) {
     if (name == "min") return choose_extremum<Min>(form);
     if (name == "max") return choose_extremum<Max>(form);
     if (name == "neg" && is_wide) return {hot1<Neg, double, double>};
-    if (name == "neg") return {form.has(kFtz) ? hot1<Flushed<Neg>, float, float> : hot1<Neg, float, float>};
+    if (name == "neg") return {form.has(kFtz) ? hot1<Flushed<Neg>, float, float> : hot1<Canonical<Neg>, float, float>};
     if (name == "abs" && is_wide) return {hot1<Abs, double, double>};
-    if (name == "abs") return {form.has(kFtz) ? hot1<Flushed<Abs>, float, float> : hot1<Abs, float, float>};
+    if (name == "abs") return {form.has(kFtz) ? hot1<Flushed<Abs>, float, float> : hot1<Canonical<Abs>, float, float>};
     if (name == "copysign") return {is_wide ? hot2<Copysign, double, double> : hot2<Copysign, float, float>};
     return {};
 }

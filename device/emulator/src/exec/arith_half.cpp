@@ -58,13 +58,17 @@ struct Modified {
     }
 };
 
+template <class H>
+H magnitude_of(H x) { return half_of<H>(x.bits & 0x7fffu); }
+
+// As for f32, NaN comes out canonical.
 struct Neg {
     template <class H>
-    static H lane(H x) { return half_of<H>(x.bits ^ 0x8000u); }
+    static H lane(H x) { return half_of<H>(is_nan_half(x) ? kNanOf<H> : x.bits ^ 0x8000u); }
 };
 struct Abs {
     template <class H>
-    static H lane(H x) { return half_of<H>(x.bits & 0x7fffu); }
+    static H lane(H x) { return half_of<H>(is_nan_half(x) ? kNanOf<H> : x.bits & 0x7fffu); }
 };
 
 template <bool kMaximum>
@@ -77,8 +81,8 @@ struct Extremum {
         }
         const uint32_t sign = (a.bits ^ b.bits) & 0x8000u;
         if ((modifiers & kXorsign) != 0) {
-            a = Abs::lane(a);
-            b = Abs::lane(b);
+            a = magnitude_of(a);
+            b = magnitude_of(b);
         }
         const bool a_nan = is_nan_half(a), b_nan = is_nan_half(b);
         if ((a_nan && b_nan) || ((modifiers & kNan) != 0 && (a_nan || b_nan))) return half_of<H>(kNanOf<H>);

@@ -16,6 +16,7 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
+inline constexpr size_t kRowAlignment = 16;  // bytes a row is sure to have, as from operator new; loops are fastest at 64
 
 alignas(64) inline constexpr uint32_t kLaneBit[kLanes] = {
     1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
@@ -62,12 +63,12 @@ template <class T>
 
 template <class T>
 [[gnu::always_inline]] inline const Slot<T>* source(const void* row) {
-    return static_cast<const Slot<T>*>(__builtin_assume_aligned(row, 64));
+    return static_cast<const Slot<T>*>(__builtin_assume_aligned(row, kRowAlignment));
 }
 
 template <class T>
 [[gnu::always_inline]] inline Slot<T>* destination(void* row) {
-    return static_cast<Slot<T>*>(__builtin_assume_aligned(row, 64));
+    return static_cast<Slot<T>*>(__builtin_assume_aligned(row, kRowAlignment));
 }
 
 // F::lane(a[, b[, c]]) for each lane, into destination type D from source types A, B, C.

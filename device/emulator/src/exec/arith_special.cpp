@@ -1,9 +1,7 @@
 // Reciprocals, roots and the approximate functions: PTX ISA, "Floating Point Instructions" (rcp sqrt rsqrt sin cos lg2 ex2 tanh).
 //
 // Approximate forms are evaluated in double precision and rounded once, so they are at least as accurate as the bounds that the ISA gives;
-// the hardware differs from them by ulps. The polynomials are Taylor series on an interval short enough for a relative error below 1e-13.
-#include <cmath>
-
+// the hardware differs from them by ulps. ex2, lg2 and tanh are series on an interval short enough for a relative error below 1e-12.
 #include "arith_values.hpp"
 
 namespace aicf::emu::arith {
@@ -88,11 +86,50 @@ struct Tanh {
         return canonical(static_cast<float>(value < 0 ? -result : result));
     }
 };
+// The hardware scales the argument to turns in single precision, rounded toward zero, and takes the sine of the fraction of a turn: large
+// arguments lose the bits that this drops. The same is done here, so that the loss is the same. Series: |t| <= pi, absolute error below 1e-10.
+[[gnu::always_inline]] inline double angle_of(float x) {  // x >= 0
+    const double exact = static_cast<double>(x) * static_cast<double>(0.15915494309189533577f);
+    const auto nearest = static_cast<float>(exact);
+    const bool is_beyond = static_cast<double>(nearest) > exact;
+    const auto turns = static_cast<double>(as<float>(as<uint32_t>(nearest) - (is_beyond ? 1 : 0)));
+    return (turns - __builtin_rint(turns)) * 6.2831853071795864769;  // NaN for an infinite x
+}
 struct Sin {
-    static float lane(float x) { return canonical(static_cast<float>(std::sin(static_cast<double>(x)))); }
+    static float lane(float x) {
+        const uint32_t sign = as<uint32_t>(x) & 0x80000000u;  // of the result too; apart, so that sin(-0) is -0
+        const double t = angle_of(as<float>(as<uint32_t>(x) ^ sign)), z = t * t;
+        double p = 1.0 / 51090942171709440000.0;
+        p = p * z - 1.0 / 121645100408832000.0;
+        p = p * z + 1.0 / 355687428096000.0;
+        p = p * z - 1.0 / 1307674368000.0;
+        p = p * z + 1.0 / 6227020800.0;
+        p = p * z - 1.0 / 39916800;
+        p = p * z + 1.0 / 362880;
+        p = p * z - 1.0 / 5040;
+        p = p * z + 1.0 / 120;
+        p = p * z - 1.0 / 6;
+        p = p * z + 1.0;
+        return canonical(as<float>(as<uint32_t>(static_cast<float>(t * p)) ^ sign));
+    }
 };
 struct Cos {
-    static float lane(float x) { return canonical(static_cast<float>(std::cos(static_cast<double>(x)))); }
+    static float lane(float x) {
+        const double t = angle_of(as<float>(as<uint32_t>(x) & 0x7fffffffu)), z = t * t;
+        double p = 1.0 / 1124000727777607680000.0;
+        p = 1.0 / 2432902008176640000.0 - p * z;
+        p = p * z - 1.0 / 6402373705728000.0;
+        p = p * z + 1.0 / 20922789888000.0;
+        p = p * z - 1.0 / 87178291200.0;
+        p = p * z + 1.0 / 479001600;
+        p = p * z - 1.0 / 3628800;
+        p = p * z + 1.0 / 40320;
+        p = p * z - 1.0 / 720;
+        p = p * z + 1.0 / 24;
+        p = p * z - 0.5;
+        p = p * z + 1.0;
+        return canonical(static_cast<float>(p));
+    }
 };
 struct Rcp {
     template <class T>

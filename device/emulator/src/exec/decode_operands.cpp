@@ -193,7 +193,7 @@ void FunctionDecoder::source_predicate(Inst& inst, Field field, const Operand& o
     reference(field, reg, false);
 }
 
-void FunctionDecoder::destination(Inst& inst, Field field, const Operand& operand, uint8_t row_bytes, bool sign_extend) {
+void FunctionDecoder::destination([[maybe_unused]] Inst& inst, Field field, const Operand& operand, uint8_t row_bytes, bool sign_extend) {
     const RegClass wanted = row_bytes == 8 ? RegClass::k64 : RegClass::k32;
     if (operand.kind == Operand::Kind::kSink) return reference(field, new_temporary(wanted), true);
     if (operand.kind != Operand::Kind::kRegister) fail("a destination register is expected");

@@ -68,8 +68,10 @@ std::shared_ptr<Graph> end_capture(Runtime& runtime, Stream& stream) {
         invalidate(*capture);
         throw Failure{kErrStreamCaptureUnmatched, "the capture began in another stream"};
     }
-    require(capture->mode == abi::kCaptureRelaxed || capture->owner == std::this_thread::get_id(), kErrStreamCaptureWrongThread,
-            "the capture was begun by another thread (only a relaxed one may be ended here)");
+    if (capture->mode != abi::kCaptureRelaxed && capture->owner != std::this_thread::get_id()) {
+        close_capture(runtime, capture);
+        throw Failure{kErrStreamCaptureWrongThread, "the capture was begun by another thread (only a relaxed one may be ended here)"};
+    }
     const bool joined = capture->invalidated || all_joined(*capture);
     close_capture(runtime, capture);
     require(!capture->invalidated, kErrStreamCaptureInvalidated, "an earlier error has invalidated the capture");
@@ -103,14 +105,19 @@ void forbid_on_capturing_stream(Runtime&, Stream& stream, const char* what) {
     throw Failure{kErrStreamCaptureUnsupported, std::string(what) + " is not permitted on a capturing stream"};
 }
 
-void forbid_implicit_dependency(Runtime& runtime, Stream& stream) {
+void forbid_during_any_capture(Runtime& runtime, const char* what) {
+    for (const auto& capture : runtime.captures) invalidate(*capture);
+    if (!runtime.captures.empty()) throw Failure{kErrStreamCaptureUnsupported, std::string(what) + " is not permitted while a stream is capturing, in any mode"};
+}
+
+void forbid_implicit_dependency(Runtime& runtime, Stream& stream, bool keep_capture) {
     if (stream.kind != Stream::Kind::kLegacy) return;
     bool forbidden = false;
     for (const auto& capture : runtime.captures) {
         const bool blocking = std::any_of(capture->streams.begin(), capture->streams.end(), [](const Stream* s) { return s->is_blocking(); });
         if (!blocking) continue;
         forbidden = true;
-        invalidate(*capture);
+        if (!keep_capture) invalidate(*capture);
     }
     if (forbidden)
         throw Failure{kErrStreamCaptureImplicit, "work in the legacy default stream would wait for a capturing stream; use another stream, or make the capturing one with cudaStreamNonBlocking"};
@@ -118,7 +125,9 @@ void forbid_implicit_dependency(Runtime& runtime, Stream& stream) {
 
 void forbid_captured_event(Event& event, const char* what) {
     if (!event.captured) return;
-    if (const auto capture = event.capture.lock()) invalidate(*capture);
+    const auto capture = event.capture.lock();
+    require(capture != nullptr, kErrInvalidValue, "the event was last recorded in a capture that has ended");
+    invalidate(*capture);
     throw Failure{kErrCapturedEvent, std::string(what) + " is not permitted on an event that was last recorded in a capturing stream"};
 }
 
@@ -143,11 +152,10 @@ void capture_event_record(Runtime& runtime, Stream& stream, const std::shared_pt
 
 bool capture_event_wait(Runtime& runtime, Stream& stream, const std::shared_ptr<Event>& event, bool external) {
     const auto theirs = event->captured ? event->capture.lock() : nullptr;
+    require(!event->captured || theirs != nullptr, kErrInvalidValue, "the event was last recorded in a capture that has ended");
     if (stream.capture == nullptr) {
         if (theirs == nullptr) return false;
         require_active(*theirs);
-        require(std::find(runtime.captures.begin(), runtime.captures.end(), theirs) != runtime.captures.end(), kErrInvalidValue,
-                "the event was last recorded in a capture that has ended");
         if (stream.kind == Stream::Kind::kLegacy) {
             invalidate(*theirs);
             throw Failure{kErrStreamCaptureImplicit, "the legacy default stream cannot join a capture"};
@@ -214,7 +222,7 @@ AICF_TWIN_API(cudaStreamIsCapturing, _ptsz, (void* stream, int* status), (stream
     return api("cudaStreamIsCapturing", [&](Runtime& runtime) {
         require(status != nullptr, kErrInvalidValue, "the status pointer is null");
         Stream& source = find_stream(runtime, stream, per_thread);
-        forbid_implicit_dependency(runtime, source);
+        forbid_implicit_dependency(runtime, source, true);
         *status = source.capture == nullptr ? abi::kCaptureNone : source.capture->invalidated ? abi::kCaptureInvalidated : abi::kCaptureActive;
     });
 }
@@ -225,7 +233,7 @@ AICF_TWIN_API(cudaStreamGetCaptureInfo, _ptsz,
     return api("cudaStreamGetCaptureInfo", [&](Runtime& runtime) {
         require(status != nullptr, kErrInvalidValue, "the status pointer is null");
         Stream& source = find_stream(runtime, stream, per_thread);
-        forbid_implicit_dependency(runtime, source);
+        forbid_implicit_dependency(runtime, source, true);
         *status = source.capture == nullptr ? abi::kCaptureNone : source.capture->invalidated ? abi::kCaptureInvalidated : abi::kCaptureActive;
         if (*status != abi::kCaptureActive) return;
         source.tail_edges.assign(source.capture_tail.size(), {});

@@ -127,7 +127,6 @@ AICF_EXPORT int aicfEmulatorClearError(void) {
     std::lock_guard lock(runtime.mutex);
     const int cleared = runtime.sticky_error;
     runtime.sticky_error = 0;
-    runtime.sticky_seen = false;
     runtime.sticky_message.clear();
     thread_state().last_error = 0;
     thread_state().message.clear();

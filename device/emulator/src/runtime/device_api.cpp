@@ -1,6 +1,7 @@
 // Devices, versions, errors, limits and what else belongs to no stream.
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "graph.hpp"
 
@@ -16,7 +17,7 @@ void require_device(int device) {
 }
 
 // cudaLimit: value by number; the stack and heap limits are kept and do not bind here.
-size_t limits[] = {1024, 1 << 20, 8 << 20, 0, 2048, 64, 0};
+size_t limits[] = {1024, 8650752, 8 << 20, 0, 2048, 64, 11796480};
 
 int device_flags = 0;
 
@@ -31,7 +32,7 @@ int driver_entry_point(const char* symbol, void** function, int* status) {
 }
 
 int synchronize_device(const char* function) {
-    return api(function, [&](Runtime& runtime) { forbid_during_capture(runtime, "a device-wide synchronisation"); });
+    return api(function, [&](Runtime& runtime) { forbid_during_any_capture(runtime, "a device-wide synchronisation"); });
 }
 
 }  // namespace
@@ -90,7 +91,7 @@ AICF_API cudaDeviceSynchronize(void) { return synchronize_device("cudaDeviceSync
 
 AICF_API cudaDeviceReset(void) {
     return api("cudaDeviceReset", [&](Runtime& runtime) {
-        forbid_during_capture(runtime, "cudaDeviceReset");
+        forbid_during_any_capture(runtime, "cudaDeviceReset");
         runtime.reset();
         thread_state().last_error = 0;
     }, AfterError::kRun);
@@ -146,12 +147,7 @@ AICF_API cudaRuntimeGetVersion(int* version) {
 // Errors.
 
 AICF_API cudaGetLastError(void) {
-    ThreadState& state = thread_state();
-    const int error = state.last_error;
-    Runtime& runtime = Runtime::get();
-    std::lock_guard lock(runtime.mutex);
-    state.last_error = runtime.sticky_seen ? runtime.sticky_error : kNoError;
-    return error;
+    return std::exchange(thread_state().last_error, kNoError);
 }
 
 AICF_API cudaPeekAtLastError(void) { return thread_state().last_error; }

@@ -143,7 +143,10 @@ void instantiate(Runtime& runtime, void** out, void* graph, unsigned long long f
 }
 
 int instantiate(const char* function, void** out, void* graph, unsigned long long flags) {
-    return api(function, [&](Runtime& runtime) { instantiate(runtime, out, graph, flags); });
+    return api(function, [&](Runtime& runtime) {
+        forbid_during_capture(runtime, function);
+        instantiate(runtime, out, graph, flags);
+    });
 }
 
 // CUDA's rule for lists: with a null array the count is asked for; else at most that many are written and the rest is filled with null.

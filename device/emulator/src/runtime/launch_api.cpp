@@ -330,8 +330,7 @@ AICF_API cudaOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes,
         const auto kernel = loaded_kernel(runtime, function);
         const Target& target = *runtime.target;
         require(resident_blocks(target, *kernel, block_threads, 0) >= num_blocks, kErrInvalidValue, "so many blocks do not fit on a multiprocessor");
-        constexpr int kSharedUnit = 128;
-        const int share = target.shared_per_sm_bytes / num_blocks / kSharedUnit * kSharedUnit - target.shared_reserved_bytes;
+        const int share = target.shared_per_sm_bytes / num_blocks;  // the system's share is not taken off (seen on an H200)
         *dynamic_shared_bytes = static_cast<size_t>(std::min(share, target.shared_per_block_optin_bytes)) - kernel->info->static_shared_bytes;
     });
 }

@@ -54,12 +54,12 @@ void release(Runtime& runtime, void* pointer, bool host) {
     }
 }
 
-// Synchronous copies and fills run in the legacy (or the thread's) default stream and cannot be captured.
+// Synchronous copies and fills run in the legacy (or the thread's) default stream and cannot be captured. Beside a capture that the
+// legacy stream has nothing to do with they are permitted, also in global mode (seen on an H200).
 void run_now(Runtime& runtime, bool per_thread, Operation operation) {
     Stream& stream = find_stream(runtime, nullptr, per_thread);
     forbid_on_capturing_stream(runtime, stream, "a synchronous copy or fill");
     forbid_implicit_dependency(runtime, stream);
-    forbid_during_capture(runtime, "a synchronous copy or fill");
     execute(runtime, operation);
 }
 
@@ -132,6 +132,7 @@ void allocate_async(Runtime& runtime, void** out, size_t size_bytes, void* strea
     Stream& target = find_stream(runtime, stream, per_thread);
     if (target.capture == nullptr) {
         forbid_implicit_dependency(runtime, target);
+        forbid_during_capture(runtime, "an allocation outside the capture");
         allocate(runtime, out, size_bytes, MemoryKind::kAsync);
         return;
     }

@@ -59,7 +59,6 @@ void Runtime::fail_context(int code, std::string message) {
     if (sticky_error != 0) return;
     sticky_error = code;
     sticky_message = std::move(message);
-    sticky_seen = false;
 }
 
 void Runtime::reset() {
@@ -74,7 +73,6 @@ void Runtime::reset() {
         for (const Allocation& allocation : memory_->live_allocations()) memory_->release(allocation.address);
     legacy_stream->capture.reset();
     sticky_error = 0;
-    sticky_seen = false;
     sticky_message.clear();
 }
 

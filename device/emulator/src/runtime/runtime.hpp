@@ -52,7 +52,6 @@ public:
     uint64_t memory_bytes = 0;
     int sticky_error = 0;
     std::string sticky_message;
-    bool sticky_seen = false;  // some call has returned it; from then on cudaGetLastError does not clear it
 
     std::unique_ptr<Registry> registry;
     std::unordered_map<void*, std::shared_ptr<Stream>> streams;
@@ -107,10 +106,7 @@ int api(const char* function, Body&& body, AfterError after_error = AfterError::
             return record_error(kErrNotPermitted, std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
         Runtime& runtime = Runtime::get();
         std::lock_guard lock(runtime.mutex);
-        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse) {
-            runtime.sticky_seen = true;
-            return record_error(runtime.sticky_error, runtime.sticky_message);
-        }
+        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse) return record_error(runtime.sticky_error, runtime.sticky_message);
         body(runtime);
         return kNoError;
     } catch (const Failure& failure) {

@@ -9,7 +9,7 @@ namespace aicf::emu {
 namespace {
 
 constexpr Target kTargets[] = {
-    {"h200", "Emulated sm_90a (CPU)", 9, 0, 132, 1980000, 3201000, 6144, 62914560, 39321600, 49152, 232448, 233472, 1024, 65536, 2048, 32, true, 8, 16},
+    {"h200", "Emulated sm_90a (CPU)", 9, 0, 132, 1980000, 3201000, 6016, 62914560, 39321600, 49152, 232448, 233472, 1024, 65536, 2048, 32, true, 8, 16},
     {"h100", "Emulated sm_90a (CPU, as H100)", 9, 0, 132, 1980000, 2619000, 5120, 52428800, 32768000, 49152, 232448, 233472, 1024, 65536, 2048, 32, true, 8, 16},
     {"a100", "Emulated sm_80 (CPU)", 8, 0, 108, 1410000, 1215000, 5120, 41943040, 26214400, 49152, 166912, 167936, 1024, 65536, 2048, 32, false, 1, 1},
 };
@@ -108,7 +108,7 @@ constexpr Fixed kFixed[] = {
     {99, 1},           // HostRegisterSupported
     {100, 0},          // PageableMemoryAccessUsesHostPageTables
     {101, 0},          // DirectManagedMemAccessFromHost
-    {109, 134213632},  // MaxAccessPolicyWindowSize
+    {109, 134217728},  // MaxAccessPolicyWindowSize
     {112, 0},          // SparseCudaArraySupported
     {113, 0},          // HostRegisterReadOnlySupported
     {114, 0},          // TimelineSemaphoreInteropSupported

@@ -1,0 +1,232 @@
+// State of a launch in flight: plain data, common to all levels of the interpreter.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "exec.hpp"
+#include "program.hpp"
+
+namespace aicf::emu {
+
+enum class Mode : uint8_t { kPlain, kChecked, kCounted /* counters, and checks where asked */ };
+constexpr int kNumModes = 3;
+
+enum class StopReason : uint8_t { kDone, kBlocked, kQuantum, kFatal };
+
+enum class EntryState : uint8_t {
+    kRunnable,
+    kYielded,  // spun for long: waits for the other threads of the warp to have a turn
+    kGather,   // at an instruction that threads must execute together, waiting for the rest of them
+    kBarrier,  // arrived at a barrier of the block
+};
+
+// Threads of a warp that are at the same instruction.
+struct Entry {
+    uint32_t pc = 0;
+    uint32_t mask = 0;
+    int32_t frame = 0;
+    EntryState state = EntryState::kRunnable;
+    uint8_t barrier = 0;
+};
+
+struct Frame {
+    uint32_t return_pc = 0;
+    int32_t parent = -1;
+    uint32_t refs = 0;
+    uint32_t depth = 0;
+    uint32_t offset32 = 0, offset64 = 0, offset_predicates = 0;
+    uint32_t local_base = kLocalStart;
+    uint32_t call = 0;      // index into Image::calls: how to return
+    uint32_t function = 0;  // index into Image::functions
+};
+
+// cp.async between issue and wait.
+struct AsyncCopy {
+    uint32_t mask = 0;
+    uint32_t pc = 0;
+    uint32_t bytes = 0;
+    uint32_t destination[kWarpLanes];
+    uint64_t source[kWarpLanes];
+    uint8_t source_bytes[kWarpLanes];
+    uint32_t group[kWarpLanes];
+};
+
+struct Warp {
+    uint32_t id = 0;
+    uint32_t live = 0;       // threads that have not exited
+    uint32_t initial = 0;    // threads it started with
+    uint32_t forced_pc = ~0u;  // a gathering instruction to execute although threads are missing
+    uint32_t carry = 0;
+    uint8_t* rows32 = nullptr;
+    uint8_t* rows64 = nullptr;
+    uint32_t* predicates = nullptr;
+    uint8_t* specials = nullptr;
+    std::vector<Entry> entries;
+    std::vector<Frame> frames;
+    std::vector<int32_t> free_frames;
+    std::vector<AsyncCopy> async;
+    uint32_t commits[kWarpLanes] = {};
+    uint64_t instructions = 0;
+    // Happens-before, on the block's clock: accesses stamped before these are ordered before what the warp does now.
+    uint32_t warp_floor = 0;           // accesses of this warp's own threads
+    uint32_t order[kMaxWarps] = {};    // accesses of another warp
+    uint32_t fence_clock = 0;          // accesses of this warp before its last fence
+    bool lane_order_used = false;
+    uint32_t lane_order[kWarpLanes] = {};  // lane-level floors after bar.warp.sync with partial masks (see LaneSync)
+    uint32_t lane_sync_mask[kWarpLanes] = {};
+};
+
+struct Arrival {
+    uint32_t warp, mask, clock;
+    uint32_t order[kMaxWarps];
+};
+
+struct Barrier {
+    uint32_t arrived = 0;    // threads
+    uint32_t expected = 0;   // threads; 0: all that are alive
+    bool active = false;
+    bool all = true, any = false;
+    uint32_t count = 0;      // of true predicates
+    std::vector<Arrival> arrivals;
+};
+
+struct SyncPoint {
+    uint32_t order[kMaxWarps] = {};
+};
+
+struct LaunchState;
+
+struct Block {
+    LaunchState* launch = nullptr;
+    uint64_t linear = 0;
+    uint32_t ctaid[3] = {0, 0, 0};
+    uint32_t num_warps = 0, num_threads = 0, live_threads = 0;
+    uint32_t next_warp = 0;
+    std::vector<Warp> warps;
+    Barrier barriers[16];
+    // Shared memory by address (from 0, so the first kSharedStart bytes are unused), and one state byte for each byte of it.
+    uint8_t* shared = nullptr;
+    uint8_t* shared_state = nullptr;  // 0: never written, 1: written, 2: a copy is in flight
+    uint32_t shared_end = 0;
+    uint8_t* local = nullptr;         // num_threads x local_stride
+    uint8_t* local_state = nullptr;
+    uint32_t local_stride = 0;
+    // Race check: stamps of unit accesses (see race.hpp).
+    uint32_t* last_write = nullptr;
+    uint32_t* last_read = nullptr;
+    uint32_t* read_warps = nullptr;
+    uint32_t clock = 1;
+    uint32_t floor = 1;  // accesses stamped before this are ordered before every thread's next one
+    std::unordered_map<uint64_t, SyncPoint> sync_points;
+    std::vector<uint32_t> write_pc, read_pc;  // instruction of the last write and read of each unit
+    void* region = nullptr;
+    size_t region_bytes = 0;
+    uint32_t quanta = 0;
+    uint64_t random = 1;
+
+    Block() = default;
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    void allocate(LaunchState& state);
+    void start(uint64_t linear_index);
+};
+
+enum class Finding : uint8_t {
+    kOutOfBoundsRead, kOutOfBoundsWrite, kUseAfterFree, kMisaligned, kInvalidSpace, kUninitialized, kAsyncInFlight, kDivergentBarrier, kBarrierCount,
+    kMissingLanes, kExcludesCaller, kExitedLanes, kShuffleInactive, kRace, kRaceSameValue, kDeadlock, kInstructionLimit, kAssert, kTrap, kBreakpoint,
+    kStackOverflow, kInvalidPc, kInvalidBarrier,
+};
+
+struct FindingInfo {
+    const char* kind;
+    Severity severity;
+    const char* title;
+};
+const FindingInfo& finding_info(Finding finding);
+
+struct Worker;
+
+struct LaunchState {
+    const Launch* launch = nullptr;
+    const ProgramImpl* program = nullptr;
+    const Image* image = nullptr;
+    DeviceMemory* memory = nullptr;
+    ExecOptions options;
+    Mode mode = Mode::kPlain;
+    std::vector<std::byte> constants;
+    uint64_t grid_blocks = 0;
+    uint32_t block_threads = 0;
+    uint32_t shared_bytes = 0;  // static + dynamic
+    uint64_t launch_serial = 0;
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> instructions{0};
+    std::atomic<uint64_t> next_block{0};
+    std::atomic<uint64_t> finished_blocks{0};
+    std::vector<uint64_t> block_order;  // empty: in order
+    std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena
+    std::atomic<uint64_t>* write_sectors = nullptr;
+    uint32_t co_resident = 1;  // blocks
+
+    std::mutex mutex;  // of all below
+    int status = kSuccess;
+    std::vector<Report> reports;
+    std::unordered_map<uint64_t, size_t> report_index;
+    struct Output {
+        uint64_t block;
+        bool is_error;
+        std::string text;
+    };
+    std::vector<Output> output;
+    Counters counters;
+
+    void end_with(int launch_status);
+};
+
+struct Range {
+    uint64_t begin = 1, end = 0;
+};
+
+struct Worker {
+    LaunchState* launch = nullptr;
+    uint32_t id = 0;
+    uint32_t checks = 0;
+    std::vector<Range> ranges;  // by pc: the allocation that the instruction's last access was in
+    std::unordered_map<uint64_t, uint64_t> folded;  // (finding, pc) -> count
+    Counters counters;
+    uint64_t instructions = 0;
+};
+
+// Reports. `lane` is of the warp; addresses are in the space named. All fold by (finding, pc).
+struct AccessFinding {
+    Finding finding;
+    MemSpace space;
+    bool is_write = false, is_atomic = false;
+    uint64_t address = 0;
+    uint32_t size_bytes = 0;
+};
+void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access);
+struct RaceFinding {
+    uint64_t address = 0;  // in shared memory
+    bool is_write = false, other_is_write = false, same_value = false;
+    uint32_t other_thread = 0;  // linear; ~0u unknown
+    uint32_t other_pc = 0;
+};
+void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race);
+void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);
+void report_deadlock(Worker& worker, Block& block);
+
+void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format, uint64_t arguments, uint32_t* result);
+void run_assert(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t message, uint64_t file, uint32_t line, uint64_t function);
+
+// Reads `bytes` at a generic address for the thread; false when it is not readable there.
+bool read_generic(const Block& block, const Warp& warp, uint32_t lane, uint64_t address, void* to, uint32_t bytes);
+
+void thread_index(const LaunchState& state, uint32_t linear, uint32_t out[3]);
+
+}  // namespace aicf::emu

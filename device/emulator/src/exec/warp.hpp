@@ -1,0 +1,150 @@
+// The interpreter of one warp: what the warp_*.cpp files share. Compiled once for each level.
+#pragma once
+
+#include <bit>
+#include <cstring>
+
+#include "engine.hpp"
+
+namespace aicf::emu {
+inline namespace AICF_ENGINE_NAMESPACE {
+
+#define AICF_INLINE inline __attribute__((always_inline))
+
+template <Mode M>
+class Interpreter {
+public:
+    static constexpr bool kChecks = M != Mode::kPlain;
+    static constexpr bool kCount = M == Mode::kCounted;
+
+    Interpreter(Worker& worker, Block& block, Warp& warp)
+        : worker_(worker), block_(block), warp_(warp), image_(*block.launch->image), memory_(*block.launch->memory), checks_(worker.checks) {}
+
+    StopReason run(uint64_t budget);
+
+private:
+    // warp_run.cpp: scheduling of the warp's threads
+    bool pick();
+    void bind_frame();
+    void update_merge();
+    void reconverge();
+    void push_entry(uint32_t pc, uint32_t mask, EntryState state, uint8_t barrier = 0);
+    void retain(int32_t frame) { ++warp_.frames[frame].refs; }
+    void drop(int32_t frame);
+    void leave(uint32_t lanes);  // removes lanes from the current entry, picks another one when none is left
+    bool gather(const Inst& inst, uint32_t& mask, uint32_t required_of_all, const uint32_t* required);
+    void branch(const Inst& inst, uint32_t taken, uint32_t target);
+    void branch_indexed(const Inst& inst, uint32_t mask);
+    void call(const Inst& inst, uint32_t mask, uint32_t function);
+    void call_indirect(const Inst& inst, uint32_t mask);
+    void call_builtin(const Inst& inst, uint32_t mask);
+    void return_from(uint32_t mask);
+    void exit_threads(uint32_t mask);
+    void copy_frame_bytes(uint32_t mask, uint32_t from, uint32_t to, uint32_t bytes);
+    void stop_launch(int status);
+
+    // warp_sync.cpp: barriers and warp-wide instructions
+    void barrier(const Inst& inst, uint32_t mask);
+    void arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32_t expected);
+    void complete_barrier(uint32_t id);
+    void check_barriers_after_exit();
+    void bar_warp_sync(const Inst& inst, uint32_t mask);
+    void shuffle(const Inst& inst, uint32_t mask);
+    void vote(const Inst& inst, uint32_t mask);
+    void match(const Inst& inst, uint32_t mask);
+    void reduce(const Inst& inst, uint32_t mask);
+    void elect(const Inst& inst, uint32_t mask);
+    bool together(const Inst& inst, uint32_t& mask);
+    void order_warp(uint32_t lanes);
+
+    // warp_move.cpp
+    void pack(const Inst& inst, uint32_t mask);
+    void unpack(const Inst& inst, uint32_t mask);
+    void read_clock(const Inst& inst, uint32_t mask);
+    void is_space(const Inst& inst, uint32_t mask);
+
+    // warp_memory.cpp
+    void load(const Inst& inst, uint32_t mask);
+    void store(const Inst& inst, uint32_t mask);
+    void addresses(const Inst& inst, uint64_t* out);
+    template <bool kStore>
+    void access(const Inst& inst, uint32_t mask, uint64_t* address, MemSpace space);
+    template <bool kStore>
+    void access_global(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_const);
+    template <bool kStore>
+    void access_shared(const Inst& inst, uint32_t mask, const uint64_t* address);
+    template <bool kStore>
+    void access_local(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_param);
+    void access_param(const Inst& inst, uint32_t mask, const uint64_t* address);
+    uint32_t check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi, uint64_t bits);
+    uint32_t check_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic);
+    void check_global_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
+    void check_shared_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
+    void mark_global(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool contiguous);
+    void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
+    void count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
+    template <bool kStore>
+    void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, bool contiguous, bool uniform);
+
+    // warp_race.cpp
+    void race_read(uint32_t mask, const uint64_t* address, uint32_t size, bool strong);
+    void race_write(uint32_t mask, const uint64_t* address, uint32_t size, bool strong, const Inst* store);
+    bool ordered_before(uint32_t stamp, uint32_t lane) const;
+    bool ordered_before_all(uint32_t stamp, uint32_t lane) const;
+    bool writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address) const;
+    bool readers_ordered(uint32_t unit, uint32_t lane, uint32_t& other) const;
+    void race_read_unit(uint32_t unit, uint32_t lane, bool strong);
+    void race_write_unit(uint32_t unit, uint32_t lane, bool strong, bool same_value);
+    void release_acquire(uint32_t mask, const uint64_t* address, bool release, bool acquire, uint64_t window);
+    uint32_t next_clock();
+
+    // warp_atomic.cpp
+    void atomic(const Inst& inst, uint32_t mask);
+    void atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared);
+
+    // warp_async.cpp
+    void async_copy(const Inst& inst, uint32_t mask);
+    void async_commit(uint32_t mask);
+    void async_wait(const Inst& inst, uint32_t mask);
+    void finish_async(uint32_t lanes, uint32_t groups_left, bool all);
+
+    AICF_INLINE uint8_t* row(uint32_t operand) const { return bases_[operand >> 30] + (operand & 0x3FFFFFFFu); }
+    AICF_INLINE uint32_t* row32(uint32_t operand) const { return reinterpret_cast<uint32_t*>(row(operand)); }
+    AICF_INLINE uint64_t* row64(uint32_t operand) const { return reinterpret_cast<uint64_t*>(row(operand)); }
+    AICF_INLINE uint32_t predicate(uint16_t slot) const { return predicates_[slot >> 1] ^ (0u - (slot & 1u)); }
+    AICF_INLINE uint32_t& predicate_slot(uint16_t slot) const { return predicates_[slot >> 1]; }
+    bool checking(Check check) const { return kChecks && (checks_ & check); }
+    uint32_t thread_of(uint32_t lane) const { return warp_.id * kWarpLanes + lane; }
+
+    Worker& worker_;
+    Block& block_;
+    Warp& warp_;
+    const Image& image_;
+    DeviceMemory& memory_;
+    const uint32_t checks_;
+    uint8_t* bases_[4] = {};
+    uint32_t* predicates_ = nullptr;
+    uint32_t pc_ = 0;
+    uint32_t mask_ = 0;
+    int32_t frame_ = 0;
+    uint32_t merge_pc_ = ~0u;
+    uint32_t local_base_ = kLocalStart;
+    uint32_t back_edges_ = 0;
+    bool running_ = false;  // there is a current entry
+    bool fatal_ = false;
+};
+
+template <typename F>
+AICF_INLINE void for_lanes(uint32_t mask, F&& body) {
+    if (mask == ~0u) {
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) body(lane);
+        return;
+    }
+    while (mask) {
+        body(static_cast<uint32_t>(std::countr_zero(mask)));
+        mask &= mask - 1;
+    }
+}
+
+}  // namespace AICF_ENGINE_NAMESPACE
+}  // namespace aicf::emu

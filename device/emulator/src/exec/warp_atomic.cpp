@@ -1,0 +1,195 @@
+// Atomics. In global memory they are atomic between the host threads that run other blocks; in shared memory a block has one host thread.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "warp.hpp"
+
+namespace aicf::emu {
+inline namespace AICF_ENGINE_NAMESPACE {
+
+namespace {
+
+float half_to_float(uint16_t bits) {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+    const uint32_t exponent = bits >> 10 & 31;
+    const uint32_t fraction = bits & 0x3FF;
+    if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | fraction << 13);
+    if (exponent == 0) {
+        const float value = static_cast<float>(fraction) * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+// Round to nearest even, from a double that holds the sum of two halves exactly.
+uint16_t double_to_half(double value) {
+    const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    const double magnitude = std::fabs(value);
+    if (std::isnan(value)) return 0x7FFF;
+    if (magnitude >= 65520.0) return sign | 0x7C00;
+    if (magnitude < 0x1p-14) return sign | static_cast<uint16_t>(std::nearbyint(magnitude * 0x1p24));
+    int exponent = 0;
+    std::frexp(magnitude, &exponent);
+    const double scaled = std::nearbyint(std::ldexp(magnitude, 11 - exponent));  // 11 significant bits
+    return sign | static_cast<uint16_t>(static_cast<uint32_t>((exponent + 13) << 10) + static_cast<uint32_t>(scaled));
+}
+
+float bfloat_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+uint16_t float_to_bfloat(float value) {
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    if (std::isnan(value)) return 0x7FFF;
+    return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+uint16_t add_half(uint16_t a, uint16_t b) { return double_to_half(static_cast<double>(half_to_float(a)) + half_to_float(b)); }
+
+// A float sum of two bfloats is exact unless their exponents lie far apart, and then the smaller one is below the rounding point by far.
+uint16_t add_bfloat(uint16_t a, uint16_t b) {
+    const double sum = static_cast<double>(bfloat_to_float(a)) + bfloat_to_float(b);
+    float rounded = static_cast<float>(sum);
+    // Round to odd, so that the second rounding is right.
+    if (std::isfinite(rounded) && static_cast<double>(rounded) != sum) {
+        uint32_t bits = std::bit_cast<uint32_t>(rounded);
+        const bool away = std::fabs(static_cast<double>(rounded)) > std::fabs(sum);
+        if (away) --bits;
+        rounded = std::bit_cast<float>(bits | 1);
+    }
+    return float_to_bfloat(rounded);
+}
+
+float add_flushed(float a, float b, bool flush) {
+    // atom.add.f32 on global memory flushes subnormal inputs and results to zero with the sign kept; on shared memory it does not.
+    if (!flush) return a + b;
+    const auto squash = [](float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
+    return squash(squash(a) + squash(b));
+}
+
+template <typename T>
+T combine(const Inst& inst, T old, T value, T swap, bool shared) {
+    const AtomType type = static_cast<AtomType>(inst.mode2);
+    using S = std::make_signed_t<T>;
+    const bool is_signed = type == AtomType::kS32 || type == AtomType::kS64;
+    switch (static_cast<AtomOp>(inst.mode)) {
+        case AtomOp::kExch: return value;
+        case AtomOp::kCas: return old == value ? swap : old;
+        case AtomOp::kAnd: return old & value;
+        case AtomOp::kOr: return old | value;
+        case AtomOp::kXor: return old ^ value;
+        case AtomOp::kInc: return old >= value ? 0 : old + 1;
+        case AtomOp::kDec: return old == 0 || old > value ? value : old - 1;
+        case AtomOp::kMin: return is_signed ? static_cast<T>(std::min<S>(old, value)) : std::min(old, value);
+        case AtomOp::kMax: return is_signed ? static_cast<T>(std::max<S>(old, value)) : std::max(old, value);
+        case AtomOp::kAdd: break;
+    }
+    if constexpr (sizeof(T) == 8) {
+        if (type == AtomType::kF64) return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(value));
+    } else if constexpr (sizeof(T) == 4) {
+        if (type == AtomType::kF32) return std::bit_cast<uint32_t>(add_flushed(std::bit_cast<float>(old), std::bit_cast<float>(value), !shared));
+        const auto halves = [&](auto add) {
+            return static_cast<uint32_t>(add(static_cast<uint16_t>(old), static_cast<uint16_t>(value))) |
+                   static_cast<uint32_t>(add(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(value >> 16))) << 16;
+        };
+        if (type == AtomType::kF16x2) return halves(add_half);
+        if (type == AtomType::kBF16x2) return halves(add_bfloat);
+    } else {
+        if (type == AtomType::kF16) return add_half(old, value);
+        if (type == AtomType::kBF16) return add_bfloat(old, value);
+    }
+    return old + value;
+}
+
+template <typename T, typename Row>
+void run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared, const Row* b, const Row* c, Row* results) {
+    for_lanes(mask, [&](uint32_t lane) {
+        T* cell = reinterpret_cast<T*>(base + address[lane]);
+        const T value = static_cast<T>(b[lane]);
+        const T swap = static_cast<T>(c[lane]);
+        T old = __atomic_load_n(cell, __ATOMIC_RELAXED);
+        if (shared) {
+            *cell = combine<T>(inst, old, value, swap, true);
+        } else {
+            T next = combine<T>(inst, old, value, swap, false);
+            while (!__atomic_compare_exchange_n(cell, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) next = combine<T>(inst, old, value, swap, false);
+        }
+        results[lane] = old;
+    });
+}
+
+}  // namespace
+
+template <Mode M>
+void Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared) {
+    if (inst.dbytes == 8) {
+        uint64_t old[kWarpLanes];
+        run_lanes<uint64_t, uint64_t>(inst, mask, address, base, shared, row64(inst.b), row64(inst.c), old);
+        if (inst.flags & kFlagReturnsValue) for_lanes(mask, [&, to = row64(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
+        return;
+    }
+    uint32_t old[kWarpLanes];
+    if (inst.bytes == 2) run_lanes<uint16_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
+    else run_lanes<uint32_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
+    if (inst.flags & kFlagReturnsValue) for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
+}
+
+template <Mode M>
+void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
+    alignas(64) uint64_t address[kWarpLanes];
+    const uint64_t offset = static_cast<uint64_t>(inst.offset);
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+        if (!(inst.flags & kFlagHasBase)) address[lane] = offset;
+        else if (inst.flags & kFlagBase64) address[lane] = row64(inst.a)[lane] + offset;
+        else address[lane] = row32(inst.a)[lane] + static_cast<uint32_t>(offset);
+    }
+    uint32_t in_shared = inst.space == MemSpace::kShared ? mask : 0;
+    if (inst.space == MemSpace::kGeneric) {
+        for_lanes(mask, [&](uint32_t lane) {
+            if ((address[lane] & kWindowMask) != kSharedWindow) return;
+            in_shared |= 1u << lane;
+            address[lane] &= ~kWindowMask;
+        });
+    }
+    uint32_t in_global = mask & ~in_shared;
+    if (in_global) {
+        uint64_t lo = ~0ull, hi = 0, bits = 0;
+        for_lanes(in_global, [&](uint32_t lane) {
+            lo = std::min(lo, address[lane]);
+            hi = std::max(hi, address[lane]);
+            bits |= address[lane];
+        });
+        in_global = check_global(in_global, address, inst.bytes, true, true, lo, hi, bits);
+        if (in_global) {
+            if (checking(kInitcheck)) {
+                for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, inst.bytes, address[lane], address[lane]); });
+            }
+            mark_global(in_global, address, inst.bytes, lo, hi, false);
+            if (checking(kRacecheck)) release_acquire(in_global, address, true, true, 0);
+            if constexpr (kCount) count_global(in_global, address, inst.bytes, false, true);
+            atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false);
+        }
+    }
+    if (in_shared) {
+        in_shared = check_shared(in_shared, address, inst.bytes, true, true);
+        if (in_shared == 0) return;
+        if (checking(kRacecheck)) {
+            race_write(in_shared, address, inst.bytes, true, nullptr);
+            release_acquire(in_shared, address, true, true, kSharedWindow);
+        }
+        if (checking(kInitcheck)) {
+            for_lanes(in_shared, [&](uint32_t lane) {
+                if (static_cast<AtomOp>(inst.mode) != AtomOp::kExch) check_shared_init(1u << lane, address, inst.bytes, address[lane], address[lane]);
+                std::memset(block_.shared_state + address[lane], 1, inst.bytes);
+            });
+        }
+        if constexpr (kCount) count_shared(in_shared, address, inst.bytes, false, true);
+        atomic_lanes(inst, in_shared, address, block_.shared, true);
+    }
+}
+
+template class Interpreter<Mode::kPlain>;
+template class Interpreter<Mode::kChecked>;
+template class Interpreter<Mode::kCounted>;
+
+}  // namespace AICF_ENGINE_NAMESPACE
+}  // namespace aicf::emu

@@ -1,0 +1,551 @@
+// Loads and stores.
+#include <algorithm>
+
+#include "warp.hpp"
+
+namespace aicf::emu {
+inline namespace AICF_ENGINE_NAMESPACE {
+
+namespace {
+
+// What a warp's addresses have in common, so that one test serves all lanes.
+struct Span {
+    uint64_t lo, hi;   // lowest and highest address
+    uint64_t bits;     // or of all addresses: alignment
+    bool contiguous;   // all 32 lanes, in lane order, without gaps
+    bool uniform;      // all 32 lanes at one address
+};
+
+AICF_INLINE Span span_of(const uint64_t* address, uint32_t mask, uint32_t size) {
+    if (mask == ~0u) {
+        uint64_t not_contiguous = 0;
+        uint64_t not_uniform = 0;
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            not_contiguous |= address[lane] ^ (address[0] + static_cast<uint64_t>(lane) * size);
+            not_uniform |= address[lane] ^ address[0];
+        }
+        if (not_contiguous == 0) return {address[0], address[31], address[0] | size * 1ull, true, false};
+        if (not_uniform == 0) return {address[0], address[0], address[0], false, true};
+        uint64_t lo = address[0], hi = address[0], bits = 0;
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            lo = std::min(lo, address[lane]);
+            hi = std::max(hi, address[lane]);
+            bits |= address[lane];
+        }
+        return {lo, hi, bits, false, false};
+    }
+    Span span{~0ull, 0, 0, false, false};
+    for_lanes(mask, [&](uint32_t lane) {
+        span.lo = std::min(span.lo, address[lane]);
+        span.hi = std::max(span.hi, address[lane]);
+        span.bits |= address[lane];
+    });
+    return span;
+}
+
+template <typename Memory, typename Row>
+AICF_INLINE void load_element(Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, bool uniform, uint32_t offset) {
+    using Cell = Memory;
+    if constexpr (sizeof(Memory) == sizeof(Row)) {
+        if (contiguous) {
+            std::memcpy(to, base + address[0], sizeof(Row) * kWarpLanes);
+            return;
+        }
+    }
+    if (mask == ~0u) {
+        if (uniform) {
+            Cell value;
+            std::memcpy(&value, base + address[0] + offset, sizeof value);
+            for (uint32_t lane = 0; lane < kWarpLanes; ++lane) to[lane] = static_cast<Row>(value);
+            return;
+        }
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            Cell value;
+            std::memcpy(&value, base + address[lane] + offset, sizeof value);
+            to[lane] = static_cast<Row>(value);
+        }
+        return;
+    }
+    for_lanes(mask, [&](uint32_t lane) {
+        Cell value;
+        std::memcpy(&value, base + address[lane] + offset, sizeof value);
+        to[lane] = static_cast<Row>(value);
+    });
+}
+
+template <typename Memory, typename Row>
+AICF_INLINE void store_element(const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, uint32_t offset) {
+    if constexpr (sizeof(Memory) == sizeof(Row)) {
+        if (contiguous) {
+            std::memcpy(base + address[0], from, sizeof(Row) * kWarpLanes);
+            return;
+        }
+    }
+    for_lanes(mask, [&](uint32_t lane) {
+        const Memory value = static_cast<Memory>(from[lane]);
+        std::memcpy(base + address[lane] + offset, &value, sizeof value);
+    });
+}
+
+template <typename Row>
+AICF_INLINE void load_row(const Inst& inst, Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, bool uniform, uint32_t offset) {
+    using Signed = std::make_signed_t<Row>;
+    const bool extend = inst.flags & kFlagSignExtend;
+    switch (inst.bytes) {
+        case 1:
+            if (extend) load_element<int8_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, contiguous, uniform, offset);
+            else load_element<uint8_t, Row>(to, base, address, mask, contiguous, uniform, offset);
+            break;
+        case 2:
+            if (extend) load_element<int16_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, contiguous, uniform, offset);
+            else load_element<uint16_t, Row>(to, base, address, mask, contiguous, uniform, offset);
+            break;
+        case 4:
+            if (extend) load_element<int32_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, contiguous, uniform, offset);
+            else load_element<uint32_t, Row>(to, base, address, mask, contiguous, uniform, offset);
+            break;
+        default: load_element<uint64_t, Row>(to, base, address, mask, contiguous, uniform, offset); break;
+    }
+}
+
+template <typename Row>
+AICF_INLINE void store_row(const Inst& inst, const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, uint32_t offset) {
+    switch (inst.bytes) {
+        case 1: store_element<uint8_t, Row>(from, base, address, mask, contiguous, offset); break;
+        case 2: store_element<uint16_t, Row>(from, base, address, mask, contiguous, offset); break;
+        case 4: store_element<uint32_t, Row>(from, base, address, mask, contiguous, offset); break;
+        default: store_element<uint64_t, Row>(from, base, address, mask, contiguous, offset); break;
+    }
+}
+
+bool all_equal(const uint8_t* state, uint64_t count, uint8_t value) {
+    uint8_t differs = 0;
+    for (uint64_t i = 0; i < count; ++i) differs |= state[i] ^ value;
+    return differs == 0;
+}
+
+}  // namespace
+
+// Moves all elements between memory (at base + address[lane]) and rows. Addresses have been checked.
+template <Mode M>
+template <bool kStore>
+void Interpreter<M>::move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, bool contiguous, bool uniform) {
+    const uint32_t operands[4] = {inst.d, inst.b, inst.c, inst.e};
+    const bool single = inst.vec == 1;
+    if constexpr (kStore) {
+        // Element by element for each lane in turn is what the order of overlapping lanes would need; it is undefined, so rows are as good.
+        for (uint32_t i = 0; i < inst.vec; ++i) {
+            if (inst.dbytes == 8) store_row<uint64_t>(inst, row64(operands[i]), base, address, mask, contiguous && single, i * inst.bytes);
+            else store_row<uint32_t>(inst, row32(operands[i]), base, address, mask, contiguous && single, i * inst.bytes);
+        }
+    } else {
+        for (uint32_t i = 0; i < inst.vec; ++i) {
+            if (inst.dbytes == 8) load_row<uint64_t>(inst, row64(operands[i]), base, address, mask, contiguous && single, uniform, i * inst.bytes);
+            else load_row<uint32_t>(inst, row32(operands[i]), base, address, mask, contiguous && single, uniform, i * inst.bytes);
+        }
+    }
+}
+
+template <Mode M>
+AICF_INLINE void Interpreter<M>::addresses(const Inst& inst, uint64_t* out) {
+    const uint64_t offset = static_cast<uint64_t>(inst.offset) + (inst.mode2 && inst.op != Op::kAtomic ? local_base_ : 0);
+    if (!(inst.flags & kFlagHasBase)) {
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) out[lane] = offset;
+    } else if (inst.flags & kFlagBase64) {
+        const uint64_t* base = row64(inst.a);
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) out[lane] = base[lane] + offset;
+    } else {
+        const uint32_t* base = row32(inst.a);
+        const uint32_t offset32 = static_cast<uint32_t>(offset);
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) out[lane] = base[lane] + offset32;
+    }
+}
+
+template <Mode M>
+void Interpreter<M>::load(const Inst& inst, uint32_t mask) {
+    alignas(64) uint64_t address[kWarpLanes];
+    addresses(inst, address);
+    access<false>(inst, mask, address, inst.space);
+}
+
+template <Mode M>
+void Interpreter<M>::store(const Inst& inst, uint32_t mask) {
+    alignas(64) uint64_t address[kWarpLanes];
+    addresses(inst, address);
+    access<true>(inst, mask, address, inst.space);
+}
+
+template <Mode M>
+template <bool kStore>
+void Interpreter<M>::access(const Inst& inst, uint32_t mask, uint64_t* address, MemSpace space) {
+    switch (space) {
+        case MemSpace::kGlobal: return access_global<kStore>(inst, mask, address, false);
+        case MemSpace::kConst: return access_global<kStore>(inst, mask, address, true);
+        case MemSpace::kShared: return access_shared<kStore>(inst, mask, address);
+        case MemSpace::kLocal: return access_local<kStore>(inst, mask, address, false);
+        case MemSpace::kFrame: return access_local<kStore>(inst, mask, address, true);
+        case MemSpace::kParam: return access_param(inst, mask, address);
+        case MemSpace::kGeneric: break;
+    }
+    uint32_t in_shared = 0, in_local = 0, in_param = 0, in_global = 0;
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t window = address[lane] & kWindowMask;
+        const uint32_t bit = 1u << lane;
+        if (window == kSharedWindow) in_shared |= bit;
+        else if (window == kLocalWindow) in_local |= bit;
+        else if (window == kParamWindow) in_param |= bit;
+        else in_global |= bit;
+    });
+    if (in_global) access_global<kStore>(inst, in_global, address, false);
+    if (!(in_shared | in_local | in_param)) return;
+    for_lanes(in_shared | in_local | in_param, [&](uint32_t lane) { address[lane] &= ~kWindowMask; });
+    if (in_shared) access_shared<kStore>(inst, in_shared, address);
+    if (in_local) access_local<kStore>(inst, in_local, address, false);
+    if (in_param) {
+        if (kStore) {
+            report_access(worker_, block_, warp_, pc_, std::countr_zero(in_param),
+                          {Finding::kInvalidSpace, MemSpace::kParam, true, false, address[std::countr_zero(in_param)], inst.bytes});
+            stop_launch(kErrorInvalidAddressSpace);
+        } else {
+            access_param(inst, in_param, address);
+        }
+    }
+}
+
+// Lanes of `mask` that may access `size` bytes of global memory; the others are reported.
+template <Mode M>
+uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi, uint64_t bits) {
+    Range& range = worker_.ranges[pc_];
+    if (lo >= range.begin && hi + size <= range.end && hi <= hi + size && ((bits & (size - 1)) == 0)) [[likely]] return mask;
+    uint32_t good = 0;
+    int status = kSuccess;
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t at = address[lane];
+        AccessFinding finding{Finding::kMisaligned, MemSpace::kGlobal, is_write, is_atomic, at, size};
+        if (at & (size - 1)) {
+            report_access(worker_, block_, warp_, pc_, lane, finding);
+            status = status ? status : kErrorMisalignedAddress;
+            return;
+        }
+        if (at >= range.begin && at + size <= range.end && at + size > at) {
+            good |= 1u << lane;
+            return;
+        }
+        const Allocation* allocation = memory_.contains(at) ? memory_.find(at) : nullptr;
+        const bool inside = allocation && at >= allocation->address && at + size <= allocation->address + allocation->size_bytes;
+        if (inside && allocation->live) {
+            range = {allocation->address, allocation->address + allocation->size_bytes};
+            good |= 1u << lane;
+            return;
+        }
+        finding.finding = inside ? Finding::kUseAfterFree : is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;
+        report_access(worker_, block_, warp_, pc_, lane, finding);
+        status = kErrorIllegalAddress;
+    });
+    if (status != kSuccess) {
+        if (checking(kMemcheck)) {
+            std::lock_guard lock(block_.launch->mutex);  // go on, to collect all findings; the launch fails at its end
+            if (block_.launch->status == kSuccess) block_.launch->status = status;
+        } else {
+            stop_launch(status);
+        }
+    }
+    return good;
+}
+
+template <Mode M>
+uint32_t Interpreter<M>::check_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic) {
+    uint32_t good = 0;
+    int status = kSuccess;
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t at = address[lane];
+        const bool misaligned = at & (size - 1);
+        if (!misaligned && at >= kSharedStart && at + size <= block_.shared_end) {
+            good |= 1u << lane;
+            return;
+        }
+        const Finding kind = misaligned ? Finding::kMisaligned : is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;
+        report_access(worker_, block_, warp_, pc_, lane, {kind, MemSpace::kShared, is_write, is_atomic, at, size});
+        status = misaligned ? kErrorMisalignedAddress : kErrorIllegalAddress;
+    });
+    if (status != kSuccess) {
+        if (checking(kMemcheck)) {
+            std::lock_guard lock(block_.launch->mutex);
+            if (block_.launch->status == kSuccess) block_.launch->status = status;
+        } else {
+            stop_launch(status);
+        }
+    }
+    return good;
+}
+
+template <Mode M>
+void Interpreter<M>::check_global_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi) {
+    if (hi - lo <= 1024) {
+        const uint8_t* bits = memory_.init_bits() + (lo - memory_.base()) / 8;
+        const uint64_t first = (lo - memory_.base()) % 8;
+        const uint64_t count = hi + size - lo;
+        bool fine;
+        if (first == 0 && count % 8 == 0) fine = all_equal(bits, count / 8, 0xFF);
+        else fine = memory_.is_initialized(lo, count);
+        if (fine) return;
+    }
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t at = address[lane] - memory_.base();
+        const uint32_t wanted = (1u << size) - 1;
+        uint32_t have;
+        std::memcpy(&have, memory_.init_bits() + at / 8, 4);
+        if (((have >> (at % 8)) & wanted) == wanted) return;
+        report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kGlobal, false, false, address[lane], size});
+    });
+}
+
+template <Mode M>
+void Interpreter<M>::mark_global(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool contiguous) {
+    if (contiguous) {
+        memory_.mark_initialized(lo, hi + size - lo);
+        return;
+    }
+    if (hi - lo <= 1024 && memory_.is_initialized(lo, hi + size - lo)) return;
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t at = address[lane] - memory_.base();
+        const uint32_t wanted = ((1u << size) - 1) << (at % 8);
+        uint8_t* bits = memory_.init_bits() + at / 8;
+        if ((bits[0] & (wanted & 0xFF)) != (wanted & 0xFF)) __atomic_fetch_or(bits, static_cast<uint8_t>(wanted), __ATOMIC_RELAXED);
+        if (wanted >> 8 && (bits[1] & (wanted >> 8 & 0xFF)) != (wanted >> 8 & 0xFF)) __atomic_fetch_or(bits + 1, static_cast<uint8_t>(wanted >> 8), __ATOMIC_RELAXED);
+        if (wanted >> 16) __atomic_fetch_or(bits + 2, static_cast<uint8_t>(wanted >> 16), __ATOMIC_RELAXED);
+    });
+}
+
+template <Mode M>
+template <bool kStore>
+void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_const) {
+    const uint32_t size = inst.bytes * inst.vec;
+    const Span span = span_of(address, mask, size);
+    const uint32_t good = check_global(mask, address, size, kStore, false, span.lo, span.hi, span.contiguous ? address[0] : span.bits);
+    if (good == 0) return;
+    uint8_t* base = reinterpret_cast<uint8_t*>(memory_.alias(0));
+    const bool whole = good == mask;
+    if constexpr (kChecks) {
+        if (checking(kInitcheck)) {
+            const Span part = whole ? span : span_of(address, good, size);
+            if constexpr (kStore) mark_global(good, address, size, part.lo, part.hi, part.contiguous);
+            else check_global_init(good, address, size, part.lo, part.hi);
+        } else if constexpr (kStore) {
+            const Span part = whole ? span : span_of(address, good, size);
+            mark_global(good, address, size, part.lo, part.hi, part.contiguous);
+        }
+    } else if constexpr (kStore) {
+        // Also without checks: a later launch may be checked.
+        const Span part = whole ? span : span_of(address, good, size);
+        mark_global(good, address, size, part.lo, part.hi, part.contiguous);
+    }
+    if constexpr (kCount) {
+        if (is_const) worker_.counters.const_loads++;
+        else count_global(good, address, size, kStore, false);
+    }
+    move_elements<kStore>(inst, good, base, address, span.contiguous && whole, span.uniform && whole);
+}
+
+template <Mode M>
+void Interpreter<M>::check_shared_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi) {
+    if (hi - lo <= 1024 && all_equal(block_.shared_state + lo, hi + size - lo, 1)) return;
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint8_t* state = block_.shared_state + address[lane];
+        bool in_flight = false;
+        bool unwritten = false;
+        for (uint32_t i = 0; i < size; ++i) {
+            in_flight |= state[i] & 2;
+            unwritten |= state[i] == 0;
+        }
+        if (!in_flight && !unwritten) return;
+        report_access(worker_, block_, warp_, pc_, lane,
+                      {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, false, address[lane], size});
+    });
+}
+
+template <Mode M>
+template <bool kStore>
+void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64_t* address) {
+    const uint32_t size = inst.bytes * inst.vec;
+    Span span = span_of(address, mask, size);
+    const uint64_t bits = span.contiguous ? address[0] : span.bits;
+    if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1))) [[unlikely]] {
+        mask = check_shared(mask, address, size, kStore, false);
+        if (mask == 0) return;
+        span = span_of(address, mask, size);
+    }
+    if constexpr (kChecks) {
+        if (checking(kRacecheck)) {
+            const bool strong = inst.mode != 0;
+            if constexpr (kStore) race_write(mask, address, size, strong, &inst);
+            else race_read(mask, address, size, strong);
+            if (strong) release_acquire(mask, address, kStore, !kStore, kSharedWindow);
+        }
+        if (checking(kInitcheck)) {
+            if constexpr (kStore) {
+                if (span.contiguous) std::memset(block_.shared_state + span.lo, 1, span.hi + size - span.lo);
+                else for_lanes(mask, [&](uint32_t lane) { std::memset(block_.shared_state + address[lane], 1, size); });
+            } else {
+                check_shared_init(mask, address, size, span.lo, span.hi);
+            }
+        }
+    }
+    if constexpr (kCount) count_shared(mask, address, size, kStore, false);
+    move_elements<kStore>(inst, mask, block_.shared, address, span.contiguous, span.uniform);
+}
+
+template <Mode M>
+template <bool kStore>
+void Interpreter<M>::access_local(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_param) {
+    const uint32_t size = inst.bytes * inst.vec;
+    alignas(64) uint64_t at[kWarpLanes];
+    uint32_t bad = 0;
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+        bad |= (address[lane] < kLocalStart || address[lane] + size > block_.local_stride || (address[lane] & (size - 1))) ? 1u << lane : 0;
+        at[lane] = address[lane] + static_cast<uint64_t>(thread_of(lane)) * block_.local_stride;
+    }
+    bad &= mask;
+    if (bad) [[unlikely]] {
+        for_lanes(bad, [&](uint32_t lane) {
+            const bool misaligned = address[lane] & (size - 1);
+            const Finding kind = misaligned ? Finding::kMisaligned : kStore ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;
+            report_access(worker_, block_, warp_, pc_, lane, {kind, MemSpace::kLocal, kStore, false, address[lane], size});
+        });
+        const int status = address[std::countr_zero(bad)] & (size - 1) ? kErrorMisalignedAddress : kErrorIllegalAddress;
+        if (checking(kMemcheck)) {
+            std::lock_guard lock(block_.launch->mutex);
+            if (block_.launch->status == kSuccess) block_.launch->status = status;
+        } else {
+            stop_launch(status);
+        }
+        mask &= ~bad;
+        if (mask == 0) return;
+    }
+    if constexpr (kChecks) {
+        if (checking(kInitcheck)) {
+            if constexpr (kStore) {
+                for_lanes(mask, [&](uint32_t lane) { std::memset(block_.local_state + at[lane], 1, size); });
+            } else {
+                for_lanes(mask, [&](uint32_t lane) {
+                    if (all_equal(block_.local_state + at[lane], size, 1)) return;
+                    report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kLocal, false, false, address[lane], size});
+                });
+            }
+        }
+    }
+    if constexpr (kCount) {
+        if (is_param) worker_.counters.param_loads += !kStore;
+        else if (kStore) worker_.counters.local_stores++;
+        else worker_.counters.local_loads++;
+    }
+    move_elements<kStore>(inst, mask, block_.local, at, false, false);
+}
+
+template <Mode M>
+void Interpreter<M>::access_param(const Inst& inst, uint32_t mask, const uint64_t* address) {
+    const uint32_t size = inst.bytes * inst.vec;
+    const std::vector<std::byte>& params = block_.launch->launch->params;
+    uint32_t good = 0;
+    for_lanes(mask, [&](uint32_t lane) {
+        if (address[lane] + size <= params.size() && (address[lane] & (size - 1)) == 0 && address[lane] + size > address[lane]) {
+            good |= 1u << lane;
+            return;
+        }
+        const bool misaligned = address[lane] & (size - 1);
+        report_access(worker_, block_, warp_, pc_, lane,
+                      {misaligned ? Finding::kMisaligned : Finding::kOutOfBoundsRead, MemSpace::kParam, false, false, address[lane], size});
+        stop_launch(misaligned ? kErrorMisalignedAddress : kErrorIllegalAddress);
+    });
+    if constexpr (kCount) worker_.counters.param_loads++;
+    if (good == 0) return;
+    move_elements<false>(inst, good, reinterpret_cast<uint8_t*>(const_cast<std::byte*>(params.data())), address, false, false);
+}
+
+template <Mode M>
+void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic) {
+    Counters& counters = worker_.counters;
+    // 32-byte sectors that the request touches, each counted once.
+    uint64_t sectors[kWarpLanes * 2];
+    uint32_t count = 0;
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t first = address[lane] / 32, last = (address[lane] + size - 1) / 32;
+        for (uint64_t sector = first; sector <= last; ++sector) {
+            if (count && sectors[count - 1] == sector) continue;
+            bool seen = false;
+            for (uint32_t i = 0; i < count && !seen; ++i) seen = sectors[i] == sector;
+            if (!seen) sectors[count++] = sector;
+        }
+    });
+    const uint64_t base = memory_.base() / 32;
+    const auto note = [&](std::atomic<uint64_t>* bits) {
+        for (uint32_t i = 0; i < count; ++i) {
+            const uint64_t at = sectors[i] - base;
+            const uint64_t bit = 1ull << (at % 64);
+            if (!(bits[at / 64].load(std::memory_order_relaxed) & bit)) bits[at / 64].fetch_or(bit, std::memory_order_relaxed);
+        }
+    };
+    const uint64_t bytes = static_cast<uint64_t>(std::popcount(mask)) * size;
+    if (is_atomic) {
+        counters.global_atomics++;
+        note(block_.launch->read_sectors);
+        note(block_.launch->write_sectors);
+    } else if (is_store) {
+        counters.global_stores++;
+        counters.global_store_sectors += count;
+        counters.global_store_bytes += bytes;
+        note(block_.launch->write_sectors);
+    } else {
+        counters.global_loads++;
+        counters.global_load_sectors += count;
+        counters.global_load_bytes += bytes;
+        note(block_.launch->read_sectors);
+    }
+}
+
+// 32 banks of 4 bytes. 8-byte accesses go in two phases of 16 lanes, 16-byte ones in four phases of 8; in a phase each bank serves one word.
+template <Mode M>
+void Interpreter<M>::count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic) {
+    const uint32_t phases = size <= 4 ? 1 : size / 4;
+    const uint32_t lanes_per_phase = kWarpLanes / phases;
+    uint64_t wavefronts = 0;
+    uint64_t least = 0;
+    for (uint32_t phase = 0; phase < phases; ++phase) {
+        const uint32_t part = phases == 1 ? mask : mask >> (phase * lanes_per_phase) << (phase * lanes_per_phase) & (((1ull << lanes_per_phase) - 1) << (phase * lanes_per_phase));
+        if (part == 0) continue;
+        uint64_t words[kWarpLanes];
+        uint32_t count = 0;
+        uint32_t per_bank[32] = {};
+        uint32_t most = 0;
+        for_lanes(part, [&](uint32_t lane) {
+            for (uint64_t word = address[lane] / 4; word <= (address[lane] + size - 1) / 4; ++word) {
+                bool seen = false;
+                for (uint32_t i = 0; i < count && !seen; ++i) seen = words[i] == word;
+                if (seen) continue;
+                words[count++] = word;
+                most = std::max(most, ++per_bank[word % 32]);
+            }
+        });
+        wavefronts += most;
+        least += 1;
+    }
+    Counters& counters = worker_.counters;
+    if (is_atomic) {
+        counters.shared_atomics++;
+    } else if (is_store) {
+        counters.shared_stores++;
+        counters.shared_store_wavefronts += wavefronts;
+        counters.shared_store_conflicts += wavefronts - least;
+    } else {
+        counters.shared_loads++;
+        counters.shared_load_wavefronts += wavefronts;
+        counters.shared_load_conflicts += wavefronts - least;
+    }
+}
+
+template class Interpreter<Mode::kPlain>;
+template class Interpreter<Mode::kChecked>;
+template class Interpreter<Mode::kCounted>;
+
+}  // namespace AICF_ENGINE_NAMESPACE
+}  // namespace aicf::emu

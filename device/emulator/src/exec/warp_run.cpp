@@ -1,0 +1,593 @@
+// The interpreter's loop, and the scheduling of a warp's threads: divergence, reconvergence, calls.
+//
+// Threads of a warp that are at the same instruction form an entry. The entry that is deepest in calls, and among those the one with the lowest pc,
+// runs first, and entries merge where they meet: with the layouts that compilers emit this reconverges at the latest at the immediate
+// post-dominator. An entry that takes many backward branches while others wait gives way, so that threads of one warp can wait for each other.
+#include <algorithm>
+
+#include "level.hpp"
+#include "warp.hpp"
+
+namespace aicf::emu {
+inline namespace AICF_ENGINE_NAMESPACE {
+
+namespace {
+constexpr uint32_t kMaxBackEdges = 256;
+
+
+bool same_group(const Entry& entry, uint32_t pc, int32_t frame) { return entry.pc == pc && entry.frame == frame; }
+}  // namespace
+
+template <Mode M>
+void Interpreter<M>::bind_frame() {
+    const Frame& frame = warp_.frames[frame_];
+    bases_[kBase32] = warp_.rows32 + frame.offset32;
+    bases_[kBase64] = warp_.rows64 + frame.offset64;
+    predicates_ = warp_.predicates + frame.offset_predicates;
+    local_base_ = frame.local_base;
+}
+
+template <Mode M>
+void Interpreter<M>::update_merge() {
+    merge_pc_ = ~0u;
+    for (const Entry& entry : warp_.entries) {
+        if (entry.state == EntryState::kRunnable && entry.frame == frame_) merge_pc_ = std::min(merge_pc_, entry.pc);
+    }
+}
+
+template <Mode M>
+void Interpreter<M>::push_entry(uint32_t pc, uint32_t mask, EntryState state, uint8_t barrier_id) {
+    for (Entry& entry : warp_.entries) {
+        if (same_group(entry, pc, frame_) && entry.state == state && entry.barrier == barrier_id) {
+            entry.mask |= mask;
+            return;
+        }
+    }
+    warp_.entries.push_back({pc, mask, frame_, state, barrier_id});
+    retain(frame_);
+}
+
+template <Mode M>
+void Interpreter<M>::drop(int32_t frame) {
+    while (frame >= 0 && --warp_.frames[frame].refs == 0) {
+        warp_.free_frames.push_back(frame);
+        frame = warp_.frames[frame].parent;
+    }
+}
+
+// Makes an entry current. False: none can run now.
+template <Mode M>
+bool Interpreter<M>::pick() {
+    running_ = false;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+        int best = -1;
+        for (size_t i = 0; i < warp_.entries.size(); ++i) {
+            const Entry& entry = warp_.entries[i];
+            if (entry.state != EntryState::kRunnable) continue;
+            if (best < 0) {
+                best = static_cast<int>(i);
+                continue;
+            }
+            const uint32_t depth = warp_.frames[entry.frame].depth;
+            const uint32_t best_depth = warp_.frames[warp_.entries[best].frame].depth;
+            if (depth > best_depth || (depth == best_depth && entry.pc < warp_.entries[best].pc)) best = static_cast<int>(i);
+        }
+        if (best >= 0) {
+            const Entry entry = warp_.entries[best];
+            warp_.entries.erase(warp_.entries.begin() + best);
+            pc_ = entry.pc;
+            mask_ = entry.mask;
+            frame_ = entry.frame;  // the entry's reference passes to the current group
+            back_edges_ = 0;
+            running_ = true;
+            bind_frame();
+            update_merge();
+            return true;
+        }
+        bool woken = false;
+        bool at_barrier = false;
+        for (Entry& entry : warp_.entries) {
+            if (entry.state == EntryState::kYielded) {
+                entry.state = EntryState::kRunnable;
+                woken = true;
+            }
+            at_barrier |= entry.state == EntryState::kBarrier;
+        }
+        if (woken) continue;
+        // Nobody of this warp can come to where the others wait any more: an aligned barrier that was reached apart, or threads named in a mask
+        // that are elsewhere for good.
+        Entry* stuck = nullptr;
+        for (Entry& entry : warp_.entries) {
+            if (entry.state != EntryState::kGather) continue;
+            const bool is_barrier = image_.code[entry.pc].op == Op::kBarrier;
+            if (!is_barrier && at_barrier) continue;
+            if (!stuck || entry.pc < stuck->pc) stuck = &entry;
+        }
+        if (!stuck) return false;
+        stuck->state = EntryState::kRunnable;
+        warp_.forced_pc = stuck->pc;
+    }
+    return false;
+}
+
+template <Mode M>
+void Interpreter<M>::reconverge() {
+    // Called with pc_ >= merge_pc_: another runnable entry of this frame is at or before the current group.
+    for (size_t i = 0; i < warp_.entries.size(); ++i) {
+        Entry& entry = warp_.entries[i];
+        if (entry.state != EntryState::kRunnable || entry.frame != frame_ || entry.pc != merge_pc_) continue;
+        if (entry.pc == pc_) {
+            mask_ |= entry.mask;
+            warp_.entries.erase(warp_.entries.begin() + i);
+            drop(frame_);
+        } else {
+            std::swap(entry.pc, pc_);
+            std::swap(entry.mask, mask_);
+            back_edges_ = 0;
+        }
+        break;
+    }
+    update_merge();
+}
+
+template <Mode M>
+void Interpreter<M>::leave(uint32_t lanes) {
+    mask_ &= ~lanes;
+    if (mask_) return;
+    drop(frame_);
+    pick();
+}
+
+template <Mode M>
+void Interpreter<M>::branch(const Inst& inst, uint32_t taken, uint32_t target) {
+    const uint32_t stay = mask_ & ~taken;
+    if constexpr (kCount) {
+        worker_.counters.branches++;
+        worker_.counters.divergent_branches += taken && stay;
+    }
+    if (stay == 0) {
+        const bool backward = target <= pc_;
+        pc_ = target;
+        if (backward && !warp_.entries.empty() && ++back_edges_ > kMaxBackEdges) {
+            bool others = false;
+            for (const Entry& entry : warp_.entries) others |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
+            back_edges_ = 0;
+            if (others) {
+                push_entry(pc_, mask_, EntryState::kYielded);
+                leave(mask_);
+            }
+        }
+        return;
+    }
+    const bool backward = target <= pc_;
+    const uint32_t low_mask = backward ? taken : stay;
+    const uint32_t low_pc = backward ? target : pc_ + 1;
+    const uint32_t high_mask = mask_ & ~low_mask;
+    const uint32_t high_pc = backward ? pc_ + 1 : target;
+    push_entry(high_pc, high_mask, EntryState::kRunnable);
+    pc_ = low_pc;
+    mask_ = low_mask;
+    if (backward && ++back_edges_ > kMaxBackEdges) {
+        back_edges_ = 0;
+        push_entry(pc_, mask_, EntryState::kYielded);
+        leave(mask_);
+        return;
+    }
+    update_merge();
+}
+
+template <Mode M>
+void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
+    const std::vector<uint32_t>& table = image_.branch_tables[inst.imm];
+    const uint32_t* index = row32(inst.a);
+    const uint32_t rest = mask_ & ~mask;
+    if constexpr (kCount) worker_.counters.branches++;
+    uint32_t todo = mask;
+    bool first = true;
+    while (todo) {
+        const uint32_t lane = std::countr_zero(todo);
+        uint32_t group = 0;
+        for_lanes(todo, [&](uint32_t l) { group |= index[l] == index[lane] ? 1u << l : 0; });
+        todo &= ~group;
+        if (index[lane] >= table.size()) {
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidPc, "index " + std::to_string(index[lane]) + " of brx.idx is past the list of targets");
+            return stop_launch(kErrorInvalidPc);
+        }
+        if constexpr (kCount) worker_.counters.divergent_branches += first && (todo || rest);
+        first = false;
+        push_entry(table[index[lane]], group, EntryState::kRunnable);
+    }
+    if (rest) push_entry(pc_ + 1, rest, EntryState::kRunnable);
+    leave(mask_);
+}
+
+template <Mode M>
+void Interpreter<M>::stop_launch(int status) {
+    fatal_ = true;
+    block_.launch->end_with(status);
+}
+
+template <Mode M>
+void Interpreter<M>::copy_frame_bytes(uint32_t mask, uint32_t from, uint32_t to, uint32_t bytes) {
+    for_lanes(mask, [&](uint32_t lane) {
+        const uint64_t base = static_cast<uint64_t>(thread_of(lane)) * block_.local_stride;
+        std::memmove(block_.local + base + to, block_.local + base + from, bytes);
+        if (block_.local_state) std::memmove(block_.local_state + base + to, block_.local_state + base + from, bytes);
+    });
+}
+
+template <Mode M>
+void Interpreter<M>::call(const Inst& inst, uint32_t mask, uint32_t function) {
+    const CallInfo& call = image_.calls[inst.imm];
+    const ImageFunction& callee = image_.functions[function];
+    const ImageFunction& caller = image_.functions[warp_.frames[frame_].function];
+    const Frame& from = warp_.frames[frame_];
+    Frame to;
+    to.return_pc = pc_ + 1;
+    to.parent = frame_;
+    to.depth = from.depth + 1;
+    to.offset32 = from.offset32 + caller.bytes32;
+    to.offset64 = from.offset64 + caller.bytes64;
+    to.offset_predicates = from.offset_predicates + caller.predicates;
+    to.local_base = from.local_base + caller.local_bytes;
+    to.call = inst.imm;
+    to.function = function;
+    if (to.offset32 + callee.bytes32 > image_.stack32 || to.offset64 + callee.bytes64 > image_.stack64 ||
+        to.offset_predicates + callee.predicates > image_.stack_predicates || to.local_base + callee.local_bytes > image_.stack_local) {
+        report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kStackOverflow,
+                     "the call of " + callee.name + " at depth " + std::to_string(to.depth) + " has no room on the stack");
+        return stop_launch(kErrorLaunchFailure);
+    }
+    const uint32_t arguments = static_cast<uint32_t>(std::min(call.argument_offsets.size(), callee.param_offsets.size()));
+    for (uint32_t i = 0; i < arguments; ++i) {
+        copy_frame_bytes(mask, from.local_base + call.argument_offsets[i], to.local_base + callee.param_offsets[i],
+                         std::min(call.argument_bytes[i], callee.param_bytes[i]));
+    }
+    // Threads that called before from the same place share the frame, so that they can merge in the callee.
+    int32_t index = -1;
+    for (const Entry& entry : warp_.entries) {
+        const Frame& frame = warp_.frames[entry.frame];
+        if (frame.parent == frame_ && frame.return_pc == to.return_pc && frame.function == function) index = entry.frame;
+    }
+    if (index < 0) {
+        if (warp_.free_frames.empty()) {
+            index = static_cast<int32_t>(warp_.frames.size());
+            warp_.frames.push_back(to);
+        } else {
+            index = warp_.free_frames.back();
+            warp_.free_frames.pop_back();
+            warp_.frames[index] = to;
+        }
+        retain(frame_);  // held by the callee's frame
+        uint32_t* predicates = warp_.predicates + to.offset_predicates;
+        predicates[0] = ~0u;
+    }
+    const uint32_t rest = mask_ & ~mask;
+    if (rest) push_entry(pc_ + 1, rest, EntryState::kRunnable);
+    retain(index);
+    drop(frame_);
+    frame_ = index;
+    mask_ = mask;
+    pc_ = callee.entry_pc;
+    bind_frame();
+    update_merge();
+}
+
+template <Mode M>
+void Interpreter<M>::call_indirect(const Inst& inst, uint32_t mask) {
+    const uint64_t* targets = row64(inst.a);
+    const uint32_t lane = std::countr_zero(mask);
+    const uint64_t target = targets[lane];
+    uint32_t group = 0;
+    for_lanes(mask, [&](uint32_t l) { group |= targets[l] == target ? 1u << l : 0; });
+    auto it = image_.function_by_address.find(target);
+    if (it == image_.function_by_address.end() || it->second == 0) {
+        report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidPc, "an indirect call to an address that is no function");
+        return stop_launch(kErrorInvalidPc);
+    }
+    if (group != mask) {  // the others call after these: they stay at this instruction
+        push_entry(pc_, mask & ~group, EntryState::kRunnable);
+        mask_ &= ~(mask & ~group);
+    }
+    call(inst, group, it->second);
+}
+
+template <Mode M>
+void Interpreter<M>::return_from(uint32_t mask) {
+    const Frame frame = warp_.frames[frame_];
+    const CallInfo& call = image_.calls[frame.call];
+    const ImageFunction& callee = image_.functions[frame.function];
+    const uint32_t caller_base = warp_.frames[frame.parent].local_base;
+    const uint32_t results = static_cast<uint32_t>(std::min(call.result_offsets.size(), callee.return_offsets.size()));
+    for (uint32_t i = 0; i < results; ++i) {
+        copy_frame_bytes(mask, frame.local_base + callee.return_offsets[i], caller_base + call.result_offsets[i],
+                         std::min(call.result_bytes[i], callee.return_bytes[i]));
+    }
+    const uint32_t rest = mask_ & ~mask;
+    if (rest) push_entry(pc_ + 1, rest, EntryState::kRunnable);
+    const int32_t old = frame_;
+    frame_ = frame.parent;
+    push_entry(frame.return_pc, mask, EntryState::kRunnable);
+    drop(old);
+    pick();
+}
+
+template <Mode M>
+void Interpreter<M>::exit_threads(uint32_t mask) {
+    if (!warp_.async.empty()) finish_async(mask, 0, true);
+    warp_.live &= ~mask;
+    block_.live_threads -= std::popcount(mask);
+    if (mask_ & ~mask) ++pc_;
+    leave(mask);
+    check_barriers_after_exit();
+    if (!running_) pick();
+    else update_merge();
+}
+
+template <Mode M>
+void Interpreter<M>::call_builtin(const Inst& inst, uint32_t mask) {
+    const CallInfo& call = image_.calls[inst.imm];
+    const auto argument = [&](uint32_t lane, size_t i) {
+        uint64_t value = 0;
+        const uint64_t at = static_cast<uint64_t>(thread_of(lane)) * block_.local_stride + local_base_ + call.argument_offsets[i];
+        std::memcpy(&value, block_.local + at, std::min<uint32_t>(call.argument_bytes[i], 8));
+        return value;
+    };
+    if (static_cast<Builtin>(inst.mode) == Builtin::kAssertFail) {
+        for_lanes(mask, [&](uint32_t lane) {
+            run_assert(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), static_cast<uint32_t>(argument(lane, 2)), argument(lane, 3));
+        });
+        return stop_launch(kErrorAssert);
+    }
+    for_lanes(mask, [&](uint32_t lane) {
+        uint32_t result = 0;
+        run_printf(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), &result);
+        if (call.result_offsets.empty()) return;
+        const uint64_t at = static_cast<uint64_t>(thread_of(lane)) * block_.local_stride + local_base_ + call.result_offsets[0];
+        std::memcpy(block_.local + at, &result, 4);
+        if (block_.local_state) std::memset(block_.local_state + at, 1, 4);
+    });
+    ++pc_;
+}
+
+namespace {
+
+template <Mode M>
+AICF_INLINE void count_instruction(Counters& counters, const Inst& inst, uint32_t mask) {
+    if (inst.flags & kFlagHidden && inst.op != Op::kLoad && inst.op != Op::kStore) return;
+    counters.warp_instructions++;
+    counters.thread_instructions += std::popcount(mask);
+    switch (inst.counter) {
+        case arith::Class::kFp32:
+            counters.fp32++;
+            counters.fp32_fma += inst.is_fma;
+            break;
+        case arith::Class::kFp64: counters.fp64++; break;
+        case arith::Class::kFp16: counters.fp16++; break;
+        case arith::Class::kInteger: counters.integer++; break;
+        case arith::Class::kSpecial: counters.special++; break;
+        case arith::Class::kConversion: counters.conversion++; break;
+        case arith::Class::kMove: counters.move += inst.op <= Op::kUnpack; break;
+        case arith::Class::kControl: counters.control++; break;
+    }
+}
+
+template <typename T>
+AICF_INLINE void move_row(T* to, const T* from, uint32_t mask) {
+    if (mask == ~0u) {
+        std::memmove(to, from, sizeof(T) * kWarpLanes);
+        return;
+    }
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) to[lane] = mask >> lane & 1 ? from[lane] : to[lane];
+}
+
+}  // namespace
+
+template <Mode M>
+StopReason Interpreter<M>::run(uint64_t budget) {
+    bases_[kBaseConst] = reinterpret_cast<uint8_t*>(block_.launch->constants.data());
+    bases_[kBaseSpecial] = warp_.specials;
+    const Inst* const code = image_.code.data();
+    uint64_t left = budget;
+    if (!pick()) return warp_.live ? StopReason::kBlocked : StopReason::kDone;
+    while (running_) {
+        if (pc_ >= merge_pc_) [[unlikely]] reconverge();
+        const Inst& inst = code[pc_];
+        const uint32_t mask = mask_ & predicate(inst.guard);
+        if (left-- == 0) [[unlikely]] {
+            push_entry(pc_, mask_, EntryState::kRunnable);
+            drop(frame_);
+            worker_.instructions += budget;
+            return StopReason::kQuantum;
+        }
+        if constexpr (kCount) count_instruction<M>(worker_.counters, inst, mask);
+        if (mask == 0) {
+            if constexpr (kCount) worker_.counters.branches += inst.op == Op::kBra;
+            ++pc_;
+            continue;
+        }
+        switch (inst.op) {
+            case Op::kArith: {
+                arith::Args args;
+                args.d = row(inst.d);
+                args.a = row(inst.a);
+                args.b = row(inst.b);
+                args.c = row(inst.c);
+                args.e = row(inst.e);
+                args.pd = &predicate_slot(inst.pd);
+                args.qd = &predicate_slot(inst.qd);
+                args.pa = predicate(inst.pa);
+                args.pb = predicate(inst.pb);
+                args.carry = &warp_.carry;
+                args.mask = mask;
+                args.immediate = inst.imm;
+                inst.fn(args);
+                ++pc_;
+                break;
+            }
+            case Op::kLoadParam32:
+                if constexpr (kCount) worker_.counters.param_loads += !(inst.flags & kFlagHidden);
+                [[fallthrough]];
+            case Op::kMov32:
+                move_row(row32(inst.d), row32(inst.a), mask);
+                ++pc_;
+                break;
+            case Op::kLoadParam64:
+                if constexpr (kCount) worker_.counters.param_loads += !(inst.flags & kFlagHidden);
+                [[fallthrough]];
+            case Op::kMov64:
+                move_row(row64(inst.d), row64(inst.a), mask);
+                ++pc_;
+                break;
+            case Op::kLocalAddress: {
+                const uint64_t value = static_cast<uint64_t>(inst.offset) + local_base_;
+                if (inst.dbytes == 8) {
+                    for_lanes(mask, [&, to = row64(inst.d)](uint32_t lane) { to[lane] = value; });
+                } else {
+                    for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = static_cast<uint32_t>(value); });
+                }
+                ++pc_;
+                break;
+            }
+            case Op::kNarrow:
+                for_lanes(mask, [to = row32(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = static_cast<uint32_t>(from[lane]); });
+                ++pc_;
+                break;
+            case Op::kWiden:
+                if (inst.flags & kFlagSignExtend) {
+                    for_lanes(mask, [to = row64(inst.d), from = row32(inst.a)](uint32_t lane) {
+                        to[lane] = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(from[lane])));
+                    });
+                } else {
+                    for_lanes(mask, [to = row64(inst.d), from = row32(inst.a)](uint32_t lane) { to[lane] = from[lane]; });
+                }
+                ++pc_;
+                break;
+            case Op::kCvtaTo:
+                for_lanes(mask, [&, to = row64(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = from[lane] - static_cast<uint64_t>(inst.offset); });
+                ++pc_;
+                break;
+            case Op::kCvtaFrom:
+                for_lanes(mask, [&, to = row64(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = from[lane] + static_cast<uint64_t>(inst.offset); });
+                ++pc_;
+                break;
+            case Op::kClock:
+                read_clock(inst, mask);
+                ++pc_;
+                break;
+            case Op::kPack:
+                pack(inst, mask);
+                ++pc_;
+                break;
+            case Op::kUnpack:
+                unpack(inst, mask);
+                ++pc_;
+                break;
+            case Op::kIsspacep:
+                is_space(inst, mask);
+                ++pc_;
+                break;
+            case Op::kLoad:
+                load(inst, mask);
+                if (fatal_) [[unlikely]] break;
+                ++pc_;
+                break;
+            case Op::kStore:
+                store(inst, mask);
+                if (fatal_) [[unlikely]] break;
+                ++pc_;
+                break;
+            case Op::kAtomic:
+                atomic(inst, mask);
+                ++pc_;
+                break;
+            case Op::kFence:
+                if (checking(kRacecheck)) warp_.fence_clock = next_clock();
+                ++pc_;
+                break;
+            case Op::kPrefetch:
+            case Op::kNanosleep:
+            case Op::kNop:
+                ++pc_;
+                break;
+            case Op::kBra: branch(inst, mask, inst.imm); break;
+            case Op::kBrx: branch_indexed(inst, mask); break;
+            case Op::kCall: call(inst, mask, image_.calls[inst.imm].callee); break;
+            case Op::kCallIndirect: call_indirect(inst, mask); break;
+            case Op::kBuiltin: call_builtin(inst, mask); break;
+            case Op::kRet: return_from(mask); break;
+            case Op::kExit:
+            case Op::kEnd: exit_threads(mask); break;
+            case Op::kTrap:
+                report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kTrap, "a trap instruction was executed");
+                stop_launch(kErrorIllegalInstruction);
+                break;
+            case Op::kBreakpoint:
+                report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kBreakpoint, "a breakpoint was reached, and no debugger is attached");
+                stop_launch(kErrorIllegalInstruction);
+                break;
+            case Op::kBarrier: barrier(inst, mask); break;
+            case Op::kBarWarpSync: bar_warp_sync(inst, mask); break;
+            case Op::kShfl: shuffle(inst, mask); break;
+            case Op::kVote: vote(inst, mask); break;
+            case Op::kMatch: match(inst, mask); break;
+            case Op::kRedux: reduce(inst, mask); break;
+            case Op::kElect: elect(inst, mask); break;
+            case Op::kActivemask:
+                for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = mask; });
+                ++pc_;
+                break;
+            case Op::kAsyncCopy:
+                async_copy(inst, mask);
+                ++pc_;
+                break;
+            case Op::kAsyncCommit:
+                async_commit(mask);
+                ++pc_;
+                break;
+            case Op::kAsyncWait:
+                async_wait(inst, mask);
+                ++pc_;
+                break;
+        }
+        if (fatal_) [[unlikely]] {
+            worker_.instructions += budget - left;
+            return StopReason::kFatal;
+        }
+    }
+    worker_.instructions += budget - left;
+    return warp_.live ? StopReason::kBlocked : StopReason::kDone;
+}
+
+namespace {
+
+template <Mode M>
+StopReason run_warp(Worker& worker, Block& block, Warp& warp, uint64_t budget) {
+    return Interpreter<M>(worker, block, warp).run(budget);
+}
+
+constexpr char kLevelTail[] = {
+#if defined(__AVX512F__)
+    '4',
+#elif defined(__AVX2__)
+    '3',
+#else
+    '2',
+#endif
+    '\0'};
+
+}  // namespace
+
+const Level& level() {
+    static const Level table{kLevelTail[0] == '4' ? "x86-64-v4" : kLevelTail[0] == '3' ? "x86-64-v3" : "x86-64-v2",
+                             &arith::find,
+                             {run_warp<Mode::kPlain>, run_warp<Mode::kChecked>, run_warp<Mode::kCounted>}};
+    return table;
+}
+
+template class Interpreter<Mode::kPlain>;
+template class Interpreter<Mode::kChecked>;
+template class Interpreter<Mode::kCounted>;
+
+}  // namespace AICF_ENGINE_NAMESPACE
+}  // namespace aicf::emu

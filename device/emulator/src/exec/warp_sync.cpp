@@ -1,0 +1,424 @@
+// Barriers and warp-wide instructions.
+#include <algorithm>
+#include <string>
+
+#include "warp.hpp"
+
+namespace aicf::emu {
+inline namespace AICF_ENGINE_NAMESPACE {
+
+namespace {
+
+std::string hex(uint32_t value) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%08x", value);
+    return text;
+}
+
+bool is_uniform(const uint32_t* values, uint32_t mask) {
+    const uint32_t first = values[std::countr_zero(mask)];
+    bool same = true;
+    for_lanes(mask, [&](uint32_t lane) { same &= values[lane] == first; });
+    return same;
+}
+
+}  // namespace
+
+// Brings the threads together that a .sync instruction names. True: execute now for `mask` (perhaps fewer threads than came; the rest waits).
+// False: nobody executes now, and the current group has changed.
+template <Mode M>
+bool Interpreter<M>::together(const Inst& inst, uint32_t& mask) {
+    const uint32_t* named = row32(inst.c);
+    const bool forced = warp_.forced_pc == pc_;
+    if (mask == warp_.live && is_uniform(named, mask) && (named[std::countr_zero(mask)] & warp_.live) == mask && !forced) return true;
+    for (size_t i = 0; i < warp_.entries.size();) {
+        Entry& entry = warp_.entries[i];
+        const bool waits_here = entry.pc == pc_ && entry.frame == frame_ && (entry.state == EntryState::kGather || entry.state == EntryState::kYielded);
+        if (!waits_here) {
+            ++i;
+            continue;
+        }
+        mask_ |= entry.mask;
+        warp_.entries.erase(warp_.entries.begin() + i);
+        drop(frame_);
+    }
+    mask = mask_ & predicate(inst.guard);
+    uint32_t ready = 0;
+    uint32_t rest = mask;
+    while (rest) {
+        const uint32_t lane = std::countr_zero(rest);
+        uint32_t group = 0;
+        for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[lane] ? 1u << l : 0; });
+        rest &= ~group;
+        const uint32_t missing = named[lane] & warp_.live & ~group;
+        if (missing && forced && checking(kSynccheck)) {
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kMissingLanes,
+                         "the mask " + hex(named[lane]) + " names threads " + hex(missing) + " that do not execute this instruction with it");
+        }
+        if (!missing || forced) ready |= group;
+        if (checking(kSynccheck)) {
+            const uint32_t outside = group & ~named[lane];
+            if (outside) {
+                report_event(worker_, block_, warp_, pc_, std::countr_zero(outside), Finding::kExcludesCaller,
+                             "the mask " + hex(named[lane]) + " does not name the thread that executes the instruction");
+            }
+        }
+    }
+    if (forced) warp_.forced_pc = ~0u;
+    const uint32_t waiting = mask & ~ready;
+    if (waiting) {
+        push_entry(pc_, waiting, EntryState::kGather);
+        mask_ &= ~waiting;
+        if (mask_ == 0) {
+            drop(frame_);
+            pick();
+            return false;
+        }
+        if (ready == 0) {
+            ++pc_;
+            return false;
+        }
+    }
+    mask = ready;
+    return true;
+}
+
+template <Mode M>
+void Interpreter<M>::order_warp(uint32_t lanes) {
+    const uint32_t now = next_clock();
+    if (lanes == warp_.live) {
+        warp_.warp_floor = now;
+        return;
+    }
+    warp_.lane_order_used = true;
+    for_lanes(lanes, [&](uint32_t lane) {
+        warp_.lane_order[lane] = now;
+        warp_.lane_sync_mask[lane] |= lanes;
+    });
+}
+
+template <Mode M>
+void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
+    if (!together(inst, mask)) return;
+    if (checking(kRacecheck)) {
+        const uint32_t* named = row32(inst.c);
+        uint32_t rest = mask;
+        while (rest) {
+            const uint32_t lane = std::countr_zero(rest);
+            uint32_t group = 0;
+            for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[lane] ? 1u << l : 0; });
+            rest &= ~group;
+            order_warp(group);
+        }
+    }
+    if constexpr (kCount) worker_.counters.barriers++;
+    ++pc_;
+}
+
+template <Mode M>
+void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
+    const bool forced = warp_.forced_pc == pc_;
+    if ((inst.flags & kFlagAligned) && mask != warp_.live) {
+        for (size_t i = 0; i < warp_.entries.size();) {
+            Entry& entry = warp_.entries[i];
+            if (entry.pc == pc_ && entry.frame == frame_ && (entry.state == EntryState::kGather || entry.state == EntryState::kYielded)) {
+                mask_ |= entry.mask;
+                warp_.entries.erase(warp_.entries.begin() + i);
+                drop(frame_);
+            } else {
+                ++i;
+            }
+        }
+        mask = mask_ & predicate(inst.guard);
+        if (mask != warp_.live && !forced) {
+            push_entry(pc_, mask, EntryState::kGather);
+            mask_ &= ~mask;
+            if (mask_) {
+                ++pc_;
+                update_merge();
+            } else {
+                drop(frame_);
+                pick();
+            }
+            return;
+        }
+        if (mask != warp_.live && checking(kSynccheck)) {
+            report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kDivergentBarrier,
+                         "threads " + hex(mask) + " of the warp are at the barrier, threads " + hex(warp_.live & ~mask) + " are elsewhere");
+        }
+    }
+    if (forced) warp_.forced_pc = ~0u;
+    const uint32_t lane = std::countr_zero(mask);
+    const uint32_t id = row32(inst.a)[lane];
+    const uint32_t expected = inst.flags & kFlagHasCount ? row32(inst.b)[lane] : 0;
+    if (id >= 16 || !is_uniform(row32(inst.a), mask)) {
+        report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidBarrier, "barrier " + std::to_string(id) + " is not one of 0 to 15, or differs between threads");
+        return stop_launch(kErrorIllegalInstruction);
+    }
+    if ((inst.flags & kFlagHasCount) && (expected == 0 || expected % kWarpLanes != 0)) {
+        report_event(worker_, block_, warp_, pc_, lane, Finding::kBarrierCount, "a thread count of " + std::to_string(expected) + " is not a multiple of 32");
+        return stop_launch(kErrorIllegalInstruction);
+    }
+    if constexpr (kCount) worker_.counters.barriers++;
+    arrive(id, inst, mask, expected);
+}
+
+template <Mode M>
+void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32_t expected) {
+    Barrier& barrier = block_.barriers[id];
+    if (!barrier.active) {
+        barrier.active = true;
+        barrier.expected = expected;
+    } else if (barrier.expected != expected && checking(kSynccheck)) {
+        report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kBarrierCount,
+                     "barrier " + std::to_string(id) + " is awaited with " + std::to_string(expected) + " threads here and " + std::to_string(barrier.expected) + " elsewhere");
+    }
+    // A counted barrier counts whole warps: threads that have exited stand for themselves.
+    const bool whole_warp = expected != 0 && mask == warp_.live;
+    barrier.arrived += whole_warp ? kWarpLanes : static_cast<uint32_t>(std::popcount(mask));
+    if (expected != 0 && checking(kRacecheck)) {
+        Arrival arrival;
+        arrival.warp = warp_.id;
+        arrival.mask = mask;
+        arrival.clock = next_clock();
+        std::copy(std::begin(warp_.order), std::end(warp_.order), arrival.order);
+        barrier.arrivals.push_back(arrival);
+    }
+    const BarrierMode mode = static_cast<BarrierMode>(inst.mode);
+    if (mode == BarrierMode::kArrive) {
+        ++pc_;
+        if (barrier.arrived >= (barrier.expected ? barrier.expected : block_.live_threads)) {
+            complete_barrier(id);
+            update_merge();
+        }
+        return;
+    }
+    if (mode != BarrierMode::kSync) {
+        const uint32_t votes = predicate(inst.pa) & mask;
+        barrier.count += std::popcount(votes);
+        barrier.all &= votes == mask;
+        barrier.any |= votes != 0;
+    }
+    push_entry(pc_, mask, EntryState::kBarrier, static_cast<uint8_t>(id));
+    mask_ &= ~mask;
+    if (mask_) {
+        ++pc_;
+    } else {
+        drop(frame_);
+        running_ = false;
+    }
+    if (barrier.arrived >= (barrier.expected ? barrier.expected : block_.live_threads)) complete_barrier(id);
+    if (running_) update_merge();
+    else pick();
+}
+
+template <Mode M>
+void Interpreter<M>::complete_barrier(uint32_t id) {
+    Barrier& barrier = block_.barriers[id];
+    const bool whole_block = barrier.expected == 0 || barrier.arrived >= block_.num_warps * kWarpLanes;
+    if (checking(kRacecheck)) {
+        const uint32_t now = next_clock();
+        if (whole_block) {
+            block_.floor = now;
+            block_.sync_points.clear();
+        } else {
+            for (const Arrival& to : barrier.arrivals) {
+                Warp& warp = block_.warps[to.warp];
+                for (const Arrival& from : barrier.arrivals) {
+                    for (uint32_t w = 0; w < kMaxWarps; ++w) warp.order[w] = std::max(warp.order[w], from.order[w]);
+                    warp.order[from.warp] = std::max(warp.order[from.warp], from.clock);
+                    if (from.warp == to.warp) warp.warp_floor = std::max(warp.warp_floor, from.clock);
+                }
+            }
+        }
+    }
+    const Barrier done = std::move(barrier);
+    barrier = Barrier{};
+    for (Warp& warp : block_.warps) {
+        for (Entry& entry : warp.entries) {
+            if (entry.state != EntryState::kBarrier || entry.barrier != id) continue;
+            const Inst& inst = image_.code[entry.pc];
+            const Frame& frame = warp.frames[entry.frame];
+            switch (static_cast<BarrierMode>(inst.mode)) {
+                case BarrierMode::kRedPopc: {
+                    uint32_t* to = reinterpret_cast<uint32_t*>(warp.rows32 + frame.offset32 + (inst.d & 0x3FFFFFFFu));
+                    for_lanes(entry.mask, [&](uint32_t lane) { to[lane] = done.count; });
+                    break;
+                }
+                case BarrierMode::kRedAnd:
+                case BarrierMode::kRedOr: {
+                    const bool value = static_cast<BarrierMode>(inst.mode) == BarrierMode::kRedAnd ? done.all : done.any;
+                    uint32_t& to = warp.predicates[frame.offset_predicates + (inst.pd >> 1)];
+                    to = value ? to | entry.mask : to & ~entry.mask;
+                    break;
+                }
+                default: break;
+            }
+            entry.pc++;
+            entry.state = EntryState::kRunnable;
+        }
+    }
+}
+
+template <Mode M>
+void Interpreter<M>::check_barriers_after_exit() {
+    if (block_.live_threads == 0) return;
+    for (uint32_t id = 0; id < 16; ++id) {
+        const Barrier& barrier = block_.barriers[id];
+        if (barrier.active && barrier.expected == 0 && barrier.arrived >= block_.live_threads) complete_barrier(id);
+    }
+}
+
+template <Mode M>
+void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
+    if (!together(inst, mask)) return;
+    if constexpr (kCount) worker_.counters.shuffles++;
+    alignas(64) uint32_t values[kWarpLanes];
+    std::memcpy(values, row(inst.a), sizeof values);
+    const uint32_t* shifts = row32(inst.b);
+    const uint32_t* clamps = row32(inst.e);
+    uint32_t inside_mask = 0;
+    uint32_t inactive = 0;
+    alignas(64) uint32_t result[kWarpLanes];
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+        const int32_t segment = static_cast<int32_t>(clamps[lane] >> 8 & 31);
+        const int32_t clamp = static_cast<int32_t>(clamps[lane] & 31);
+        const int32_t shift = static_cast<int32_t>(shifts[lane] & 31);
+        const int32_t me = static_cast<int32_t>(lane);
+        const int32_t most = (me & segment) | (clamp & ~segment);
+        const int32_t least = me & segment;
+        int32_t from = 0;
+        bool inside = false;
+        switch (static_cast<ShflMode>(inst.mode)) {
+            case ShflMode::kUp: from = me - shift, inside = from >= most; break;
+            case ShflMode::kDown: from = me + shift, inside = from <= most; break;
+            case ShflMode::kBfly: from = me ^ shift, inside = from <= most; break;
+            case ShflMode::kIdx: from = least | (shift & ~segment & 31), inside = from <= most; break;
+        }
+        if (!inside) from = me;
+        inside_mask |= inside ? 1u << lane : 0;
+        inactive |= (mask >> from & 1) ? 0 : 1u << lane;
+        result[lane] = values[from];
+    }
+    if ((inactive & mask) && checking(kSynccheck)) {
+        report_event(worker_, block_, warp_, pc_, std::countr_zero(inactive & mask), Finding::kShuffleInactive,
+                     "it reads from a thread that does not take part (threads " + hex(mask) + " do), so the value is undefined");
+    }
+    for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = result[lane]; });
+    uint32_t& to = predicate_slot(inst.pd);
+    to = (to & ~mask) | (inside_mask & mask);
+    ++pc_;
+}
+
+template <Mode M>
+void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
+    if (!together(inst, mask)) return;
+    if constexpr (kCount) worker_.counters.votes++;
+    const uint32_t* named = row32(inst.c);
+    const uint32_t votes = predicate(inst.pa);
+    uint32_t rest = mask;
+    uint32_t yes = 0;
+    while (rest) {
+        const uint32_t lane = std::countr_zero(rest);
+        uint32_t group = 0;
+        for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[lane] ? 1u << l : 0; });
+        rest &= ~group;
+        const uint32_t ballot = votes & group;
+        switch (static_cast<VoteMode>(inst.mode)) {
+            case VoteMode::kAll: yes |= ballot == group ? group : 0; break;
+            case VoteMode::kAny: yes |= ballot ? group : 0; break;
+            case VoteMode::kUni: yes |= ballot == group || ballot == 0 ? group : 0; break;
+            case VoteMode::kBallot: for_lanes(group, [&, to = row32(inst.d)](uint32_t l) { to[l] = ballot; }); break;
+        }
+    }
+    if (static_cast<VoteMode>(inst.mode) != VoteMode::kBallot) {
+        uint32_t& to = predicate_slot(inst.pd);
+        to = (to & ~mask) | yes;
+    }
+    ++pc_;
+}
+
+template <Mode M>
+void Interpreter<M>::match(const Inst& inst, uint32_t mask) {
+    if (!together(inst, mask)) return;
+    if constexpr (kCount) worker_.counters.votes++;
+    const uint32_t* named = row32(inst.c);
+    uint64_t values[kWarpLanes];
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) values[lane] = inst.bytes == 8 ? row64(inst.a)[lane] : row32(inst.a)[lane];
+    uint32_t result[kWarpLanes] = {};
+    uint32_t all = 0;
+    for_lanes(mask, [&](uint32_t lane) {
+        uint32_t group = 0;
+        uint32_t equal = 0;
+        for_lanes(mask, [&](uint32_t l) {
+            if (named[l] != named[lane]) return;
+            group |= 1u << l;
+            equal |= values[l] == values[lane] ? 1u << l : 0;
+        });
+        const bool match_all = equal == group;
+        all |= match_all ? 1u << lane : 0;
+        result[lane] = inst.mode == 0 ? equal : match_all ? group : 0;
+    });
+    for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = result[lane]; });
+    uint32_t& to = predicate_slot(inst.pd);
+    to = (to & ~mask) | all;
+    ++pc_;
+}
+
+template <Mode M>
+void Interpreter<M>::reduce(const Inst& inst, uint32_t mask) {
+    if (!together(inst, mask)) return;
+    if constexpr (kCount) worker_.counters.shuffles++;
+    const uint32_t* named = row32(inst.c);
+    const uint32_t* values = row32(inst.a);
+    uint32_t result[kWarpLanes] = {};
+    uint32_t rest = mask;
+    while (rest) {
+        const uint32_t first = std::countr_zero(rest);
+        uint32_t group = 0;
+        for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[first] ? 1u << l : 0; });
+        rest &= ~group;
+        uint32_t total = values[first];
+        for_lanes(group & (group - 1), [&](uint32_t l) {
+            const uint32_t value = values[l];
+            switch (static_cast<ReduxOp>(inst.mode)) {
+                case ReduxOp::kAddU: total += value; break;
+                case ReduxOp::kMinS: total = static_cast<uint32_t>(std::min(static_cast<int32_t>(total), static_cast<int32_t>(value))); break;
+                case ReduxOp::kMinU: total = std::min(total, value); break;
+                case ReduxOp::kMaxS: total = static_cast<uint32_t>(std::max(static_cast<int32_t>(total), static_cast<int32_t>(value))); break;
+                case ReduxOp::kMaxU: total = std::max(total, value); break;
+                case ReduxOp::kAnd: total &= value; break;
+                case ReduxOp::kOr: total |= value; break;
+                case ReduxOp::kXor: total ^= value; break;
+                default: break;
+            }
+        });
+        for_lanes(group, [&](uint32_t l) { result[l] = total; });
+    }
+    for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = result[lane]; });
+    ++pc_;
+}
+
+template <Mode M>
+void Interpreter<M>::elect(const Inst& inst, uint32_t mask) {
+    if (!together(inst, mask)) return;
+    if constexpr (kCount) worker_.counters.votes++;
+    const uint32_t* named = row32(inst.c);
+    uint32_t elected = 0;
+    for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) {
+        const uint32_t group = named[lane] & mask;
+        const uint32_t leader = group ? std::countr_zero(group) : lane;
+        elected |= leader == lane ? 1u << lane : 0;
+        to[lane] = leader;
+    });
+    uint32_t& to = predicate_slot(inst.pd);
+    to = (to & ~mask) | elected;
+    ++pc_;
+}
+
+template class Interpreter<Mode::kPlain>;
+template class Interpreter<Mode::kChecked>;
+template class Interpreter<Mode::kCounted>;
+
+}  // namespace AICF_ENGINE_NAMESPACE
+}  // namespace aicf::emu

@@ -1,0 +1,41 @@
+"""Where the elements of a strided array lie: shapes in elements, strides in bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the row-major strides, in bytes, of an array without gaps."""
+    strides = [itemsize] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)
+
+
+def check_strides(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse strides that are not one per axis, not a multiple of the alignment, or that lay two elements over each other."""
+    if len(strides) != len(shape):
+        raise ValueError(f"strides_bytes {strides}: shape {shape} needs {len(shape)} of them")
+    end = dtype.itemsize
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < end or stride % dtype.alignment:
+            raise ValueError(f"strides_bytes {strides}: elements of {dtype}{list(shape)} would overlap, run backwards or be misaligned")
+        end += (size - 1) * stride
+
+
+def split_rows(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return the bytes of a contiguous row, and (count, stride in bytes) of the axes around it, neighbours merged where they can be."""
+    axes: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if axes and axes[-1][1] == size * stride:
+            axes[-1] = (axes[-1][0] * size, stride)
+        else:
+            axes.append((size, stride))
+    if axes and axes[-1][1] == itemsize:
+        return axes.pop()[0] * itemsize, axes
+    return itemsize, axes
