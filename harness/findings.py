@@ -16,10 +16,13 @@ class FaultKind(StrEnum):
     RACE = "race"
     OUT_OF_BOUNDS_WRITE = "out_of_bounds_write"
     OUT_OF_BOUNDS_READ = "out_of_bounds_read"
+    USE_AFTER_FREE = "use_after_free"
     MISALIGNED = "misaligned"
     UNINITIALIZED_READ = "uninitialized_read"
     DIVERGENT_BARRIER = "divergent_barrier"
+    SYNC_MASK = "sync_mask"
     DEADLOCK = "deadlock"
+    TRAP = "trap"
     SANITIZER = "sanitizer"
     WRONG_STREAM = "wrong_stream"
     NOT_CAPTURABLE = "not_capturable"
@@ -45,11 +48,15 @@ _RANK = {kind: rank for rank, kind in enumerate(FaultKind)}
 # Words of the emulated device's sanitizer that verify names otherwise; a word that is itself a keyword stands for itself.
 _REPORT_KINDS: Mapping[str, FaultKind] = {
     "shared_race": FaultKind.RACE,
-    "global_race": FaultKind.RACE,
-    "use_after_free": FaultKind.OUT_OF_BOUNDS_READ,
+    "async_copy_in_flight": FaultKind.RACE,
     "misaligned_access": FaultKind.MISALIGNED,
-    "misaligned_address": FaultKind.MISALIGNED,
-    "barrier_divergence": FaultKind.DIVERGENT_BARRIER,
+    "barrier_count": FaultKind.DIVERGENT_BARRIER,
+    "invalid_barrier": FaultKind.DIVERGENT_BARRIER,
+    "sync_mask_missing_lanes": FaultKind.SYNC_MASK,
+    "sync_mask_excludes_caller": FaultKind.SYNC_MASK,
+    "shuffle_inactive_lane": FaultKind.SYNC_MASK,
+    "assertion_failed": FaultKind.TRAP,
+    "instruction_limit": FaultKind.TIMEOUT,
 }
 
 

@@ -5,8 +5,8 @@ Cold
     GPU busy while the host queues the events and the launch behind it, so that launch overhead stays outside the interval.
 Hot
     Launches follow each other with nothing between; one sample covers as many launches as make it long against the cost of an event.
-    Launches that take less than ``graph_below_us`` are replayed from one CUDA graph of unrolled calls, since the host could not queue
-    them as fast as they run.
+    Launches that take less than ``graph_below_us``, or than a few times what the host needs to queue one, are replayed from one CUDA
+    graph of unrolled calls.
 
 Warm-up is by time: until the medians of two windows agree, which is when the clock has settled. An emulated device is refused: its
 times are the host's.
@@ -24,11 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, Event, Stream, UnavailableError
+from device.interface import Device, Event, Graph, Stream, UnavailableError
 from harness.nvml import Reading, open_monitor
 from harness.stats import StopReason, StopRule, Summary, summarize
 
 Launch = Callable[[Stream], None]
+
+# The GPU must be kept busy for this many times what the host needs to queue a launch, its events included.
+_HOST_MARGIN = 3.0
+_NUM_HOST_LAUNCHES = 7
 
 
 class TimingError(RuntimeError):
@@ -39,13 +43,12 @@ class TimingError(RuntimeError):
 class TimingPolicy:
     """How to measure. Times in the units of the names.
 
-    ``flush_factor`` times the L2 size is written between cold launches: twice evicts it, and twice that again keeps the GPU busy for
-    longer than the host needs to queue a launch. ``graph_below_us`` is well above that need, too. ``sample_us`` is the least work that
-    a hot sample covers. ``max_batch`` samples are queued before the host waits, fewer where they would take longer than ``batch_us``.
+    ``flush_factor`` times the L2 size is written between cold launches, and again where the host is slow to queue one. Below
+    ``graph_below_us`` hot launches come from a graph. ``sample_us`` is the least work that a hot sample covers. ``max_batch`` samples are queued before the host waits, fewer where they would take longer than ``batch_us``.
     """
 
     stop: StopRule = field(default_factory=StopRule)
-    flush_factor: float = 4.0
+    flush_factor: float = 2.0
     sample_us: float = 200.0
     graph_below_us: float = 100.0
     max_unrolled: int = 100
@@ -62,7 +65,7 @@ class Timing:
     """What was measured: ``samples_us`` are microseconds per launch.
 
     ``method`` says how (``events`` or ``graph``), ``empty_pair_us`` is the median interval between two events with nothing between
-    them, which is reported and not subtracted. ``settled`` is False when warm-up ran into its cap. ``clock_mhz`` is the median SM clock
+    them, which is reported and not subtracted; ``host_us`` what the host needs to queue a launch, which is in no sample. ``settled`` is False when warm-up ran into its cap. ``clock_mhz`` is the median SM clock
     and ``temperature_c`` the highest temperature over the batches, ``throttle_reasons`` what held the clock down in any of them; None
     and empty where NVML does not tell.
     """
@@ -76,6 +79,7 @@ class Timing:
     warmup_s: float
     settled: bool
     empty_pair_us: float
+    host_us: float
     clock_mhz: float | None = None
     temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] = ()
@@ -99,6 +103,7 @@ class Timing:
             "warmup_s": self.warmup_s,
             "settled": self.settled,
             "empty_pair_us": self.empty_pair_us,
+            "host_us": self.host_us,
             "clock_mhz": self.clock_mhz,
             "temperature_c": self.temperature_c,
             "throttle_reasons": list(self.throttle_reasons),
@@ -119,19 +124,23 @@ class Timer:
         self._events: list[Event] = []
         self._monitor = open_monitor(device.properties.uuid)
         self.empty_pair_us = self._measure_empty_pair()
+        self.flush_us = self._measure_flush()
 
     def close(self) -> None:
         """Free the flush buffer."""
         self._flush.free()
 
     def measure_cold(self, launch: Launch) -> Timing:
-        """Time single launches, each after the L2 was overwritten."""
+        """Time single launches, each after the L2 was overwritten for long enough that all of it is queued before it starts."""
+        host_us = self._measure_host(launch)
+        num_fills = max(1, math.ceil(_HOST_MARGIN * host_us / self.flush_us))
 
         def run_batch(count: int) -> list[float]:
             pairs = []
             for i in range(count):
                 start, stop = self._event(2 * i), self._event(2 * i + 1)
-                self._flush.fill(i % 256, stream=self._stream)
+                for _ in range(num_fills):
+                    self._flush.fill(i % 256, stream=self._stream)
                 self._stream.record(start)
                 launch(self._stream)
                 self._stream.record(stop)
@@ -139,27 +148,63 @@ class Timer:
             self._stream.synchronize()
             return [stop.elapsed_us(start) for start, stop in pairs]
 
-        return self._sample("cold", run_batch, method="events", launches_per_sample=1)
+        return self._sample("cold", run_batch, method="events", launches_per_sample=1, host_us=host_us)
 
     def measure_hot(self, launch: Launch) -> Timing:
         """Time launches that follow each other, operands in the cache as far as they fit."""
-        single_us = max(self._time_groups(launch, 1, 1)[0], 1e-3)
-        if single_us < self.policy.graph_below_us:
-            # One launch alone is mostly the host's overhead: look again with several queued.
-            single_us = max(float(np.median(self._time_groups(launch, 1, self.policy.max_batch))), 1e-3)
+        host_us = self._measure_host(launch)
+        single_us = max(float(np.median(self._time_groups(launch, 1, 4))), 1e-3)
+        if single_us < max(self.policy.graph_below_us, _HOST_MARGIN * host_us):
+            return self._measure_hot_graph(launch, single_us, host_us)
+        count = math.ceil(self.policy.sample_us / single_us)
+
+        def run_group(stream: Stream) -> None:
+            for _ in range(count):
+                launch(stream)
+
+        def run_batch(num_groups: int) -> list[float]:
+            return self._time_groups(run_group, count, num_groups)
+
+        return self._sample("hot", run_batch, method="events", launches_per_sample=count, host_us=host_us)
+
+    def _measure_hot_graph(self, launch: Launch, single_us: float, host_us: float) -> Timing:
+        graph, count = self._unroll(launch, single_us)
+        # The first estimate held the host's overhead, the graph's own time does not: unroll more where there is room for it.
+        graph, count = self._unroll(launch, max(float(np.median(self._time_groups(graph.launch, count, 4))), 1e-3))
+
+        def run_batch(num_groups: int) -> list[float]:
+            return self._time_groups(graph.launch, count, num_groups)
+
+        return self._sample("hot", run_batch, method="graph", launches_per_sample=count, host_us=host_us)
+
+    def _unroll(self, launch: Launch, single_us: float) -> tuple[Graph, int]:
+        """Capture as many calls as make a sample; return the graph and their number."""
         count = min(max(1, math.ceil(self.policy.sample_us / single_us)), self.policy.max_unrolled)
-        if single_us >= self.policy.graph_below_us:
-
-            def run_group(stream: Stream) -> None:
-                for _ in range(count):
-                    launch(stream)
-
-            return self._sample("hot", lambda n: self._time_groups(run_group, count, n), method="events", launches_per_sample=count)
         with self.device.capture(self._stream) as graphs:
             for _ in range(count):
                 launch(self._stream)
-        graph = graphs[0]
-        return self._sample("hot", lambda n: self._time_groups(graph.launch, count, n), method="graph", launches_per_sample=count)
+        return graphs[0], count
+
+    def _measure_host(self, launch: Launch) -> float:
+        """Return the median microseconds that the host needs to queue one launch."""
+        times = []
+        for _ in range(_NUM_HOST_LAUNCHES):
+            started = self._clock()
+            launch(self._stream)
+            times.append(1e6 * (self._clock() - started))
+            self._stream.synchronize()
+        return float(np.median(times))
+
+    def _measure_flush(self) -> float:
+        """Return the median microseconds of one fill of the flush buffer."""
+        times = []
+        for _ in range(_NUM_HOST_LAUNCHES):
+            self._stream.record(self._event(0))
+            self._flush.fill(0, stream=self._stream)
+            self._stream.record(self._event(1))
+            self._stream.synchronize()
+            times.append(self._event(1).elapsed_us(self._event(0)))
+        return max(float(np.median(times)), 1.0)
 
     def _time_groups(self, run_group: Launch, count: int, num_groups: int) -> list[float]:
         """Queue groups of ``count`` launches, one after the other; return microseconds per launch of each of ``num_groups`` groups.
@@ -174,7 +219,7 @@ class Timer:
         self._stream.synchronize()
         return [b.elapsed_us(a) / count for a, b in itertools.pairwise(events[1:])]
 
-    def _sample(self, mode: str, run: Callable[[int], list[float]], *, method: str, launches_per_sample: int) -> Timing:
+    def _sample(self, mode: str, run: Callable[[int], list[float]], *, method: str, launches_per_sample: int, host_us: float) -> Timing:
         single_us = max(run(1)[0] * launches_per_sample, 1e-3)
         size = min(max(1, int(self.policy.batch_us / single_us)), self.policy.max_batch)
 
@@ -207,6 +252,7 @@ class Timer:
             warmup_s=warmup_s,
             settled=settled,
             empty_pair_us=self.empty_pair_us,
+            host_us=host_us,
             clock_mhz=float(np.median([r.sm_mhz for r in readings])) if readings else None,
             temperature_c=max((r.temperature_c for r in readings), default=None),
             throttle_reasons=tuple(dict.fromkeys(text for r in readings for text in r.throttle_reasons)),

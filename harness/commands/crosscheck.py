@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,7 +58,7 @@ def run(
     binding = build_binding(loaded, toolchain)
     launchables = {r.variant: open_variant(loaded.op, binding, r.library, r.variant) for r in results if r.library is not None}
     problems = loaded.op.select_problems("verify")
-    outputs = {}
+    outputs: dict[str, Any] = {}
     with open_progress(f"crosscheck {op}", len(problems), quiet=json) as progress:
         for problem in problems:
             outputs.update(record_outputs(opened, loaded.op, launchables, [problem], ("normal",)))
@@ -75,9 +75,9 @@ def run(
     if json:
         print_json({"left": about, "right": other, "rows": [asdict(r) for r in rows]})
     else:
-        print(
-            f"left:  {about}\nright: {other}\n\n| variant | attributes | outputs | elements | same bits | largest distance, ulp |\n|---|---|--:|--:|--:|--:|"
-        )
+        print(f"left:  {about}\nright: {other}\n")
+        print("| variant | attributes | outputs | elements | same bits | largest distance, ulp |")
+        print("|---|---|--:|--:|--:|--:|")
         for r in rows:
             share = "all" if r.bit_exact else f"{100 * r.num_equal / r.num_elems:.2f} %"
             print(f"| {r.variant} | {r.attributes} | {r.num_outputs} | {r.num_elems} | {share} | {r.max_ulp} |")

@@ -36,7 +36,7 @@ def emulator_library() -> Path:
     if found.parent != build:
         return found
     configure = [_tool("cmake"), "-S", str(ROOT / "device" / "emulator"), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
-    for command in (configure + [f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"], [_tool("ninja"), "-C", str(build), "libcudart.so.13"]):
+    for command in ([*configure, f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"], [_tool("ninja"), "-C", str(build), "libcudart.so.13"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return build / "libcudart.so.13"

@@ -173,7 +173,7 @@ class Runtime:
         return address
 
     def read(self, address: int, count: int = 1, dtype: type = np.uint32) -> NDArray[Any]:
-        out = np.zeros(count, dtype)
+        out: NDArray[Any] = np.zeros(count, dtype)
         self.call("cudaMemcpy", out.ctypes.data, address, out.nbytes, c_int(DEVICE_TO_HOST))
         return out
 
@@ -198,5 +198,8 @@ class Runtime:
 
 def run_isolated(path: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python statements in a process of their own, with ``cuda`` a :class:`Runtime` of the library at ``path``."""
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom tests.emulator.cuda_runtime import *\ncuda = Runtime(Path({str(path)!r}))\n{body}"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False)
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom tests.emulator.cuda_runtime import *\n"
+    script += f"cuda = Runtime(Path({str(path)!r}))\n{body}"
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False
+    )

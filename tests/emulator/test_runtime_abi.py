@@ -41,7 +41,11 @@ STRUCTS = {
     "LaunchConfig": "cudaLaunchConfig_t",
     "ChannelFormatDesc": "cudaChannelFormatDesc",
 }
-SIZES_ONLY = {"GraphNodeParams": "cudaGraphNodeParams", "LaunchAttributeValue": "cudaLaunchAttributeValue", "IpcHandle": "cudaIpcMemHandle_t"}
+SIZES_ONLY = {
+    "GraphNodeParams": "cudaGraphNodeParams",
+    "LaunchAttributeValue": "cudaLaunchAttributeValue",
+    "IpcHandle": "cudaIpcMemHandle_t",
+}
 
 
 def fields_of(struct: str) -> list[str]:
@@ -70,7 +74,15 @@ def compile_checks(include: Path, folder: Path, checks: list[str]) -> None:
     source = folder / "checks.cpp"
     lines = ["#include <cstddef>", f'#include "{ABI_HEADER}"', "#include <cuda_runtime_api.h>", "using namespace aicf::emu;", *checks]
     source.write_text("\n".join(lines) + "\n")
-    command = ["g++", "-std=c++20", "-fsyntax-only", "-Wno-invalid-offsetof", "-Wno-deprecated-declarations", f"-isystem{include}", str(source)]
+    command = [
+        "g++",
+        "-std=c++20",
+        "-fsyntax-only",
+        "-Wno-invalid-offsetof",
+        "-Wno-deprecated-declarations",
+        f"-isystem{include}",
+        str(source),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
 
@@ -114,9 +126,10 @@ def test_values_are_cudas(include: Path, tmp_path: Path) -> None:
 
 def test_our_functions_have_cudas_signatures(include: Path, tmp_path: Path) -> None:
     """Each exported function is defined with as many parameters, of the same sizes, as CUDA declares."""
-    sources = "\n".join(path.read_text() for path in sorted(ABI_HEADER.parent.glob("*_api.cpp")) + [ABI_HEADER.parent / "capture.cpp"])
-    checks = ["template <class... A> constexpr int bytes(cudaError_t (*)(A...)) { int n = 0; ((n = n * 31 + int(sizeof(A))), ...); return n; }"]
-    checks.append("template <class... A> constexpr int ours(int (*)(A...)) { int n = 0; ((n = n * 31 + int(sizeof(A))), ...); return n; }")
+    sources = "\n".join(path.read_text() for path in [*sorted(ABI_HEADER.parent.glob("*_api.cpp")), ABI_HEADER.parent / "capture.cpp"])
+    body = "{ unsigned long n = 0; ((n = n * 31 + sizeof(A)), ...); return n; }"
+    checks = [f"template <class... A> constexpr unsigned long bytes(cudaError_t (*)(A...)) {body}"]
+    checks.append(f"template <class... A> constexpr unsigned long ours(int (*)(A...)) {body}")
     checks.append("namespace mine {")
     names = []
     declared = (include / "cuda_runtime_api.h").read_text()
@@ -126,7 +139,10 @@ def test_our_functions_have_cudas_signatures(include: Path, tmp_path: Path) -> N
             checks.append(f"int {name}({parameters});")
     checks.append("}")
     assert len(names) > 180
-    checks += [f'static_assert(bytes(static_cast<decltype(&::{n})>(nullptr)) == ours(static_cast<decltype(&mine::{n})>(nullptr)), "{n}");' for n in names]
+    checks += [
+        f'static_assert(bytes(static_cast<decltype(&::{n})>(nullptr)) == ours(static_cast<decltype(&mine::{n})>(nullptr)), "{n}");'
+        for n in names
+    ]
     compile_checks(include, tmp_path, checks)
 
 

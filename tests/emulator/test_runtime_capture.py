@@ -166,7 +166,9 @@ def test_900_capturing_the_legacy_stream(cuda: Runtime) -> None:
 
 
 @pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL])
-@pytest.mark.parametrize("call", ["malloc", "free", "device_sync", "event_query", "other_stream_sync", "instantiate", "malloc_async", "pinned"])
+@pytest.mark.parametrize(
+    "call", ["malloc", "free", "device_sync", "event_query", "other_stream_sync", "instantiate", "malloc_async", "pinned"]
+)
 def test_900_unsafe_calls_are_forbidden(cuda: Runtime, stream: int, other: int, mode: int, call: str) -> None:
     address, event = cuda.alloc(np.zeros(4, np.uint32)), cuda.event()
     cuda.call("cudaEventRecord", event, other)
@@ -254,6 +256,13 @@ def test_901_work_in_an_invalidated_capture(cuda: Runtime, stream: int, word: in
     assert cuda.launch(put, Args(c_uint64(word), c_uint32(1)), stream) == INVALIDATED
     assert end(cuda, stream) == INVALIDATED
     assert cuda.launch(put, Args(c_uint64(word), c_uint32(1)), stream) == 0
+
+
+def test_a_launch_that_fails_invalidates_the_capture(cuda: Runtime, stream: int, word: int, put: int) -> None:
+    begin(cuda, stream)
+    assert cuda.launch(put, Args(c_uint64(word), c_uint32(1)), stream, block=(1025, 1, 1)) == 1
+    assert status(cuda, stream) == 2
+    assert end(cuda, stream) == INVALIDATED
 
 
 def test_902_two_captures_may_not_merge(cuda: Runtime, stream: int, other: int) -> None:

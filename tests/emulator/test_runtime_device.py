@@ -154,7 +154,10 @@ def test_driver_entry_points_are_absent(emulator: Runtime) -> None:
 
 
 def test_what_is_not_implemented_says_so_once(runtime_library: Path, emulator: Runtime) -> None:
-    done = run_isolated(runtime_library, "print(cuda.code('cudaIpcGetMemHandle', 0, 0), cuda.code('cudaIpcGetMemHandle', 0, 0), cuda.code('cudaGetLastError'))")
+    done = run_isolated(
+        runtime_library,
+        "print(cuda.code('cudaIpcGetMemHandle', 0, 0), cuda.code('cudaIpcGetMemHandle', 0, 0), cuda.code('cudaGetLastError'))",
+    )
     assert done.stdout.split() == [str(NOT_SUPPORTED)] * 3
     assert done.stderr.count("cudaIpcGetMemHandle: not implemented by the emulated device") == 1
 
@@ -243,11 +246,22 @@ def test_destroyed_handles_are_refused(emulator: Runtime) -> None:
 
 
 def test_options_are_checked(emulator: Runtime) -> None:
-    for name, value, text in (("checks", "memcheck,speed", "speed"), ("workers", "many", "whole number"), ("schedule", "fast", "random"), ("x", "1", "no option")):
+    for name, value, text in (
+        ("checks", "memcheck,speed", "speed"),
+        ("workers", "many", "whole number"),
+        ("schedule", "fast", "random"),
+        ("x", "1", "no option"),
+    ):
         assert emulator.set_option(name, value) == 1
         assert text in emulator.message()
     emulator.code("cudaGetLastError")
-    for name, value in (("checks", "memcheck,racecheck"), ("seed", "77"), ("schedule", "greedy"), ("counters", "1"), ("instruction_limit", "5000")):
+    for name, value in (
+        ("checks", "memcheck,racecheck"),
+        ("seed", "77"),
+        ("schedule", "greedy"),
+        ("counters", "1"),
+        ("instruction_limit", "5000"),
+    ):
         before = emulator.library.aicfEmulatorGetOption(name.encode())
         assert emulator.set_option(name, value) == 0
         assert emulator.library.aicfEmulatorGetOption(name.encode()).decode() == value
@@ -269,7 +283,9 @@ def test_the_version_names_the_instruction_set(emulator: Runtime) -> None:
 def test_counters_are_json(emulator: Runtime, ptx_library: int, word: int) -> None:
     emulator.set_option("counters", "1")
     try:
-        assert emulator.launch(emulator.kernel(ptx_library, "put"), Args(c_uint64(word), c_uint32(1)), grid=(3, 1, 1), block=(64, 1, 1)) == 0
+        assert (
+            emulator.launch(emulator.kernel(ptx_library, "put"), Args(c_uint64(word), c_uint32(1)), grid=(3, 1, 1), block=(64, 1, 1)) == 0
+        )
     finally:
         emulator.set_option("counters", "0")
     (record,) = json.loads(emulator.library.aicfEmulatorTakeCounters())
@@ -297,7 +313,9 @@ def test_every_symbol_of_the_real_library_is_there_with_its_version(emulator_lib
 
 
 def test_nothing_else_is_exported(emulator_library: Path) -> None:
-    extra = exported(emulator_library) - {f"{n}@@libcudart.so.13" for n in (ROOT / "device/emulator/src/runtime/symbols.txt").read_text().split()}
+    extra = exported(emulator_library) - {
+        f"{n}@@libcudart.so.13" for n in (ROOT / "device/emulator/src/runtime/symbols.txt").read_text().split()
+    }
     assert all(name.startswith("aicfEmulator") for name in extra), sorted(extra)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from .cuda_runtime import Args, Dim3, Runtime, run_isolated
 
-INVALID_VALUE, INVALID_CONFIGURATION, INVALID_FUNCTION, SYMBOL_NOT_FOUND = 1, 9, 98, 500
-OUT_OF_RESOURCES, COOPERATIVE_TOO_LARGE, INVALID_PTX = 701, 720, 218
+INVALID_VALUE, INVALID_HANDLE, SYMBOL_NOT_FOUND = 1, 400, 500
+COOPERATIVE_TOO_LARGE, INVALID_PTX, INVALID_CLUSTER = 720, 218, 912
 OPTIN_BYTES = 227 * 1024
 MAX_DYNAMIC_SHARED = 8
 
@@ -35,13 +35,13 @@ class FuncAttributes(ctypes.Structure):
 @pytest.mark.parametrize(
     ("grid", "block", "shared", "expected"),
     [
-        ((0, 1, 1), (1, 1, 1), 0, INVALID_CONFIGURATION),
-        ((1, 1, 1), (0, 1, 1), 0, INVALID_CONFIGURATION),
+        ((0, 1, 1), (1, 1, 1), 0, INVALID_VALUE),
+        ((1, 1, 1), (0, 1, 1), 0, INVALID_VALUE),
         ((1, 65536, 1), (1, 1, 1), 0, INVALID_VALUE),
         ((1, 1, 65536), (1, 1, 1), 0, INVALID_VALUE),
-        ((1, 1, 1), (1025, 1, 1), 0, INVALID_CONFIGURATION),
-        ((1, 1, 1), (1, 1, 65), 0, INVALID_CONFIGURATION),
-        ((1, 1, 1), (32, 33, 1), 0, INVALID_CONFIGURATION),
+        ((1, 1, 1), (1025, 1, 1), 0, INVALID_VALUE),
+        ((1, 1, 1), (1, 1, 65), 0, INVALID_VALUE),
+        ((1, 1, 1), (32, 33, 1), 0, INVALID_VALUE),
         ((1, 1, 1), (1, 1, 1), 48 * 1024 + 1, INVALID_VALUE),
         ((1, 1, 1), (1024, 1, 1), 48 * 1024, 0),
     ],
@@ -118,6 +118,31 @@ def test_dynamic_shared_memory_for_an_occupancy(cuda: Runtime, ptx_library: int,
     assert out.value == expected
 
 
+class LaunchAttribute(ctypes.Structure):
+    _fields_ = (("id", c_int), ("pad", c_int), ("value", c_uint * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    _fields_ = (
+        ("grid", Dim3),
+        ("block", Dim3),
+        ("shared", c_size_t),
+        ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("count", c_uint),
+    )
+
+
+@pytest.mark.parametrize(
+    ("grid", "cluster", "expected"), [(4, 2, 0), (3, 2, INVALID_CLUSTER), (16, 16, INVALID_CLUSTER), (4, 0, INVALID_CLUSTER), (8, 8, 0)]
+)
+def test_clusters(cuda: Runtime, ptx_library: int, grid: int, cluster: int, expected: int) -> None:
+    attribute = LaunchAttribute(4, 0, (c_uint * 16)(cluster, 1, 1))
+    config = LaunchConfig(Dim3(grid, 1, 1), Dim3(32, 1, 1), 0, None, ctypes.pointer(attribute), 1)
+    assert cuda.code("cudaLaunchKernelExC", byref(config), cuda.kernel(ptx_library, "bounded"), Args().array) == expected
+    cuda.call("cudaDeviceSynchronize")
+
+
 def test_a_cooperative_grid_must_fit(cuda: Runtime, ptx_library: int, word: int) -> None:
     kernel, args = cuda.kernel(ptx_library, "put"), Args(c_uint64(word), c_uint32(1))
     call = (Dim3(1024, 1, 1), args.array, c_size_t(0), 0)
@@ -131,7 +156,7 @@ def test_unknown_kernels(cuda: Runtime, ptx_library: int) -> None:
 
 
 def test_unknown_handles_are_refused(emulator: Runtime, ptx_library: int) -> None:
-    assert emulator.launch(0x1234, Args()) == INVALID_FUNCTION
+    assert emulator.launch(0x1234, Args()) == INVALID_HANDLE
     assert "no registered kernel" in emulator.message()
     assert emulator.code("cudaStreamSynchronize", 0x1234) == 400
     kernel = emulator.kernel(ptx_library, "put")

@@ -16,7 +16,13 @@ INVALID_VALUE, OUT_OF_MEMORY, INVALID_PITCH, INVALID_DIRECTION = 1, 2, 12, 21
 
 
 class PointerAttributes(ctypes.Structure):
-    _fields_ = (("type", c_int), ("device", c_int), ("device_pointer", c_void_p), ("host_pointer", c_void_p), ("reserved", ctypes.c_long * 8))
+    _fields_ = (
+        ("type", c_int),
+        ("device", c_int),
+        ("device_pointer", c_void_p),
+        ("host_pointer", c_void_p),
+        ("reserved", ctypes.c_long * 8),
+    )
 
 
 class Extent(ctypes.Structure):
@@ -236,7 +242,9 @@ def test_live_allocations_are_listed(emulator: Runtime) -> None:
 
 
 def test_host_code_that_dereferences_a_device_address_is_told_so(emulator: Runtime, runtime_library: Path) -> None:
-    done = run_isolated(runtime_library, "p = cuda.alloc(np.zeros(4, np.uint32))\nprint(hex(p + 4), flush=True)\nctypes.c_uint32.from_address(p + 4).value")
+    done = run_isolated(
+        runtime_library, "p = cuda.alloc(np.zeros(4, np.uint32))\nprint(hex(p + 4), flush=True)\nctypes.c_uint32.from_address(p + 4).value"
+    )
     assert done.returncode == -11
     address = done.stdout.strip()
     assert f"host code dereferenced device address {address}, 4 bytes into allocation #1 of 16 bytes" in done.stderr

@@ -94,6 +94,30 @@ def test_noise_stops_at_the_budget() -> None:
     assert timing.summary.relative_interval > POLICY.stop.relative_interval
 
 
+def test_a_slow_host_gets_more_time_and_is_kept_out_of_the_samples() -> None:
+    gpu = Gpu(lambda _: 20.0)
+    timer = gpu.make_timer()
+    fills = [0]
+    real = timer._flush.fill
+    host_us = [0.0]
+
+    def fill(byte: int, **rest: object) -> None:
+        fills[0] += 1
+        real(byte, **rest)  # type: ignore[arg-type]
+        gpu.device.clock_us += 40.0
+
+    timer._flush.fill = fill  # type: ignore[method-assign, assignment]
+    timer.flush_us = timer._measure_flush()
+    assert timer.flush_us == pytest.approx(40.0)
+    timer._clock = lambda: host_us.__setitem__(0, host_us[0] + 100.0) or 1e-6 * (gpu.device.clock_us + host_us[0])  # type: ignore[func-returns-value]
+    fills[0] = 0
+    timing = timer.measure_cold(gpu.launch)
+    assert timing.host_us == pytest.approx(120.0)
+    assert timing.summary.median == pytest.approx(20.0)
+    assert fills[0] % 9 == 0, "three times 120 us of queueing take nine fills of 40 us"
+    assert timer.measure_hot(gpu.launch).method == "graph"
+
+
 def test_cold_launches_follow_a_flush_of_twice_the_cache() -> None:
     gpu = Gpu(lambda _: 50.0)
     order: list[str] = []

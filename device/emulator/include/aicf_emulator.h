@@ -11,8 +11,12 @@ extern "C" {
 const char* aicfEmulatorVersion(void);
 
 /* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck (or "all", "none"); counters = 0|1; workers = N (0: all
- * cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); memory_bytes = N (before the first allocation
- * only); target = h200|h100|a100. Returns 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(). */
+ * cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); max_reports = N (distinct findings kept per
+ * launch); memory_bytes = N (before the first allocation only; 8 GiB); target = h200|h100|a100; print_reports = 0|1 (each finding on stderr
+ * too). Returns 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(); CUDA's last error is left alone.
+ *
+ * At load, each option takes its default from the environment variable AICF_EMULATED_<NAME> (AICF_EMULATED_CHECKS=all, ...): for programs
+ * that know nothing of these functions. */
 int aicfEmulatorSetOption(const char* name, const char* value);
 const char* aicfEmulatorGetOption(const char* name); /* NULL: no such option */
 
@@ -24,6 +28,9 @@ const char* aicfEmulatorTakeCounters(void);
 const char* aicfEmulatorAllocations(void);
 /* The long form of the last error of this thread (what cudaGetErrorString has no room for); "" when there is none. */
 const char* aicfEmulatorMessage(void);
+/* Forgets an error that has ended the context (700, 716, ...) and this thread's last error, and returns the former (0: there was none).
+ * Memory, streams and modules stay as they are; cudaDeviceReset throws them away as well. */
+int aicfEmulatorClearError(void);
 
 #ifdef __cplusplus
 }

@@ -57,8 +57,9 @@ const char* arith_describe(const char* spelling, int num_operands) {
         text.insert(text.begin(), '!');
     } else {
         text = op.operands;
-        for (const int value : {int{op.d_bytes}, int{op.a_bytes}, int{op.b_bytes}, int{op.c_bytes}, int{op.e_bytes}, static_cast<int>(op.counter),
-                                int{op.is_fma}, int{op.writes_predicate}, int{op.reads_predicate}, int{op.uses_carry}}) {
+        for (const int value :
+             {int{op.d_bytes}, int{op.a_bytes}, int{op.b_bytes}, int{op.c_bytes}, int{op.e_bytes}, static_cast<int>(op.counter),
+              int{op.is_fma}, int{op.writes_predicate}, int{op.reads_predicate}, int{op.uses_carry}}) {
             text += " " + std::to_string(value);
         }
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
@@ -123,7 +123,7 @@ class Lanes:
         assert num_lanes % LANES == 0
         num_warps = num_lanes // LANES
         rows = [_row(source, size) for source, size in zip(sources, known.source_bytes, strict=False)]
-        d = np.zeros(num_lanes, _dtype(known.d_bytes)) if before is None else before.astype(_dtype(known.d_bytes))
+        d = _row([0] * num_lanes if before is None else before, known.d_bytes)
         filled = [_masks(value, num_warps) for value in predicates]
         p, q, carries, active = (_masks(value, num_warps).copy() for value in (0x5A5A5A5A, 0xA5A5A5A5, carry, masks))
         batch = Batch(num_warps=num_warps, immediate=immediate, in_place=int(in_place))
@@ -136,15 +136,11 @@ class Lanes:
         return Result(d, p, q, carries)
 
 
-def _dtype(size_bytes: int) -> type[np.uint32] | type[np.uint64]:
-    return np.uint64 if size_bytes == 8 else np.uint32
-
-
 def _row(source: Sequence[int] | Bits, size_bytes: int) -> Bits:
+    """A fresh row: the low bits of each value."""
     top = (1 << 8 * size_bytes) - 1
-    if isinstance(source, np.ndarray):
-        return np.ascontiguousarray(source.astype(_dtype(size_bytes)))
-    return np.array([value & top for value in source], _dtype(size_bytes))
+    values = source if isinstance(source, np.ndarray) else [value & top for value in source]
+    return np.array(values, np.uint64) if size_bytes == 8 else np.array(values).astype(np.uint32)
 
 
 def _masks(value: int | NDArray[np.uint32], num_warps: int) -> NDArray[np.uint32]:
@@ -341,7 +337,10 @@ def patterns(form: Format, seed: int, count: int, *, arity: int = 1) -> list[lis
 
 def assert_bits(got: Bits, want: Sequence[int], *sources: Sequence[int], form: Format | None = None) -> None:
     """Compare bit patterns, any NaN being equal to any other for F64; on a mismatch show the operands."""
-    quiet: Callable[[int], bool] = lambda bits: form is F64 and bits & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000  # noqa: E731
+
+    def quiet(bits: int) -> bool:
+        return form is F64 and bits & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000
+
     for i, (x, y) in enumerate(zip(got.tolist(), want, strict=True)):
         if x != y and not (quiet(x) and quiet(y)):
             shown = ", ".join(hex(source[i]) for source in sources)

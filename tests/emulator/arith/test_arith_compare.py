@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.emulator.arith.support import BF16, F16, F32, F64, Format, Lanes, assert_bits, decode, flush, patterns
+from tests.emulator.arith.support import BF16, F16, F32, F64, Format, Lanes, Value, assert_bits, decode, flush, patterns
 
 FLOATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
-BASIC = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
-UNSIGNED = {"lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge}
+BASIC: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+UNSIGNED: dict[str, Callable[[Any, Any], bool]] = {"lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge}
 COUNT = 256
 OTHER = 0x0F0F3355
 BOOLEANS: dict[str, Callable[[bool, bool], bool]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
-def compare_floats(name: str, x: object, y: object) -> bool:
+def compare_floats(name: str, x: Value, y: Value) -> bool:
     unordered = x != x or y != y
     if name == "num":
         return not unordered

@@ -16,6 +16,7 @@ from tests.emulator.arith.support import (
     F32,
     F64,
     TF32,
+    Bits,
     Format,
     Lanes,
     Value,
@@ -74,7 +75,9 @@ def to_integral(value: Value, mode: str) -> int:
     exact = Fraction(value)
     if mode == "rni":
         return round(exact)
-    return {"rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](exact)
+    if mode == "rzi":
+        return int(exact)
+    return math.floor(exact) if mode == "rmi" else math.ceil(exact)
 
 
 @pytest.mark.parametrize("mode", ["rni", "rzi", "rmi", "rpi"])
@@ -157,7 +160,10 @@ def saturated(value: Value) -> Value:
 def test_saturation_flushing_and_relu(lanes: Lanes) -> None:
     (bits,) = patterns(F32, 30, COUNT)
     values = [decode(x, F32) for x in bits]
-    run = lambda spelling: lanes.run(spelling, bits).d  # noqa: E731
+
+    def run(spelling: str) -> Bits:
+        return lanes.run(spelling, bits).d
+
     assert_bits(run("cvt.rn.sat.f16.f32"), [encode(saturated(x), F16) for x in values], bits)
     assert_bits(run("cvt.sat.f32.f32"), [encode(saturated(x), F32) for x in values], bits)
     assert_bits(run("cvt.ftz.f64.f32"), [encode(decode(flush(x, F32), F32), F64) for x in bits], bits, form=F64)
@@ -232,6 +238,9 @@ def test_pack_two(lanes: Lanes, name: str, bits: int, signed: bool) -> None:
 def test_pack_above(lanes: Lanes, sign: str, bits: int) -> None:
     a, b, c = integers("s32", 37), integers("s32", 38), integers("u32", 39)
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if sign == "s" else (0, (1 << bits) - 1)
-    element = lambda x: max(low, min(high, x)) & ((1 << bits) - 1)  # noqa: E731
+
+    def element(x: int) -> int:
+        return max(low, min(high, x)) & ((1 << bits) - 1)
+
     want = [(z << 2 * bits | element(x) << bits | element(y)) & 0xFFFFFFFF for x, y, z in zip(a, b, c, strict=True)]
     assert_bits(lanes.run(f"cvt.pack.sat.{sign}{bits}.s32.b32", a, b, c).d, want, a, b, c)

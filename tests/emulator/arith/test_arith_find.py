@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ UNKNOWN = [
     ("add.u8", 3, "none of the forms"),
     ("add.ftz.s32", 3, "none of the forms"),
     ("add.rna.f32", 3, "none of the forms"),
-    ("add.f32.sat", 3, "none of the forms"),
+    ("prmt.f4e.b16", 4, "none of the forms"),
     ("add.sat.sat.f32", 3, "none of the forms"),
     ("add.u32", 4, "add.u32 with 4 operands"),
     ("mul.s32", 3, "none of the forms"),
@@ -37,6 +38,7 @@ UNKNOWN = [
     ("fma.rn.f32.f16", 4, "need"),
     ("add.f32.bf16", 3, "need"),
     ("min.NaN.f32", 4, "need"),
+    ("cvt.rn.satfinite.tf32.f32", 2, "needs sm_100"),
     ("fma.rn.oob.f16x2", 4, "not emulated"),
 ]
 
@@ -71,6 +73,13 @@ def test_operands_are_described(lanes: Lanes, spelling: str, operands: str, d_by
     assert (known.operands, known.d_bytes, known.source_bytes) == (operands, d_bytes, source_bytes)
     assert known.writes_predicate == (operands[0] in "PD")
     assert known.reads_predicate == ("p" in operands)
+
+
+def test_modifiers_behind_the_types_are_accepted(lanes: Lanes) -> None:
+    """NVIDIA's headers write min.s32.relu, and ptxas takes it."""
+    minus, plus = [-5 & 0xFFFFFFFF] * 32, [7] * 32
+    assert set(lanes.run("min.s32.relu", minus, plus).d.tolist()) == {0}
+    assert set(lanes.run("min.s32", minus, plus).d.tolist()) == {0xFFFFFFFB}
 
 
 FP32, FP64, FP16, INTEGER, SPECIAL, CONVERSION, MOVE = range(7)
@@ -131,9 +140,18 @@ def test_masked_lanes_keep_their_values(lanes: Lanes, in_place: bool) -> None:
             sources[1] &= np.uint64(31)
         predicates = [int(random.integers(0, 1 << 32)) for letter in operands if letter in "pq"]
         before = sources[0] if in_place else random.integers(0, 1 << 64, count, dtype=np.uint64)
-        options = {"num_operands": len(operands), "predicates": predicates, "carry": 0x33CC0F0F, "immediate": 0xCA, "before": before}
-        full = lanes.run(spelling, *sources, masks=np.full_like(masks, ALL), **options)
-        part = lanes.run(spelling, *sources, masks=masks, in_place=in_place, **options)
+        run = partial(
+            lanes.run,
+            spelling,
+            *sources,
+            num_operands=len(operands),
+            predicates=predicates,
+            carry=0x33CC0F0F,
+            immediate=0xCA,
+            before=before,
+        )
+        full = run(masks=np.full_like(masks, ALL))
+        part = run(masks=masks, in_place=in_place)
         if known.d_bytes:
             old = before.astype(full.d.dtype)
             assert np.array_equal(part.d, np.where(active, full.d, old)), spelling

@@ -180,7 +180,7 @@ def test_dot_products(lanes: Lanes, a_type: str, b_type: str) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(a=st.integers(0, 2**128 - 1), b=st.integers(0, 2**128 - 1))
 def test_chains_of_carries_add_wide_integers(lanes: Lanes, a: int, b: int) -> None:
-    carry: int | np.ndarray = 0
+    carry = np.zeros(1, np.uint32)
     total = 0
     for word in range(4):
         spelling = "add.cc.u32" if word == 0 else "addc.cc.u32"
@@ -189,3 +189,13 @@ def test_chains_of_carries_add_wide_integers(lanes: Lanes, a: int, b: int) -> No
         total |= int(result.d[0]) << 32 * word
     assert total == (a + b) & (2**128 - 1)
     assert bool(carry[0]) == bool(a + b >> 128)
+
+
+@pytest.mark.parametrize("kind", "us")
+def test_absolute_differences_of_bytes(lanes: Lanes, kind: str) -> None:
+    a, b, c = (values("u32", seed) for seed in (23, 24, 25))
+    byte, spelling = f"{kind}8", f"vabsdiff4.{kind}32.{kind}32.{kind}32"
+    parts = [[abs(wrap(x >> s, byte) - wrap(y >> s, byte)) for s in (0, 8, 16, 24)] for x, y in zip(a, b, strict=True)]
+    assert_bits(lanes.run(spelling, a, b, c).d, [int.from_bytes(bytes(part), "little") for part in parts], a, b)
+    want = [(z + sum(part)) & 0xFFFFFFFF for z, part in zip(c, parts, strict=True)]
+    assert_bits(lanes.run(f"{spelling}.add", a, b, c).d, want, a, b, c)

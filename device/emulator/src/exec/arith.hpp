@@ -29,13 +29,13 @@ struct Args {
     const void* b = nullptr;
     const void* c = nullptr;
     const void* e = nullptr;       // fourth source (bfi)
-    uint32_t* pd = nullptr;        // destination predicate (setp: p of p|q; also and.pred, testp, lop3.BoolOp's d|p ...); null where written _
-    uint32_t* qd = nullptr;        // second destination predicate (setp: q), may be null
-    uint32_t pa = 0;               // source predicate mask, already negated where written !p (selp, setp.BoolOp, lop3.BoolOp, and.pred's first ...)
-    uint32_t pb = 0;               // second source predicate mask, likewise (and.pred, or.pred, xor.pred)
-    uint32_t* carry = nullptr;     // condition code CC.CF of the warp, one bit a lane (add.cc, addc, sub.cc, subc, mad.cc, madc)
-    uint32_t mask = 0;             // lanes to write; other lanes keep their values, also in *pd, *qd and *carry
-    uint32_t immediate = 0;        // the constant operand marked 'i' in Operation::operands (lop3's table), else Operation::immediate
+    uint32_t* pd = nullptr;  // destination predicate (setp: p of p|q; also and.pred, testp, lop3.BoolOp's d|p ...); null where written _
+    uint32_t* qd = nullptr;  // second destination predicate (setp: q), may be null
+    uint32_t pa = 0;  // source predicate mask, already negated where written !p (selp, setp.BoolOp, lop3.BoolOp, and.pred's first ...)
+    uint32_t pb = 0;  // second source predicate mask, likewise (and.pred, or.pred, xor.pred)
+    uint32_t* carry = nullptr;  // condition code CC.CF of the warp, one bit a lane (add.cc, addc, sub.cc, subc, mad.cc, madc)
+    uint32_t mask = 0;  // lanes to write; other lanes keep their values, also in *pd, *qd and *carry
+    uint32_t immediate = 0;  // the constant operand marked 'i' in Operation::operands (lop3's table), else Operation::immediate
 };
 
 using Fn = void (*)(const Args&);
@@ -43,7 +43,7 @@ using Fn = void (*)(const Args&);
 enum class Class : uint8_t { kFp32, kFp64, kFp16, kInteger, kSpecial, kConversion, kMove, kControl };
 
 struct Operation {
-    Fn fn = nullptr;      // null: this library does not know the spelling; `reason` says what about it
+    Fn fn = nullptr;  // null: this library does not know the spelling; `reason` says what about it
     Class counter = Class::kMove;
     bool is_fma = false;  // fp32 fma/mad
 
@@ -66,17 +66,18 @@ struct Operation {
     std::string reason;
 };
 
-// The types above are common to all levels (the decoder is compiled once); everything that is compiled per level is in the inline namespace.
+// The types above are common to all levels (the decoder is compiled once); everything that is compiled per level is in the inline
+// namespace.
 inline namespace AICF_ENGINE_NAMESPACE {
 
-// Covers: add sub mul mad mul24 mad24 sad div rem abs neg min max (all types, also 3-input min/max) popc clz bfind fns brev bfe bfi bmsk szext
-// dp4a dp2a add/addc/sub/subc/mad/madc with .cc, fma, rcp sqrt rsqrt sin cos lg2 ex2 tanh testp copysign, set setp selp slct, and or xor not
-// cnot lop3 shf shl shr, prmt, cvt (all of PTX ISA's table: rounding .rn .rna .rz .rm .rp .rs excepted, .rni .rzi .rmi .rpi, .ftz .sat
-// .relu .satfinite, packed forms f16x2 bf16x2 e4m3x2 e5m2x2), cvt.pack, mov of registers (pack and unpack are the decoder's),
-// f16/f16x2/bf16/bf16x2 arithmetic.
+// Covers: add sub mul mad mul24 mad24 sad div rem abs neg min max (two inputs) popc clz bfind fns brev bfe bfi bmsk
+// szext dp4a dp2a vabsdiff4 add/addc/sub/subc/mad/madc with .cc, fma, rcp sqrt rsqrt sin cos lg2 ex2 tanh testp copysign, set setp selp
+// slct, and or xor not cnot lop3 shf shl shr, prmt, cvt (all of PTX ISA's table: rounding .rn .rna .rz .rm .rp .rs excepted, .rni .rzi .rmi
+// .rpi, .ftz .sat .relu .satfinite, packed forms f16x2 bf16x2 e4m3x2 e5m2x2), cvt.pack, mov of registers (pack and unpack are the
+// decoder's), f16/f16x2/bf16/bf16x2 arithmetic.
 //
-// Modifiers unknown here, modifiers in an order that the ISA's syntax lines do not give, wrong operand counts, and forms that sm_90 lacks are
-// refused with a reason. A cvt to .s8 or .s16 writes its result sign-extended to 32 bits, since its destination register may be wider.
+// Modifiers unknown here, modifiers in an order that the ISA's syntax lines do not give, wrong operand counts, and forms that sm_90 lacks
+// are refused with a reason. A cvt to .s8 or .s16 writes its result sign-extended to 32 bits, since its destination register may be wider.
 // Types of the operand registers are the decoder's to check (`mov.b32 %f1, %r1` is legal: only widths matter here).
 Operation find(const ptx::Instruction& instruction);
 

@@ -8,33 +8,47 @@ namespace {
 
 struct And {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(a & b); }
+    static T lane(T a, T b) {
+        return static_cast<T>(a & b);
+    }
 };
 struct Or {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(a | b); }
+    static T lane(T a, T b) {
+        return static_cast<T>(a | b);
+    }
 };
 struct Xor {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(a ^ b); }
+    static T lane(T a, T b) {
+        return static_cast<T>(a ^ b);
+    }
 };
 struct Not {
     template <class T>
-    static T lane(T a) { return static_cast<T>(~a); }
+    static T lane(T a) {
+        return static_cast<T>(~a);
+    }
 };
 struct Cnot {
     template <class T>
-    static T lane(T a) { return a == 0 ? 1 : 0; }
+    static T lane(T a) {
+        return a == 0 ? 1 : 0;
+    }
 };
 struct Copy {
     template <class T>
-    static T lane(T a) { return a; }
+    static T lane(T a) {
+        return a;
+    }
 };
 
 // Shift amounts beyond the width shift everything out (ISA: clamped to the width).
 struct Shl {
     template <class T>
-    static T lane(T a, uint32_t b) { return b >= sizeof(T) * 8 ? T{0} : static_cast<T>(static_cast<Slot<T>>(a) << (b & (sizeof(T) * 8 - 1))); }
+    static T lane(T a, uint32_t b) {
+        return b >= sizeof(T) * 8 ? T{0} : static_cast<T>(static_cast<Slot<T>>(a) << (b & (sizeof(T) * 8 - 1)));
+    }
 };
 struct Shr {
     template <class T>
@@ -55,7 +69,9 @@ struct FunnelLeftWrap {
     }
 };
 struct FunnelRightWrap {
-    static uint32_t lane(uint32_t a, uint32_t b, uint32_t c) { return static_cast<uint32_t>((static_cast<uint64_t>(b) << 32 | a) >> (c & 31)); }
+    static uint32_t lane(uint32_t a, uint32_t b, uint32_t c) {
+        return static_cast<uint32_t>((static_cast<uint64_t>(b) << 32 | a) >> (c & 31));
+    }
 };
 struct FunnelLeftClamp {
     static uint32_t lane(uint32_t a, uint32_t b, uint32_t c) {
@@ -122,7 +138,9 @@ struct PrmtMode {
 
 struct Popc {
     template <class T>
-    static uint32_t lane(uint32_t, T a) { return static_cast<uint32_t>(__builtin_popcountll(a)); }
+    static uint32_t lane(uint32_t, T a) {
+        return static_cast<uint32_t>(__builtin_popcountll(a));
+    }
 };
 struct Clz {
     template <class T>
@@ -291,7 +309,8 @@ Pick pick_logic(const Form& form) {
 
 Pick pick_shift(const Form& form) {
     if (form.opcode == "shf") {
-        if (form.has(kLeft)) return {form.has(kWrap) ? hot3<FunnelLeftWrap, uint32_t, uint32_t> : hot3<FunnelLeftClamp, uint32_t, uint32_t>};
+        if (form.has(kLeft))
+            return {form.has(kWrap) ? hot3<FunnelLeftWrap, uint32_t, uint32_t> : hot3<FunnelLeftClamp, uint32_t, uint32_t>};
         return {form.has(kWrap) ? hot3<FunnelRightWrap, uint32_t, uint32_t> : hot3<FunnelRightClamp, uint32_t, uint32_t>};
     }
     const ByWidth& row = form.opcode == "shl" ? kShl : is_signed(form.type()) ? kShrSigned : kShrUnsigned;
@@ -310,9 +329,11 @@ Pick pick_bits(const Form& form) {
     if (form.opcode == "bfe" && with_sign) {
         return choose(cold3<Bfe, int32_t, int32_t, uint32_t, uint32_t>, cold3<Bfe, int64_t, int64_t, uint32_t, uint32_t>);
     }
-    if (form.opcode == "bfe") return choose(cold3<Bfe, uint32_t, uint32_t, uint32_t, uint32_t>, cold3<Bfe, uint64_t, uint64_t, uint32_t, uint32_t>);
+    if (form.opcode == "bfe")
+        return choose(cold3<Bfe, uint32_t, uint32_t, uint32_t, uint32_t>, cold3<Bfe, uint64_t, uint64_t, uint32_t, uint32_t>);
     if (form.opcode == "bfi") return choose(bfi<uint32_t>, bfi<uint64_t>);
-    if (form.opcode == "szext") return {with_sign ? cold2<Szext, int32_t, int32_t, uint32_t> : cold2<Szext, uint32_t, uint32_t>, form.pack()};
+    if (form.opcode == "szext")
+        return {with_sign ? cold2<Szext, int32_t, int32_t, uint32_t> : cold2<Szext, uint32_t, uint32_t>, form.pack()};
     if (form.opcode == "bmsk") return {cold2<Bmsk, uint32_t, uint32_t>, form.pack()};
     if (form.opcode == "prmt") {
         for (const Mode& mode : kPrmtModes) {

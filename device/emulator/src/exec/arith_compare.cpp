@@ -89,7 +89,20 @@ uint32_t compare_any(uint32_t condition, T a, T b) {
 }
 
 // Kinds of source that the general comparison reads.
-enum class Kind : uint8_t { kFloat, kDouble, kHalf, kBrain, kHalfPair, kBrainPair, kSigned16, kUnsigned16, kSigned32, kUnsigned32, kSigned64, kUnsigned64 };
+enum class Kind : uint8_t {
+    kFloat,
+    kDouble,
+    kHalf,
+    kBrain,
+    kHalfPair,
+    kBrainPair,
+    kSigned16,
+    kUnsigned16,
+    kSigned32,
+    kUnsigned32,
+    kSigned64,
+    kUnsigned64
+};
 
 Kind kind_of(ptx::Type type) {
     using enum ptx::Type;
@@ -101,10 +114,12 @@ Kind kind_of(ptx::Type type) {
         case kF16x2: return Kind::kHalfPair;
         case kBF16x2: return Kind::kBrainPair;
         case kS16: return Kind::kSigned16;
-        case kB16: case kU16: return Kind::kUnsigned16;
+        case kB16:
+        case kU16: return Kind::kUnsigned16;
         case kS32: return Kind::kSigned32;
         case kS64: return Kind::kSigned64;
-        case kB64: case kU64: return Kind::kUnsigned64;
+        case kB64:
+        case kU64: return Kind::kUnsigned64;
         default: return Kind::kUnsigned32;
     }
 }
@@ -170,7 +185,8 @@ uint32_t true_index(ptx::Type type) {
         case kF32: return 1;
         case kF16: return 2;
         case kBF16: return 3;
-        case kU16: case kS16: return 4;
+        case kU16:
+        case kS16: return 4;
         case kF16x2: return 5;
         case kBF16x2: return 6;
         default: return 0;
@@ -205,11 +221,15 @@ void selp(const Args& args) {
 
 struct SlctInteger {
     template <class T>
-    static T lane(T a, T b, int32_t c) { return c >= 0 ? a : b; }
+    static T lane(T a, T b, int32_t c) {
+        return c >= 0 ? a : b;
+    }
 };
 struct SlctFloat {
     template <class T>
-    static T lane(uint32_t modifiers, T a, T b, float c) { return flush_if((modifiers & kFtz) != 0, c) >= 0.0f ? a : b; }
+    static T lane(uint32_t modifiers, T a, T b, float c) {
+        return flush_if((modifiers & kFtz) != 0, c) >= 0.0f ? a : b;
+    }
 };
 
 enum class Test : uint8_t { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
@@ -217,8 +237,8 @@ struct NamedTest {
     std::string_view name;
     Test test;
 };
-constexpr NamedTest kTests[] = {{"finite", Test::kFinite}, {"infinite", Test::kInfinite}, {"number", Test::kNumber},
-                                {"notanumber", Test::kNotANumber}, {"normal", Test::kNormal}, {"subnormal", Test::kSubnormal}};
+constexpr NamedTest kTests[] = {{"finite", Test::kFinite},         {"infinite", Test::kInfinite}, {"number", Test::kNumber},
+                                {"notanumber", Test::kNotANumber}, {"normal", Test::kNormal},     {"subnormal", Test::kSubnormal}};
 
 // Zero is neither normal nor subnormal for testp.subnormal; the ISA counts it as normal's opposite only.
 template <class T>
@@ -251,9 +271,12 @@ Pick pick_setp(const Form& form) {
     const uint32_t immediate = condition_of(form);
     Fn fn = nullptr;
     switch (form.type()) {
-        case kB16: case kU16: fn = pick_integer_setp<uint16_t>(form.compare); break;
-        case kB32: case kU32: fn = pick_integer_setp<uint32_t>(form.compare); break;
-        case kB64: case kU64: fn = pick_integer_setp<uint64_t>(form.compare); break;
+        case kB16:
+        case kU16: fn = pick_integer_setp<uint16_t>(form.compare); break;
+        case kB32:
+        case kU32: fn = pick_integer_setp<uint32_t>(form.compare); break;
+        case kB64:
+        case kU64: fn = pick_integer_setp<uint64_t>(form.compare); break;
         case kS16: fn = pick_integer_setp<int16_t>(form.compare); break;
         case kS32: fn = pick_integer_setp<int32_t>(form.compare); break;
         case kS64: fn = pick_integer_setp<int64_t>(form.compare); break;
@@ -289,7 +312,8 @@ Pick pick_select(const Form& form) {
 
 Pick pick_testp(const Form& form) {
     for (const NamedTest& test : kTests) {
-        if (test.name == form.mode) return {form.type() == ptx::Type::kF64 ? testp<double> : testp<float>, static_cast<uint32_t>(test.test)};
+        if (test.name == form.mode)
+            return {form.type() == ptx::Type::kF64 ? testp<double> : testp<float>, static_cast<uint32_t>(test.test)};
     }
     return {};
 }

@@ -57,18 +57,24 @@ namespace {
 
 struct Convert {
     template <class D, class A>
-    static D lane(A a) { return static_cast<D>(a); }
+    static D lane(A a) {
+        return static_cast<D>(a);
+    }
 };
 template <class D>
 struct To {
     template <class A>
-    static D lane(A a) { return static_cast<D>(a); }
+    static D lane(A a) {
+        return static_cast<D>(a);
+    }
 };
 // Truncated to T, then extended to 32 bits by T's sign.
 template <class T>
 struct Extended {
     template <class A>
-    static int32_t lane(A a) { return static_cast<T>(a); }
+    static int32_t lane(A a) {
+        return static_cast<T>(a);
+    }
 };
 
 // Float to 32-bit integers: saturating, NaN becomes zero.
@@ -93,7 +99,9 @@ struct WidenBF16 {  // a shift, NaN and all
 };
 struct Same {
     template <class T>
-    static T lane(T a) { return a; }
+    static T lane(T a) {
+        return a;
+    }
 };
 // cvt.rna.tf32: on the bits of an f32, as ptxas expands it; so a NaN keeps the upper bits of its payload.
 struct NearestAwayTF32 {
@@ -148,7 +156,8 @@ Fn pick_integer_pair(ptx::Type to, ptx::Type from) {
         case kU8: return integer_from<uint8_t>(to);
         case kU16: return integer_from<uint16_t>(to);
         case kU32: return integer_from<uint32_t>(to);
-        case kU64: case kS64: return integer_from<uint64_t>(to);
+        case kU64:
+        case kS64: return integer_from<uint64_t>(to);
         case kS8: return integer_from<int8_t>(to);
         case kS16: return integer_from<int16_t>(to);
         case kS32: return integer_from<int32_t>(to);
@@ -188,8 +197,9 @@ constexpr HotPair kHotPairs[] = {
 constexpr uint32_t kFlushing = 1u << 12, kSaturating = 1u << 13, kClipping = 1u << 14, kFinite = 1u << 15;
 
 uint32_t encode(ptx::Type to, ptx::Type from, const Form& form) {
-    return static_cast<uint32_t>(to) | static_cast<uint32_t>(from) << 6 | (form.has(kFtz) ? kFlushing : 0) | (form.has(kSat) ? kSaturating : 0) |
-           (form.has(kRelu) ? kClipping : 0) | (form.has(kSatfinite) ? kFinite : 0) | static_cast<uint32_t>(form.round) << 24;
+    return static_cast<uint32_t>(to) | static_cast<uint32_t>(from) << 6 | (form.has(kFtz) ? kFlushing : 0) |
+           (form.has(kSat) ? kSaturating : 0) | (form.has(kRelu) ? kClipping : 0) | (form.has(kSatfinite) ? kFinite : 0) |
+           static_cast<uint32_t>(form.round) << 24;
 }
 
 bool is_float(ptx::Type type) {
@@ -325,7 +335,8 @@ uint64_t convert_value(uint64_t slot, uint32_t immediate) {
     if (!is_float(to)) {
         const Limits limits = limits_of(to);
         __int128 result = value.is_integer ? value.integer : real_to_integer(value.real, to, from, round_of(immediate));
-        if ((immediate & kSaturating) != 0) result = result < limits.least ? limits.least : result > limits.greatest ? limits.greatest : result;
+        if ((immediate & kSaturating) != 0)
+            result = result < limits.least ? limits.least : result > limits.greatest ? limits.greatest : result;
         return static_cast<uint64_t>(result);
     }
     if (value.is_integer) return integer_to_float(value.integer, to, immediate);

@@ -1,7 +1,8 @@
 // The syntax table: which spellings exist on sm_90, what their operands are, and who picks the function.
 //
-// A row is a syntax line of the PTX ISA: `{...}` is optional, `(a|b)` a choice, `<name>` a choice with a name in kSets. Since a spelling has to
-// match a row from its first to its last modifier, no modifier is ever ignored.
+// A row is a syntax line of the PTX ISA: `{...}` is optional, `(a|b)` a choice, `<name>` a choice with a name in kSets. Since a spelling
+// has to match a row from its first to its last modifier, no modifier is ever ignored.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -10,8 +11,6 @@
 namespace aicf::emu::arith {
 inline namespace AICF_ENGINE_NAMESPACE {
 namespace {
-
-using namespace std::string_view_literals;
 
 struct Set {
     std::string_view name, choices;
@@ -79,6 +78,8 @@ constexpr Row kRows[] = {
     {"bmsk.(clamp|wrap).b32", "dab", "t44", pick_bits},
     {"dp4a.(u32|s32).(u32|s32)", "dabc", "4444", pick_dot},
     {"dp2a.(lo|hi).(u32|s32).(u32|s32)", "dabc", "4444", pick_dot},
+    {"vabsdiff4.u32.u32.u32{.add}", "dabc", "4444", pick_video},
+    {"vabsdiff4.s32.s32.s32{.add}", "dabc", "4444", pick_video},
     // Extended precision
     {"add.cc.(u32|s32|u64|s64)", "dab", "ttt", pick_carry},
     {"addc{.cc}.(u32|s32|u64|s64)", "dab", "ttt", pick_carry},
@@ -235,7 +236,7 @@ constexpr Row kRows[] = {
     {"cvt.<rnd>{.ftz}.bf16.f32", "da", "tu", pick_convert},
     {"cvt.(rn|rz){.relu}{.satfinite}.(f16|bf16).f32", "da", "tu", pick_convert},
     {"cvt.rna{.satfinite}.tf32.f32", "da", "tu", pick_convert},
-    {"cvt.(rn|rz){.satfinite}{.relu}.tf32.f32", "da", "tu", pick_convert},
+    {"cvt.(rn|rz){.relu}.tf32.f32", "da", "tu", pick_convert},
     {"cvt.(rn|rz){.relu}{.satfinite}.(f16x2|bf16x2).f32", "dab", "tuu", pick_convert_pair},
     {"cvt.rn.satfinite{.relu}.(e4m3x2|e5m2x2).f32", "dab", "tuu", pick_convert_pair},
     {"cvt.rn.satfinite{.relu}.(e4m3x2|e5m2x2).f16x2", "da", "tu", pick_convert_pair},
@@ -251,6 +252,7 @@ constexpr Row kRows[] = {
     {"add{.<rnd>}{.sat}.f32.(f16|bf16)", "dab", "tut", nullptr, false, "mixed precision arithmetic needs sm_100"},
     {"sub{.<rnd>}{.sat}.f32.(f16|bf16)", "dab", "tut", nullptr, false, "mixed precision arithmetic needs sm_100"},
     {"fma.<rnd>{.sat}.f32.(f16|bf16)", "dabc", "tuut", nullptr, false, "mixed precision arithmetic needs sm_100"},
+    {"cvt.(rn|rz).satfinite{.relu}.tf32.f32", "da", "tu", nullptr, false, "this saturation needs sm_100"},
     {"fma.rn.oob{.relu}.(<half>|<brain>)", "dabc", "tttt", nullptr, false, "the out-of-bounds NaN of .oob is not emulated"},
     {"min{.ftz}{.NaN}{.abs}.f32", "dabc", "tttt", nullptr, false, "three-input min and max need sm_100"},
     {"max{.ftz}{.NaN}{.abs}.f32", "dabc", "tttt", nullptr, false, "three-input min and max need sm_100"},
@@ -268,23 +270,55 @@ struct Modifier {
 };
 constexpr uint8_t kOrdered = kLess | kEqual | kGreater;
 constexpr Modifier kModifiers[] = {
-    {"rn", Round::kRn}, {"rz", Round::kRz}, {"rm", Round::kRm}, {"rp", Round::kRp}, {"rna", Round::kRna},
-    {"rni", Round::kRni}, {"rzi", Round::kRzi}, {"rmi", Round::kRmi}, {"rpi", Round::kRpi},
-    {.name = "ftz", .flag = kFtz}, {.name = "sat", .flag = kSat}, {.name = "relu", .flag = kRelu}, {.name = "satfinite", .flag = kSatfinite},
-    {.name = "NaN", .flag = kNan}, {.name = "xorsign", .flag = kXorsign}, {.name = "abs", .flag = kAbs}, {.name = "wide", .flag = kWide},
-    {.name = "cc", .flag = kCc}, {.name = "clamp", .flag = kClamp}, {.name = "wrap", .flag = kWrap}, {.name = "shiftamt", .flag = kShiftamt},
-    {.name = "approx", .flag = kApprox}, {.name = "full", .flag = kFull}, {.name = "l", .flag = kLeft}, {.name = "r", .flag = kRight},
+    {"rn", Round::kRn},
+    {"rz", Round::kRz},
+    {"rm", Round::kRm},
+    {"rp", Round::kRp},
+    {"rna", Round::kRna},
+    {"rni", Round::kRni},
+    {"rzi", Round::kRzi},
+    {"rmi", Round::kRmi},
+    {"rpi", Round::kRpi},
+    {.name = "ftz", .flag = kFtz},
+    {.name = "sat", .flag = kSat},
+    {.name = "relu", .flag = kRelu},
+    {.name = "satfinite", .flag = kSatfinite},
+    {.name = "NaN", .flag = kNan},
+    {.name = "xorsign", .flag = kXorsign},
+    {.name = "abs", .flag = kAbs},
+    {.name = "wide", .flag = kWide},
+    {.name = "cc", .flag = kCc},
+    {.name = "clamp", .flag = kClamp},
+    {.name = "wrap", .flag = kWrap},
+    {.name = "shiftamt", .flag = kShiftamt},
+    {.name = "approx", .flag = kApprox},
+    {.name = "full", .flag = kFull},
+    {.name = "l", .flag = kLeft},
+    {.name = "r", .flag = kRight},
     {.name = "pack", .flag = kPack},
+    {.name = "add", .flag = kSum},
     // .lo and .hi are halves of a product, and unsigned comparisons
-    {.name = "lo", .flag = kLo, .compare = kLess}, {.name = "hi", .flag = kHi, .compare = kGreater},
-    {.name = "ls", .compare = kLess | kEqual}, {.name = "hs", .compare = kGreater | kEqual},
-    {.name = "eq", .compare = kEqual}, {.name = "ne", .compare = kLess | kGreater}, {.name = "lt", .compare = kLess},
-    {.name = "le", .compare = kLess | kEqual}, {.name = "gt", .compare = kGreater}, {.name = "ge", .compare = kGreater | kEqual},
-    {.name = "equ", .compare = kEqual | kUnordered}, {.name = "neu", .compare = kLess | kGreater | kUnordered},
-    {.name = "ltu", .compare = kLess | kUnordered}, {.name = "leu", .compare = kLess | kEqual | kUnordered},
-    {.name = "gtu", .compare = kGreater | kUnordered}, {.name = "geu", .compare = kGreater | kEqual | kUnordered},
-    {.name = "num", .compare = kOrdered}, {.name = "nan", .compare = kUnordered},
-    {.name = "and", .boolean = Bool::kAnd}, {.name = "or", .boolean = Bool::kOr}, {.name = "xor", .boolean = Bool::kXor},
+    {.name = "lo", .flag = kLo, .compare = kLess},
+    {.name = "hi", .flag = kHi, .compare = kGreater},
+    {.name = "ls", .compare = kLess | kEqual},
+    {.name = "hs", .compare = kGreater | kEqual},
+    {.name = "eq", .compare = kEqual},
+    {.name = "ne", .compare = kLess | kGreater},
+    {.name = "lt", .compare = kLess},
+    {.name = "le", .compare = kLess | kEqual},
+    {.name = "gt", .compare = kGreater},
+    {.name = "ge", .compare = kGreater | kEqual},
+    {.name = "equ", .compare = kEqual | kUnordered},
+    {.name = "neu", .compare = kLess | kGreater | kUnordered},
+    {.name = "ltu", .compare = kLess | kUnordered},
+    {.name = "leu", .compare = kLess | kEqual | kUnordered},
+    {.name = "gtu", .compare = kGreater | kUnordered},
+    {.name = "geu", .compare = kGreater | kEqual | kUnordered},
+    {.name = "num", .compare = kOrdered},
+    {.name = "nan", .compare = kUnordered},
+    {.name = "and", .boolean = Bool::kAnd},
+    {.name = "or", .boolean = Bool::kOr},
+    {.name = "xor", .boolean = Bool::kXor},
 };
 
 ptx::Type type_named(std::string_view name) {
@@ -388,7 +422,10 @@ Class class_of(const Row& row, const Form& form) {
     switch (form.opcode == "set" ? form.types[1] : form.types[0]) {
         case kF32: return Class::kFp32;
         case kF64: return Class::kFp64;
-        case kF16: case kF16x2: case kBF16: case kBF16x2: return Class::kFp16;
+        case kF16:
+        case kF16x2:
+        case kBF16:
+        case kBF16x2: return Class::kFp16;
         default: return Class::kInteger;
     }
 }
@@ -422,13 +459,26 @@ void describe_operands(const Row& row, const Form& form, Operation& operation) {
         const uint8_t bytes = ptx::size_of(type) == 8 ? 8 : 4;
         switch (row.operands[i]) {
             case 'd': operation.d_bytes = bytes; break;
-            case 'D': operation.d_bytes = bytes; operation.writes_predicate = true; break;
-            case 'a': operation.a_bytes = bytes; operation.a_type = type; break;
-            case 'b': operation.b_bytes = bytes; operation.b_type = type; break;
-            case 'c': operation.c_bytes = bytes; operation.c_type = type; break;
+            case 'D':
+                operation.d_bytes = bytes;
+                operation.writes_predicate = true;
+                break;
+            case 'a':
+                operation.a_bytes = bytes;
+                operation.a_type = type;
+                break;
+            case 'b':
+                operation.b_bytes = bytes;
+                operation.b_type = type;
+                break;
+            case 'c':
+                operation.c_bytes = bytes;
+                operation.c_type = type;
+                break;
             case 'e': operation.e_bytes = bytes; break;
             case 'P': operation.writes_predicate = true; break;
-            case 'p': case 'q': operation.reads_predicate = true; break;
+            case 'p':
+            case 'q': operation.reads_predicate = true; break;
             default: break;
         }
     }
@@ -454,25 +504,45 @@ Operation describe(const Row& row, const ptx::Instruction& instruction) {
     return operation;
 }
 
-}  // namespace
+bool matches_whole(const Row& row, const ptx::Instruction& instruction) {
+    return opcode_of(row.syntax) == instruction.opcode && std::string_view(row.operands).size() == instruction.operands.size() &&
+           matches(row.syntax, instruction);
+}
 
-Operation find(const ptx::Instruction& instruction) {
+// What to say of a spelling that no row admits: the forms that its opcode has.
+Operation refuse(const ptx::Instruction& instruction) {
     std::string known;
     for (const Row& row : kRows) {
         if (opcode_of(row.syntax) != instruction.opcode) continue;
-        if (matches(row.syntax, instruction)) {
-            const size_t expected = std::string_view(row.operands).size();
-            if (instruction.operands.size() == expected) return describe(row, instruction);
-            known += std::string(known.empty() ? "" : ", ") + std::string(row.syntax) + " with " + std::to_string(expected) + " operands";
-        } else {
-            known += std::string(known.empty() ? "" : ", ") + std::string(row.syntax);
-        }
+        if (!known.empty()) known += ", ";
+        known += row.syntax;
+        if (matches(row.syntax, instruction)) known += " with " + std::to_string(std::string_view(row.operands).size()) + " operands";
     }
     Operation operation;
     operation.reason = known.empty() ? "no lane arithmetic is called '" + instruction.opcode + "'"
                                      : instruction.spelling() + " with " + std::to_string(instruction.operands.size()) +
                                            " operands is none of the forms of sm_90: " + known;
     return operation;
+}
+
+// ptxas, and so NVIDIA's own headers (`min.s32.relu`), also takes modifiers behind the types: types are put last, in their order.
+ptx::Instruction with_types_last(ptx::Instruction instruction) {
+    std::stable_partition(instruction.modifiers.begin(), instruction.modifiers.end(),
+                          [](const std::string& modifier) { return type_named(modifier) == ptx::Type::kNone; });
+    return instruction;
+}
+
+}  // namespace
+
+Operation find(const ptx::Instruction& instruction) {
+    for (const Row& row : kRows) {
+        if (matches_whole(row, instruction)) return describe(row, instruction);
+    }
+    const ptx::Instruction reordered = with_types_last(instruction);
+    for (const Row& row : kRows) {
+        if (matches_whole(row, reordered)) return describe(row, reordered);
+    }
+    return refuse(instruction);
 }
 
 }  // namespace AICF_ENGINE_NAMESPACE

@@ -8,15 +8,21 @@ namespace {
 
 struct Add {
     template <class T>
-    static T lane(T a, T b) { return a + b; }
+    static T lane(T a, T b) {
+        return a + b;
+    }
 };
 struct Sub {
     template <class T>
-    static T lane(T a, T b) { return a - b; }
+    static T lane(T a, T b) {
+        return a - b;
+    }
 };
 struct Mul {
     template <class T>
-    static T lane(T a, T b) { return a * b; }
+    static T lane(T a, T b) {
+        return a * b;
+    }
 };
 struct Fma {
     static float lane(float a, float b, float c) { return fma32(a, b, c); }
@@ -24,7 +30,9 @@ struct Fma {
 };
 struct Div {
     template <class T>
-    static T lane(T a, T b) { return a / b; }
+    static T lane(T a, T b) {
+        return a / b;
+    }
 };
 
 // The smaller, a number rather than a NaN, and -0 before +0.
@@ -52,11 +60,15 @@ struct Max {
 // Alone, neg and abs are additions of zero on the hardware: a NaN comes out as the canonical one.
 struct Neg {
     template <class T>
-    static T lane(T a) { return as<T>(as<Slot<T>>(a) ^ Slot<T>{1} << (sizeof(T) * 8 - 1)); }
+    static T lane(T a) {
+        return as<T>(as<Slot<T>>(a) ^ Slot<T>{1} << (sizeof(T) * 8 - 1));
+    }
 };
 struct Abs {
     template <class T>
-    static T lane(T a) { return as<T>(as<Slot<T>>(a) & ~(Slot<T>{1} << (sizeof(T) * 8 - 1))); }
+    static T lane(T a) {
+        return as<T>(as<Slot<T>>(a) & ~(Slot<T>{1} << (sizeof(T) * 8 - 1)));
+    }
 };
 // The sign of a on the magnitude of b.
 struct Copysign {
@@ -70,12 +82,16 @@ struct Copysign {
 template <class F>
 struct Canonical {
     template <class... T>
-    static auto lane(T... x) { return canonical(F::lane(x...)); }
+    static auto lane(T... x) {
+        return canonical(F::lane(x...));
+    }
 };
 template <class F>
 struct Flushed {
     template <class... T>
-    static float lane(T... x) { return flush(canonical(F::lane(flush(x)...))); }
+    static float lane(T... x) {
+        return flush(canonical(F::lane(flush(x)...)));
+    }
 };
 // Modifiers read at run time; the rounding direction is the scope's.
 template <class F>
@@ -99,7 +115,9 @@ struct ModifiedFma {
 template <class F>
 struct Directed {
     template <class... T>
-    static double lane(uint32_t, T... x) { return canonical(F::lane(x...)); }
+    static double lane(uint32_t, T... x) {
+        return canonical(F::lane(x...));
+    }
 };
 
 // min and max with .NaN or .xorsign.abs

@@ -19,9 +19,26 @@ enum class Bool : uint8_t { kNone, kAnd, kOr, kXor };
 // Modifiers that are neither type, rounding, comparison nor Boolean operator. A form's flags travel to cold functions in Args::immediate,
 // together with the rounding (bits 24-27); see Form::pack.
 enum Flag : uint32_t {
-    kFtz = 1u << 0, kSat = 1u << 1, kRelu = 1u << 2, kSatfinite = 1u << 3, kNan = 1u << 4, kXorsign = 1u << 5, kAbs = 1u << 6,
-    kLo = 1u << 7, kHi = 1u << 8, kWide = 1u << 9, kCc = 1u << 10, kClamp = 1u << 11, kWrap = 1u << 12, kShiftamt = 1u << 13,
-    kApprox = 1u << 14, kFull = 1u << 15, kLeft = 1u << 16, kRight = 1u << 17, kPack = 1u << 18,
+    kFtz = 1u << 0,
+    kSat = 1u << 1,
+    kRelu = 1u << 2,
+    kSatfinite = 1u << 3,
+    kNan = 1u << 4,
+    kXorsign = 1u << 5,
+    kAbs = 1u << 6,
+    kLo = 1u << 7,
+    kHi = 1u << 8,
+    kWide = 1u << 9,
+    kCc = 1u << 10,
+    kClamp = 1u << 11,
+    kWrap = 1u << 12,
+    kShiftamt = 1u << 13,
+    kApprox = 1u << 14,
+    kFull = 1u << 15,
+    kLeft = 1u << 16,
+    kRight = 1u << 17,
+    kPack = 1u << 18,
+    kSum = 1u << 19,
 };
 
 struct Form {
@@ -58,6 +75,7 @@ inline bool is_signed(ptx::Type type) {
 Pick pick_integer(const Form&);
 Pick pick_carry(const Form&);
 Pick pick_dot(const Form&);
+Pick pick_video(const Form&);
 Pick pick_logic(const Form&);
 Pick pick_shift(const Form&);
 Pick pick_bits(const Form&);

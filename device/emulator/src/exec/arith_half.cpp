@@ -37,11 +37,17 @@ template <class H>
 constexpr uint32_t kOneOf = std::is_same_v<H, F16> ? 0x3c00 : 0x3f80;
 
 template <class H>
-bool is_nan_half(H x) { return (x.bits & 0x7fff) > kInfinityOf<H>; }
+bool is_nan_half(H x) {
+    return (x.bits & 0x7fff) > kInfinityOf<H>;
+}
 template <class H>
-H half_of(uint32_t bits) { return {static_cast<uint16_t>(bits)}; }
+H half_of(uint32_t bits) {
+    return {static_cast<uint16_t>(bits)};
+}
 template <class H>
-H flush_half(H x) { return (x.bits & kInfinityOf<H>) == 0 ? half_of<H>(x.bits & 0x8000) : x; }
+H flush_half(H x) {
+    return (x.bits & kInfinityOf<H>) == 0 ? half_of<H>(x.bits & 0x8000) : x;
+}
 
 // .ftz, .sat and .relu around F.
 template <class F>
@@ -59,16 +65,22 @@ struct Modified {
 };
 
 template <class H>
-H magnitude_of(H x) { return half_of<H>(x.bits & 0x7fffu); }
+H magnitude_of(H x) {
+    return half_of<H>(x.bits & 0x7fffu);
+}
 
 // As for f32, NaN comes out canonical.
 struct Neg {
     template <class H>
-    static H lane(H x) { return half_of<H>(is_nan_half(x) ? kNanOf<H> : x.bits ^ 0x8000u); }
+    static H lane(H x) {
+        return half_of<H>(is_nan_half(x) ? kNanOf<H> : x.bits ^ 0x8000u);
+    }
 };
 struct Abs {
     template <class H>
-    static H lane(H x) { return half_of<H>(is_nan_half(x) ? kNanOf<H> : x.bits & 0x7fffu); }
+    static H lane(H x) {
+        return half_of<H>(is_nan_half(x) ? kNanOf<H> : x.bits & 0x7fffu);
+    }
 };
 
 template <bool kMaximum>

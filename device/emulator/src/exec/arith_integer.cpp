@@ -14,17 +14,29 @@ using Unsigned = std::make_unsigned_t<T>;
 template <class T>
 struct Widened;
 template <>
-struct Widened<uint16_t> { using type = uint32_t; };
+struct Widened<uint16_t> {
+    using type = uint32_t;
+};
 template <>
-struct Widened<int16_t> { using type = int32_t; };
+struct Widened<int16_t> {
+    using type = int32_t;
+};
 template <>
-struct Widened<uint32_t> { using type = uint64_t; };
+struct Widened<uint32_t> {
+    using type = uint64_t;
+};
 template <>
-struct Widened<int32_t> { using type = int64_t; };
+struct Widened<int32_t> {
+    using type = int64_t;
+};
 template <>
-struct Widened<uint64_t> { using type = unsigned __int128; };
+struct Widened<uint64_t> {
+    using type = unsigned __int128;
+};
 template <>
-struct Widened<int64_t> { using type = __int128; };
+struct Widened<int64_t> {
+    using type = __int128;
+};
 template <class T>
 using Wide = typename Widened<T>::type;
 
@@ -44,55 +56,81 @@ using Word = Slot<T>;
 
 struct Add {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(static_cast<Word<T>>(a) + static_cast<Word<T>>(b)); }
+    static T lane(T a, T b) {
+        return static_cast<T>(static_cast<Word<T>>(a) + static_cast<Word<T>>(b));
+    }
 };
 struct Sub {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(static_cast<Word<T>>(a) - static_cast<Word<T>>(b)); }
+    static T lane(T a, T b) {
+        return static_cast<T>(static_cast<Word<T>>(a) - static_cast<Word<T>>(b));
+    }
 };
 struct MulLo {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(static_cast<Word<T>>(a) * static_cast<Word<T>>(b)); }
+    static T lane(T a, T b) {
+        return static_cast<T>(static_cast<Word<T>>(a) * static_cast<Word<T>>(b));
+    }
 };
 struct MulHi {
     template <class T>
-    static T lane(T a, T b) { return static_cast<T>(static_cast<Wide<T>>(a) * b >> kBits<T>); }
+    static T lane(T a, T b) {
+        return static_cast<T>(static_cast<Wide<T>>(a) * b >> kBits<T>);
+    }
 };
 struct MulWide {
     template <class T>
-    static Wide<T> lane(T a, T b) { return static_cast<Wide<T>>(a) * b; }
+    static Wide<T> lane(T a, T b) {
+        return static_cast<Wide<T>>(a) * b;
+    }
 };
 struct MadLo {
     template <class T>
-    static T lane(T a, T b, T c) { return Add::lane(MulLo::lane(a, b), c); }
+    static T lane(T a, T b, T c) {
+        return Add::lane(MulLo::lane(a, b), c);
+    }
 };
 struct MadHi {
     template <class T>
-    static T lane(T a, T b, T c) { return Add::lane(MulHi::lane(a, b), c); }
+    static T lane(T a, T b, T c) {
+        return Add::lane(MulHi::lane(a, b), c);
+    }
 };
 struct MadWide {
     template <class T>
-    static Wide<T> lane(T a, T b, Wide<T> c) { return Add::lane(MulWide::lane(a, b), c); }
+    static Wide<T> lane(T a, T b, Wide<T> c) {
+        return Add::lane(MulWide::lane(a, b), c);
+    }
 };
 struct Min {
     template <class T>
-    static T lane(T a, T b) { return a < b ? a : b; }
+    static T lane(T a, T b) {
+        return a < b ? a : b;
+    }
 };
 struct Max {
     template <class T>
-    static T lane(T a, T b) { return a < b ? b : a; }
+    static T lane(T a, T b) {
+        return a < b ? b : a;
+    }
 };
 struct Neg {
     template <class T>
-    static T lane(T a) { return static_cast<T>(0 - static_cast<Word<T>>(a)); }
+    static T lane(T a) {
+        return static_cast<T>(0 - static_cast<Word<T>>(a));
+    }
 };
 struct Abs {
     template <class T>
-    static T lane(T a) { return a < 0 ? Neg::lane(a) : a; }
+    static T lane(T a) {
+        return a < 0 ? Neg::lane(a) : a;
+    }
 };
 struct Sad {
     template <class T>
-    static T lane(T a, T b, T c) { return Add::lane(c, Sub::lane(Max::lane(a, b), Min::lane(a, b))); }
+    static T lane(T a, T b, T c) {
+        return Add::lane(c, Sub::lane(Max::lane(a, b), Min::lane(a, b)));
+    }
 };
 
 struct AddSat {
@@ -102,7 +140,9 @@ struct SubSat {
     static int32_t lane(int32_t a, int32_t b) { return clamp_to<int32_t>(static_cast<int64_t>(a) - b); }
 };
 struct MadHiSat {
-    static int32_t lane(uint32_t, int32_t a, int32_t b, int32_t c) { return clamp_to<int32_t>(static_cast<int64_t>(MulHi::lane(a, b)) + c); }
+    static int32_t lane(uint32_t, int32_t a, int32_t b, int32_t c) {
+        return clamp_to<int32_t>(static_cast<int64_t>(MulHi::lane(a, b)) + c);
+    }
 };
 struct MinRelu {
     static int32_t lane(int32_t a, int32_t b) { return Max::lane(Min::lane(a, b), 0); }
@@ -143,7 +183,9 @@ T multiply24(uint32_t modifiers, T a, T b) {
 }
 struct Mul24 {
     template <class T>
-    static T lane(uint32_t modifiers, T a, T b) { return multiply24(modifiers, a, b); }
+    static T lane(uint32_t modifiers, T a, T b) {
+        return multiply24(modifiers, a, b);
+    }
 };
 struct Mad24 {
     template <class T>
@@ -179,9 +221,11 @@ struct Operator {
         switch (type) {
             case kU16: return u16;
             case kS16: return s16;
-            case kU32: case kB32: return u32;
+            case kU32:
+            case kB32: return u32;
             case kS32: return s32;
-            case kU64: case kB64: return u64;
+            case kU64:
+            case kB64: return u64;
             case kS64: return s64;
             default: return nullptr;
         }
@@ -190,23 +234,53 @@ struct Operator {
 
 // Operations on bit patterns are the same function for signed and unsigned.
 template <class F>
-constexpr Operator kModular1{"", hot1<F, uint16_t, uint16_t>, hot1<F, uint16_t, uint16_t>, hot1<F, uint32_t, uint32_t>,
-                             hot1<F, uint32_t, uint32_t>, hot1<F, uint64_t, uint64_t>, hot1<F, uint64_t, uint64_t>};
+constexpr Operator kModular1{"",
+                             hot1<F, uint16_t, uint16_t>,
+                             hot1<F, uint16_t, uint16_t>,
+                             hot1<F, uint32_t, uint32_t>,
+                             hot1<F, uint32_t, uint32_t>,
+                             hot1<F, uint64_t, uint64_t>,
+                             hot1<F, uint64_t, uint64_t>};
 template <class F>
-constexpr Operator kModular2{"", hot2<F, uint16_t, uint16_t>, hot2<F, uint16_t, uint16_t>, hot2<F, uint32_t, uint32_t>,
-                             hot2<F, uint32_t, uint32_t>, hot2<F, uint64_t, uint64_t>, hot2<F, uint64_t, uint64_t>};
+constexpr Operator kModular2{"",
+                             hot2<F, uint16_t, uint16_t>,
+                             hot2<F, uint16_t, uint16_t>,
+                             hot2<F, uint32_t, uint32_t>,
+                             hot2<F, uint32_t, uint32_t>,
+                             hot2<F, uint64_t, uint64_t>,
+                             hot2<F, uint64_t, uint64_t>};
 template <class F>
-constexpr Operator kModular3{"", hot3<F, uint16_t, uint16_t>, hot3<F, uint16_t, uint16_t>, hot3<F, uint32_t, uint32_t>,
-                             hot3<F, uint32_t, uint32_t>, hot3<F, uint64_t, uint64_t>, hot3<F, uint64_t, uint64_t>};
+constexpr Operator kModular3{"",
+                             hot3<F, uint16_t, uint16_t>,
+                             hot3<F, uint16_t, uint16_t>,
+                             hot3<F, uint32_t, uint32_t>,
+                             hot3<F, uint32_t, uint32_t>,
+                             hot3<F, uint64_t, uint64_t>,
+                             hot3<F, uint64_t, uint64_t>};
 template <class F>
-constexpr Operator kTyped2{"", hot2<F, uint16_t, uint16_t>, hot2<F, int16_t, int16_t>, hot2<F, uint32_t, uint32_t>,
-                           hot2<F, int32_t, int32_t>, hot2<F, uint64_t, uint64_t>, hot2<F, int64_t, int64_t>};
+constexpr Operator kTyped2{"",
+                           hot2<F, uint16_t, uint16_t>,
+                           hot2<F, int16_t, int16_t>,
+                           hot2<F, uint32_t, uint32_t>,
+                           hot2<F, int32_t, int32_t>,
+                           hot2<F, uint64_t, uint64_t>,
+                           hot2<F, int64_t, int64_t>};
 template <class F>
-constexpr Operator kTyped3{"", hot3<F, uint16_t, uint16_t>, hot3<F, int16_t, int16_t>, hot3<F, uint32_t, uint32_t>,
-                           hot3<F, int32_t, int32_t>, hot3<F, uint64_t, uint64_t>, hot3<F, int64_t, int64_t>};
+constexpr Operator kTyped3{"",
+                           hot3<F, uint16_t, uint16_t>,
+                           hot3<F, int16_t, int16_t>,
+                           hot3<F, uint32_t, uint32_t>,
+                           hot3<F, int32_t, int32_t>,
+                           hot3<F, uint64_t, uint64_t>,
+                           hot3<F, int64_t, int64_t>};
 template <class F>
-constexpr Operator kCold2{"", cold2<F, uint16_t, uint16_t>, cold2<F, int16_t, int16_t>, cold2<F, uint32_t, uint32_t>,
-                          cold2<F, int32_t, int32_t>, cold2<F, uint64_t, uint64_t>, cold2<F, int64_t, int64_t>};
+constexpr Operator kCold2{"",
+                          cold2<F, uint16_t, uint16_t>,
+                          cold2<F, int16_t, int16_t>,
+                          cold2<F, uint32_t, uint32_t>,
+                          cold2<F, int32_t, int32_t>,
+                          cold2<F, uint64_t, uint64_t>,
+                          cold2<F, int64_t, int64_t>};
 
 constexpr Operator named(std::string_view name, Operator op) {
     op.name = name;
@@ -214,9 +288,18 @@ constexpr Operator named(std::string_view name, Operator op) {
 }
 
 constexpr Operator kOperators[] = {
-    named("add", kModular2<Add>), named("sub", kModular2<Sub>), named("mul.lo", kModular2<MulLo>), named("mul.hi", kTyped2<MulHi>),
-    named("mad.lo", kModular3<MadLo>), named("mad.hi", kTyped3<MadHi>), named("min", kTyped2<Min>), named("max", kTyped2<Max>),
-    named("neg", kModular1<Neg>), named("sad", kTyped3<Sad>), named("div", kCold2<Div>), named("rem", kCold2<Rem>),
+    named("add", kModular2<Add>),
+    named("sub", kModular2<Sub>),
+    named("mul.lo", kModular2<MulLo>),
+    named("mul.hi", kTyped2<MulHi>),
+    named("mad.lo", kModular3<MadLo>),
+    named("mad.hi", kTyped3<MadHi>),
+    named("min", kTyped2<Min>),
+    named("max", kTyped2<Max>),
+    named("neg", kModular1<Neg>),
+    named("sad", kTyped3<Sad>),
+    named("div", kCold2<Div>),
+    named("rem", kCold2<Rem>),
     {"abs", nullptr, hot1<Abs, int16_t, int16_t>, nullptr, hot1<Abs, int32_t, int32_t>, nullptr, hot1<Abs, int64_t, int64_t>},
     {"mul.wide", hot2<MulWide, uint32_t, uint16_t>, hot2<MulWide, int32_t, int16_t>, hot2<MulWide, uint64_t, uint32_t>,
      hot2<MulWide, int64_t, int32_t>, nullptr, nullptr},
@@ -335,6 +418,22 @@ struct Dp2a {
     }
 };
 
+// vabsdiff4 without byte masks and selectors: four absolute differences side by side, or with .add their sum on top of c.
+// The intrinsics __vabsdiff[us]4 and __vsad[us]4 come to this.
+template <class T>
+struct VAbsDiff4 {
+    static uint32_t lane(uint32_t modifiers, uint32_t a, uint32_t b, uint32_t c) {
+        uint32_t bytes = 0, sum = c;
+        for (uint32_t i = 0; i < 32; i += 8) {
+            const int32_t difference = static_cast<T>(a >> i) - static_cast<T>(b >> i);
+            const auto magnitude = static_cast<uint32_t>(difference < 0 ? -difference : difference);
+            bytes |= (magnitude & 0xff) << i;
+            sum += magnitude;
+        }
+        return (modifiers & kSum) != 0 ? sum : bytes;
+    }
+};
+
 }  // namespace
 
 Pick pick_integer(const Form& form) {
@@ -354,6 +453,11 @@ Pick pick_integer(const Form& form) {
 Pick pick_carry(const Form& form) {
     const bool reads = form.opcode.ends_with('c');
     return {reads ? pick_sum<true>(form) : pick_sum<false>(form), form.pack()};
+}
+
+Pick pick_video(const Form& form) {
+    return {is_signed(form.type()) ? cold3<VAbsDiff4<int8_t>, uint32_t, uint32_t> : cold3<VAbsDiff4<uint8_t>, uint32_t, uint32_t>,
+            form.pack()};
 }
 
 Pick pick_dot(const Form& form) {

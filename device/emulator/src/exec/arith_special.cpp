@@ -87,7 +87,8 @@ struct Tanh {
     }
 };
 // The hardware scales the argument to turns in single precision, rounded toward zero, and takes the sine of the fraction of a turn: large
-// arguments lose the bits that this drops. The same is done here, so that the loss is the same. Series: |t| <= pi, absolute error below 1e-10.
+// arguments lose the bits that this drops. The same is done here, so that the loss is the same. Series: |t| <= pi, absolute error below
+// 1e-10.
 [[gnu::always_inline]] inline double angle_of(float x) {  // x >= 0
     const double exact = static_cast<double>(x) * static_cast<double>(0.15915494309189533577f);
     const auto nearest = static_cast<float>(exact);
@@ -133,7 +134,9 @@ struct Cos {
 };
 struct Rcp {
     template <class T>
-    static T lane(T x) { return canonical(T{1} / x); }
+    static T lane(T x) {
+        return canonical(T{1} / x);
+    }
 };
 struct Sqrt {
     static float lane(float x) { return canonical(__builtin_sqrtf(x)); }

@@ -15,7 +15,9 @@ inline constexpr uint32_t kNanBF16 = 0x7fff;
 [[gnu::always_inline]] inline float nan32() { return as<float>(kNan32); }
 
 template <class T>
-[[gnu::always_inline]] inline bool is_nan(T value) { return value != value; }
+[[gnu::always_inline]] inline bool is_nan(T value) {
+    return value != value;
+}
 
 [[gnu::always_inline]] inline float canonical(float value) { return value != value ? as<float>(kNan32) : value; }
 

@@ -111,7 +111,7 @@ void FunctionDecoder::emit(Inst inst) {
 
 void FunctionDecoder::apply_guard(Inst& inst) {
     if (current_->guard.empty()) return;
-    inst.guard = current_->guard_negated ? 1 : 0;
+    inst.guard = kPredPending | (current_->guard_negated ? 1 : 0);
     const uint32_t reg = register_id(current_->guard);
     if (class_of(reg) != RegClass::kPred) fail("the guard is not a predicate");
     reference(Field::kGuard, reg, false);

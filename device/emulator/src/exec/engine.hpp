@@ -159,7 +159,7 @@ struct LaunchState {
     DeviceMemory* memory = nullptr;
     ExecOptions options;
     Mode mode = Mode::kPlain;
-    std::vector<std::byte> constants;
+    std::byte* constants = nullptr;  // rows, 64-byte aligned; with this launch's parameters
     uint64_t grid_blocks = 0;
     uint32_t block_threads = 0;
     uint32_t shared_bytes = 0;  // static + dynamic

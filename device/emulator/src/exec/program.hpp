@@ -59,6 +59,7 @@ constexpr uint32_t make_operand(OperandBase base, uint32_t offset_bytes) { retur
 
 // Predicates: slot << 1 | negated. Slot 0 is always true, slot 1 takes what nobody reads.
 constexpr uint16_t kPredTrue = 0, kPredFalse = 1;
+constexpr uint16_t kPredPending = 0xFFFE;  // a guard whose register has no place yet
 constexpr uint32_t kPredSlotTrash = 1, kPredFirstFree = 2;
 
 enum InstFlags : uint8_t {

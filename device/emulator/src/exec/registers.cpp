@@ -72,12 +72,10 @@ FrameSizes allot_registers(std::vector<Inst>& code, const std::vector<std::vecto
         block.out.assign(words, 0);
         for (uint32_t i = block.first; i <= block.last; ++i) {
             const bool guarded = code[i].guard != kPredTrue;
-            bool has_guard_ref = guarded;
-            for (uint32_t k = first_ref[i]; k < first_ref[i + 1]; ++k) has_guard_ref |= refs[k].field == Field::kGuard;
             for (uint32_t k = first_ref[i]; k < first_ref[i + 1]; ++k) {
-                if ((!refs[k].is_def || has_guard_ref) && !test(block.def, refs[k].reg)) add(block.use, refs[k].reg);
+                if ((!refs[k].is_def || guarded) && !test(block.def, refs[k].reg)) add(block.use, refs[k].reg);
             }
-            if (has_guard_ref) continue;
+            if (guarded) continue;
             for (uint32_t k = first_ref[i]; k < first_ref[i + 1]; ++k) {
                 if (refs[k].is_def) add(block.def, refs[k].reg);
             }

@@ -385,7 +385,7 @@ AICF_INLINE void move_row(T* to, const T* from, uint32_t mask) {
 
 template <Mode M>
 StopReason Interpreter<M>::run(uint64_t budget) {
-    bases_[kBaseConst] = reinterpret_cast<uint8_t*>(block_.launch->constants.data());
+    bases_[kBaseConst] = reinterpret_cast<uint8_t*>(block_.launch->constants);
     bases_[kBaseSpecial] = warp_.specials;
     const Inst* const code = image_.code.data();
     uint64_t left = budget;

@@ -11,7 +11,8 @@ void add_unique(std::vector<Node*>& nodes, Node* node) {
 }
 
 void require_active(const Capture& capture) {
-    require(!capture.invalidated, kErrStreamCaptureInvalidated, "an earlier error has invalidated the capture; end it with cudaStreamEndCapture");
+    require(!capture.invalidated, kErrStreamCaptureInvalidated,
+            "an earlier error has invalidated the capture; end it with cudaStreamEndCapture");
 }
 
 // Takes the capture away from its streams and from the list of those in progress.
@@ -41,13 +42,15 @@ bool all_joined(const Capture& capture) {
 
 Stream& require_capturable(Runtime& runtime, void* handle, bool per_thread) {
     Stream& stream = find_stream(runtime, handle, per_thread);
-    require(stream.kind != Stream::Kind::kLegacy, kErrStreamCaptureUnsupported, "the legacy default stream cannot be captured; use a created stream");
+    require(stream.kind != Stream::Kind::kLegacy, kErrStreamCaptureUnsupported,
+            "the legacy default stream cannot be captured; use a created stream");
     require(stream.capture == nullptr, kErrIllegalState, "the stream is already capturing");
     return stream;
 }
 
 std::shared_ptr<Capture> begin_capture(Runtime& runtime, Stream& stream, int mode, std::shared_ptr<Graph> graph) {
-    require(mode >= abi::kCaptureGlobal && mode <= abi::kCaptureRelaxed, kErrInvalidValue, "the capture mode is none of 0 (global), 1 (thread-local), 2 (relaxed)");
+    require(mode >= abi::kCaptureGlobal && mode <= abi::kCaptureRelaxed, kErrInvalidValue,
+            "the capture mode is none of 0 (global), 1 (thread-local), 2 (relaxed)");
     auto capture = std::make_shared<Capture>();
     capture->id = runtime.next_id();
     capture->mode = mode;
@@ -75,7 +78,8 @@ std::shared_ptr<Graph> end_capture(Runtime& runtime, Stream& stream) {
     const bool joined = capture->invalidated || all_joined(*capture);
     close_capture(runtime, capture);
     require(!capture->invalidated, kErrStreamCaptureInvalidated, "an earlier error has invalidated the capture");
-    require(joined, kErrStreamCaptureUnjoined, "a forked stream was not joined back: record an event in it and wait for that in the origin stream");
+    require(joined, kErrStreamCaptureUnjoined,
+            "a forked stream was not joined back: record an event in it and wait for that in the origin stream");
     return capture->graph;
 }
 
@@ -89,7 +93,8 @@ void forbid_during_capture(Runtime& runtime, const char* what) {
     bool forbidden = false;
     for (const auto& capture : runtime.captures) {
         const bool own = capture->owner == std::this_thread::get_id();
-        const bool forbids = own ? capture->mode != abi::kCaptureRelaxed : thread_mode == abi::kCaptureGlobal && capture->mode == abi::kCaptureGlobal;
+        const bool forbids =
+            own ? capture->mode != abi::kCaptureRelaxed : thread_mode == abi::kCaptureGlobal && capture->mode == abi::kCaptureGlobal;
         if (!forbids) continue;
         forbidden = true;
         invalidate(*capture);
@@ -101,26 +106,31 @@ void forbid_on_capturing_stream(Runtime&, Stream& stream, const char* what) {
     if (stream.capture == nullptr) return;
     const bool was_invalidated = stream.capture->invalidated;
     invalidate(*stream.capture);
-    if (was_invalidated) throw Failure{kErrStreamCaptureInvalidated, "the stream's capture is invalidated; end it with cudaStreamEndCapture"};
+    if (was_invalidated)
+        throw Failure{kErrStreamCaptureInvalidated, "the stream's capture is invalidated; end it with cudaStreamEndCapture"};
     throw Failure{kErrStreamCaptureUnsupported, std::string(what) + " is not permitted on a capturing stream"};
 }
 
 void forbid_during_any_capture(Runtime& runtime, const char* what) {
     for (const auto& capture : runtime.captures) invalidate(*capture);
-    if (!runtime.captures.empty()) throw Failure{kErrStreamCaptureUnsupported, std::string(what) + " is not permitted while a stream is capturing, in any mode"};
+    if (!runtime.captures.empty())
+        throw Failure{kErrStreamCaptureUnsupported, std::string(what) + " is not permitted while a stream is capturing, in any mode"};
 }
 
 void forbid_implicit_dependency(Runtime& runtime, Stream& stream, bool keep_capture) {
     if (stream.kind != Stream::Kind::kLegacy) return;
     bool forbidden = false;
     for (const auto& capture : runtime.captures) {
-        const bool blocking = std::any_of(capture->streams.begin(), capture->streams.end(), [](const Stream* s) { return s->is_blocking(); });
+        const bool blocking =
+            std::any_of(capture->streams.begin(), capture->streams.end(), [](const Stream* s) { return s->is_blocking(); });
         if (!blocking) continue;
         forbidden = true;
         if (!keep_capture) invalidate(*capture);
     }
     if (forbidden)
-        throw Failure{kErrStreamCaptureImplicit, "work in the legacy default stream would wait for a capturing stream; use another stream, or make the capturing one with cudaStreamNonBlocking"};
+        throw Failure{kErrStreamCaptureImplicit,
+                      "work in the legacy default stream would wait for a capturing stream; use another stream, or make the capturing one "
+                      "with cudaStreamNonBlocking"};
 }
 
 void forbid_captured_event(Event& event, const char* what) {
@@ -223,18 +233,23 @@ AICF_TWIN_API(cudaStreamIsCapturing, _ptsz, (void* stream, int* status), (stream
         require(status != nullptr, kErrInvalidValue, "the status pointer is null");
         Stream& source = find_stream(runtime, stream, per_thread);
         forbid_implicit_dependency(runtime, source, true);
-        *status = source.capture == nullptr ? abi::kCaptureNone : source.capture->invalidated ? abi::kCaptureInvalidated : abi::kCaptureActive;
+        *status = source.capture == nullptr     ? abi::kCaptureNone
+                  : source.capture->invalidated ? abi::kCaptureInvalidated
+                                                : abi::kCaptureActive;
     });
 }
 
 AICF_TWIN_API(cudaStreamGetCaptureInfo, _ptsz,
-              (void* stream, int* status, unsigned long long* id, void** graph, void* const** dependencies, const abi::GraphEdgeData** edge_data, size_t* count),
+              (void* stream, int* status, unsigned long long* id, void** graph, void* const** dependencies,
+               const abi::GraphEdgeData** edge_data, size_t* count),
               (stream, status, id, graph, dependencies, edge_data, count)) {
     return api("cudaStreamGetCaptureInfo", [&](Runtime& runtime) {
         require(status != nullptr, kErrInvalidValue, "the status pointer is null");
         Stream& source = find_stream(runtime, stream, per_thread);
         forbid_implicit_dependency(runtime, source, true);
-        *status = source.capture == nullptr ? abi::kCaptureNone : source.capture->invalidated ? abi::kCaptureInvalidated : abi::kCaptureActive;
+        *status = source.capture == nullptr     ? abi::kCaptureNone
+                  : source.capture->invalidated ? abi::kCaptureInvalidated
+                                                : abi::kCaptureActive;
         if (*status != abi::kCaptureActive) return;
         source.tail_edges.assign(source.capture_tail.size(), {});
         if (id != nullptr) *id = source.capture->id;
@@ -249,7 +264,8 @@ AICF_TWIN_API(cudaStreamGetCaptureInfo, _ptsz,
 }
 
 AICF_TWIN_API(cudaStreamUpdateCaptureDependencies, _ptsz,
-              (void* stream, void** dependencies, const abi::GraphEdgeData* data, size_t count, unsigned flags), (stream, dependencies, data, count, flags)) {
+              (void* stream, void** dependencies, const abi::GraphEdgeData* data, size_t count, unsigned flags),
+              (stream, dependencies, data, count, flags)) {
     return api("cudaStreamUpdateCaptureDependencies", [&](Runtime& runtime) {
         constexpr unsigned kAdd = 0, kSet = 1;
         require(flags == kAdd || flags == kSet, kErrInvalidValue, "flags are 0 (add) or 1 (set)");
@@ -268,7 +284,8 @@ AICF_TWIN_API(cudaStreamUpdateCaptureDependencies, _ptsz,
 
 AICF_API cudaThreadExchangeStreamCaptureMode(int* mode) {
     return api("cudaThreadExchangeStreamCaptureMode", [&](Runtime&) {
-        require(mode != nullptr && *mode >= abi::kCaptureGlobal && *mode <= abi::kCaptureRelaxed, kErrInvalidValue, "the capture mode is none of 0, 1, 2");
+        require(mode != nullptr && *mode >= abi::kCaptureGlobal && *mode <= abi::kCaptureRelaxed, kErrInvalidValue,
+                "the capture mode is none of 0, 1, 2");
         std::swap(*mode, thread_state().capture_mode);
     });
 }

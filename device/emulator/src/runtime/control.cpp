@@ -29,9 +29,13 @@ std::string quote(const std::string& text) {
     return out + "\"";
 }
 
-std::string to_json(const Dim3& dim) { return "[" + std::to_string(dim.x) + "," + std::to_string(dim.y) + "," + std::to_string(dim.z) + "]"; }
+std::string to_json(const Dim3& dim) {
+    return "[" + std::to_string(dim.x) + "," + std::to_string(dim.y) + "," + std::to_string(dim.z) + "]";
+}
 
-const char* name_of(Severity severity) { return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note"; }
+const char* name_of(Severity severity) {
+    return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note";
+}
 
 const char* name_of(MemoryKind kind) {
     switch (kind) {
@@ -45,20 +49,23 @@ const char* name_of(MemoryKind kind) {
 }
 
 std::string to_json(const Report& r) {
-    return "{\"kind\":" + quote(r.kind) + ",\"severity\":\"" + name_of(r.severity) + "\",\"text\":" + quote(r.text) + ",\"kernel\":" + quote(r.kernel) +
-           ",\"ptx_line\":" + std::to_string(r.ptx_line) + ",\"source\":" + quote(r.source) + ",\"block\":" + to_json(r.block) + ",\"thread\":" + to_json(r.thread) +
-           ",\"address\":" + std::to_string(r.address) + ",\"count\":" + std::to_string(r.count) + "}";
+    return "{\"kind\":" + quote(r.kind) + ",\"severity\":\"" + name_of(r.severity) + "\",\"text\":" + quote(r.text) +
+           ",\"kernel\":" + quote(r.kernel) + ",\"ptx_line\":" + std::to_string(r.ptx_line) + ",\"source\":" + quote(r.source) +
+           ",\"block\":" + to_json(r.block) + ",\"thread\":" + to_json(r.thread) + ",\"address\":" + std::to_string(r.address) +
+           ",\"count\":" + std::to_string(r.count) + "}";
 }
 
 std::string to_json(const LaunchRecord& record) {
     std::string counts;
-    for (const auto& [name, value] : record.counters.to_map()) counts += (counts.empty() ? "" : ",") + quote(name) + ":" + std::to_string(value);
-    return "{\"kernel\":" + quote(record.kernel) + ",\"grid\":" + to_json(record.grid) + ",\"block\":" + to_json(record.block) + ",\"counts\":{" + counts + "}}";
+    for (const auto& [name, value] : record.counters.to_map())
+        counts += (counts.empty() ? "" : ",") + quote(name) + ":" + std::to_string(value);
+    return "{\"kernel\":" + quote(record.kernel) + ",\"grid\":" + to_json(record.grid) + ",\"block\":" + to_json(record.block) +
+           ",\"counts\":{" + counts + "}}";
 }
 
 std::string to_json(const Allocation& a) {
-    return "{\"address\":" + std::to_string(a.address) + ",\"size_bytes\":" + std::to_string(a.size_bytes) + ",\"serial\":" + std::to_string(a.serial) + ",\"kind\":\"" +
-           name_of(a.kind) + "\",\"label\":" + quote(a.label) + "}";
+    return "{\"address\":" + std::to_string(a.address) + ",\"size_bytes\":" + std::to_string(a.size_bytes) +
+           ",\"serial\":" + std::to_string(a.serial) + ",\"kind\":\"" + name_of(a.kind) + "\",\"label\":" + quote(a.label) + "}";
 }
 
 template <class List>
@@ -85,10 +92,16 @@ AICF_EXPORT const char* aicfEmulatorVersion(void) {
 }
 
 AICF_EXPORT int aicfEmulatorSetOption(const char* name, const char* value) {
-    return api("aicfEmulatorSetOption", [&](Runtime& runtime) {
+    Runtime& runtime = Runtime::get();
+    std::lock_guard lock(runtime.mutex);
+    try {
         require(name != nullptr && value != nullptr, kErrInvalidValue, "the name or the value is null");
         set_option(runtime, name, value);
-    }, AfterError::kRun);
+        return kNoError;
+    } catch (const Failure& failure) {
+        thread_state().message = failure.message;
+        return failure.code;
+    }
 }
 
 AICF_EXPORT const char* aicfEmulatorGetOption(const char* name) {

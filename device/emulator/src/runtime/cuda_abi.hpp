@@ -313,7 +313,12 @@ struct GraphInstantiateParams {
     int result_out;
 };
 
-enum GraphInstantiateFlag : int { kInstantiateAutoFree = 1, kInstantiateUpload = 2, kInstantiateDeviceLaunch = 4, kInstantiatePriority = 8 };
+enum GraphInstantiateFlag : int {
+    kInstantiateAutoFree = 1,
+    kInstantiateUpload = 2,
+    kInstantiateDeviceLaunch = 4,
+    kInstantiatePriority = 8
+};
 
 enum GraphUpdateResult : int {
     kUpdateSuccess = 0,

@@ -26,8 +26,10 @@ int driver_entry_point(const char* symbol, void** function, int* status) {
     return api("cudaGetDriverEntryPoint", [&](Runtime&) {
         require(symbol != nullptr && function != nullptr, kErrInvalidValue, "a pointer is null");
         *function = nullptr;
-        if (status != nullptr) *status = kSymbolNotFound;
-        else throw Failure{kErrSymbolNotFound, std::string("the emulated device has no driver, so no ") + symbol};
+        if (status != nullptr)
+            *status = kSymbolNotFound;
+        else
+            throw Failure{kErrSymbolNotFound, std::string("the emulated device has no driver, so no ") + symbol};
     });
 }
 
@@ -38,10 +40,13 @@ int synchronize_device(const char* function) {
 }  // namespace
 
 AICF_API cudaGetDeviceCount(int* count) {
-    return api("cudaGetDeviceCount", [&](Runtime&) {
-        require(count != nullptr, kErrInvalidValue, "the result pointer is null");
-        *count = 1;
-    }, AfterError::kRun);
+    return api(
+        "cudaGetDeviceCount",
+        [&](Runtime&) {
+            require(count != nullptr, kErrInvalidValue, "the result pointer is null");
+            *count = 1;
+        },
+        AfterError::kRun);
 }
 
 AICF_API cudaSetDevice(int device) {
@@ -49,10 +54,13 @@ AICF_API cudaSetDevice(int device) {
 }
 
 AICF_API cudaGetDevice(int* device) {
-    return api("cudaGetDevice", [&](Runtime&) {
-        require(device != nullptr, kErrInvalidValue, "the result pointer is null");
-        *device = 0;
-    }, AfterError::kRun);
+    return api(
+        "cudaGetDevice",
+        [&](Runtime&) {
+            require(device != nullptr, kErrInvalidValue, "the result pointer is null");
+            *device = 0;
+        },
+        AfterError::kRun);
 }
 
 AICF_API cudaInitDevice(int device, unsigned, unsigned) {
@@ -90,34 +98,45 @@ AICF_API cudaGetDeviceFlags(unsigned* flags) {
 AICF_API cudaDeviceSynchronize(void) { return synchronize_device("cudaDeviceSynchronize"); }
 
 AICF_API cudaDeviceReset(void) {
-    return api("cudaDeviceReset", [&](Runtime& runtime) {
-        forbid_during_any_capture(runtime, "cudaDeviceReset");
-        runtime.reset();
-        thread_state().last_error = 0;
-    }, AfterError::kRun);
+    return api(
+        "cudaDeviceReset",
+        [&](Runtime& runtime) {
+            forbid_during_any_capture(runtime, "cudaDeviceReset");
+            runtime.reset();
+            thread_state().last_error = 0;
+        },
+        AfterError::kRun);
 }
 
 AICF_API cudaGetDeviceProperties(abi::DeviceProp* properties, int device) {
-    return api("cudaGetDeviceProperties", [&](Runtime& runtime) {
-        require(properties != nullptr, kErrInvalidValue, "the result pointer is null");
-        require_device(device);
-        fill_properties(*runtime.target, properties);
-        properties->totalGlobalMem = runtime.memory_bytes;
-    }, AfterError::kRun);
+    return api(
+        "cudaGetDeviceProperties",
+        [&](Runtime& runtime) {
+            require(properties != nullptr, kErrInvalidValue, "the result pointer is null");
+            require_device(device);
+            fill_properties(*runtime.target, properties);
+            properties->totalGlobalMem = runtime.memory_bytes;
+        },
+        AfterError::kRun);
 }
 
 AICF_API cudaDeviceGetAttribute(int* value, int attribute, int device) {
-    return api("cudaDeviceGetAttribute", [&](Runtime& runtime) {
-        require(value != nullptr, kErrInvalidValue, "the result pointer is null");
-        require_device(device);
-        if (!device_attribute(*runtime.target, attribute, value)) throw Failure{kErrInvalidValue, "there is no device attribute " + std::to_string(attribute)};
-    }, AfterError::kRun);
+    return api(
+        "cudaDeviceGetAttribute",
+        [&](Runtime& runtime) {
+            require(value != nullptr, kErrInvalidValue, "the result pointer is null");
+            require_device(device);
+            if (!device_attribute(*runtime.target, attribute, value))
+                throw Failure{kErrInvalidValue, "there is no device attribute " + std::to_string(attribute)};
+        },
+        AfterError::kRun);
 }
 
 AICF_API cudaDeviceGetPCIBusId(char* text, int length, int device) {
     return api("cudaDeviceGetPCIBusId", [&](Runtime&) {
         require_device(device);
-        require(text != nullptr && length > static_cast<int>(std::strlen(kPciBusId)), kErrInvalidValue, "the buffer is null or too short (13 bytes are needed)");
+        require(text != nullptr && length > static_cast<int>(std::strlen(kPciBusId)), kErrInvalidValue,
+                "the buffer is null or too short (13 bytes are needed)");
         std::strcpy(text, kPciBusId);
     });
 }
@@ -131,24 +150,28 @@ AICF_API cudaDeviceGetByPCIBusId(int* device, const char* text) {
 }
 
 AICF_API cudaDriverGetVersion(int* version) {
-    return api("cudaDriverGetVersion", [&](Runtime&) {
-        require(version != nullptr, kErrInvalidValue, "the result pointer is null");
-        *version = kVersion;
-    }, AfterError::kRun);
+    return api(
+        "cudaDriverGetVersion",
+        [&](Runtime&) {
+            require(version != nullptr, kErrInvalidValue, "the result pointer is null");
+            *version = kVersion;
+        },
+        AfterError::kRun);
 }
 
 AICF_API cudaRuntimeGetVersion(int* version) {
-    return api("cudaRuntimeGetVersion", [&](Runtime&) {
-        require(version != nullptr, kErrInvalidValue, "the result pointer is null");
-        *version = kVersion;
-    }, AfterError::kRun);
+    return api(
+        "cudaRuntimeGetVersion",
+        [&](Runtime&) {
+            require(version != nullptr, kErrInvalidValue, "the result pointer is null");
+            *version = kVersion;
+        },
+        AfterError::kRun);
 }
 
 // Errors.
 
-AICF_API cudaGetLastError(void) {
-    return std::exchange(thread_state().last_error, kNoError);
-}
+AICF_API cudaGetLastError(void) { return std::exchange(thread_state().last_error, kNoError); }
 
 AICF_API cudaPeekAtLastError(void) { return thread_state().last_error; }
 
@@ -182,7 +205,8 @@ AICF_API cudaDeviceGetCacheConfig(int* config) {
 }
 
 AICF_API cudaDeviceSetCacheConfig(int config) {
-    return api("cudaDeviceSetCacheConfig", [&](Runtime&) { require(config >= 0 && config <= 3, kErrInvalidValue, "the cache configuration is none of 0 to 3"); });
+    return api("cudaDeviceSetCacheConfig",
+               [&](Runtime&) { require(config >= 0 && config <= 3, kErrInvalidValue, "the cache configuration is none of 0 to 3"); });
 }
 
 AICF_API cudaDeviceGetSharedMemConfig(int* config) {
@@ -193,7 +217,8 @@ AICF_API cudaDeviceGetSharedMemConfig(int* config) {
 }
 
 AICF_API cudaDeviceSetSharedMemConfig(int config) {
-    return api("cudaDeviceSetSharedMemConfig", [&](Runtime&) { require(config >= 0 && config <= 2, kErrInvalidValue, "the bank size is none of 0 to 2"); });
+    return api("cudaDeviceSetSharedMemConfig",
+               [&](Runtime&) { require(config >= 0 && config <= 2, kErrInvalidValue, "the bank size is none of 0 to 2"); });
 }
 
 AICF_API cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -208,7 +233,8 @@ AICF_API cudaCtxResetPersistingL2Cache(void) {
 }
 
 AICF_API cudaDeviceFlushGPUDirectRDMAWrites(int, int) {
-    return api("cudaDeviceFlushGPUDirectRDMAWrites", [](Runtime&) { throw Failure{kErrNotSupported, "the emulated device has no GPUDirect RDMA"}; });
+    return api("cudaDeviceFlushGPUDirectRDMAWrites",
+               [](Runtime&) { throw Failure{kErrNotSupported, "the emulated device has no GPUDirect RDMA"}; });
 }
 
 // Peers: there are none.
@@ -223,11 +249,13 @@ AICF_API cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
 }
 
 AICF_API cudaDeviceEnablePeerAccess(int peer, unsigned) {
-    return api("cudaDeviceEnablePeerAccess", [&](Runtime&) { throw Failure{kErrInvalidDevice, "device " + std::to_string(peer) + " is no other device"}; });
+    return api("cudaDeviceEnablePeerAccess",
+               [&](Runtime&) { throw Failure{kErrInvalidDevice, "device " + std::to_string(peer) + " is no other device"}; });
 }
 
 AICF_API cudaDeviceDisablePeerAccess(int peer) {
-    return api("cudaDeviceDisablePeerAccess", [&](Runtime&) { throw Failure{kErrInvalidDevice, "device " + std::to_string(peer) + " is no other device"}; });
+    return api("cudaDeviceDisablePeerAccess",
+               [&](Runtime&) { throw Failure{kErrInvalidDevice, "device " + std::to_string(peer) + " is no other device"}; });
 }
 
 // The profiler interface marks a region for tools; there is nothing to switch.
@@ -242,11 +270,13 @@ AICF_API cudaProfilerStop(void) {
 
 // Driver entry points: none is there, and callers are told so by the status.
 
-AICF_TWIN_API(cudaGetDriverEntryPoint, _ptsz, (const char* symbol, void** function, unsigned long long flags, int* status), (symbol, function, flags, status)) {
+AICF_TWIN_API(cudaGetDriverEntryPoint, _ptsz, (const char* symbol, void** function, unsigned long long flags, int* status),
+              (symbol, function, flags, status)) {
     return driver_entry_point(symbol, function, status);
 }
 
-AICF_TWIN_API(cudaGetDriverEntryPointByVersion, _ptsz, (const char* symbol, void** function, unsigned version, unsigned long long flags, int* status),
+AICF_TWIN_API(cudaGetDriverEntryPointByVersion, _ptsz,
+              (const char* symbol, void** function, unsigned version, unsigned long long flags, int* status),
               (symbol, function, version, flags, status)) {
     return driver_entry_point(symbol, function, status);
 }

@@ -12,10 +12,9 @@ struct Row {
     const char* text;
 };
 
-constexpr Row kRows[] = {
-    {kNoError, "cudaSuccess", "no error"},
+constexpr Row kRows[] = {{kNoError, "cudaSuccess", "no error"},
 #define AICF_ROW(name, code, text) {code, "cudaError" #name, text},
-    AICF_CUDA_ERRORS(AICF_ROW)
+                         AICF_CUDA_ERRORS(AICF_ROW)
 #undef AICF_ROW
 };
 
@@ -24,8 +23,9 @@ const Row* find_row(int code) {
     return row == std::end(kRows) ? nullptr : row;
 }
 
-constexpr std::array kSticky = {kErrIllegalAddress,      kErrLaunchTimeout,     kErrAssert,    kErrHardwareStackError, kErrIllegalInstruction,
-                                kErrMisalignedAddress,   kErrInvalidAddressSpace, kErrInvalidPc, kErrLaunchFailure};
+constexpr std::array kSticky = {kErrIllegalAddress,      kErrLaunchTimeout,      kErrAssert,
+                                kErrHardwareStackError,  kErrIllegalInstruction, kErrMisalignedAddress,
+                                kErrInvalidAddressSpace, kErrInvalidPc,          kErrLaunchFailure};
 
 }  // namespace
 

@@ -23,7 +23,9 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     launch.kernel = kernel.name;
     launch.grid = operation.grid;
     launch.block = operation.block;
-    launch.cluster = operation.cluster.x != 0 ? operation.cluster : kernel.info->required_cluster.x != 0 ? kernel.info->required_cluster : Dim3{1, 1, 1};
+    launch.cluster = operation.cluster.x != 0               ? operation.cluster
+                     : kernel.info->required_cluster.x != 0 ? kernel.info->required_cluster
+                                                            : Dim3{1, 1, 1};
     launch.dynamic_shared_bytes = operation.dynamic_shared_bytes;
     launch.params = operation.params;
     launch.cooperative = operation.cooperative;
@@ -35,7 +37,8 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     }
     if (runtime.options.counters) runtime.add_counters({kernel.name, operation.grid, operation.block, std::move(result.counters)});
     if (result.status == kSuccess) return;
-    std::string message = "kernel " + kernel.name + ": " + error_text(result.status) + " (" + error_name(result.status) + ", " + std::to_string(result.status) + ")";
+    std::string message = "kernel " + kernel.name + ": " + error_text(result.status) + " (" + error_name(result.status) + ", " +
+                          std::to_string(result.status) + ")";
     if (!text.empty()) message += "\n" + text;
     if (!is_sticky(result.status)) throw Failure{result.status, message};
     runtime.fail_context(result.status, std::move(message));
@@ -59,8 +62,11 @@ void run_graph_nodes(Runtime& runtime, const std::vector<Node*>& order) {
 }
 
 void run_free(Runtime& runtime, const FreeOp& operation) {
-    if (const Allocation* allocation = runtime.memory().find(operation.address); allocation != nullptr && allocation->label == "graph memory") return;
-    require(runtime.memory().release(operation.address) == FreeResult::kOk, kErrInvalidValue, "a graph frees an address that is not allocated");
+    if (const Allocation* allocation = runtime.memory().find(operation.address);
+        allocation != nullptr && allocation->label == "graph memory")
+        return;
+    require(runtime.memory().release(operation.address) == FreeResult::kOk, kErrInvalidValue,
+            "a graph frees an address that is not allocated");
 }
 
 struct Executor {
@@ -86,9 +92,11 @@ struct TypeRow {
     const char* name;
 };
 // In the order of the alternatives of Operation.
-constexpr TypeRow kTypes[] = {{abi::kNodeEmpty, "empty"},        {abi::kNodeKernel, "kernel"},          {abi::kNodeMemcpy, "memcpy"},    {abi::kNodeMemset, "memset"},
-                              {abi::kNodeHost, "host"},          {abi::kNodeEventRecord, "event record"}, {abi::kNodeWaitEvent, "event wait"}, {abi::kNodeGraph, "child graph"},
-                              {abi::kNodeMemAlloc, "mem alloc"}, {abi::kNodeMemFree, "mem free"}};
+constexpr TypeRow kTypes[] = {
+    {abi::kNodeEmpty, "empty"},          {abi::kNodeKernel, "kernel"},     {abi::kNodeMemcpy, "memcpy"},
+    {abi::kNodeMemset, "memset"},        {abi::kNodeHost, "host"},         {abi::kNodeEventRecord, "event record"},
+    {abi::kNodeWaitEvent, "event wait"}, {abi::kNodeGraph, "child graph"}, {abi::kNodeMemAlloc, "mem alloc"},
+    {abi::kNodeMemFree, "mem free"}};
 static_assert(std::size(kTypes) == std::variant_size_v<Operation>);
 
 Operation copy_operation(Runtime& runtime, const Operation& operation) {
@@ -105,7 +113,9 @@ void begin_allocs(const Graph& graph, bool auto_free) {
     for (const auto& node : graph.nodes) {
         if (const auto* alloc = std::get_if<AllocOp>(&node->operation)) {
             if (alloc->memory->live && !auto_free)
-                throw Failure{kErrInvalidValue, "the graph's memory of an earlier launch was not freed (cudaGraphInstantiateFlagAutoFreeOnLaunch would free it)"};
+                throw Failure{
+                    kErrInvalidValue,
+                    "the graph's memory of an earlier launch was not freed (cudaGraphInstantiateFlagAutoFreeOnLaunch would free it)"};
         }
     }
 }
@@ -115,7 +125,8 @@ void end_frees(const Graph& graph) {
         const auto* release = std::get_if<FreeOp>(&node->operation);
         if (release == nullptr) continue;
         for (const auto& other : graph.nodes)
-            if (const auto* alloc = std::get_if<AllocOp>(&other->operation); alloc != nullptr && alloc->memory->address == release->address) alloc->memory->live = false;
+            if (const auto* alloc = std::get_if<AllocOp>(&other->operation); alloc != nullptr && alloc->memory->address == release->address)
+                alloc->memory->live = false;
     }
 }
 
@@ -131,7 +142,9 @@ const char* node_type_name(const Operation& operation) { return kTypes[operation
 
 void execute(Runtime& runtime, const Operation& operation) { std::visit(Executor{runtime}, operation); }
 
-Node::Node(Graph* owner, Operation what, uint64_t node_id) : graph(owner), operation(std::move(what)), id(node_id) { live_nodes().insert(this); }
+Node::Node(Graph* owner, Operation what, uint64_t node_id) : graph(owner), operation(std::move(what)), id(node_id) {
+    live_nodes().insert(this);
+}
 Node::~Node() { live_nodes().erase(this); }
 bool Node::is_live(const void* handle) { return live_nodes().contains(handle); }
 
@@ -195,7 +208,8 @@ std::vector<Node*> Graph::topological_order() const {
     while (!waiting.empty()) {
         std::vector<Node*> later;
         for (Node* node : waiting) {
-            const bool ready = std::all_of(node->dependencies.begin(), node->dependencies.end(), [&](const Edge& e) { return done.contains(e.from); });
+            const bool ready =
+                std::all_of(node->dependencies.begin(), node->dependencies.end(), [&](const Edge& e) { return done.contains(e.from); });
             if (ready) {
                 done.insert(node);
                 order.push_back(node);
@@ -245,7 +259,8 @@ std::shared_ptr<Graph> find_graph(Runtime& runtime, void* handle) {
     if (found != runtime.graphs.end()) return found->second;
     for (const auto& [key, graph] : runtime.graphs)  // a child graph, by the handle that cudaGraphChildGraphNodeGetGraph gave
         for (const auto& node : graph->nodes)
-            if (const auto* child = std::get_if<ChildOp>(&node->operation); child != nullptr && child->graph.get() == handle) return child->graph;
+            if (const auto* child = std::get_if<ChildOp>(&node->operation); child != nullptr && child->graph.get() == handle)
+                return child->graph;
     throw Failure{kErrInvalidValue, "the handle is no graph (or the graph was destroyed)"};
 }
 

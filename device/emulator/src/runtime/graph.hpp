@@ -189,7 +189,8 @@ void forbid_during_capture(Runtime& runtime, const char* what);
 void forbid_on_capturing_stream(Runtime& runtime, Stream& stream, const char* what);
 // Throws 900 where any capture is in progress, whatever its mode: device-wide synchronisation.
 void forbid_during_any_capture(Runtime& runtime, const char* what);
-// Throws 906 when `stream` is the legacy stream and a blocking stream captures; a mere question (`keep_capture`) does no harm to the capture.
+// Throws 906 when `stream` is the legacy stream and a blocking stream captures; a mere question (`keep_capture`) does no harm to the
+// capture.
 void forbid_implicit_dependency(Runtime& runtime, Stream& stream, bool keep_capture = false);
 // Throws 907 for an event last recorded in a capture.
 void forbid_captured_event(Event& event, const char* what);

@@ -1,10 +1,9 @@
-// Graphs: making and changing them, reading them, instantiating, updating and launching them.
+// Graphs: making and changing them, and reading what is in them.
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 
+#include "graph_params.hpp"
 #include "launch.hpp"
-#include "memory_ops.hpp"
 
 using namespace aicf::emu;
 
@@ -26,127 +25,9 @@ void add_node(Runtime& runtime, void** out, void* graph, void* const* dependenci
 template <class Op>
 Op& operation_of(void* handle) {
     auto* operation = std::get_if<Op>(&find_node(handle)->operation);
-    if (operation == nullptr) throw Failure{kErrInvalidValue, std::string("the node is a ") + node_type_name(find_node(handle)->operation) + " node"};
+    if (operation == nullptr)
+        throw Failure{kErrInvalidValue, std::string("the node is a ") + node_type_name(find_node(handle)->operation) + " node"};
     return *operation;
-}
-
-// The same node in an executable graph.
-template <class Op>
-Op& operation_in(Runtime& runtime, void* exec, void* handle) {
-    const auto graph = find_graph_exec(runtime, exec);
-    const auto found = graph->by_original.find(find_node(handle));
-    require(found != graph->by_original.end(), kErrInvalidValue, "the node is not of the graph that was instantiated");
-    auto* operation = std::get_if<Op>(&found->second->operation);
-    require(operation != nullptr, kErrInvalidValue, "the node is of another kind");
-    return *operation;
-}
-
-KernelOp read_kernel(Runtime& runtime, const abi::KernelNodeParams* params) {
-    require(params != nullptr, kErrInvalidValue, "the parameters are null");
-    require(params->extra == nullptr, kErrNotSupported, "kernel parameters by `extra` are not supported; use kernelParams");
-    KernelOp operation = make_launch(runtime, require_kernel(runtime, params->func), params->gridDim, params->blockDim, params->kernelParams, params->sharedMemBytes);
-    check_launch(runtime, operation);
-    return operation;
-}
-
-void write_kernel(KernelOp& operation, abi::KernelNodeParams* out) {
-    require(out != nullptr, kErrInvalidValue, "the result pointer is null");
-    const Kernel& kernel = *operation.kernel;
-    operation.param_pointers.clear();
-    for (const ParamInfo& param : kernel.info->params) operation.param_pointers.push_back(operation.params.data() + param.offset);
-    out->func = kernel.host_function != nullptr ? const_cast<void*>(kernel.host_function) : operation.kernel.get();
-    out->gridDim = operation.grid;
-    out->blockDim = operation.block;
-    out->sharedMemBytes = operation.dynamic_shared_bytes;
-    out->kernelParams = operation.param_pointers.data();
-    out->extra = nullptr;
-}
-
-CopyOp read_copy(Runtime& runtime, const abi::Memcpy3DParms* params) {
-    require(params != nullptr, kErrInvalidValue, "the parameters are null");
-    check_copy(runtime, *params);
-    return {*params};
-}
-
-CopyOp read_linear(Runtime& runtime, void* dst, const void* src, size_t count, int kind) {
-    const auto params = linear_copy(dst, src, count, kind);
-    return read_copy(runtime, &params);
-}
-
-CopyOp read_symbol(Runtime& runtime, void* dst, const void* src, const void* symbol, size_t count, size_t offset, int kind) {
-    const DeviceVariable* variable = runtime.registry->find_variable(symbol);
-    require(variable != nullptr, kErrInvalidSymbol, "the symbol is no registered device variable");
-    const VariableInfo& info = runtime.registry->resolve(runtime, *variable);
-    require(offset <= info.size_bytes && count <= info.size_bytes - offset, kErrInvalidValue, "the range is not within the variable");
-    auto* place = reinterpret_cast<void*>(info.address + offset);
-    return read_linear(runtime, dst == nullptr ? place : dst, dst == nullptr ? src : place, count, kind);
-}
-
-FillOp read_fill(Runtime& runtime, const abi::MemsetParams* params) {
-    require(params != nullptr, kErrInvalidValue, "the parameters are null");
-    check_fill(runtime, *params, 1, 0);
-    return {*params, 1, 0};
-}
-
-HostOp read_host(const abi::HostNodeParams* params) {
-    require(params != nullptr && params->fn != nullptr, kErrInvalidValue, "the parameters or the function are null");
-    return {params->fn, params->userData, nullptr, false};
-}
-
-ChildOp read_child(Runtime& runtime, void* graph) {
-    ChildOp operation{find_graph(runtime, graph)->clone(runtime, nullptr)};
-    operation.graph->has_child_parent = true;
-    return operation;
-}
-
-AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params) {
-    require(params != nullptr && params->bytesize != 0, kErrInvalidValue, "the parameters are null or ask for 0 bytes");
-    AllocOp operation;
-    operation.memory = std::make_shared<GraphMemory>();
-    operation.memory->address = runtime.memory().allocate(params->bytesize, MemoryKind::kAsync, "graph memory");
-    require(operation.memory->address != 0, kErrMemoryAllocation, "the device's memory is full");
-    operation.memory->size_bytes = params->bytesize;
-    params->dptr = reinterpret_cast<void*>(operation.memory->address);
-    operation.params = *params;
-    return operation;
-}
-
-// The operation that a cudaGraphNodeParams describes.
-Operation read_any(Runtime& runtime, abi::GraphNodeParams* params) {
-    require(params != nullptr, kErrInvalidValue, "the parameters are null");
-    switch (params->type) {
-        case abi::kNodeKernel: return read_kernel(runtime, &params->kernel);
-        case abi::kNodeMemcpy: return read_copy(runtime, &params->memcpy.copyParams);
-        case abi::kNodeMemset: return read_fill(runtime, &params->memset);
-        case abi::kNodeHost: return read_host(&params->host);
-        case abi::kNodeGraph: return read_child(runtime, params->graph.graph);
-        case abi::kNodeEmpty: return EmptyOp{};
-        case abi::kNodeWaitEvent: return WaitOp{find_event(runtime, params->eventWait)};
-        case abi::kNodeEventRecord: return RecordOp{find_event(runtime, params->eventRecord)};
-        case abi::kNodeMemAlloc: return make_alloc(runtime, &params->alloc);
-        case abi::kNodeMemFree: return FreeOp{to_address(params->free)};
-        default: throw Failure{kErrNotSupported, "graph nodes of type " + std::to_string(params->type) + " are not supported by the emulated device"};
-    }
-}
-
-void instantiate(Runtime& runtime, void** out, void* graph, unsigned long long flags) {
-    require(out != nullptr, kErrInvalidValue, "the result pointer is null");
-    require(flags <= 15, kErrInvalidValue, "unknown instantiation flags");
-    require((flags & abi::kInstantiateDeviceLaunch) == 0, kErrNotSupported, "graphs that device code launches are not supported by the emulated device");
-    const auto source = find_graph(runtime, graph);
-    auto exec = std::make_shared<GraphExec>();
-    exec->graph = source->clone(runtime, &exec->by_original);
-    exec->order = exec->graph->topological_order();
-    exec->flags = flags;
-    *out = exec.get();
-    runtime.graph_execs[exec.get()] = std::move(exec);
-}
-
-int instantiate(const char* function, void** out, void* graph, unsigned long long flags) {
-    return api(function, [&](Runtime& runtime) {
-        forbid_during_capture(runtime, function);
-        instantiate(runtime, out, graph, flags);
-    });
 }
 
 // CUDA's rule for lists: with a null array the count is asked for; else at most that many are written and the rest is filled with null.
@@ -160,40 +41,6 @@ void write_nodes(const std::vector<Node*>& nodes, void** out, size_t* count) {
     *count = std::min(*count, nodes.size());
 }
 
-// Whether an executable graph's node can take the operation of the same node in a changed graph; abi::GraphUpdateResult.
-int compare_for_update(const Operation& now, const Operation& wanted) {
-    if (now.index() != wanted.index()) return abi::kUpdateNodeTypeChanged;
-    if (const auto* copy = std::get_if<CopyOp>(&now)) {
-        if (copy->params.kind != std::get<CopyOp>(wanted).params.kind) return abi::kUpdateParametersChanged;
-    }
-    if (std::holds_alternative<AllocOp>(now) || std::holds_alternative<FreeOp>(now)) return abi::kUpdateNotSupported;
-    return abi::kUpdateSuccess;
-}
-
-struct UpdateProblem {
-    int result = abi::kUpdateSuccess;
-    Node* node = nullptr;
-};
-
-UpdateProblem find_update_problem(const GraphExec& exec, const Graph& wanted) {
-    const auto& own = exec.graph->nodes;
-    if (own.size() != wanted.nodes.size()) return {abi::kUpdateTopologyChanged, wanted.nodes.empty() ? nullptr : wanted.nodes.back().get()};
-    std::unordered_map<const Node*, size_t> index;
-    for (size_t i = 0; i < own.size(); ++i) index[own[i].get()] = i, index[wanted.nodes[i].get()] = i;
-    for (size_t i = 0; i < own.size(); ++i) {
-        Node* node = wanted.nodes[i].get();
-        const auto positions = [&](const Node& of) {
-            std::vector<size_t> found;
-            for (const Edge& edge : of.dependencies) found.push_back(index[edge.from]);
-            std::sort(found.begin(), found.end());
-            return found;
-        };
-        if (positions(*own[i]) != positions(*node)) return {abi::kUpdateTopologyChanged, node};
-        if (const int result = compare_for_update(own[i]->operation, node->operation); result != abi::kUpdateSuccess) return {result, node};
-    }
-    return {};
-}
-
 std::string dot_label(const Node& node) {
     std::string label = std::to_string(node.id) + "\\n" + node_type_name(node.operation);
     if (const auto* kernel = std::get_if<KernelOp>(&node.operation))
@@ -201,7 +48,8 @@ std::string dot_label(const Node& node) {
     if (const auto* copy = std::get_if<CopyOp>(&node.operation))
         label += "\\n" + hex(to_address(copy->params.dstPtr.ptr)) + " <- " + hex(to_address(copy->params.srcPtr.ptr)) + ", " +
                  std::to_string(copy->params.extent.width * copy->params.extent.height * copy->params.extent.depth) + " bytes";
-    if (const auto* fill = std::get_if<FillOp>(&node.operation)) label += "\\n" + hex(to_address(fill->params.dst)) + " = " + std::to_string(fill->params.value);
+    if (const auto* fill = std::get_if<FillOp>(&node.operation))
+        label += "\\n" + hex(to_address(fill->params.dst)) + " = " + std::to_string(fill->params.value);
     return label;
 }
 
@@ -245,25 +93,30 @@ AICF_API cudaGraphNodeFindInClone(void** out, void* original, void* clone) {
 }
 
 AICF_API cudaGraphAddKernelNode(void** out, void* graph, void* const* dependencies, size_t count, const abi::KernelNodeParams* params) {
-    return api("cudaGraphAddKernelNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_kernel(runtime, params)); });
+    return api("cudaGraphAddKernelNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_kernel(runtime, params)); });
 }
 
 AICF_API cudaGraphAddMemcpyNode(void** out, void* graph, void* const* dependencies, size_t count, const abi::Memcpy3DParms* params) {
-    return api("cudaGraphAddMemcpyNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_copy(runtime, params)); });
+    return api("cudaGraphAddMemcpyNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_copy(runtime, params)); });
 }
 
-AICF_API cudaGraphAddMemcpyNode1D(void** out, void* graph, void* const* dependencies, size_t count, void* dst, const void* src, size_t bytes, int kind) {
-    return api("cudaGraphAddMemcpyNode1D", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_linear(runtime, dst, src, bytes, kind)); });
+AICF_API cudaGraphAddMemcpyNode1D(void** out, void* graph, void* const* dependencies, size_t count, void* dst, const void* src,
+                                  size_t bytes, int kind) {
+    return api("cudaGraphAddMemcpyNode1D",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_linear(runtime, dst, src, bytes, kind)); });
 }
 
-AICF_API cudaGraphAddMemcpyNodeToSymbol(void** out, void* graph, void* const* dependencies, size_t count, const void* symbol, const void* src, size_t bytes, size_t offset,
-                                        int kind) {
-    return api("cudaGraphAddMemcpyNodeToSymbol",
-               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_symbol(runtime, nullptr, src, symbol, bytes, offset, kind)); });
+AICF_API cudaGraphAddMemcpyNodeToSymbol(void** out, void* graph, void* const* dependencies, size_t count, const void* symbol,
+                                        const void* src, size_t bytes, size_t offset, int kind) {
+    return api("cudaGraphAddMemcpyNodeToSymbol", [&](Runtime& runtime) {
+        add_node(runtime, out, graph, dependencies, count, read_symbol(runtime, nullptr, src, symbol, bytes, offset, kind));
+    });
 }
 
-AICF_API cudaGraphAddMemcpyNodeFromSymbol(void** out, void* graph, void* const* dependencies, size_t count, void* dst, const void* symbol, size_t bytes, size_t offset,
-                                          int kind) {
+AICF_API cudaGraphAddMemcpyNodeFromSymbol(void** out, void* graph, void* const* dependencies, size_t count, void* dst, const void* symbol,
+                                          size_t bytes, size_t offset, int kind) {
     return api("cudaGraphAddMemcpyNodeFromSymbol", [&](Runtime& runtime) {
         require(dst != nullptr, kErrInvalidValue, "the destination is null");
         add_node(runtime, out, graph, dependencies, count, read_symbol(runtime, dst, nullptr, symbol, bytes, offset, kind));
@@ -271,7 +124,8 @@ AICF_API cudaGraphAddMemcpyNodeFromSymbol(void** out, void* graph, void* const* 
 }
 
 AICF_API cudaGraphAddMemsetNode(void** out, void* graph, void* const* dependencies, size_t count, const abi::MemsetParams* params) {
-    return api("cudaGraphAddMemsetNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_fill(runtime, params)); });
+    return api("cudaGraphAddMemsetNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, read_fill(runtime, params)); });
 }
 
 AICF_API cudaGraphAddHostNode(void** out, void* graph, void* const* dependencies, size_t count, const abi::HostNodeParams* params) {
@@ -290,22 +144,27 @@ AICF_API cudaGraphAddEmptyNode(void** out, void* graph, void* const* dependencie
 }
 
 AICF_API cudaGraphAddEventRecordNode(void** out, void* graph, void* const* dependencies, size_t count, void* event) {
-    return api("cudaGraphAddEventRecordNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, RecordOp{find_event(runtime, event)}); });
+    return api("cudaGraphAddEventRecordNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, RecordOp{find_event(runtime, event)}); });
 }
 
 AICF_API cudaGraphAddEventWaitNode(void** out, void* graph, void* const* dependencies, size_t count, void* event) {
-    return api("cudaGraphAddEventWaitNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, WaitOp{find_event(runtime, event)}); });
+    return api("cudaGraphAddEventWaitNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, WaitOp{find_event(runtime, event)}); });
 }
 
 AICF_API cudaGraphAddMemAllocNode(void** out, void* graph, void* const* dependencies, size_t count, abi::MemAllocNodeParams* params) {
-    return api("cudaGraphAddMemAllocNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, make_alloc(runtime, params)); });
+    return api("cudaGraphAddMemAllocNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, make_alloc(runtime, params)); });
 }
 
 AICF_API cudaGraphAddMemFreeNode(void** out, void* graph, void* const* dependencies, size_t count, void* pointer) {
-    return api("cudaGraphAddMemFreeNode", [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, FreeOp{to_address(pointer)}); });
+    return api("cudaGraphAddMemFreeNode",
+               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, FreeOp{to_address(pointer)}); });
 }
 
-AICF_API cudaGraphAddNode(void** out, void* graph, void* const* dependencies, const abi::GraphEdgeData* data, size_t count, abi::GraphNodeParams* params) {
+AICF_API cudaGraphAddNode(void** out, void* graph, void* const* dependencies, const abi::GraphEdgeData* data, size_t count,
+                          abi::GraphNodeParams* params) {
     return api("cudaGraphAddNode", [&](Runtime& runtime) {
         add_node(runtime, out, graph, dependencies, count, read_any(runtime, params));
         for (size_t i = 0; data != nullptr && i < count; ++i) static_cast<Node*>(*out)->dependencies[i].data = data[i];
@@ -315,18 +174,9 @@ AICF_API cudaGraphAddNode(void** out, void* graph, void* const* dependencies, co
 AICF_API cudaGraphNodeSetParams(void* node, abi::GraphNodeParams* params) {
     return api("cudaGraphNodeSetParams", [&](Runtime& runtime) {
         Node* target = find_node(node);
-        require(params != nullptr && params->type == node_type(target->operation), kErrInvalidValue, "the parameters are of another kind of node");
+        require(params != nullptr && params->type == node_type(target->operation), kErrInvalidValue,
+                "the parameters are of another kind of node");
         target->operation = read_any(runtime, params);
-    });
-}
-
-AICF_API cudaGraphExecNodeSetParams(void* exec, void* node, abi::GraphNodeParams* params) {
-    return api("cudaGraphExecNodeSetParams", [&](Runtime& runtime) {
-        const auto graph = find_graph_exec(runtime, exec);
-        const auto found = graph->by_original.find(find_node(node));
-        require(found != graph->by_original.end(), kErrInvalidValue, "the node is not of the graph that was instantiated");
-        require(params != nullptr && params->type == node_type(found->second->operation), kErrInvalidValue, "the parameters are of another kind of node");
-        found->second->operation = read_any(runtime, params);
     });
 }
 
@@ -345,7 +195,8 @@ AICF_API cudaGraphAddDependencies(void* graph, void* const* from, void* const* t
     return api("cudaGraphAddDependencies", [&](Runtime& runtime) {
         const auto target = find_graph(runtime, graph);
         require(count == 0 || (from != nullptr && to != nullptr), kErrInvalidValue, "a list of nodes is null");
-        for (size_t i = 0; i < count; ++i) target->add_edge(find_node(from[i]), find_node(to[i]), data == nullptr ? abi::GraphEdgeData{} : data[i]);
+        for (size_t i = 0; i < count; ++i)
+            target->add_edge(find_node(from[i]), find_node(to[i]), data == nullptr ? abi::GraphEdgeData{} : data[i]);
     });
 }
 
@@ -413,7 +264,8 @@ AICF_API cudaGraphNodeGetDependentNodes(void* node, void** nodes, abi::GraphEdge
         const std::vector<Node*> to = source->graph->dependents(source);
         if (data != nullptr && nodes != nullptr && count != nullptr) {
             for (size_t i = 0; i < std::min(*count, to.size()); ++i) {
-                const auto edge = std::find_if(to[i]->dependencies.begin(), to[i]->dependencies.end(), [&](const Edge& e) { return e.from == source; });
+                const auto edge =
+                    std::find_if(to[i]->dependencies.begin(), to[i]->dependencies.end(), [&](const Edge& e) { return e.from == source; });
                 data[i] = edge->data;
             }
         }
@@ -477,7 +329,8 @@ AICF_API cudaGraphMemcpyNodeSetParams(void* node, const abi::Memcpy3DParms* para
 }
 
 AICF_API cudaGraphMemcpyNodeSetParams1D(void* node, void* dst, const void* src, size_t bytes, int kind) {
-    return api("cudaGraphMemcpyNodeSetParams1D", [&](Runtime& runtime) { operation_of<CopyOp>(node) = read_linear(runtime, dst, src, bytes, kind); });
+    return api("cudaGraphMemcpyNodeSetParams1D",
+               [&](Runtime& runtime) { operation_of<CopyOp>(node) = read_linear(runtime, dst, src, bytes, kind); });
 }
 
 AICF_API cudaGraphMemcpyNodeSetParamsToSymbol(void* node, const void* symbol, const void* src, size_t bytes, size_t offset, int kind) {
@@ -528,7 +381,8 @@ AICF_API cudaGraphEventRecordNodeGetEvent(void* node, void** event) {
 }
 
 AICF_API cudaGraphEventRecordNodeSetEvent(void* node, void* event) {
-    return api("cudaGraphEventRecordNodeSetEvent", [&](Runtime& runtime) { operation_of<RecordOp>(node).event = find_event(runtime, event); });
+    return api("cudaGraphEventRecordNodeSetEvent",
+               [&](Runtime& runtime) { operation_of<RecordOp>(node).event = find_event(runtime, event); });
 }
 
 AICF_API cudaGraphEventWaitNodeGetEvent(void* node, void** event) {
@@ -553,144 +407,6 @@ AICF_API cudaGraphMemFreeNodeGetParams(void* node, void* pointer) {
     return api("cudaGraphMemFreeNodeGetParams", [&](Runtime&) {
         require(pointer != nullptr, kErrInvalidValue, "the result pointer is null");
         *static_cast<uint64_t*>(pointer) = operation_of<FreeOp>(node).address;
-    });
-}
-
-// Executable graphs.
-
-AICF_API cudaGraphInstantiate(void** exec, void* graph, unsigned long long flags) { return instantiate("cudaGraphInstantiate", exec, graph, flags); }
-AICF_API cudaGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long flags) {
-    return instantiate("cudaGraphInstantiateWithFlags", exec, graph, flags);
-}
-
-AICF_TWIN_API(cudaGraphInstantiateWithParams, _ptsz, (void** exec, void* graph, abi::GraphInstantiateParams* params), (exec, graph, params)) {
-    return api("cudaGraphInstantiateWithParams", [&](Runtime& runtime) {
-        require(params != nullptr, kErrInvalidValue, "the parameters are null");
-        params->errNode_out = nullptr;
-        params->result_out = 1;
-        instantiate(runtime, exec, graph, params->flags);
-        params->result_out = 0;
-    });
-}
-
-AICF_API cudaGraphExecGetFlags(void* exec, unsigned long long* flags) {
-    return api("cudaGraphExecGetFlags", [&](Runtime& runtime) {
-        require(flags != nullptr, kErrInvalidValue, "the result pointer is null");
-        *flags = find_graph_exec(runtime, exec)->flags;
-    });
-}
-
-AICF_TWIN_API(cudaGraphLaunch, _ptsz, (void* exec, void* stream), (exec, stream)) {
-    return api("cudaGraphLaunch", [&](Runtime& runtime) {
-        Stream& target = find_stream(runtime, stream, per_thread);
-        const auto graph = find_graph_exec(runtime, exec);
-        if (target.capture != nullptr) {  // a launch in a capturing stream becomes a child graph
-            ChildOp operation{graph->graph->clone(runtime, nullptr)};
-            operation.graph->has_child_parent = true;
-            submit(runtime, target, std::move(operation));
-            return;
-        }
-        forbid_implicit_dependency(runtime, target);
-        launch_graph(runtime, graph);
-    });
-}
-
-AICF_TWIN_API(cudaGraphUpload, _ptsz, (void* exec, void* stream), (exec, stream)) {
-    return api("cudaGraphUpload", [&](Runtime& runtime) {
-        find_stream(runtime, stream, per_thread);
-        find_graph_exec(runtime, exec);
-    });
-}
-
-AICF_API cudaGraphExecDestroy(void* exec) {
-    return api("cudaGraphExecDestroy", [&](Runtime& runtime) {
-        find_graph_exec(runtime, exec);
-        runtime.graph_execs.erase(exec);
-    });
-}
-
-AICF_API cudaGraphExecUpdate(void* exec, void* graph, abi::GraphExecUpdateResultInfo* info) {
-    return api("cudaGraphExecUpdate", [&](Runtime& runtime) {
-        require(info != nullptr, kErrInvalidValue, "the result pointer is null");
-        const auto target = find_graph_exec(runtime, exec);
-        const auto wanted = find_graph(runtime, graph);
-        const UpdateProblem problem = find_update_problem(*target, *wanted);
-        *info = {problem.result, problem.node, nullptr};
-        require(problem.result == abi::kUpdateSuccess, kErrGraphExecUpdateFailure, "the graphs differ in more than parameters; see the result's code and node");
-        std::unordered_map<const Node*, Node*> mapping;
-        auto copy = wanted->clone(runtime, &mapping);
-        target->order = copy->topological_order();
-        // Handles of the graph that was instantiated go on naming their nodes, beside those of the new graph.
-        for (auto& [original, node] : target->by_original) {
-            const auto& old = target->graph->nodes;
-            const auto index = std::find_if(old.begin(), old.end(), [&](const auto& each) { return each.get() == node; }) - old.begin();
-            node = copy->nodes[static_cast<size_t>(index)].get();
-        }
-        target->by_original.insert(mapping.begin(), mapping.end());
-        target->graph = std::move(copy);
-    });
-}
-
-AICF_API cudaGraphExecKernelNodeSetParams(void* exec, void* node, const abi::KernelNodeParams* params) {
-    return api("cudaGraphExecKernelNodeSetParams", [&](Runtime& runtime) { operation_in<KernelOp>(runtime, exec, node) = read_kernel(runtime, params); });
-}
-
-AICF_API cudaGraphExecMemcpyNodeSetParams(void* exec, void* node, const abi::Memcpy3DParms* params) {
-    return api("cudaGraphExecMemcpyNodeSetParams", [&](Runtime& runtime) { operation_in<CopyOp>(runtime, exec, node) = read_copy(runtime, params); });
-}
-
-AICF_API cudaGraphExecMemcpyNodeSetParams1D(void* exec, void* node, void* dst, const void* src, size_t bytes, int kind) {
-    return api("cudaGraphExecMemcpyNodeSetParams1D", [&](Runtime& runtime) { operation_in<CopyOp>(runtime, exec, node) = read_linear(runtime, dst, src, bytes, kind); });
-}
-
-AICF_API cudaGraphExecMemcpyNodeSetParamsToSymbol(void* exec, void* node, const void* symbol, const void* src, size_t bytes, size_t offset, int kind) {
-    return api("cudaGraphExecMemcpyNodeSetParamsToSymbol",
-               [&](Runtime& runtime) { operation_in<CopyOp>(runtime, exec, node) = read_symbol(runtime, nullptr, src, symbol, bytes, offset, kind); });
-}
-
-AICF_API cudaGraphExecMemcpyNodeSetParamsFromSymbol(void* exec, void* node, void* dst, const void* symbol, size_t bytes, size_t offset, int kind) {
-    return api("cudaGraphExecMemcpyNodeSetParamsFromSymbol",
-               [&](Runtime& runtime) { operation_in<CopyOp>(runtime, exec, node) = read_symbol(runtime, dst, nullptr, symbol, bytes, offset, kind); });
-}
-
-AICF_API cudaGraphExecMemsetNodeSetParams(void* exec, void* node, const abi::MemsetParams* params) {
-    return api("cudaGraphExecMemsetNodeSetParams", [&](Runtime& runtime) { operation_in<FillOp>(runtime, exec, node) = read_fill(runtime, params); });
-}
-
-AICF_API cudaGraphExecHostNodeSetParams(void* exec, void* node, const abi::HostNodeParams* params) {
-    return api("cudaGraphExecHostNodeSetParams", [&](Runtime& runtime) { operation_in<HostOp>(runtime, exec, node) = read_host(params); });
-}
-
-AICF_API cudaGraphExecChildGraphNodeSetParams(void* exec, void* node, void* child) {
-    return api("cudaGraphExecChildGraphNodeSetParams", [&](Runtime& runtime) { operation_in<ChildOp>(runtime, exec, node) = read_child(runtime, child); });
-}
-
-AICF_API cudaGraphExecEventRecordNodeSetEvent(void* exec, void* node, void* event) {
-    return api("cudaGraphExecEventRecordNodeSetEvent", [&](Runtime& runtime) { operation_in<RecordOp>(runtime, exec, node).event = find_event(runtime, event); });
-}
-
-AICF_API cudaGraphExecEventWaitNodeSetEvent(void* exec, void* node, void* event) {
-    return api("cudaGraphExecEventWaitNodeSetEvent", [&](Runtime& runtime) { operation_in<WaitOp>(runtime, exec, node).event = find_event(runtime, event); });
-}
-
-AICF_API cudaGraphNodeSetEnabled(void* exec, void* node, unsigned enabled) {
-    return api("cudaGraphNodeSetEnabled", [&](Runtime& runtime) {
-        const auto graph = find_graph_exec(runtime, exec);
-        const auto found = graph->by_original.find(find_node(node));
-        require(found != graph->by_original.end(), kErrInvalidValue, "the node is not of the graph that was instantiated");
-        const int type = node_type(found->second->operation);
-        require(type <= abi::kNodeMemset, kErrInvalidValue, "kernel, memcpy and memset nodes only can be disabled");
-        found->second->enabled = enabled != 0;
-    });
-}
-
-AICF_API cudaGraphNodeGetEnabled(void* exec, void* node, unsigned* enabled) {
-    return api("cudaGraphNodeGetEnabled", [&](Runtime& runtime) {
-        require(enabled != nullptr, kErrInvalidValue, "the result pointer is null");
-        const auto graph = find_graph_exec(runtime, exec);
-        const auto found = graph->by_original.find(find_node(node));
-        require(found != graph->by_original.end(), kErrInvalidValue, "the node is not of the graph that was instantiated");
-        *enabled = found->second->enabled ? 1 : 0;
     });
 }
 
@@ -727,7 +443,8 @@ AICF_API cudaUserObjectRetain(void* object, unsigned count) {
 AICF_API cudaUserObjectRelease(void* object, unsigned count) {
     return api("cudaUserObjectRelease", [&](Runtime&) {
         auto* target = static_cast<UserObject*>(object);
-        require(target != nullptr && count != 0 && count <= target->references, kErrInvalidValue, "a null pointer, or more references than there are");
+        require(target != nullptr && count != 0 && count <= target->references, kErrInvalidValue,
+                "a null pointer, or more references than there are");
         target->references -= count;
         if (target->references != 0) return;
         target->destroy(target->pointer);
@@ -750,7 +467,8 @@ AICF_API cudaGraphReleaseUserObject(void* graph, void* object, unsigned count) {
         auto* target = static_cast<UserObject*>(object);
         const auto source = find_graph(runtime, graph);
         const auto found = source->user_objects.find(target);
-        require(found != source->user_objects.end() && count != 0 && count <= found->second, kErrInvalidValue, "the graph does not hold so many references");
+        require(found != source->user_objects.end() && count != 0 && count <= found->second, kErrInvalidValue,
+                "the graph does not hold so many references");
         found->second -= count;
         if (found->second == 0) source->user_objects.erase(found);
         target->references -= count;

@@ -23,11 +23,12 @@ void describe(uint64_t address) {
         std::snprintf(text, sizeof text, "aicf emulator: host code dereferenced device address 0x%llx, which is in no allocation\n",
                       static_cast<unsigned long long>(address));
     } else {
-        std::snprintf(text, sizeof text,
-                      "aicf emulator: host code dereferenced device address 0x%llx, %lld bytes into %sallocation #%llu of %llu bytes%s%.64s\n",
-                      static_cast<unsigned long long>(address), static_cast<long long>(address - allocation->address),
-                      allocation->live ? "" : "the freed ", static_cast<unsigned long long>(allocation->serial),
-                      static_cast<unsigned long long>(allocation->size_bytes), allocation->label.empty() ? "" : ", ", allocation->label.c_str());
+        std::snprintf(
+            text, sizeof text,
+            "aicf emulator: host code dereferenced device address 0x%llx, %lld bytes into %sallocation #%llu of %llu bytes%s%.64s\n",
+            static_cast<unsigned long long>(address), static_cast<long long>(address - allocation->address),
+            allocation->live ? "" : "the freed ", static_cast<unsigned long long>(allocation->serial),
+            static_cast<unsigned long long>(allocation->size_bytes), allocation->label.empty() ? "" : ", ", allocation->label.c_str());
     }
     print(text);
     print("aicf emulator: copy it with cudaMemcpy, or allocate it with cudaMallocManaged or cudaMallocHost\n");
@@ -45,7 +46,7 @@ void on_fault(int, siginfo_t* info, void*) {
 void watch_host_faults(const DeviceMemory& memory) {
     if (watched != nullptr) return;
     watched = &memory;
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);

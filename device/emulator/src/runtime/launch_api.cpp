@@ -23,22 +23,29 @@ std::vector<CallConfiguration>& configurations() {
     return stack;
 }
 
-int launch(const char* function, const void* kernel, Dim3 grid, Dim3 block, void** args, size_t shared_bytes, void* stream, bool per_thread, bool cooperative,
-           const abi::LaunchAttribute* attributes = nullptr, size_t num_attributes = 0) {
+int launch(const char* function, const void* kernel, Dim3 grid, Dim3 block, void** args, size_t shared_bytes, void* stream, bool per_thread,
+           bool cooperative, const abi::LaunchAttribute* attributes = nullptr, size_t num_attributes = 0) {
     return api(function, [&](Runtime& runtime) {
         Stream& target = find_stream(runtime, stream, per_thread);
-        KernelOp operation = make_launch(runtime, require_kernel(runtime, kernel), grid, block, args, shared_bytes);
-        operation.cooperative = cooperative;
-        for (size_t i = 0; i < num_attributes; ++i) apply_attribute(operation, attributes[i].id, attributes[i].val);
-        check_launch(runtime, operation);
-        submit(runtime, target, std::move(operation));
+        const auto found = runtime.registry->find_kernel(kernel);
+        require(found != nullptr, kErrInvalidResourceHandle, "the function is no registered kernel");
+        try {
+            KernelOp operation = make_launch(runtime, found, grid, block, args, shared_bytes);
+            operation.cooperative = cooperative;
+            for (size_t i = 0; i < num_attributes; ++i) apply_attribute(operation, attributes[i].id, attributes[i].val);
+            check_launch(runtime, operation);
+            submit(runtime, target, std::move(operation));
+        } catch (const Failure&) {
+            if (target.capture != nullptr) invalidate(*target.capture);
+            throw;
+        }
     });
 }
 
 int launch_config(const abi::LaunchConfig* config, const void* kernel, void** args, bool per_thread) {
     if (config == nullptr) return record_error(kErrInvalidValue, "cudaLaunchKernelExC: the configuration is null");
-    return launch("cudaLaunchKernelExC", kernel, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, config->stream, per_thread, false, config->attrs,
-                  config->numAttrs);
+    return launch("cudaLaunchKernelExC", kernel, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, config->stream,
+                  per_thread, false, config->attrs, config->numAttrs);
 }
 
 void set_attribute(const Target& target, Kernel& kernel, int attribute, int value) {
@@ -46,8 +53,9 @@ void set_attribute(const Target& target, Kernel& kernel, int attribute, int valu
         case abi::kFuncMaxDynamicSharedMemorySize: {
             const int most = target.shared_per_block_optin_bytes - static_cast<int>(kernel.info->static_shared_bytes);
             if (value < 0 || value > most)
-                throw Failure{kErrInvalidValue, std::to_string(value) + " bytes of dynamic shared memory for kernel " + kernel.name + "; from 0 to " +
-                                                    std::to_string(most) + " are possible beside its " + std::to_string(kernel.info->static_shared_bytes) + " static bytes"};
+                throw Failure{kErrInvalidValue, std::to_string(value) + " bytes of dynamic shared memory for kernel " + kernel.name +
+                                                    "; from 0 to " + std::to_string(most) + " are possible beside its " +
+                                                    std::to_string(kernel.info->static_shared_bytes) + " static bytes"};
             kernel.max_dynamic_shared_bytes = value;
             break;
         }
@@ -55,26 +63,13 @@ void set_attribute(const Target& target, Kernel& kernel, int attribute, int valu
             require(value >= -1 && value <= 100, kErrInvalidValue, "the carve-out is a percentage, or -1");
             kernel.carveout = value;
             break;
-        case abi::kFuncClusterDimMustBeSet:
-            kernel.cluster_must_be_set = value != 0;
-            break;
-        case abi::kFuncRequiredClusterWidth:
-            kernel.required_cluster.x = static_cast<uint32_t>(std::max(value, 0));
-            break;
-        case abi::kFuncRequiredClusterHeight:
-            kernel.required_cluster.y = static_cast<uint32_t>(std::max(value, 0));
-            break;
-        case abi::kFuncRequiredClusterDepth:
-            kernel.required_cluster.z = static_cast<uint32_t>(std::max(value, 0));
-            break;
-        case abi::kFuncNonPortableClusterSizeAllowed:
-            kernel.non_portable_cluster = value != 0;
-            break;
-        case abi::kFuncClusterSchedulingPolicyPreference:
-            kernel.cluster_policy = value;
-            break;
-        default:
-            throw Failure{kErrInvalidValue, "function attribute " + std::to_string(attribute) + " cannot be set"};
+        case abi::kFuncClusterDimMustBeSet: kernel.cluster_must_be_set = value != 0; break;
+        case abi::kFuncRequiredClusterWidth: kernel.required_cluster.x = static_cast<uint32_t>(std::max(value, 0)); break;
+        case abi::kFuncRequiredClusterHeight: kernel.required_cluster.y = static_cast<uint32_t>(std::max(value, 0)); break;
+        case abi::kFuncRequiredClusterDepth: kernel.required_cluster.z = static_cast<uint32_t>(std::max(value, 0)); break;
+        case abi::kFuncNonPortableClusterSizeAllowed: kernel.non_portable_cluster = value != 0; break;
+        case abi::kFuncClusterSchedulingPolicyPreference: kernel.cluster_policy = value; break;
+        default: throw Failure{kErrInvalidValue, "function attribute " + std::to_string(attribute) + " cannot be set"};
     }
 }
 
@@ -85,13 +80,16 @@ void fill_attributes(Runtime& runtime, const Kernel& kernel, abi::FuncAttributes
     std::memset(out, 0, sizeof *out);
     out->sharedSizeBytes = info.static_shared_bytes;
     out->localSizeBytes = info.local_bytes;
-    out->maxThreadsPerBlock = info.required_threads.x != 0 ? limit(info.required_threads) : info.max_threads.x != 0 ? limit(info.max_threads) : 1024;
+    out->maxThreadsPerBlock = info.required_threads.x != 0 ? limit(info.required_threads)
+                              : info.max_threads.x != 0    ? limit(info.max_threads)
+                                                           : 1024;
     out->numRegs = kernel_registers(kernel);
     out->maxThreadsPerBlock = std::min(out->maxThreadsPerBlock, runtime.target->registers_per_sm / std::max(out->numRegs, 1) / 32 * 32);
     out->ptxVersion = kernel.module->ptx_version;
     out->binaryVersion = kernel.module->binary_version;
-    out->maxDynamicSharedSizeBytes = kernel.max_dynamic_shared_bytes >= 0 ? kernel.max_dynamic_shared_bytes
-                                                                          : runtime.target->shared_per_block_bytes - static_cast<int>(info.static_shared_bytes);
+    out->maxDynamicSharedSizeBytes = kernel.max_dynamic_shared_bytes >= 0
+                                         ? kernel.max_dynamic_shared_bytes
+                                         : runtime.target->shared_per_block_bytes - static_cast<int>(info.static_shared_bytes);
     out->preferredShmemCarveout = kernel.carveout;
     out->clusterDimMustBeSet = kernel.cluster_must_be_set || info.required_cluster.x != 0 ? 1 : 0;
     out->requiredClusterWidth = static_cast<int>(cluster.x);
@@ -113,7 +111,8 @@ int occupancy(const char* function, int* blocks, const void* kernel, int block_t
         require(blocks != nullptr, kErrInvalidValue, "the result pointer is null");
         require(block_threads > 0, kErrInvalidValue, "the block size is not positive");
         const auto loaded = loaded_kernel(runtime, kernel);
-        const bool fits = block_threads <= 1024 && loaded->info->static_shared_bytes + dynamic_shared_bytes <= static_cast<size_t>(runtime.target->shared_per_block_optin_bytes);
+        const bool fits = block_threads <= 1024 && loaded->info->static_shared_bytes + dynamic_shared_bytes <=
+                                                       static_cast<size_t>(runtime.target->shared_per_block_optin_bytes);
         *blocks = fits ? resident_blocks(*runtime.target, *loaded, block_threads, dynamic_shared_bytes) : 0;
     });
 }
@@ -145,7 +144,8 @@ std::string copy_image(const void* code) {
 void load_library(Runtime& runtime, void** library, std::string image) {
     CodeModule* module = runtime.registry->add_library(std::move(image));
     try {
-        for (const std::string& name : runtime.registry->load(runtime, *module).kernel_names()) runtime.registry->add_kernel(module, nullptr, name);
+        for (const std::string& name : runtime.registry->load(runtime, *module).kernel_names())
+            runtime.registry->add_kernel(module, nullptr, name);
     } catch (...) {
         runtime.registry->remove_module(module);
         throw;
@@ -177,7 +177,8 @@ AICF_EXPORT void __cudaUnregisterFatBinary(void** handle) {
     if (CodeModule* module = runtime.registry->find_module(handle)) runtime.registry->remove_module(module);
 }
 
-AICF_EXPORT void __cudaRegisterFunction(void** handle, const char* host_function, char*, const char* device_name, int, void*, void*, void*, void*, int*) {
+AICF_EXPORT void __cudaRegisterFunction(void** handle, const char* host_function, char*, const char* device_name, int, void*, void*, void*,
+                                        void*, int*) {
     Runtime& runtime = Runtime::get();
     std::lock_guard lock(runtime.mutex);
     if (CodeModule* module = runtime.registry->find_module(handle)) runtime.registry->add_kernel(module, host_function, device_name);
@@ -186,13 +187,16 @@ AICF_EXPORT void __cudaRegisterFunction(void** handle, const char* host_function
 AICF_EXPORT void __cudaRegisterVar(void** handle, char* host_variable, char*, const char* device_name, int, size_t size_bytes, int, int) {
     Runtime& runtime = Runtime::get();
     std::lock_guard lock(runtime.mutex);
-    if (CodeModule* module = runtime.registry->find_module(handle)) runtime.registry->add_variable(module, host_variable, device_name, size_bytes, nullptr);
+    if (CodeModule* module = runtime.registry->find_module(handle))
+        runtime.registry->add_variable(module, host_variable, device_name, size_bytes, nullptr);
 }
 
-AICF_EXPORT void __cudaRegisterManagedVar(void** handle, void** host_variable, char*, const char* device_name, int, size_t size_bytes, int, int) {
+AICF_EXPORT void __cudaRegisterManagedVar(void** handle, void** host_variable, char*, const char* device_name, int, size_t size_bytes, int,
+                                          int) {
     Runtime& runtime = Runtime::get();
     std::lock_guard lock(runtime.mutex);
-    if (CodeModule* module = runtime.registry->find_module(handle)) runtime.registry->add_variable(module, host_variable, device_name, size_bytes, host_variable);
+    if (CodeModule* module = runtime.registry->find_module(handle))
+        runtime.registry->add_variable(module, host_variable, device_name, size_bytes, host_variable);
 }
 
 // A variable in host memory that device code may name; kernels cannot reach host memory here, so using one fails in the kernel's check.
@@ -213,7 +217,8 @@ AICF_EXPORT unsigned __cudaPushCallConfiguration(Dim3 grid, Dim3 block, size_t s
 }
 
 AICF_API __cudaPopCallConfiguration(Dim3* grid, Dim3* block, size_t* shared_bytes, void* stream) {
-    if (configurations().empty()) return record_error(kErrMissingConfiguration, "__cudaPopCallConfiguration: no launch configuration was pushed");
+    if (configurations().empty())
+        return record_error(kErrMissingConfiguration, "__cudaPopCallConfiguration: no launch configuration was pushed");
     const CallConfiguration top = configurations().back();
     configurations().pop_back();
     *grid = top.grid;
@@ -253,7 +258,8 @@ AICF_TWIN_API(cudaLaunchKernel, _ptsz, (const void* kernel, Dim3 grid, Dim3 bloc
     return launch("cudaLaunchKernel", kernel, grid, block, args, shared_bytes, stream, per_thread, false);
 }
 
-AICF_TWIN_API(cudaLaunchCooperativeKernel, _ptsz, (const void* kernel, Dim3 grid, Dim3 block, void** args, size_t shared_bytes, void* stream),
+AICF_TWIN_API(cudaLaunchCooperativeKernel, _ptsz,
+              (const void* kernel, Dim3 grid, Dim3 block, void** args, size_t shared_bytes, void* stream),
               (kernel, grid, block, args, shared_bytes, stream)) {
     return launch("cudaLaunchCooperativeKernel", kernel, grid, block, args, shared_bytes, stream, per_thread, true);
 }
@@ -272,7 +278,8 @@ AICF_API cudaFuncGetAttributes(abi::FuncAttributes* attributes, const void* func
 }
 
 AICF_API cudaFuncSetAttribute(const void* function, int attribute, int value) {
-    return api("cudaFuncSetAttribute", [&](Runtime& runtime) { set_attribute(*runtime.target, *loaded_kernel(runtime, function), attribute, value); });
+    return api("cudaFuncSetAttribute",
+               [&](Runtime& runtime) { set_attribute(*runtime.target, *loaded_kernel(runtime, function), attribute, value); });
 }
 
 AICF_API cudaKernelSetAttributeForDevice(void* kernel, int attribute, int value, int device) {
@@ -318,7 +325,8 @@ AICF_API cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* 
     return occupancy("cudaOccupancyMaxActiveBlocksPerMultiprocessor", blocks, function, block_threads, dynamic_shared_bytes);
 }
 
-AICF_API cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int block_threads, size_t dynamic_shared_bytes, unsigned flags) {
+AICF_API cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int block_threads,
+                                                                size_t dynamic_shared_bytes, unsigned flags) {
     if (flags > 1) return record_error(kErrInvalidValue, "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags: flags are 0 or 1");
     return occupancy("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", blocks, function, block_threads, dynamic_shared_bytes);
 }
@@ -329,9 +337,11 @@ AICF_API cudaOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes,
         require(num_blocks > 0 && block_threads > 0, kErrInvalidValue, "the number of blocks and the block size must be positive");
         const auto kernel = loaded_kernel(runtime, function);
         const Target& target = *runtime.target;
-        require(resident_blocks(target, *kernel, block_threads, 0) >= num_blocks, kErrInvalidValue, "so many blocks do not fit on a multiprocessor");
+        require(resident_blocks(target, *kernel, block_threads, 0) >= num_blocks, kErrInvalidValue,
+                "so many blocks do not fit on a multiprocessor");
         const int share = target.shared_per_sm_bytes / num_blocks;  // the system's share is not taken off (seen on an H200)
-        *dynamic_shared_bytes = static_cast<size_t>(std::min(share, target.shared_per_block_optin_bytes)) - kernel->info->static_shared_bytes;
+        *dynamic_shared_bytes =
+            static_cast<size_t>(std::min(share, target.shared_per_block_optin_bytes)) - kernel->info->static_shared_bytes;
     });
 }
 
@@ -351,11 +361,14 @@ AICF_API cudaOccupancyMaxActiveClusters(int* num_clusters, const void* function,
         require(runtime.target->has_clusters, kErrNotSupported, "the target has no clusters");
         const Dim3 cluster = cluster_of(*config);
         const Dim3 block = config->blockDim;
-        const int resident = resident_blocks(*runtime.target, *kernel, static_cast<int>(block.x * block.y * block.z), config->dynamicSmemBytes);
+        const int resident =
+            resident_blocks(*runtime.target, *kernel, static_cast<int>(block.x * block.y * block.z), config->dynamicSmemBytes);
         const int size = static_cast<int>(std::max(1u, cluster.x * cluster.y * cluster.z));
-        // Clusters live within a GPU processing cluster of up to 18 multiprocessors.
-        constexpr int kGpcSms = 18;
-        *num_clusters = runtime.target->num_sms / kGpcSms * (kGpcSms * resident / size) + runtime.target->num_sms % kGpcSms * resident / size;
+        // Clusters live within a GPU processing cluster of up to 18 multiprocessors, at most 8 blocks of clusters on each. An upper bound:
+        // how many multiprocessors each one really has differs from chip to chip.
+        constexpr int kGpcSms = 18, kMostBlocks = 8;
+        const int blocks = std::min(resident, kMostBlocks);
+        *num_clusters = runtime.target->num_sms / kGpcSms * (kGpcSms * blocks / size) + runtime.target->num_sms % kGpcSms * blocks / size;
     });
 }
 

@@ -17,7 +17,8 @@ void allocate(Runtime& runtime, void** out, size_t size_bytes, MemoryKind kind, 
     if (size_bytes == 0) return;
     const uint64_t address = runtime.memory().allocate(size_bytes, kind, label);
     if (address == 0)
-        throw Failure{kErrMemoryAllocation, std::to_string(size_bytes) + " bytes asked for; " + std::to_string(runtime.memory().used_bytes()) + " of " +
+        throw Failure{kErrMemoryAllocation, std::to_string(size_bytes) + " bytes asked for; " +
+                                                std::to_string(runtime.memory().used_bytes()) + " of " +
                                                 std::to_string(runtime.memory().capacity_bytes()) + " are in use (option memory_bytes)"};
     *out = reinterpret_cast<void*>(address);
 }
@@ -34,23 +35,22 @@ void release(Runtime& runtime, void* pointer, bool host) {
     };
     if (!runtime.is_device_address(pointer)) refuse("invalid_free", hex(address) + " is freed, and was not allocated by CUDA");
     const Allocation* allocation = runtime.memory().find(address);
-    const std::string place = allocation == nullptr ? std::string() : " (allocation #" + std::to_string(allocation->serial) + " of " + std::to_string(allocation->size_bytes) + " bytes)";
+    const std::string place = allocation == nullptr ? std::string()
+                                                    : " (allocation #" + std::to_string(allocation->serial) + " of " +
+                                                          std::to_string(allocation->size_bytes) + " bytes)";
     if (allocation != nullptr && allocation->live && is_host_kind(allocation->kind) != host)
-        refuse("invalid_free", hex(address) + " is freed with the wrong function: pinned memory with cudaFreeHost, device memory with cudaFree" + place);
-    if (allocation != nullptr && allocation->kind == MemoryKind::kModule) refuse("invalid_free", hex(address) + " is freed, and belongs to a device variable" + place);
+        refuse("invalid_free",
+               hex(address) + " is freed with the wrong function: pinned memory with cudaFreeHost, device memory with cudaFree" + place);
+    if (allocation != nullptr && allocation->kind == MemoryKind::kModule)
+        refuse("invalid_free", hex(address) + " is freed, and belongs to a device variable" + place);
     if (allocation != nullptr && allocation->label == "graph memory") return;
     switch (runtime.memory().release(address)) {
-        case FreeResult::kOk:
-            return;
-        case FreeResult::kDoubleFree:
-            refuse("double_free", hex(address) + " is freed a second time" + place);
-            break;
+        case FreeResult::kOk: return;
+        case FreeResult::kDoubleFree: refuse("double_free", hex(address) + " is freed a second time" + place); break;
         case FreeResult::kInsidePointer:
             refuse("invalid_free", hex(address) + " is freed, and lies inside an allocation, not at its start" + place);
             break;
-        case FreeResult::kNotAllocated:
-            refuse("invalid_free", hex(address) + " is freed, and is no allocation");
-            break;
+        case FreeResult::kNotAllocated: refuse("invalid_free", hex(address) + " is freed, and is no allocation"); break;
     }
 }
 
@@ -103,18 +103,20 @@ uint64_t symbol_place(Runtime& runtime, const void* symbol, size_t count, size_t
     require(variable != nullptr, kErrInvalidSymbol, "the symbol is no registered device variable");
     const VariableInfo& info = runtime.registry->resolve(runtime, *variable);
     if (offset > info.size_bytes || count > info.size_bytes - offset)
-        throw Failure{kErrInvalidValue, std::to_string(count) + " bytes at offset " + std::to_string(offset) + " of variable " + variable->name + ", which has " +
-                                            std::to_string(info.size_bytes)};
+        throw Failure{kErrInvalidValue, std::to_string(count) + " bytes at offset " + std::to_string(offset) + " of variable " +
+                                            variable->name + ", which has " + std::to_string(info.size_bytes)};
     return info.address + offset;
 }
 
 CopyOp to_symbol(Runtime& runtime, const void* symbol, const void* src, size_t count, size_t offset, int kind) {
-    require(kind == abi::kHostToDevice || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection, "a copy to a symbol goes to the device");
+    require(kind == abi::kHostToDevice || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection,
+            "a copy to a symbol goes to the device");
     return {linear_copy(reinterpret_cast<void*>(symbol_place(runtime, symbol, count, offset)), src, count, kind)};
 }
 
 CopyOp from_symbol(Runtime& runtime, void* dst, const void* symbol, size_t count, size_t offset, int kind) {
-    require(kind == abi::kDeviceToHost || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection, "a copy from a symbol comes from the device");
+    require(kind == abi::kDeviceToHost || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection,
+            "a copy from a symbol comes from the device");
     return {linear_copy(dst, reinterpret_cast<const void*>(symbol_place(runtime, symbol, count, offset)), count, kind)};
 }
 
@@ -256,17 +258,23 @@ AICF_TWIN_API(cudaMemcpy, _ptds, (void* dst, const void* src, size_t count, int 
 }
 
 AICF_TWIN_API(cudaMemcpyAsync, _ptsz, (void* dst, const void* src, size_t count, int kind, void* stream), (dst, src, count, kind, stream)) {
-    return api("cudaMemcpyAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, CopyOp{linear_copy(dst, src, count, kind)}); });
+    return api("cudaMemcpyAsync",
+               [&](Runtime& runtime) { run_in(runtime, stream, per_thread, CopyOp{linear_copy(dst, src, count, kind)}); });
 }
 
 AICF_TWIN_API(cudaMemcpy2D, _ptds, (void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind),
               (dst, dst_pitch, src, src_pitch, width, height, kind)) {
-    return api("cudaMemcpy2D", [&](Runtime& runtime) { run_now(runtime, per_thread, CopyOp{pitched_copy(dst, dst_pitch, src, src_pitch, width, height, kind)}); });
+    return api("cudaMemcpy2D", [&](Runtime& runtime) {
+        run_now(runtime, per_thread, CopyOp{pitched_copy(dst, dst_pitch, src, src_pitch, width, height, kind)});
+    });
 }
 
-AICF_TWIN_API(cudaMemcpy2DAsync, _ptsz, (void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind, void* stream),
+AICF_TWIN_API(cudaMemcpy2DAsync, _ptsz,
+              (void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind, void* stream),
               (dst, dst_pitch, src, src_pitch, width, height, kind, stream)) {
-    return api("cudaMemcpy2DAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, CopyOp{pitched_copy(dst, dst_pitch, src, src_pitch, width, height, kind)}); });
+    return api("cudaMemcpy2DAsync", [&](Runtime& runtime) {
+        run_in(runtime, stream, per_thread, CopyOp{pitched_copy(dst, dst_pitch, src, src_pitch, width, height, kind)});
+    });
 }
 
 AICF_TWIN_API(cudaMemcpy3D, _ptds, (const abi::Memcpy3DParms* params), (params)) {
@@ -312,13 +320,16 @@ AICF_API cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src
 }
 
 AICF_TWIN_API(cudaMemcpyBatchAsync, _ptsz,
-              (void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count, void* attributes, size_t* indices, size_t num_attributes, void* stream),
+              (void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count, void* attributes, size_t* indices,
+               size_t num_attributes, void* stream),
               (dsts, srcs, sizes, count, attributes, indices, num_attributes, stream)) {
     return api("cudaMemcpyBatchAsync", [&](Runtime& runtime) {
-        require(dsts != nullptr && srcs != nullptr && sizes != nullptr && count != 0, kErrInvalidValue, "the batch is empty or an array is null");
+        require(dsts != nullptr && srcs != nullptr && sizes != nullptr && count != 0, kErrInvalidValue,
+                "the batch is empty or an array is null");
         Stream& target = find_stream(runtime, stream, per_thread);
         require(target.kind != Stream::Kind::kLegacy, kErrInvalidValue, "a batch cannot run in the legacy default stream");
-        for (size_t i = 0; i < count; ++i) run_in(runtime, stream, per_thread, CopyOp{linear_copy(dsts[i], srcs[i], sizes[i], abi::kCopyDefault)});
+        for (size_t i = 0; i < count; ++i)
+            run_in(runtime, stream, per_thread, CopyOp{linear_copy(dsts[i], srcs[i], sizes[i], abi::kCopyDefault)});
     });
 }
 
@@ -336,8 +347,10 @@ AICF_TWIN_API(cudaMemset2D, _ptds, (void* dst, size_t pitch, int value, size_t w
     return api("cudaMemset2D", [&](Runtime& runtime) { run_now(runtime, per_thread, fill_bytes(dst, pitch, value, width, height)); });
 }
 
-AICF_TWIN_API(cudaMemset2DAsync, _ptsz, (void* dst, size_t pitch, int value, size_t width, size_t height, void* stream), (dst, pitch, value, width, height, stream)) {
-    return api("cudaMemset2DAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, fill_bytes(dst, pitch, value, width, height)); });
+AICF_TWIN_API(cudaMemset2DAsync, _ptsz, (void* dst, size_t pitch, int value, size_t width, size_t height, void* stream),
+              (dst, pitch, value, width, height, stream)) {
+    return api("cudaMemset2DAsync",
+               [&](Runtime& runtime) { run_in(runtime, stream, per_thread, fill_bytes(dst, pitch, value, width, height)); });
 }
 
 AICF_TWIN_API(cudaMemset3D, _ptds, (abi::PitchedPtr dst, int value, abi::Extent extent), (dst, value, extent)) {
@@ -366,22 +379,28 @@ AICF_API cudaGetSymbolSize(size_t* size_bytes, const void* symbol) {
     });
 }
 
-AICF_TWIN_API(cudaMemcpyToSymbol, _ptds, (const void* symbol, const void* src, size_t count, size_t offset, int kind), (symbol, src, count, offset, kind)) {
-    return api("cudaMemcpyToSymbol", [&](Runtime& runtime) { run_now(runtime, per_thread, to_symbol(runtime, symbol, src, count, offset, kind)); });
+AICF_TWIN_API(cudaMemcpyToSymbol, _ptds, (const void* symbol, const void* src, size_t count, size_t offset, int kind),
+              (symbol, src, count, offset, kind)) {
+    return api("cudaMemcpyToSymbol",
+               [&](Runtime& runtime) { run_now(runtime, per_thread, to_symbol(runtime, symbol, src, count, offset, kind)); });
 }
 
-AICF_TWIN_API(cudaMemcpyFromSymbol, _ptds, (void* dst, const void* symbol, size_t count, size_t offset, int kind), (dst, symbol, count, offset, kind)) {
-    return api("cudaMemcpyFromSymbol", [&](Runtime& runtime) { run_now(runtime, per_thread, from_symbol(runtime, dst, symbol, count, offset, kind)); });
+AICF_TWIN_API(cudaMemcpyFromSymbol, _ptds, (void* dst, const void* symbol, size_t count, size_t offset, int kind),
+              (dst, symbol, count, offset, kind)) {
+    return api("cudaMemcpyFromSymbol",
+               [&](Runtime& runtime) { run_now(runtime, per_thread, from_symbol(runtime, dst, symbol, count, offset, kind)); });
 }
 
 AICF_TWIN_API(cudaMemcpyToSymbolAsync, _ptsz, (const void* symbol, const void* src, size_t count, size_t offset, int kind, void* stream),
               (symbol, src, count, offset, kind, stream)) {
-    return api("cudaMemcpyToSymbolAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, to_symbol(runtime, symbol, src, count, offset, kind)); });
+    return api("cudaMemcpyToSymbolAsync",
+               [&](Runtime& runtime) { run_in(runtime, stream, per_thread, to_symbol(runtime, symbol, src, count, offset, kind)); });
 }
 
 AICF_TWIN_API(cudaMemcpyFromSymbolAsync, _ptsz, (void* dst, const void* symbol, size_t count, size_t offset, int kind, void* stream),
               (dst, symbol, count, offset, kind, stream)) {
-    return api("cudaMemcpyFromSymbolAsync", [&](Runtime& runtime) { run_in(runtime, stream, per_thread, from_symbol(runtime, dst, symbol, count, offset, kind)); });
+    return api("cudaMemcpyFromSymbolAsync",
+               [&](Runtime& runtime) { run_in(runtime, stream, per_thread, from_symbol(runtime, dst, symbol, count, offset, kind)); });
 }
 
 // Pointers.
@@ -404,9 +423,7 @@ AICF_API cudaPointerGetAttributes(abi::PointerAttributes* attributes, const void
                     attributes->type = abi::kMemoryManaged;
                     attributes->hostPointer = address;
                     break;
-                default:
-                    attributes->type = abi::kMemoryDevice;
-                    break;
+                default: attributes->type = abi::kMemoryDevice; break;
             }
             return;
         }
@@ -433,7 +450,8 @@ AICF_API cudaHostRegister(void* pointer, size_t size_bytes, unsigned flags) {
 AICF_API cudaHostUnregister(void* pointer) {
     return api("cudaHostUnregister", [&](Runtime& runtime) {
         forbid_during_capture(runtime, "cudaHostUnregister");
-        require(runtime.registered_host.erase(to_address(pointer)) == 1, kErrHostMemoryNotRegistered, "no range at this address is registered");
+        require(runtime.registered_host.erase(to_address(pointer)) == 1, kErrHostMemoryNotRegistered,
+                "no range at this address is registered");
     });
 }
 
@@ -443,7 +461,8 @@ AICF_API cudaHostGetDevicePointer(void** device_pointer, void* pointer, unsigned
         require(!runtime.registered_host.contains(to_address(pointer)), kErrNotSupported,
                 "kernels of the emulated device reach memory of cudaMallocHost, not of cudaHostRegister");
         const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
-        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue, "the address is not in pinned memory");
+        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue,
+                "the address is not in pinned memory");
         *device_pointer = pointer;
     });
 }
@@ -452,7 +471,8 @@ AICF_API cudaHostGetFlags(unsigned* flags, void* pointer) {
     return api("cudaHostGetFlags", [&](Runtime& runtime) {
         require(flags != nullptr, kErrInvalidValue, "the result pointer is null");
         const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
-        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue, "the address is not in pinned memory");
+        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue,
+                "the address is not in pinned memory");
         *flags = 2;  // cudaHostAllocMapped: always, under unified addressing
     });
 }
@@ -460,18 +480,24 @@ AICF_API cudaHostGetFlags(unsigned* flags, void* pointer) {
 // Managed memory is in one place here: advice and prefetches are checked and change nothing.
 
 AICF_API cudaMemAdvise(const void* pointer, size_t count, int, abi::MemLocation) {
-    return api("cudaMemAdvise", [&](Runtime& runtime) { require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue, "the range is not in managed memory"); });
-}
-
-AICF_TWIN_API(cudaMemPrefetchAsync, _ptsz, (const void* pointer, size_t count, abi::MemLocation location, unsigned flags, void* stream), (pointer, count, location, flags, stream)) {
-    return api("cudaMemPrefetchAsync", [&](Runtime& runtime) {
-        require(flags == 0, kErrInvalidValue, "flags are not 0");
-        find_stream(runtime, stream, per_thread);
-        require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue, "the range is not in managed memory");
+    return api("cudaMemAdvise", [&](Runtime& runtime) {
+        require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue,
+                "the range is not in managed memory");
     });
 }
 
-AICF_TWIN_API(cudaStreamAttachMemAsync, _ptsz, (void* stream, void* pointer, size_t length, unsigned flags), (stream, pointer, length, flags)) {
+AICF_TWIN_API(cudaMemPrefetchAsync, _ptsz, (const void* pointer, size_t count, abi::MemLocation location, unsigned flags, void* stream),
+              (pointer, count, location, flags, stream)) {
+    return api("cudaMemPrefetchAsync", [&](Runtime& runtime) {
+        require(flags == 0, kErrInvalidValue, "flags are not 0");
+        find_stream(runtime, stream, per_thread);
+        require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue,
+                "the range is not in managed memory");
+    });
+}
+
+AICF_TWIN_API(cudaStreamAttachMemAsync, _ptsz, (void* stream, void* pointer, size_t length, unsigned flags),
+              (stream, pointer, length, flags)) {
     return api("cudaStreamAttachMemAsync", [&](Runtime& runtime) {
         find_stream(runtime, stream, per_thread);
         require(flags == 1 || flags == 2 || flags == 4, kErrInvalidValue, "flags are 1, 2 or 4");
@@ -539,7 +565,8 @@ AICF_API cudaMemPoolSetAttribute(void* pool, int attribute, void* value) {
 
 AICF_API cudaMemPoolGetAttribute(void* pool, int attribute, void* value) {
     return api("cudaMemPoolGetAttribute", [&](Runtime& runtime) {
-        require(is_pool(pool) && value != nullptr && attribute >= 1 && attribute <= 8, kErrInvalidValue, "a null pointer or an unknown attribute");
+        require(is_pool(pool) && value != nullptr && attribute >= 1 && attribute <= 8, kErrInvalidValue,
+                "a null pointer or an unknown attribute");
         const auto* source = static_cast<MemoryPool*>(pool);
         if (attribute <= 3)
             *static_cast<int*>(value) = source->reuse_flags[attribute];

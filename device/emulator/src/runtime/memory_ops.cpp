@@ -55,7 +55,8 @@ uint64_t span_bytes(const Side& side, const abi::Extent& extent) {
 
 void check_direction(Runtime& runtime, const abi::Memcpy3DParms& params, const Side& dst, const Side& src) {
     const int kind = params.kind;
-    if (kind < abi::kHostToHost || kind > abi::kCopyDefault) throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(kind) + " is none of 0 to 4"};
+    if (kind < abi::kHostToHost || kind > abi::kCopyDefault)
+        throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(kind) + " is none of 0 to 4"};
     if (kind == abi::kCopyDefault) return;
     const bool device_source = kind == abi::kDeviceToHost || kind == abi::kDeviceToDevice;
     const bool device_target = kind == abi::kHostToDevice || kind == abi::kDeviceToDevice;
@@ -64,7 +65,8 @@ void check_direction(Runtime& runtime, const abi::Memcpy3DParms& params, const S
                                             " address, and the copy kind says the opposite"};
     };
     if (src.in_arena != device_source && !(src.in_arena && host_accessible(runtime, src.base))) complain("source", src.base, device_source);
-    if (dst.in_arena != device_target && !(dst.in_arena && host_accessible(runtime, dst.base))) complain("destination", dst.base, device_target);
+    if (dst.in_arena != device_target && !(dst.in_arena && host_accessible(runtime, dst.base)))
+        complain("destination", dst.base, device_target);
 }
 
 struct Sides {
@@ -72,8 +74,10 @@ struct Sides {
 };
 
 Sides read_sides(Runtime& runtime, const abi::Memcpy3DParms& params) {
-    if (params.srcArray != nullptr || params.dstArray != nullptr) throw Failure{kErrNotSupported, "CUDA arrays are not supported by the emulated device"};
-    return {make_side(runtime, params.dstPtr, params.dstPos, params.extent), make_side(runtime, params.srcPtr, params.srcPos, params.extent)};
+    if (params.srcArray != nullptr || params.dstArray != nullptr)
+        throw Failure{kErrNotSupported, "CUDA arrays are not supported by the emulated device"};
+    return {make_side(runtime, params.dstPtr, params.dstPos, params.extent),
+            make_side(runtime, params.srcPtr, params.srcPos, params.extent)};
 }
 
 // Copies the initialisation bits of a row, or forgets them where the source has none.
@@ -96,8 +100,8 @@ void note_uninitialized(Runtime& runtime, uint64_t address, size_t bytes) {
     size_t first = 0;
     while (runtime.memory().is_initialized(address + first, 1)) ++first;
     runtime.add_report("host_read_uninitialized", Severity::kWarning,
-                       "host call copies " + std::to_string(bytes) + " bytes from " + hex(address) + " to the host; byte " + std::to_string(first) +
-                           " of them was never written (" + describe_place(runtime, address + first) + ")",
+                       "host call copies " + std::to_string(bytes) + " bytes from " + hex(address) + " to the host; byte " +
+                           std::to_string(first) + " of them was never written (" + describe_place(runtime, address + first) + ")",
                        address + first);
 }
 
@@ -117,7 +121,9 @@ abi::Memcpy3DParms pitched_copy(void* dst, size_t dst_pitch, const void* src, si
     return params;
 }
 
-abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kind) { return pitched_copy(dst, count, src, count, count, 1, kind); }
+abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kind) {
+    return pitched_copy(dst, count, src, count, count, 1, kind);
+}
 
 void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     const auto [dst, src] = read_sides(runtime, params);
@@ -127,8 +133,9 @@ void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
     require(params.dstPtr.ptr != nullptr && params.srcPtr.ptr != nullptr, kErrInvalidValue, "a null pointer takes part in a copy");
     if (extent.height > 1 && (params.dstPos.x + extent.width > dst.pitch || params.srcPos.x + extent.width > src.pitch))
-        throw Failure{kErrInvalidPitchValue, "rows of " + std::to_string(extent.width) + " bytes do not fit in the pitches " + std::to_string(dst.pitch) +
-                                                 " (destination) and " + std::to_string(src.pitch) + " (source)"};
+        throw Failure{kErrInvalidPitchValue, "rows of " + std::to_string(extent.width) + " bytes do not fit in the pitches " +
+                                                 std::to_string(dst.pitch) + " (destination) and " + std::to_string(src.pitch) +
+                                                 " (source)"};
     check_direction(runtime, params, dst, src);
     if (src.in_arena) check_range(runtime, "reads", src.base, span_bytes(src, extent));
     if (dst.in_arena) check_range(runtime, "writes", dst.base, span_bytes(dst, extent));
@@ -161,7 +168,8 @@ void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth,
     const size_t row = params.width * params.elementSize;
     if (row == 0 || params.height == 0 || depth == 0) return;
     if (params.height > 1 && row > params.pitch)
-        throw Failure{kErrInvalidValue, "rows of " + std::to_string(row) + " bytes do not fit in the pitch " + std::to_string(params.pitch)};
+        throw Failure{kErrInvalidValue,
+                      "rows of " + std::to_string(row) + " bytes do not fit in the pitch " + std::to_string(params.pitch)};
     require(runtime.is_device_address(params.dst), kErrInvalidValue, "the destination of a fill is no device address");
     require(to_address(params.dst) % params.elementSize == 0, kErrInvalidValue, "the destination of a fill is not aligned to its elements");
     check_range(runtime, "writes", to_address(params.dst), (depth - 1) * slice_pitch + (params.height - 1) * params.pitch + row);

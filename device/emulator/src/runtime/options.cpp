@@ -15,7 +15,8 @@ struct CheckName {
     const char* name;
     uint32_t bit;
 };
-constexpr CheckName kCheckNames[] = {{"memcheck", kMemcheck}, {"initcheck", kInitcheck}, {"synccheck", kSynccheck}, {"racecheck", kRacecheck}};
+constexpr CheckName kCheckNames[] = {
+    {"memcheck", kMemcheck}, {"initcheck", kInitcheck}, {"synccheck", kSynccheck}, {"racecheck", kRacecheck}};
 
 constexpr const char* kScheduleNames[] = {"default", "reversed", "greedy", "random"};  // in the order of Schedule
 
@@ -35,9 +36,11 @@ uint32_t parse_checks(const std::string& value) {
     while (begin < value.size() && value != "none") {
         const size_t end = std::min(value.find(',', begin), value.size());
         const std::string word = value.substr(begin, end - begin);
-        const auto* check = std::find_if(std::begin(kCheckNames), std::end(kCheckNames), [&](const CheckName& c) { return word == c.name; });
+        const auto* check =
+            std::find_if(std::begin(kCheckNames), std::end(kCheckNames), [&](const CheckName& c) { return word == c.name; });
         if (check == std::end(kCheckNames))
-            throw Failure{kErrInvalidValue, "option checks: \"" + word + "\" is none of memcheck, initcheck, synccheck, racecheck, all, none"};
+            throw Failure{kErrInvalidValue,
+                          "option checks: \"" + word + "\" is none of memcheck, initcheck, synccheck, racecheck, all, none"};
         bits |= check->bit;
         begin = end + 1;
     }
@@ -77,9 +80,11 @@ const Option kOptions[] = {
      [](const Runtime& r) { return std::string(kScheduleNames[static_cast<int>(r.options.schedule)]); }},
     {"seed", [](Runtime& r, const std::string& v) { r.options.seed = parse_number("seed", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.seed); }},
-    {"instruction_limit", [](Runtime& r, const std::string& v) { r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX); },
+    {"instruction_limit",
+     [](Runtime& r, const std::string& v) { r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
-    {"max_reports", [](Runtime& r, const std::string& v) { r.options.max_reports = static_cast<uint32_t>(parse_number("max_reports", v, 1, 1000000)); },
+    {"max_reports",
+     [](Runtime& r, const std::string& v) { r.options.max_reports = static_cast<uint32_t>(parse_number("max_reports", v, 1, 1000000)); },
      [](const Runtime& r) { return std::to_string(r.options.max_reports); }},
     {"memory_bytes",
      [](Runtime& r, const std::string& v) {

@@ -21,7 +21,8 @@ std::string file_of(const void* address) {
 std::string describe_entries(const std::vector<FatbinEntry>& entries) {
     std::string text;
     for (const FatbinEntry& entry : entries)
-        text += (text.empty() ? "" : ", ") + std::string(entry.kind == FatbinEntry::Kind::kPtx ? "PTX" : "machine code") + " for " + entry.arch_name();
+        text += (text.empty() ? "" : ", ") + std::string(entry.kind == FatbinEntry::Kind::kPtx ? "PTX" : "machine code") + " for " +
+                entry.arch_name();
     return text.empty() ? "nothing" : text;
 }
 
@@ -164,7 +165,8 @@ Program& Registry::load(Runtime& runtime, CodeModule& module) {
     for (const auto& [name, variable] : module.variables) {
         if (variable->managed_pointer == nullptr) continue;
         // Device code names the variable by its own address; the host works on the same bytes through the alias.
-        if (const VariableInfo* info = module.program->find_variable(name)) *variable->managed_pointer = runtime.memory().alias(info->address);
+        if (const VariableInfo* info = module.program->find_variable(name))
+            *variable->managed_pointer = runtime.memory().alias(info->address);
     }
     return *module.program;
 }

@@ -32,7 +32,8 @@ DeviceMemory& Runtime::memory() {
         try {
             memory_ = std::make_unique<DeviceMemory>(memory_bytes);
         } catch (const std::exception& error) {
-            throw Failure{kErrMemoryAllocation, std::string("the device's memory could not be reserved (option memory_bytes): ") + error.what()};
+            throw Failure{kErrMemoryAllocation,
+                          std::string("the device's memory could not be reserved (option memory_bytes): ") + error.what()};
         }
         watch_host_faults(*memory_);
     }

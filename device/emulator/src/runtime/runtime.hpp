@@ -103,10 +103,12 @@ template <class Body>
 int api(const char* function, Body&& body, AfterError after_error = AfterError::kRefuse) noexcept {
     try {
         if (thread_state().in_host_function && after_error == AfterError::kRefuse)
-            return record_error(kErrNotPermitted, std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
+            return record_error(kErrNotPermitted,
+                                std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
         Runtime& runtime = Runtime::get();
         std::lock_guard lock(runtime.mutex);
-        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse) return record_error(runtime.sticky_error, runtime.sticky_message);
+        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
+            return record_error(runtime.sticky_error, runtime.sticky_message);
         body(runtime);
         return kNoError;
     } catch (const Failure& failure) {
@@ -143,8 +145,8 @@ inline uint64_t to_address(const void* pointer) { return reinterpret_cast<uint64
 
 // Defines a function and its twin for `--default-stream per-thread` (suffix _ptsz or _ptds); the body sees `per_thread`.
 #define AICF_UNWRAP(...) __VA_ARGS__
-#define AICF_TWIN_API(name, suffix, parameters, arguments)                                                   \
-    static int name##_common(bool per_thread, AICF_UNWRAP parameters);                                       \
-    AICF_API name(AICF_UNWRAP parameters) { return name##_common(false, AICF_UNWRAP arguments); }            \
-    AICF_API name##suffix(AICF_UNWRAP parameters) { return name##_common(true, AICF_UNWRAP arguments); }     \
+#define AICF_TWIN_API(name, suffix, parameters, arguments)                                               \
+    static int name##_common(bool per_thread, AICF_UNWRAP parameters);                                   \
+    AICF_API name(AICF_UNWRAP parameters) { return name##_common(false, AICF_UNWRAP arguments); }        \
+    AICF_API name##suffix(AICF_UNWRAP parameters) { return name##_common(true, AICF_UNWRAP arguments); } \
     static int name##_common([[maybe_unused]] bool per_thread, AICF_UNWRAP parameters)

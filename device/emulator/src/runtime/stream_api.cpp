@@ -90,11 +90,13 @@ AICF_API cudaStreamDestroy(void* stream) {
 }
 
 AICF_TWIN_API(cudaStreamSynchronize, _ptsz, (void* stream), (stream)) {
-    return api("cudaStreamSynchronize", [&](Runtime& runtime) { check_completion(runtime, find_stream(runtime, stream, per_thread), "cudaStreamSynchronize"); });
+    return api("cudaStreamSynchronize",
+               [&](Runtime& runtime) { check_completion(runtime, find_stream(runtime, stream, per_thread), "cudaStreamSynchronize"); });
 }
 
 AICF_TWIN_API(cudaStreamQuery, _ptsz, (void* stream), (stream)) {
-    return api("cudaStreamQuery", [&](Runtime& runtime) { check_completion(runtime, find_stream(runtime, stream, per_thread), "cudaStreamQuery"); });
+    return api("cudaStreamQuery",
+               [&](Runtime& runtime) { check_completion(runtime, find_stream(runtime, stream, per_thread), "cudaStreamQuery"); });
 }
 
 AICF_TWIN_API(cudaStreamWaitEvent, _ptsz, (void* stream, void* event, unsigned flags), (stream, event, flags)) {
@@ -149,8 +151,8 @@ AICF_TWIN_API(cudaStreamGetAttribute, _ptsz, (void* stream, int id, abi::LaunchA
 AICF_TWIN_API(cudaStreamSetAttribute, _ptsz, (void* stream, int id, const abi::LaunchAttributeValue* value), (stream, id, value)) {
     return api("cudaStreamSetAttribute", [&](Runtime& runtime) {
         require(value != nullptr, kErrInvalidValue, "the value is null");
-        const bool known = id == abi::kAttributeAccessPolicyWindow || id == abi::kAttributeSynchronizationPolicy || id == abi::kAttributePriority ||
-                           id == abi::kAttributeMemSyncDomainMap || id == abi::kAttributeMemSyncDomain;
+        const bool known = id == abi::kAttributeAccessPolicyWindow || id == abi::kAttributeSynchronizationPolicy ||
+                           id == abi::kAttributePriority || id == abi::kAttributeMemSyncDomainMap || id == abi::kAttributeMemSyncDomain;
         if (!known) throw Failure{kErrInvalidValue, "attribute " + std::to_string(id) + " is none that a stream has"};
         Stream& target = find_stream(runtime, stream, per_thread);
         target.attributes[id] = *value;
@@ -169,7 +171,8 @@ AICF_TWIN_API(cudaLaunchHostFunc, _ptsz, (void* stream, abi::HostFn function, vo
     return submit_host("cudaLaunchHostFunc", stream, {function, user_data, nullptr, false}, per_thread);
 }
 
-AICF_TWIN_API(cudaStreamAddCallback, _ptsz, (void* stream, void* callback, void* user_data, unsigned flags), (stream, callback, user_data, flags)) {
+AICF_TWIN_API(cudaStreamAddCallback, _ptsz, (void* stream, void* callback, void* user_data, unsigned flags),
+              (stream, callback, user_data, flags)) {
     if (flags != 0) return record_error(kErrInvalidValue, "cudaStreamAddCallback: flags must be 0");
     return submit_host("cudaStreamAddCallback", stream, {reinterpret_cast<abi::HostFn>(callback), user_data, stream, true}, per_thread);
 }
@@ -214,7 +217,8 @@ AICF_API cudaEventElapsedTime(float* milliseconds, void* start, void* end) {
         const auto first = find_event(runtime, start), last = find_event(runtime, end);
         forbid_captured_event(*first, "cudaEventElapsedTime");
         forbid_captured_event(*last, "cudaEventElapsedTime");
-        require(((first->flags | last->flags) & kDisableTiming) == 0, kErrInvalidResourceHandle, "an event was made with cudaEventDisableTiming");
+        require(((first->flags | last->flags) & kDisableTiming) == 0, kErrInvalidResourceHandle,
+                "an event was made with cudaEventDisableTiming");
         require(first->recorded && last->recorded, kErrInvalidResourceHandle, "an event was never recorded");
         *milliseconds = std::chrono::duration<float, std::milli>(last->time - first->time).count();
     });

@@ -102,7 +102,8 @@ private:
         uint64_t value = 0;
         for (int i = 0; i < count; ++i) {
             const int64_t bit = position + i;
-            if (bit >= 0 && bit < static_cast<int64_t>(size_bytes_) * 8) value |= static_cast<uint64_t>(begin_[bit / 8] >> (bit % 8) & 1) << i;
+            if (bit >= 0 && bit < static_cast<int64_t>(size_bytes_) * 8)
+                value |= static_cast<uint64_t>(begin_[bit / 8] >> (bit % 8) & 1) << i;
         }
         return value;
     }
@@ -287,10 +288,11 @@ struct CodeRange {
     uint8_t extra_bits;
 };
 
-constexpr std::array<CodeRange, 36> kLiteralLengths = {{{0, 0},   {1, 0},   {2, 0},   {3, 0},    {4, 0},    {5, 0},    {6, 0},     {7, 0},     {8, 0},
-                                                        {9, 0},   {10, 0},  {11, 0},  {12, 0},   {13, 0},   {14, 0},   {15, 0},    {16, 1},    {18, 1},
-                                                        {20, 1},  {22, 1},  {24, 2},  {28, 2},   {32, 3},   {40, 3},   {48, 4},    {64, 6},    {128, 7},
-                                                        {256, 8}, {512, 9}, {1024, 10}, {2048, 11}, {4096, 12}, {8192, 13}, {16384, 14}, {32768, 15}, {65536, 16}}};
+constexpr std::array<CodeRange, 36> kLiteralLengths = {
+    {{0, 0},   {1, 0},   {2, 0},     {3, 0},     {4, 0},     {5, 0},     {6, 0},      {7, 0},      {8, 0},
+     {9, 0},   {10, 0},  {11, 0},    {12, 0},    {13, 0},    {14, 0},    {15, 0},     {16, 1},     {18, 1},
+     {20, 1},  {22, 1},  {24, 2},    {28, 2},    {32, 3},    {40, 3},    {48, 4},     {64, 6},     {128, 7},
+     {256, 8}, {512, 9}, {1024, 10}, {2048, 11}, {4096, 12}, {8192, 13}, {16384, 14}, {32768, 15}, {65536, 16}}};
 
 constexpr std::array<CodeRange, 53> make_match_lengths() {
     std::array<CodeRange, 53> ranges{};
@@ -302,8 +304,9 @@ constexpr std::array<CodeRange, 53> make_match_lengths() {
 }
 constexpr std::array<CodeRange, 53> kMatchLengths = make_match_lengths();
 
-const std::vector<int> kDefaultLiteralLengths = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
-const std::vector<int> kDefaultMatchLengths = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+const std::vector<int> kDefaultLiteralLengths = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1,  1,  2,  2,
+                                                 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
+const std::vector<int> kDefaultMatchLengths = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,  1,  1,  1,  1,  1, 1,
                                                1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
 const std::vector<int> kDefaultOffsets = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
 
@@ -320,26 +323,26 @@ const SequenceCode kMatchCode = {&kDefaultMatchLengths, 6, 9, 53};
 
 void read_sequence_table(Reader& input, int mode, const SequenceCode& code, FseTable& table) {
     switch (mode) {
-        case 0:
-            table = build_fse(*code.defaults, code.default_log);
-            break;
+        case 0: table = build_fse(*code.defaults, code.default_log); break;
         case 1: {
             const auto symbol = static_cast<uint8_t>(input.number(1));
             check(symbol < code.most_symbols, "an RLE table has an unknown code");
             table = FseTable{0, {FseCell{symbol, 0, 0}}};
             break;
         }
-        case 2:
-            table = read_fse(input, code.most_log, code.most_symbols);
-            break;
-        default:
-            check(table.accuracy_log >= 0, "a table is to be repeated, but there is none");
+        case 2: table = read_fse(input, code.most_log, code.most_symbols); break;
+        default: check(table.accuracy_log >= 0, "a table is to be repeated, but there is none");
     }
 }
 
 uint64_t xxhash64(const uint8_t* data, size_t size_bytes) {
-    constexpr uint64_t kP1 = 0x9E3779B185EBCA87, kP2 = 0xC2B2AE3D27D4EB4F, kP3 = 0x165667B19E3779F9, kP4 = 0x85EBCA77C2B2AE63, kP5 = 0x27D4EB2F165667C5;
-    const auto load64 = [&](size_t at) { uint64_t v; std::memcpy(&v, data + at, 8); return v; };
+    constexpr uint64_t kP1 = 0x9E3779B185EBCA87, kP2 = 0xC2B2AE3D27D4EB4F, kP3 = 0x165667B19E3779F9, kP4 = 0x85EBCA77C2B2AE63,
+                       kP5 = 0x27D4EB2F165667C5;
+    const auto load64 = [&](size_t at) {
+        uint64_t v;
+        std::memcpy(&v, data + at, 8);
+        return v;
+    };
     const auto round = [&](uint64_t acc, uint64_t lane) { return std::rotl(acc + lane * kP2, 31) * kP1; };
     uint64_t hash = kP5;
     size_t at = 0;

@@ -1,0 +1,279 @@
+// Findings and their texts.
+#include <algorithm>
+#include <cstdio>
+
+#include "engine.hpp"
+
+namespace aicf::emu {
+namespace {
+
+constexpr FindingInfo kFindings[] = {
+    {"out_of_bounds_read", Severity::kError, "Invalid read"},
+    {"out_of_bounds_write", Severity::kError, "Invalid write"},
+    {"use_after_free", Severity::kError, "Use of freed memory"},
+    {"misaligned_access", Severity::kError, "Misaligned access"},
+    {"invalid_address_space", Severity::kError, "Access not allowed in this address space"},
+    {"uninitialized_read", Severity::kError, "Uninitialized read"},
+    {"async_copy_in_flight", Severity::kError, "Read of the destination of a copy that is still in flight"},
+    {"divergent_barrier", Severity::kError, "Barrier reached by divergent threads of a warp"},
+    {"barrier_count", Severity::kError, "Invalid or inconsistent thread count of a barrier"},
+    {"sync_mask_missing_lanes", Severity::kError, "Threads named in the mask of a warp instruction do not take part"},
+    {"sync_mask_excludes_caller", Severity::kError, "The mask of a warp instruction does not name its own thread"},
+    {"sync_mask_exited_lanes", Severity::kWarning, "The mask of a warp instruction names threads that have exited"},
+    {"shuffle_inactive_lane", Severity::kError, "Shuffle from a thread that does not take part"},
+    {"shared_race", Severity::kError, "Race in shared memory"},
+    {"shared_race_same_value", Severity::kNote, "Race in shared memory between writes of the same value"},
+    {"deadlock", Severity::kError, "Deadlock: no warp of the block can go on"},
+    {"instruction_limit", Severity::kError, "The launch's limit of instructions is used up"},
+    {"assertion_failed", Severity::kError, "Device-side assertion failed"},
+    {"trap", Severity::kError, "Trap"},
+    {"breakpoint", Severity::kError, "Breakpoint"},
+    {"stack_overflow", Severity::kError, "Stack overflow"},
+    {"invalid_pc", Severity::kError, "Jump or call to an invalid address"},
+    {"invalid_barrier", Severity::kError, "Invalid barrier"},
+};
+
+std::string hex(uint64_t value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+    return text;
+}
+
+std::string triple(const uint32_t v[3]) { return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")"; }
+
+struct Place {
+    std::string text;    // "kernels.cu:42 (PTX line 118)"
+    std::string source;
+    uint32_t ptx_line;
+};
+
+Place place_of(const LaunchState& state, uint32_t pc) {
+    const InstInfo& info = state.image->info[pc];
+    Place place;
+    place.ptx_line = info.where.ptx_line;
+    place.source = state.program->module.source_of(info.where);
+    const std::string line = "PTX line " + std::to_string(place.ptx_line);
+    place.text = place.source.empty() ? line : place.source + " (" + line + ")";
+    if (info.function != 0) place.text += " in " + state.image->functions[info.function].name;
+    return place;
+}
+
+// True when the finding is new at this instruction and should be written out; else it has been counted.
+bool is_new(Worker& worker, Finding finding, uint32_t pc, uint64_t& key) {
+    key = static_cast<uint64_t>(pc) << 8 | static_cast<uint64_t>(finding);
+    auto [it, fresh] = worker.folded.try_emplace(key, 0);
+    ++it->second;
+    if (!fresh) return false;
+    std::lock_guard lock(worker.launch->mutex);
+    auto [index, first] = worker.launch->report_index.try_emplace(key, worker.launch->reports.size());
+    if (!first) return false;
+    if (worker.launch->reports.size() >= worker.launch->options.max_reports) {
+        index->second = ~size_t{0};
+        return false;
+    }
+    worker.launch->reports.emplace_back();
+    return true;
+}
+
+void publish(Worker& worker, uint64_t key, Report report) {
+    std::lock_guard lock(worker.launch->mutex);
+    report.count = 0;  // counts are added when the launch ends
+    worker.launch->reports[worker.launch->report_index[key]] = std::move(report);
+}
+
+Report make_report(const LaunchState& state, const Block& block, const Warp& warp, uint32_t pc, uint32_t lane, Finding finding) {
+    Report report;
+    const FindingInfo& info = finding_info(finding);
+    report.kind = info.kind;
+    report.severity = info.severity;
+    report.kernel = state.image->kernel.name;
+    const Place place = place_of(state, pc);
+    report.ptx_line = place.ptx_line;
+    report.source = place.source;
+    report.block = {block.ctaid[0], block.ctaid[1], block.ctaid[2]};
+    uint32_t thread[3];
+    thread_index(state, warp.id * kWarpLanes + lane, thread);
+    report.thread = {thread[0], thread[1], thread[2]};
+    return report;
+}
+
+std::string where_line(const LaunchState& state, const Block& block, uint32_t pc, uint32_t thread_linear) {
+    uint32_t thread[3];
+    thread_index(state, thread_linear, thread);
+    return "    at " + place_of(state, pc).text + ", kernel " + state.image->kernel.name + "\n    by thread " + triple(thread) + " of block " +
+           triple(block.ctaid) + "\n";
+}
+
+const char* space_name(MemSpace space) {
+    switch (space) {
+        case MemSpace::kGlobal: return "global";
+        case MemSpace::kShared: return "shared";
+        case MemSpace::kLocal: return "local";
+        case MemSpace::kConst: return "constant";
+        case MemSpace::kParam: return "parameter";
+        default: return "generic";
+    }
+}
+
+const char* kind_name(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::kPinned: return "pinned host memory";
+        case MemoryKind::kManaged: return "managed memory";
+        case MemoryKind::kModule: return "variable";
+        case MemoryKind::kAsync: return "stream-ordered allocation";
+        default: return "allocation";
+    }
+}
+
+std::string describe_allocation(const DeviceMemory& memory, uint64_t address) {
+    const Allocation* nearest = memory.contains(address) ? memory.find(address) : nullptr;
+    if (!nearest) {
+        uint64_t best = ~0ull;
+        static thread_local Allocation copy;
+        for (const Allocation& candidate : memory.live_allocations()) {
+            const uint64_t distance = address < candidate.address ? candidate.address - address : address - candidate.address;
+            if (distance < best) {
+                best = distance;
+                copy = candidate;
+            }
+        }
+        if (best == ~0ull) return "    the device has no live allocation\n";
+        nearest = &copy;
+    }
+    const Allocation& a = *nearest;
+    std::string what = kind_name(a.kind);
+    if (!a.label.empty()) what += " '" + a.label + "'";
+    what += " #" + std::to_string(a.serial) + " of " + std::to_string(a.size_bytes) + " bytes at " + hex(a.address);
+    if (!a.live) what += ", which was freed";
+    if (address < a.address) return "    the address is " + std::to_string(a.address - address) + " bytes before the " + what + "\n";
+    if (address >= a.address + a.size_bytes) return "    the address is " + std::to_string(address - a.address - a.size_bytes) + " bytes past the end of the " + what + "\n";
+    return "    the address is at byte " + std::to_string(address - a.address) + " of the " + what + "\n";
+}
+
+}  // namespace
+
+const FindingInfo& finding_info(Finding finding) { return kFindings[static_cast<size_t>(finding)]; }
+
+void thread_index(const LaunchState& state, uint32_t linear, uint32_t out[3]) {
+    const Dim3& block = state.launch->block;
+    out[0] = linear % block.x;
+    out[1] = linear / block.x % block.y;
+    out[2] = linear / (block.x * block.y);
+}
+
+void LaunchState::end_with(int launch_status) {
+    {
+        std::lock_guard lock(mutex);
+        if (status == kSuccess) status = launch_status;
+    }
+    stop.store(true, std::memory_order_release);
+}
+
+void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access) {
+    const bool uninitialized = access.finding == Finding::kUninitialized || access.finding == Finding::kAsyncInFlight;
+    const LaunchState& state = *worker.launch;
+    // Without memcheck only the first one is told, with the launch's end.
+    (void)uninitialized;
+    uint64_t key;
+    if (!is_new(worker, access.finding, pc, key)) return;
+    Report report = make_report(state, block, warp, pc, lane, access.finding);
+    report.address = access.address;
+    std::string text = std::string(finding_info(access.finding).title) + " of size " + std::to_string(access.size_bytes) + " bytes";
+    if (access.finding == Finding::kMisaligned || access.finding == Finding::kUseAfterFree) text += access.is_write ? " (write)" : " (read)";
+    if (access.is_atomic) text += " (atomic)";
+    text += " in " + std::string(space_name(access.space)) + " memory\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
+    text += "    address " + hex(access.address);
+    if (access.finding == Finding::kMisaligned) text += " is not a multiple of " + std::to_string(access.size_bytes);
+    text += "\n";
+    switch (access.space) {
+        case MemSpace::kGlobal:
+        case MemSpace::kConst: text += access.address == 0 ? "    the address is null\n" : describe_allocation(*state.memory, access.address); break;
+        case MemSpace::kShared:
+            text += "    the block has " + std::to_string(state.shared_bytes) + " bytes of shared memory at " + hex(kSharedStart);
+            if (access.address >= kSharedStart) text += "; this is byte " + std::to_string(access.address - kSharedStart) + " of it";
+            text += "\n";
+            break;
+        case MemSpace::kLocal: text += "    the thread has " + std::to_string(block.local_stride - kLocalStart) + " bytes of local memory\n"; break;
+        case MemSpace::kParam: text += "    the kernel has " + std::to_string(state.launch->params.size()) + " bytes of parameters\n"; break;
+        default: break;
+    }
+    report.text = std::move(text);
+    publish(worker, key, std::move(report));
+}
+
+void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race) {
+    const Finding finding = race.same_value ? Finding::kRaceSameValue : Finding::kRace;
+    uint64_t key;
+    if (!is_new(worker, finding, pc, key)) return;
+    const LaunchState& state = *worker.launch;
+    Report report = make_report(state, block, warp, pc, lane, finding);
+    report.address = race.address;
+    const char* hazard = race.is_write ? (race.other_is_write ? "write after write" : "write after read") : "read after write";
+    std::string text = std::string(finding_info(finding).title) + " (" + hazard + ") at shared address " + hex(race.address) + ", byte " +
+                       std::to_string(race.address - kSharedStart) + " of the block's shared memory\n";
+    text += std::string("  ") + (race.is_write ? "write" : "read") + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
+    text += std::string("  is not ordered after an earlier ") + (race.other_is_write ? "write" : "read") + "\n";
+    if (race.other_thread < state.block_threads) {
+        text += where_line(state, block, race.other_pc, race.other_thread);
+    } else {
+        text += "    at " + place_of(state, race.other_pc).text + ", by several threads of the block\n";
+    }
+    const bool same_warp = race.other_thread < state.block_threads && race.other_thread / kWarpLanes == warp.id;
+    text += same_warp ? "  Both threads are of one warp: __syncwarp() orders them.\n" : "  __syncthreads() between the two orders them.\n";
+    report.text = std::move(text);
+    publish(worker, key, std::move(report));
+}
+
+void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail) {
+    uint64_t key;
+    if (!is_new(worker, finding, pc, key)) return;
+    const LaunchState& state = *worker.launch;
+    Report report = make_report(state, block, warp, pc, lane, finding);
+    report.text = std::string(finding_info(finding).title) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane) + "    " + detail + "\n";
+    publish(worker, key, std::move(report));
+}
+
+void report_deadlock(Worker& worker, Block& block) {
+    const LaunchState& state = *worker.launch;
+    std::string detail = "no thread of the block can go on:";
+    Warp* first = nullptr;
+    uint32_t pc = 0;
+    uint32_t lane = 0;
+    uint32_t shown = 0;
+    for (Warp& warp : block.warps) {
+        for (const Entry& entry : warp.entries) {
+            if (!first) {
+                first = &warp;
+                pc = entry.pc;
+                lane = static_cast<uint32_t>(__builtin_ctz(entry.mask));
+            }
+            if (++shown > 8) continue;
+            detail += "\n      warp " + std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
+            if (entry.state == EntryState::kBarrier) {
+                const Barrier& barrier = block.barriers[entry.barrier];
+                detail += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
+                          std::to_string(barrier.expected ? barrier.expected : block.live_threads) + " threads have arrived";
+            }
+        }
+    }
+    if (shown > 8) detail += "\n      and " + std::to_string(shown - 8) + " more groups of threads";
+    if (first) report_event(worker, block, *first, pc, lane, Finding::kDeadlock, detail);
+}
+
+std::map<std::string, uint64_t> Counters::to_map() const {
+    return {
+        {"warp_instructions", warp_instructions}, {"thread_instructions", thread_instructions}, {"fp32", fp32}, {"fp64", fp64}, {"fp16", fp16},
+        {"integer", integer}, {"special", special}, {"conversion", conversion}, {"control", control}, {"move", move}, {"fp32_fma", fp32_fma},
+        {"global_loads", global_loads}, {"global_stores", global_stores}, {"global_atomics", global_atomics},
+        {"global_load_sectors", global_load_sectors}, {"global_store_sectors", global_store_sectors}, {"global_load_bytes", global_load_bytes},
+        {"global_store_bytes", global_store_bytes}, {"global_unique_bytes_read", global_unique_bytes_read},
+        {"global_unique_bytes_written", global_unique_bytes_written}, {"shared_loads", shared_loads}, {"shared_stores", shared_stores},
+        {"shared_atomics", shared_atomics}, {"shared_load_wavefronts", shared_load_wavefronts}, {"shared_store_wavefronts", shared_store_wavefronts},
+        {"shared_load_conflicts", shared_load_conflicts}, {"shared_store_conflicts", shared_store_conflicts}, {"local_loads", local_loads},
+        {"local_stores", local_stores}, {"const_loads", const_loads}, {"param_loads", param_loads}, {"async_copies", async_copies},
+        {"async_copy_bytes", async_copy_bytes}, {"barriers", barriers}, {"branches", branches}, {"divergent_branches", divergent_branches},
+        {"shuffles", shuffles}, {"votes", votes}, {"blocks", blocks}, {"warps", warps},
+    };
+}
+
+}  // namespace aicf::emu

@@ -1,0 +1,99 @@
+#include "graph_params.hpp"
+
+#include "launch.hpp"
+#include "memory_ops.hpp"
+
+namespace aicf::emu {
+
+KernelOp read_kernel(Runtime& runtime, const abi::KernelNodeParams* params) {
+    require(params != nullptr, kErrInvalidValue, "the parameters are null");
+    require(params->extra == nullptr, kErrNotSupported, "kernel parameters by `extra` are not supported; use kernelParams");
+    KernelOp operation = make_launch(runtime, require_kernel(runtime, params->func), params->gridDim, params->blockDim,
+                                     params->kernelParams, params->sharedMemBytes);
+    check_launch(runtime, operation);
+    return operation;
+}
+
+void write_kernel(KernelOp& operation, abi::KernelNodeParams* out) {
+    require(out != nullptr, kErrInvalidValue, "the result pointer is null");
+    const Kernel& kernel = *operation.kernel;
+    operation.param_pointers.clear();
+    for (const ParamInfo& param : kernel.info->params) operation.param_pointers.push_back(operation.params.data() + param.offset);
+    out->func = kernel.host_function != nullptr ? const_cast<void*>(kernel.host_function) : operation.kernel.get();
+    out->gridDim = operation.grid;
+    out->blockDim = operation.block;
+    out->sharedMemBytes = operation.dynamic_shared_bytes;
+    out->kernelParams = operation.param_pointers.data();
+    out->extra = nullptr;
+}
+
+CopyOp read_copy(Runtime& runtime, const abi::Memcpy3DParms* params) {
+    require(params != nullptr, kErrInvalidValue, "the parameters are null");
+    check_copy(runtime, *params);
+    return {*params};
+}
+
+CopyOp read_linear(Runtime& runtime, void* dst, const void* src, size_t count, int kind) {
+    const auto params = linear_copy(dst, src, count, kind);
+    return read_copy(runtime, &params);
+}
+
+CopyOp read_symbol(Runtime& runtime, void* dst, const void* src, const void* symbol, size_t count, size_t offset, int kind) {
+    const DeviceVariable* variable = runtime.registry->find_variable(symbol);
+    require(variable != nullptr, kErrInvalidSymbol, "the symbol is no registered device variable");
+    const VariableInfo& info = runtime.registry->resolve(runtime, *variable);
+    require(offset <= info.size_bytes && count <= info.size_bytes - offset, kErrInvalidValue, "the range is not within the variable");
+    auto* place = reinterpret_cast<void*>(info.address + offset);
+    return read_linear(runtime, dst == nullptr ? place : dst, dst == nullptr ? src : place, count, kind);
+}
+
+FillOp read_fill(Runtime& runtime, const abi::MemsetParams* params) {
+    require(params != nullptr, kErrInvalidValue, "the parameters are null");
+    check_fill(runtime, *params, 1, 0);
+    return {*params, 1, 0};
+}
+
+HostOp read_host(const abi::HostNodeParams* params) {
+    require(params != nullptr && params->fn != nullptr, kErrInvalidValue, "the parameters or the function are null");
+    return {params->fn, params->userData, nullptr, false};
+}
+
+ChildOp read_child(Runtime& runtime, void* graph) {
+    ChildOp operation{find_graph(runtime, graph)->clone(runtime, nullptr)};
+    operation.graph->has_child_parent = true;
+    return operation;
+}
+
+AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params) {
+    require(params != nullptr && params->bytesize != 0, kErrInvalidValue, "the parameters are null or ask for 0 bytes");
+    AllocOp operation;
+    operation.memory = std::make_shared<GraphMemory>();
+    operation.memory->address = runtime.memory().allocate(params->bytesize, MemoryKind::kAsync, "graph memory");
+    require(operation.memory->address != 0, kErrMemoryAllocation, "the device's memory is full");
+    operation.memory->size_bytes = params->bytesize;
+    params->dptr = reinterpret_cast<void*>(operation.memory->address);
+    operation.params = *params;
+    return operation;
+}
+
+// The operation that a cudaGraphNodeParams describes.
+Operation read_any(Runtime& runtime, abi::GraphNodeParams* params) {
+    require(params != nullptr, kErrInvalidValue, "the parameters are null");
+    switch (params->type) {
+        case abi::kNodeKernel: return read_kernel(runtime, &params->kernel);
+        case abi::kNodeMemcpy: return read_copy(runtime, &params->memcpy.copyParams);
+        case abi::kNodeMemset: return read_fill(runtime, &params->memset);
+        case abi::kNodeHost: return read_host(&params->host);
+        case abi::kNodeGraph: return read_child(runtime, params->graph.graph);
+        case abi::kNodeEmpty: return EmptyOp{};
+        case abi::kNodeWaitEvent: return WaitOp{find_event(runtime, params->eventWait)};
+        case abi::kNodeEventRecord: return RecordOp{find_event(runtime, params->eventRecord)};
+        case abi::kNodeMemAlloc: return make_alloc(runtime, &params->alloc);
+        case abi::kNodeMemFree: return FreeOp{to_address(params->free)};
+        default:
+            throw Failure{kErrNotSupported,
+                          "graph nodes of type " + std::to_string(params->type) + " are not supported by the emulated device"};
+    }
+}
+
+}  // namespace aicf::emu
