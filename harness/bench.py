@@ -178,8 +178,7 @@ def fill_times(row: BenchRow, timed: Timed) -> BenchRow:
     if timed.status != "passed":
         return replace(row, verified=timed.status, reason=timed.reason)
     assert timed.cold is not None
-    assert timed.hot is not None
-    return replace(row, cold=timed.cold.to_figures(), hot=timed.hot.to_figures())
+    return replace(row, cold=timed.cold.to_figures(), hot=timed.hot.to_figures() if timed.hot else None, reason=timed.reason)
 
 
 def record_timed(session: Session, build: BuildResult | None, timed: Timed) -> None:
@@ -194,10 +193,10 @@ def record_timed(session: Session, build: BuildResult | None, timed: Timed) -> N
 
 def describe_timed(timed: Timed) -> str:
     """Say a timing in a few words."""
-    if timed.cold is None or timed.hot is None:
-        return f"{timed.status}: {timed.reason}"
-    cold, hot = timed.cold.summary.median, timed.hot.summary.median
-    return f"cold {cold:.2f} us, hot {hot:.2f} us ({timed.cold.stop_reason}, {timed.hot.stop_reason})"
+    found = [f"{t.mode} {t.summary.median:.2f} us ({t.stop_reason})" for t in (timed.cold, timed.hot) if t is not None]
+    if timed.status != "passed":
+        found.insert(0, timed.status)
+    return ", ".join([*found, timed.reason] if timed.reason else found)
 
 
 def compare_with_peers(rows: Sequence[BenchRow]) -> list[BenchRow]:

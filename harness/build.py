@@ -9,13 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import re
-import signal
-import subprocess
 import sys
 import sysconfig
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,18 +21,19 @@ from types import ModuleType
 from typing import cast
 
 from device.settings import read_settings
+from harness.compiler import Compiler, compile_steadily, describe_failure
+from harness.console import print_warning
 from harness.cubin import hash_machine_code
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.resources import Resources, parse_ptxas
 from harness.spec import Launchable, Op, Variant
-from harness.store import Entry, Store, full_disk_as_error, hash_file, hash_text, write_atomically
+from harness.store import Entry, Store, full_disk_as_error, hash_text, write_atomically
 from harness.targets import Target
 from harness.toolchain import Toolchain
 
 _LIBRARY = "variant.so"
 _PTXAS_LOG = "ptxas.txt"
-_ERROR_LINE = re.compile(r"^(?P<file>[^\s:(][^:(]*)[(:](?P<line>\d+)\)?(?::\d+)?:? *: *(?:fatal )?error", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -55,53 +51,6 @@ class BuildResult:
     error: str | None
     seconds: float
     cached: bool
-
-
-class Compiler:
-    """Runs compilers as child processes of their own group, so that an interrupt ends all of them."""
-
-    def __init__(self) -> None:
-        self._running: set[subprocess.Popen[str]] = set()
-        self._lock = threading.Lock()
-        self._stopped = False
-
-    def run(self, command: Sequence[str], folder: Path) -> tuple[int, str]:
-        """Return exit status and combined output of a command run in ``folder``."""
-        with self._lock:
-            if self._stopped:
-                raise BuildError("interrupted")
-            process = subprocess.Popen(
-                list(command),
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-                env=_quiet_env(folder),
-            )
-            self._running.add(process)
-        try:
-            output, _ = process.communicate()
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        return process.returncode, output
-
-    def stop(self) -> None:
-        """Kill what runs and start nothing more."""
-        with self._lock:
-            self._stopped = True
-            for process in self._running:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-
-
-def _quiet_env(folder: Path) -> dict[str, str]:
-    # nvcc appends user flags and leaves temporary files where TMPDIR says; both would make a build depend on more than its key.
-    env = {k: v for k, v in os.environ.items() if k not in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
-    return env | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"}
 
 
 def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
@@ -151,8 +100,8 @@ def build_op(
 
 
 def open_store() -> Store:
-    """Return the cache that the settings name."""
-    return Store(read_settings().cache_dir)
+    """Return the cache that the settings name; what it finds corrupt is said on stderr."""
+    return Store(read_settings().cache_dir, on_warning=print_warning)
 
 
 def _build_variant(
@@ -177,43 +126,15 @@ def _build_variant(
         with full_disk_as_error(store.root):
             made.mkdir()
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-c", str(source), "-o", "object.o"]
-        status, log = compiler.run(command, scratch)
-        if status == 0:
-            link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
-            status, link_log = compiler.run(link, scratch)
-            log += link_log
+        link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
+        status, log, files = compile_steadily(compiler, (command, link), scratch, loaded.include_dir)
         if status != 0:
             error = describe_failure(log, store.root)
             return BuildResult(variant, None, "", "", None, error, time.monotonic() - started, cached=False)
         with full_disk_as_error(store.root):
             (made / _PTXAS_LOG).write_text(log)
-        files = hash_dependencies(scratch / "deps.d", loaded.include_dir)
         entry = store.add("variants", request, made, files, {"code_hash": hash_machine_code(made / _LIBRARY), "variant": variant.name})
     return finish(entry, cached=False)
-
-
-def hash_dependencies(depfile: Path, root: Path) -> dict[str, str]:
-    """Return the hash of each file below ``root`` that a make-style dependency file names; the compilers' own headers are in their identity."""
-    text = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
-    names = (name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", text))
-    # Links are not followed: a folder linked into ``root`` belongs to it.
-    paths = {Path(os.path.abspath(depfile.parent / name)) for name in names}  # noqa: PTH100
-    return {str(p): hash_file(p) for p in sorted(paths) if p.is_relative_to(root.absolute())}
-
-
-def describe_failure(log: str, cache_root: Path) -> str:
-    """Return the compiler's text with the offending source line under the first error."""
-    if "No space left on device" in log:
-        raise BuildError(f"the disk that holds the cache {cache_root} is full; free space there, or point AICF_CACHE_DIR to another disk")
-    match = _ERROR_LINE.search(log)
-    if match is None:
-        return log.strip()
-    path, number = Path(match["file"]), int(match["line"])
-    try:
-        line = path.read_text().splitlines()[number - 1]
-    except (OSError, IndexError):
-        return log.strip()
-    return f"{log.strip()}\n\n{path.name}:{number}: {line.strip()}"
 
 
 def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolchain: Toolchain, target: Target, store: Store) -> None:
@@ -256,10 +177,9 @@ def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None
         with full_disk_as_error(cache.root):
             made.mkdir()
         command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
-        status, log = (compiler or Compiler()).run(command, scratch)
+        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, loaded.include_dir)
         if status != 0:
             raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
-        files = hash_dependencies(scratch / "deps.d", loaded.include_dir)
         entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
     return entry.folder / name
 

@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere; always on stderr, since results go to stdout."""
+"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere; on stderr, since results go to stdout."""
 
 from __future__ import annotations
 
@@ -60,6 +60,11 @@ def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Pro
 class _Silent:
     def advance(self, text: str = "") -> None:
         """Show nothing."""
+
+
+def print_warning(text: str) -> None:
+    """Say on stderr what went wrong without stopping the work."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

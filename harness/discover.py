@@ -35,7 +35,8 @@ class LoadedOp:
 def find_ops(ops_dir: Path | None = None) -> dict[str, Path]:
     """Return the folder of every op by name, sorted."""
     root = find_project_root() / "ops" if ops_dir is None else ops_dir
-    return {path.parent.name: path.parent for path in sorted(root.glob("*/op.py"))}
+    # Hidden folders are ops that are just being written.
+    return {path.parent.name: path.parent for path in sorted(root.glob("*/op.py")) if not path.parent.name.startswith(".")}
 
 
 def find_op(name: str, ops_dir: Path | None = None) -> LoadedOp:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from device import DeviceError, UnavailableError, open_device
+from device import DeviceError, UnavailableError, choose_device, open_device
 from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
 from harness.store import Store
 from harness.toolchain import find_toolchain
@@ -36,19 +36,20 @@ class Finding:
 def examine(device: str | None = None) -> list[Finding]:
     """Look at everything; never raises for what is only missing."""
     findings = [Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")]
-    for look in (_look_at_compilers, lambda: _look_at_device(device), _look_at_state):
-        findings += _guard(look)
+    findings += _guard("compilers", _look_at_compilers)
+    findings += _guard("device", lambda: _look_at_device(device))
+    findings += _guard("settings", _look_at_state)
     return findings + _look_at_packages() + _look_at_variables()
 
 
-def _guard(look: Callable[[], list[Finding]]) -> list[Finding]:
+def _guard(subject: str, look: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return look()
     except (UnavailableError, SettingError) as error:
         what, _, remedy = str(error).partition("; ")
-        return [Finding("missing", "missing", what, remedy)]
+        return [Finding(subject, "missing", what, remedy)]
     except DeviceError as error:
-        return [Finding("device", "missing", str(error), "AICF_DEVICE=emulated works with no GPU")]
+        return [Finding(subject, "missing", str(error), "AICF_DEVICE=emulated works with no GPU")]
 
 
 def _look_at_compilers() -> list[Finding]:
@@ -62,10 +63,11 @@ def _look_at_compilers() -> list[Finding]:
 
 
 def _look_at_device(choice: str | None) -> list[Finding]:
+    reason = choose_device(choice).reason
     device = open_device(choice)
     p = device.properties
     kind = "emulated: correctness and counts, never a GPU's times" if device.is_emulated else f"driver {p.driver_version}, {p.uuid}"
-    detail = f"{p.name}, compute capability {p.compute_capability[0]}.{p.compute_capability[1]}, {p.num_sms} SMs; {kind}"
+    detail = f"{p.name}, compute capability {p.compute_capability[0]}.{p.compute_capability[1]}, {p.num_sms} SMs; {kind} (chosen: {reason})"
     return [Finding("device", "ok", detail)]
 
 

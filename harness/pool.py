@@ -158,16 +158,21 @@ def _serve(connection: Connection, factory: Callable[..., Worker[Any, Any]], arg
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What kernels print must not mix with the parent's results.
     os.dup2(2, 1)
+    # A parent that hung up wants nothing more of this process.
+    with contextlib.suppress(EOFError, ConnectionError):
+        _answer_jobs(connection, factory, arguments)
+
+
+def _answer_jobs(connection: Connection, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...]) -> None:
     worker: Worker[Any, Any] | None = None
     while True:
-        try:
-            job = connection.recv()
-        except (EOFError, ConnectionResetError):
-            return
+        job = connection.recv()
         try:
             if worker is None:
                 worker = factory(*arguments)
             answer = worker.run(job, lambda text: connection.send(("report", text, False)))
+        except ConnectionError:
+            raise
         except Exception as error:  # noqa: BLE001 - carried to the parent whole, which reports it as the job's failure
             connection.send(("error", f"{type(error).__name__}: {error}", True))
             return

@@ -10,7 +10,9 @@ from harness.targets import Target
 _WARP_SIZE = 32
 # CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability", for 8.x and 9.0: registers are allotted to warps in
 # units of 256; shared memory in units of 128 bytes, after 1 KiB that the system takes from each block; an SM has 64 warps' state.
+# The register file is split evenly between the four partitions of an SM (toolkit header cuda_occupancy.h), and a warp lives in one.
 _REGISTER_UNIT = 256
+_PARTITIONS_PER_SM = 4
 _SHARED_UNIT_BYTES = 128
 _SHARED_RESERVED_BYTES = 1024
 
@@ -75,17 +77,24 @@ def find_occupancy(resources: Resources, threads_per_block: int, dynamic_shared_
         raise ValueError(f"threads_per_block={threads_per_block}: must be 1 to 1024")
     warps = -(-threads_per_block // _WARP_SIZE)
     max_warps = target.max_threads_per_sm // _WARP_SIZE
-    register_warps = target.registers_per_sm // _round_up(max(resources.registers, 1) * _WARP_SIZE, _REGISTER_UNIT)
     shared = _round_up(resources.shared_bytes + dynamic_shared_bytes + _SHARED_RESERVED_BYTES, _SHARED_UNIT_BYTES)
     limits = {
         "threads": max_warps // warps,
-        "registers": register_warps // warps,
+        "registers": _limit_by_registers(resources.registers, warps, target),
         "shared memory": target.shared_per_sm_bytes // shared,
         "blocks": target.max_blocks_per_sm,
     }
     limiter = min(limits, key=lambda name: limits[name])
     blocks = limits[limiter]
     return Occupancy(blocks, blocks * warps, blocks * warps / max_warps, limiter)
+
+
+def _limit_by_registers(registers: int, warps: int, target: Target) -> int:
+    per_warp = _round_up(max(registers, 1) * _WARP_SIZE, _REGISTER_UNIT)
+    if per_warp * _round_up(warps, _PARTITIONS_PER_SM) > target.registers_per_sm:
+        return 0  # the launch itself is refused
+    warps_per_partition = target.registers_per_sm // _PARTITIONS_PER_SM // per_warp
+    return warps_per_partition * _PARTITIONS_PER_SM // warps
 
 
 def _round_up(value: int, unit: int) -> int:

@@ -1,7 +1,7 @@
 """Writing the folder of a new op from the templates beside this module.
 
-The template is a working op (``y = act(x * scale + shift)``), so that a new one builds, verifies and benches before it is changed. In a template ``@op@`` stands for
-the op's name and ``@Op@`` for its C++ type prefix; file names are templates too.
+The template is a working op (``y = act(x * scale + shift)``), so that a new one builds, verifies and benches before it is changed. In a
+template ``@op@`` stands for the op's name and ``@Op@`` for its C++ type prefix; file names are templates too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,20 @@ from harness.store import full_disk_as_error
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _RESERVED = frozenset({"common"})
+# The lower-case keywords of C++20: an op's name is also its C++ namespace.
+_CPP_KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
+    consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double dynamic_cast else
+    enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof static static_assert
+    static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
+    volatile wchar_t while xor xor_eq
+    """,
+    )
+)
 _TEMPLATES = Path(__file__).parent / "templates" / "op"
 _SUFFIX = ".template"
 
@@ -46,10 +60,12 @@ def create_op(name: str, ops_dir: Path | None = None) -> Path:
 
 def check_op_name(name: str) -> None:
     """Raise :class:`SpecError` unless ``name`` can be a folder, a C identifier and part of a Python module's name."""
-    if not _NAME.match(name) or "__" in name or keyword.iskeyword(name):
+    if not _NAME.match(name) or "__" in name:
         raise SpecError(
             f"op name {name!r}: use lower-case letters, digits and single underscores, starting with a letter, at most 63 characters"
         )
+    if keyword.iskeyword(name) or name in _CPP_KEYWORDS:
+        raise SpecError(f"op name {name!r} is a word of {'C++' if name in _CPP_KEYWORDS else 'Python'}; choose another, e.g. {name}_op")
     if name in _RESERVED:
         raise SpecError(f"op name {name!r} is taken: ops/{name}/ holds what ops share")
 

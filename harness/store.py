@@ -1,8 +1,8 @@
 """The content-addressed cache of built artefacts.
 
 An entry is a folder ``<kind>/<key>/`` that appears by one rename, so that it is whole or not there. Its key hashes the *request* (source,
-flags, compilers) and the contents of every project file that the compiler read for it. Those files are known only after a first build, so each
-request keeps a short list of earlier (files, key) pairs: where all files of a pair have the same contents as now, the compiler would read
+flags, compilers) and the contents of every project file that the compiler read for it. Those files are known only after a first build,
+so each request keeps a short list of earlier (files, key) pairs: where all files of a pair have the same contents as now, the compiler would read
 the same files again and give the same result, and the entry serves.
 """
 
@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,6 @@ from harness.errors import BuildError
 
 _MANIFEST = "manifest.json"
 _KEPT_PER_REQUEST = 32
-Warn = list[str]
 
 
 def hash_text(*parts: str) -> str:
@@ -55,17 +54,23 @@ class Entry:
 
 
 class Store:
-    """The cache below ``root``. Safe for several processes at once. ``warnings`` collects what was found corrupt, for the caller to say."""
+    """The cache below ``root``. Safe for several processes at once.
 
-    def __init__(self, root: Path) -> None:
+    What is found corrupt is told to ``on_warning`` and collected in ``warnings``.
+    """
+
+    def __init__(self, root: Path, on_warning: Callable[[str], None] | None = None) -> None:
         self.root = root
-        self.warnings: Warn = []
+        self.warnings: list[str] = []
+        self._on_warning = on_warning
 
     @contextlib.contextmanager
     def lock(self, request: str) -> Iterator[None]:
         """Hold a request for this process: whoever comes second finds the first one's entry."""
         folder = self._make("locks")
-        with (folder / request).open("w") as file:
+        with full_disk_as_error(self.root):
+            file = (folder / request).open("w")
+        with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -126,9 +131,14 @@ class Store:
             reason = f"{', '.join(broken)} changed since it was built"
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"its manifest cannot be read ({type(error).__name__})"
-        self.warnings.append(f"cache entry {folder} is corrupt: {reason}; it is discarded and built again")
+        self._warn(f"cache entry {folder} is corrupt: {reason}; it is discarded and built again")
         shutil.rmtree(folder, ignore_errors=True)
         return None
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        if self._on_warning is not None:
+            self._on_warning(text)
 
     def _pairs_path(self, kind: str, request: str) -> Path:
         return self.root / "requests" / kind / f"{request}.json"
@@ -140,7 +150,7 @@ class Store:
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError):
-            self.warnings.append(f"cache index {self._pairs_path(kind, request)} is corrupt; what it named is built again")
+            self._warn(f"cache index {self._pairs_path(kind, request)} is corrupt; what it named is built again")
             return []
 
     def _write_pairs(self, kind: str, request: str, pair: dict[str, Any]) -> None:

@@ -44,7 +44,8 @@ class TimingPolicy:
     """How to measure. Times in the units of the names.
 
     ``flush_factor`` times the L2 size is written between cold launches, and again where the host is slow to queue one. Below
-    ``graph_below_us`` hot launches come from a graph. ``sample_us`` is the least work that a hot sample covers. ``max_batch`` samples are queued before the host waits, fewer where they would take longer than ``batch_us``.
+    ``graph_below_us`` hot launches come from a graph. ``sample_us`` is the least work that a hot sample covers. ``max_batch`` samples
+    are queued before the host waits, fewer where they would take longer than ``batch_us``.
     """
 
     stop: StopRule = field(default_factory=StopRule)
@@ -65,9 +66,9 @@ class Timing:
     """What was measured: ``samples_us`` are microseconds per launch.
 
     ``method`` says how (``events`` or ``graph``), ``empty_pair_us`` is the median interval between two events with nothing between
-    them, which is reported and not subtracted; ``host_us`` what the host needs to queue a launch, which is in no sample. ``settled`` is False when warm-up ran into its cap. ``clock_mhz`` is the median SM clock
-    and ``temperature_c`` the highest temperature over the batches, ``throttle_reasons`` what held the clock down in any of them; None
-    and empty where NVML does not tell.
+    them, which is reported and not subtracted; ``host_us`` is what the host needs to queue a launch, which is in no sample. ``settled``
+    is False when warm-up ran into its cap. ``clock_mhz`` is the median SM clock and ``temperature_c`` the highest temperature over the
+    batches, ``throttle_reasons`` what held the clock down in any of them; None and empty where NVML does not tell.
     """
 
     mode: str

@@ -61,8 +61,9 @@ def run(
                     found = facts.get((j.variant.name, p.name))
                     rows.append(fill_counts(made[j.variant.name], j.build, found, session.target) if found else made[j.variant.name])
         else:
-            with open_progress(f"time {op}", passed * len(problems), quiet=json) as progress:
-                for group in time_on_gpu(session, judged, binding, problems, load_peers(loaded.folder), progress.advance):
+            peers = load_peers(loaded.folder)
+            with open_progress(f"time {op}", (passed + len(peers)) * len(problems), quiet=json) as progress:
+                for group in time_on_gpu(session, judged, binding, problems, peers, progress.advance):
                     rows += group
         wrong = [r for r in rows if r.verified == "failed"]
         if json:

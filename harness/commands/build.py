@@ -41,8 +41,6 @@ def run(op: OpName, variant: VariantNames = None, target: TargetName = None, job
             ),
         )
     binding = build_binding(loaded, toolchain, store=store)
-    for warning in store.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
     failed = [r for r in results if r.error]
     if json:
         print_json({"op": op, "target": chosen.name, "binding": str(binding), "variants": [describe_result(r) for r in results]})

@@ -28,7 +28,8 @@ def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
         width = max(len(f.subject) for f in findings)
         for f in findings:
             mark = {"ok": "ok     ", "missing": "MISSING", "optional": "absent "}[f.status]
-            print(f"{mark} {f.subject:{width}}  {f.detail}")
+            detail = f.detail.replace("\n", f"\n{'':8}{'':{width}}  ")
+            print(f"{mark} {f.subject:{width}}  {detail}")
             if f.remedy:
                 print(f"{'':8}{'':{width}}  -> {f.remedy}")
     return ExitCode.NOT_AVAILABLE if any(f.status == "missing" for f in findings) else ExitCode.DONE

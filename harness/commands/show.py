@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.options import OpName, TargetName
+from harness.commands.options import AsJson, OpName, TargetName
 from harness.errors import ExitCode
 
 
@@ -17,6 +17,7 @@ def run(
     sass: Annotated[bool, typer.Option("--sass", help="the machine code, disassembled")] = False,
     log: Annotated[bool, typer.Option("--log", help="what ptxas reported")] = False,
     target: TargetName = None,
+    json: AsJson = False,
 ) -> ExitCode:
     """Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
 
@@ -26,7 +27,8 @@ def run(
       python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
     """
     from device.settings import read_settings
-    from harness.build import build_op
+    from harness.build import build_op, describe_result
+    from harness.console import print_json
     from harness.cubin import read_ptx
     from harness.disassemble import disassemble
     from harness.discover import find_op
@@ -39,16 +41,22 @@ def run(
     variants = loaded.op.select_variants([variant])
     if len(variants) != 1:
         raise SpecError(f"{variant!r} names {len(variants)} variants; show takes one of: {', '.join(v.name for v in variants)}")
-    toolchain = find_toolchain()
-    result = build_op(loaded, variants, toolchain=toolchain, target=find_target(target or read_settings().target))[0]
+    toolchain, chosen = find_toolchain(), find_target(target or read_settings().target)
+    result = build_op(loaded, variants, toolchain=toolchain, target=chosen)[0]
     if result.library is None:
         raise BuildError(f"{variant} does not compile:\n{result.error}")
+    texts: dict[str, str] = {}
     if ptx:
-        print(read_ptx(result.library))
+        texts["ptx"] = read_ptx(result.library)
     if sass:
-        print(disassemble(result.library, toolchain))
+        texts["sass"] = disassemble(result.library, toolchain)
     if log:
-        print((result.library.parent / "ptxas.txt").read_text())
-    if not (ptx or sass or log):
+        texts["log"] = (result.library.parent / "ptxas.txt").read_text()
+    if json:
+        print_json({"op": op, "target": chosen.name, **describe_result(result), **texts})
+        return ExitCode.DONE
+    for text in texts.values():
+        print(text)
+    if not texts:
         print(f"library    {result.library}\ncode hash  {result.code_hash}\nresources  {result.resources}")
     return ExitCode.DONE

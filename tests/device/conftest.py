@@ -62,7 +62,15 @@ def kernel_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toolkit = Path(nvcc).resolve().parents[1] / "lib"
     (library_folder / "libcudart.so").symlink_to(toolkit / "libcudart.so.13")
     command = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-lineinfo", "-cudart", "shared", "--compress-mode=none"]
-    command += ["-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]", f"-L{library_folder}", f"-L{toolkit}", str(SOURCE), "-o", str(path)]
+    command += [
+        "-gencode",
+        "arch=compute_90a,code=[sm_90a,compute_90a]",
+        f"-L{library_folder}",
+        f"-L{toolkit}",
+        str(SOURCE),
+        "-o",
+        str(path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return path

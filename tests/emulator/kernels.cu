@@ -1,8 +1,8 @@
 // Kernels for the tests of the interpreter: each one exercises a way of using the machine, none of them is tuned.
+#include <cuda_fp16.h>
 #include <cassert>
 #include <cstdint>
 #include <cstdio>
-#include <cuda_fp16.h>
 
 #define EXPORT extern "C"
 
@@ -99,8 +99,10 @@ __global__ void transpose(const float* in, float* out, int n) {
 }
 EXPORT void run_transpose(const float* in, float* out, int n, int pad) {
     const dim3 grid(n / 32, n / 32), block(32, 8);
-    if (pad) transpose<1><<<grid, block>>>(in, out, n);
-    else transpose<0><<<grid, block>>>(in, out, n);
+    if (pad)
+        transpose<1><<<grid, block>>>(in, out, n);
+    else
+        transpose<0><<<grid, block>>>(in, out, n);
 }
 
 // Threads past n leave before the barrier that the others meet at.
@@ -122,8 +124,10 @@ __global__ void collatz(int* out) {
     while (true) {
         if (n == 1) break;
         if (steps == 200) break;
-        if (n % 2) n = 3 * n + 1;
-        else n /= 2;
+        if (n % 2)
+            n = 3 * n + 1;
+        else
+            n /= 2;
         ++steps;
     }
     switch (steps % 5) {
@@ -165,14 +169,18 @@ EXPORT void run_chain(int* flags, int* out, int blocks) { chain<<<blocks, 32>>>(
 
 // Barrier 1 is for the first warp, which waits for the second; the second has gone to barrier 2.
 __global__ void deadlock() {
-    if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;");
-    else asm volatile("bar.sync 2, 64;");
+    if (threadIdx.x < 32)
+        asm volatile("bar.sync 1, 64;");
+    else
+        asm volatile("bar.sync 2, 64;");
 }
 EXPORT void run_deadlock() { deadlock<<<1, 64>>>(); }
 
 __global__ void divergent_barrier(int* out) {
-    if (threadIdx.x % 2) __syncthreads();
-    else out[threadIdx.x] = 1;
+    if (threadIdx.x % 2)
+        __syncthreads();
+    else
+        out[threadIdx.x] = 1;
     __syncthreads();
 }
 EXPORT void run_divergent_barrier(int* out) { divergent_barrier<<<1, 32>>>(out); }
@@ -214,7 +222,9 @@ __global__ void half_math(const __half2* x, __half2* y, int n) {
     const int i = threadIdx.x;
     if (i < n) y[i] = __hfma2(x[i], x[i], __float2half2_rn(0.5f));
 }
-EXPORT void run_half_math(const void* x, void* y, int n) { half_math<<<1, 256>>>(static_cast<const __half2*>(x), static_cast<__half2*>(y), n); }
+EXPORT void run_half_math(const void* x, void* y, int n) {
+    half_math<<<1, 256>>>(static_cast<const __half2*>(x), static_cast<__half2*>(y), n);
+}
 
 // Votes, matches and reductions of one warp.
 __global__ void warp_ops(const int* in, unsigned* out) {
@@ -239,11 +249,15 @@ __global__ void exchange(int* out) {
     if (out == nullptr) quiet[0] = 1;
 }
 EXPORT void run_exchange(int* out, int barrier) {
-    if (barrier) exchange<true><<<1, 32>>>(out);
-    else exchange<false><<<1, 32>>>(out);
+    if (barrier)
+        exchange<true><<<1, 32>>>(out);
+    else
+        exchange<false><<<1, 32>>>(out);
 }
 
-__global__ void offset_read(const char* in, float* out, int offset_bytes) { out[threadIdx.x] = *reinterpret_cast<const float*>(in + offset_bytes + 4 * threadIdx.x); }
+__global__ void offset_read(const char* in, float* out, int offset_bytes) {
+    out[threadIdx.x] = *reinterpret_cast<const float*>(in + offset_bytes + 4 * threadIdx.x);
+}
 EXPORT void run_offset_read(const char* in, float* out, int offset_bytes) { offset_read<<<1, 32>>>(in, out, offset_bytes); }
 
 __global__ void shared_index(int* out, int index) {
@@ -266,8 +280,10 @@ __global__ void async_copy(const float4* in, float4* out, int valid_bytes) {
     out[threadIdx.x] = tile[63 - threadIdx.x];
 }
 EXPORT void run_async_copy(const void* in, void* out, int valid_bytes, int wait) {
-    if (wait) async_copy<true><<<1, 64>>>(static_cast<const float4*>(in), static_cast<float4*>(out), valid_bytes);
-    else async_copy<false><<<1, 64>>>(static_cast<const float4*>(in), static_cast<float4*>(out), valid_bytes);
+    if (wait)
+        async_copy<true><<<1, 64>>>(static_cast<const float4*>(in), static_cast<float4*>(out), valid_bytes);
+    else
+        async_copy<false><<<1, 64>>>(static_cast<const float4*>(in), static_cast<float4*>(out), valid_bytes);
 }
 
 // Producer and consumer warps with named barriers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
@@ -220,3 +221,26 @@ def test_the_error_can_be_cleared_without_a_reset(runtime_library: Path, emulato
     body = BAD_STORE + "print(cuda.library.aicfEmulatorClearError(), cuda.code('cudaDeviceSynchronize'), cuda.code('cudaGetLastError'))\n"
     done = run_isolated(runtime_library, body)
     assert done.stdout.splitlines()[-1] == "700 0 0", done.stderr
+
+
+def test_host_threads_work_side_by_side(cuda: Runtime, ptx_library: int) -> None:
+    kernel = cuda.kernel(ptx_library, "put")
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        for step in range(50):
+            address, stream, value = cuda.made("cudaMalloc", 256), cuda.stream(), number * 1000 + step
+            code = cuda.launch(kernel, Args(c_uint64(address), c_uint32(value)), stream)
+            cuda.call("cudaStreamSynchronize", stream)
+            found = int(cuda.read(address)[0])
+            if (code, found) != (0, value):
+                wrong.append((number, step, code, found))
+            cuda.call("cudaFree", address)
+            cuda.call("cudaStreamDestroy", stream)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

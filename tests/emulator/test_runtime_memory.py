@@ -153,6 +153,8 @@ def test_pointers_are_known(cuda: Runtime) -> None:
     address = cuda.alloc(np.zeros(4, np.uint32))
     found = attributes_of(cuda, address + 8)
     assert (found.type, found.device, found.device_pointer, found.host_pointer) == (2, 0, address + 8, None)
+    cuda.call("cudaFree", address)
+    assert attributes_of(cuda, address).type == 0
     host = np.zeros(4)
     assert attributes_of(cuda, host.ctypes.data).type == 0
     cuda.call("cudaHostRegister", host.ctypes.data, host.nbytes, c_uint(0))

@@ -1,7 +1,8 @@
 """A CUDA device made of host memory and Python functions, so that the harness can be tested without nvcc, emulator or GPU.
 
 Device addresses are host addresses. A "kernel" is a Python function that :meth:`FakeDevice.enqueue` runs at once, or records into a
-graph while its stream is being captured. Time passes only when a kernel says so.
+graph while its stream is being captured. The device's time passes only when a kernel says so or memory is filled; the host catches up
+with it where it synchronises.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class FakeStream(Stream):
 
     def synchronize(self) -> None:
         self.device.check()
+        self.device.host_us = max(self.device.host_us, self.device.clock_us)
 
     def record(self, event: Event) -> None:
         assert isinstance(event, FakeEvent)
@@ -182,6 +184,8 @@ class FakeDevice(Device):
         self.is_emulated = is_emulated
         self.properties = PROPERTIES
         self.clock_us = 0.0
+        self.host_us = 0.0
+        self.fill_us = 100.0
         self.num_live = 0
         self.num_graph_launches = 0
         self.sticky: DeviceError | None = None
@@ -200,6 +204,7 @@ class FakeDevice(Device):
             self._capturing[stream].append((name, work))
             return
         self.check()
+        self.clock_us += self.fill_us if name == "memset" else 0.0
         work()
         if self.fake_observer is not None and name != "memset":
             self.fake_observer.note_launch(name)

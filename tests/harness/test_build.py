@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.build import BuildResult, Compiler, build_op
+from device.settings import find_project_root
+from harness.build import BuildResult, build_binding, build_op
+from harness.compiler import Compiler
 from harness.cubin import read_ptx
 from harness.discover import LoadedOp, find_op
 from harness.errors import BuildError
+from harness.scaffold import create_op
 from harness.store import Store, full_disk_as_error
 from harness.targets import find_target
 from harness.toolchain import find_toolchain
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tiny_op import write_tiny_op  # noqa: E402
+from tiny_op import write_tiny_op
 
 
 class CountingCompiler(Compiler):
@@ -42,8 +47,8 @@ class Bench:
         self.loaded: LoadedOp = find_op("tiny", self.ops)
         self.store = Store(root / "cache")
 
-    def build(self, *names: str) -> tuple[list[BuildResult], int]:
-        compiler = CountingCompiler()
+    def build(self, *names: str, compiler: CountingCompiler | None = None) -> tuple[list[BuildResult], int]:
+        compiler = compiler or CountingCompiler()
         results = build_op(
             self.loaded,
             self.loaded.op.select_variants(names or ["plain/threads32"]),
@@ -147,3 +152,79 @@ def test_an_interrupt_kills_the_compilers_and_leaves_nothing(bench: Bench) -> No
     assert all(r.library is None for r in results)
     assert not list((bench.store.root / "tmp").iterdir())
     assert not (bench.store.root / "variants").exists()
+
+
+class EditingCompiler(CountingCompiler):
+    """Edits a header after each of the first ``num_edits`` compilations, as a person may while the compiler still runs."""
+
+    def __init__(self, header: Path, num_edits: int) -> None:
+        super().__init__()
+        self.header, self.num_edits = header, num_edits
+
+    def run(self, command: Sequence[str], folder: Path) -> tuple[int, str]:
+        result = super().run(command, folder)
+        if "-c" in command and self.num_edits:
+            self.num_edits -= 1
+            self.header.write_text(self.header.read_text().replace("x + x", "x * 3.0f") + "\n")
+        return result
+
+
+def test_an_edit_while_the_compiler_runs_never_puts_old_code_under_the_new_sources(bench: Bench) -> None:
+    [before], _ = bench.build()
+    [built], started = bench.build("plain/threads64", compiler=EditingCompiler(bench.ops / "common" / "tiny.cuh", 1))
+    assert started == 4, "what was compiled from the sources of before is made again"
+    assert built.code_hash != before.code_hash
+    [again], started = bench.build("plain/threads64")
+    assert started == 0 and again.code_hash == built.code_hash
+
+
+def test_sources_that_never_hold_still_are_said_and_not_cached(bench: Bench) -> None:
+    [built], _ = bench.build(compiler=EditingCompiler(bench.ops / "common" / "tiny.cuh", 99))
+    assert built.library is None and built.error is not None and "when they are still" in built.error
+    assert bench.build()[1] == 2
+
+
+def test_a_source_line_in_another_encoding_is_shown_as_far_as_it_can_be(bench: Bench) -> None:
+    source = bench.ops / "tiny" / "launcher.cu"
+    source.write_bytes(source.read_bytes().replace(b"undeclared_name;", b"undeclared_name; // \xe9t\xe9"))
+    [broken], _ = bench.build("broken")
+    assert broken.error is not None and "int mistake = undeclared_name; // \ufffdt\ufffd" in broken.error
+
+
+def test_an_interrupt_ends_the_child_that_the_main_thread_waits_for(tmp_path: Path) -> None:
+    compiler = Compiler()
+    # A real signal to the main thread: only that ends its wait, as Ctrl-C does.
+    timer = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compiler.run(["sh", "-c", "echo $$ > pid; sleep 60; :"], tmp_path)
+    timer.join()
+    assert time.monotonic() - started < 20
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_corrupt_entry_is_told_as_it_is_found(tmp_path: Path) -> None:
+    told: list[str] = []
+    store = Store(tmp_path, on_warning=told.append)
+    with store.scratch() as scratch:
+        made = scratch / "made"
+        made.mkdir()
+        (made / "file").write_text("whole")
+        entry = store.add("things", "request", made, {}, {})
+    assert store.find("things", "request") is not None and not told
+    (entry.folder / "file").write_text("broken")
+    assert store.find("things", "request") is None
+    assert len(told) == 1 and "file changed since it was built" in told[0]
+
+
+def test_a_new_op_compiles(tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "common").symlink_to(find_project_root() / "ops" / "common")
+    create_op("fused_scale", tmp_path / "ops")
+    loaded, store = find_op("fused_scale", tmp_path / "ops"), Store(tmp_path / "cache")
+    variants = loaded.op.select_variants(["scalar/threads128", "vector/threads128"])
+    results = build_op(loaded, variants, toolchain=find_toolchain(), target=find_target("h200"), jobs=2, store=store)
+    assert [r.error for r in results] == [None, None]
+    assert all(r.resources is not None and r.resources.spill_bytes == 0 for r in results)
+    assert build_binding(loaded, find_toolchain(), store=store).is_file()

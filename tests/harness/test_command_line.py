@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness.discover import find_op, load_op
+from harness.discover import find_op, find_ops, load_op
 from harness.scaffold import create_op
 from harness.spec import SpecError
 
@@ -80,6 +81,27 @@ def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="exists already"):
         create_op("fused_scale", tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["fused_scale"]
+
+
+@pytest.mark.parametrize(("name", "language"), [("switch", "C++"), ("double", "C++"), ("lambda", "Python")])
+def test_an_op_is_not_named_like_a_word_of_its_languages(tmp_path: Path, name: str, language: str) -> None:
+    with pytest.raises(SpecError, match=rf"'{name}' is a word of {re.escape(language)}; choose another, e.g. {name}_op"):
+        create_op(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_op_that_is_just_being_written_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / ".fused-x1").mkdir()
+    (tmp_path / ".fused-x1" / "op.py").write_text("half")
+    create_op("whole", tmp_path)
+    assert list(find_ops(tmp_path)) == ["whole"]
+
+
+def test_show_gives_json() -> None:
+    done = harness("show", "softmax", "naive/threads128", "--ptx", "--log", "--json")
+    shown = json.loads(done.stdout)
+    assert done.returncode == 0 and shown["variant"] == "naive/threads128" and shown["resources"]["registers"] > 0
+    assert ".entry" in shown["ptx"] and "registers" in shown["log"] and "sass" not in shown
 
 
 def test_an_op_file_that_cannot_be_run_is_a_clear_error(tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from harness.resources import Resources, find_occupancy, parse_ptxas
 from harness.targets import find_target
+from harness.toolchain import find_toolchain
 
 # As printed by ptxas 13.0.88.
 REPORT = """\
@@ -44,6 +48,10 @@ def test_no_kernel_is_none() -> None:
         (255, 0, 256, 1, "registers"),
         (128, 0, 256, 2, "registers"),
         (33, 0, 1024, 1, "registers"),
+        (33, 0, 64, 24, "registers"),
+        (103, 0, 32, 16, "registers"),
+        (172, 0, 96, 2, "registers"),
+        (187, 0, 320, 0, "registers"),
         (32, 113 * 1024, 128, 2, "shared memory"),
         (32, 114 * 1024, 128, 1, "shared memory"),
         (32, 227 * 1024, 128, 1, "shared memory"),
@@ -53,6 +61,72 @@ def test_occupancy_on_h200(registers: int, shared: int, threads: int, blocks: in
     found = find_occupancy(Resources(registers), threads, shared, find_target("h200"))
     assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
     assert found.share == blocks * (threads // 32) / 64
+
+
+CALCULATOR = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <cuda_occupancy.h>
+
+// Arguments: compute capability times ten, KiB of shared memory an SM and a block. Prints registers, warps, shared bytes, blocks an SM.
+int main(int, char** arguments) {
+    const int arch = std::atoi(arguments[1]);
+    cudaOccDeviceProp device;
+    device.computeMajor = arch / 10;
+    device.computeMinor = arch % 10;
+    device.maxThreadsPerBlock = 1024;
+    device.maxThreadsPerMultiprocessor = 2048;
+    device.regsPerBlock = device.regsPerMultiprocessor = 65536;
+    device.warpSize = 32;
+    device.sharedMemPerBlock = 48 * 1024;
+    device.sharedMemPerMultiprocessor = std::atoi(arguments[2]) * 1024;
+    device.sharedMemPerBlockOptin = std::atoi(arguments[3]) * 1024;
+    device.reservedSharedMemPerBlock = 1024;
+    device.numSms = 1;
+    cudaOccDeviceState state;
+    state.carveoutConfig = 100;
+    const int shared_bytes[] = {0, 1000, 16384, 50000, 114688};
+    for (int registers = 16; registers <= 255; ++registers) {
+        for (int warps = 1; warps <= 32; ++warps) {
+            for (int shared : shared_bytes) {
+                cudaOccFuncAttributes kernel;
+                kernel.maxThreadsPerBlock = 1024;
+                kernel.numRegs = registers;
+                kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+                kernel.maxDynamicSharedSizeBytes = shared;
+                cudaOccResult result;
+                if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, warps * 32, shared)) return 1;
+                std::printf("%d %d %d %d\n", registers, warps, shared, result.activeBlocksPerMultiprocessor);
+            }
+        }
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("occupancy")
+    (folder / "calculator.cpp").write_text(CALCULATOR)
+    toolchain = find_toolchain()
+    command = [toolchain.cxx, "-w", f"-I{toolchain.cuda_include}", "calculator.cpp", "-o", "calculator"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "calculator"
+
+
+@pytest.mark.parametrize("name", ["h200", "a100"])
+def test_occupancy_is_that_of_the_toolkits_own_calculator(calculator: Path, name: str) -> None:
+    target = find_target(name)
+    limits = [target.arch, target.shared_per_sm_bytes // 1024, target.shared_per_block_bytes // 1024]
+    lines = subprocess.run([calculator, *map(str, limits)], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == 240 * 32 * 5
+    wrong = []
+    for line in lines:
+        registers, warps, shared, blocks = map(int, line.split())
+        found = find_occupancy(Resources(registers), warps * 32, shared, target)
+        if found.blocks_per_sm != blocks:
+            wrong.append((registers, warps, shared, blocks, found))
+    assert not wrong, f"{len(wrong)} differ, the first: {wrong[0]}"
 
 
 def test_a_kernel_that_fits_no_sm_has_no_occupancy() -> None:

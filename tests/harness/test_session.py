@@ -37,6 +37,7 @@ class Bench:
         self.broken: set[str] = set()
         self.jobs: list[str] = []
         self.key = "k"
+        self.peer_us = 100.0
         (folder / "op.py").write_text("")
         loaded = LoadedOp(OP, folder)
         monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
@@ -57,7 +58,7 @@ class Bench:
         monkeypatch.setattr("harness.bench.Timer", lambda device: real(device, quick))
 
     def run_slowly(self, **arguments: Any) -> None:
-        self.device.clock_us += 100.0
+        self.device.clock_us += self.peer_us
         honest(**arguments)
 
     def build(
@@ -221,6 +222,26 @@ def test_a_launch_that_fails_while_it_is_timed_is_its_own_failure(gpu: Bench, ca
     assert "failed: an odd failure" in out
     recorded = json.loads(run(capsys, "report", "toy", "--json")[1])
     assert [(r["variant"], r["reason"]) for r in recorded if r["status"] == "failed"] == [("numpy", "an odd failure")]
+
+
+def test_a_launch_that_cannot_be_captured_has_a_cold_time_alone(
+    gpu: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ToyKernel.launch
+
+    def launch(self: ToyKernel, **arguments: Any) -> None:
+        if gpu.device._capturing and self.body == gpu.run_slowly:
+            raise DeviceError("operation not permitted when stream is capturing", 900)
+        real(self, **arguments)
+
+    monkeypatch.setattr(ToyKernel, "launch", launch)
+    gpu.peer_us = 10.0
+    code, out, _ = run(capsys, "bench", "toy", "--json")
+    row = next(r for r in json.loads(out)["rows"] if r["variant"] == "numpy")
+    assert code == 0
+    assert row["cold"]["median_us"] == pytest.approx(10.0)
+    assert row["hot"] is None
+    assert "no hot time: operation not permitted" in row["reason"]
 
 
 def test_an_interrupt_keeps_what_was_recorded(emulated: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ OP = Op(
     summary="y = 2 x",
     tensors=(Tensor("x", ("n",), Role.INPUT), Tensor("y", ("n",), Role.OUTPUT)),
     kernels=(
-        Kernel("plain", "a thread per element", (Tunable("threads", (32, 64), "threads of a block"),), (), ({"threads": 32}, {"threads": 64})),
+        Kernel("plain", "an idea", (Tunable("threads", (32, 64), "threads of a block"),), (), ({"threads": 32}, {"threads": 64})),
         Kernel("broken", "does not compile"),
     ),
     problems=(Problem({"n": 5}),),

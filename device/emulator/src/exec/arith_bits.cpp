@@ -183,14 +183,22 @@ struct Fns {
     }
 };
 
+// Position and length of a bit field. The ISA restricts them to 0..255; 32-bit forms read their low 8 bits, 64-bit ones, which the hardware
+// puts together from shifts, all 32.
+template <class T>
+uint32_t field_operand(uint32_t value) {
+    return sizeof(T) == 8 ? value : value & 0xff;
+}
+
 struct Bfe {
     template <class T>
     static T lane(uint32_t, T a, uint32_t b, uint32_t c) {
         using U = std::make_unsigned_t<T>;
         constexpr uint32_t kWidth = sizeof(T) * 8;
-        const uint32_t position = b & 0xff, length = c & 0xff;
+        const uint32_t position = field_operand<T>(b), length = field_operand<T>(c);
         if (length == 0) return 0;
-        const uint32_t last = position + length - 1 < kWidth - 1 ? position + length - 1 : kWidth - 1;
+        const uint64_t end = uint64_t{position} + length - 1;
+        const auto last = static_cast<uint32_t>(end < kWidth - 1 ? end : kWidth - 1);
         const bool fill = std::is_signed_v<T> && (static_cast<U>(a) >> last & 1) != 0;
         U field = position < kWidth ? static_cast<U>(a) >> position : U{0};
         const uint32_t available = position < kWidth ? (length < kWidth - position ? length : kWidth - position) : 0;
@@ -209,7 +217,7 @@ void bfi(const Args& args) {
     const auto *a = source<T>(args.a), *b = source<T>(args.b);
     const auto *c = source<uint32_t>(args.c), *e = source<uint32_t>(args.e);
     for_lanes(args.mask, [=](uint32_t i) {
-        const uint32_t position = c[i] & 0xff, length = e[i] & 0xff;
+        const uint32_t position = field_operand<T>(c[i]), length = field_operand<T>(e[i]);
         const T field = length >= kWidth ? ~T{0} : static_cast<T>((T{1} << length) - 1);
         const T place = position < kWidth ? static_cast<T>(field << position) : T{0};
         const T inserted = position < kWidth ? static_cast<T>(a[i] << position) : T{0};

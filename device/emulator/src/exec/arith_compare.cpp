@@ -240,7 +240,7 @@ struct NamedTest {
 constexpr NamedTest kTests[] = {{"finite", Test::kFinite},         {"infinite", Test::kInfinite}, {"number", Test::kNumber},
                                 {"notanumber", Test::kNotANumber}, {"normal", Test::kNormal},     {"subnormal", Test::kSubnormal}};
 
-// Zero is neither normal nor subnormal for testp.subnormal; the ISA counts it as normal's opposite only.
+// The ISA counts zeros as normal.
 template <class T>
 void testp(const Args& args) {
     const auto* a = source<T>(args.a);
@@ -249,7 +249,7 @@ void testp(const Args& args) {
     uint32_t result = 0;
     for_lanes(args.mask, [&](uint32_t i) {
         const Slot<T> magnitude = a[i] & ~(Slot<T>{1} << (sizeof(T) * 8 - 1));
-        const bool is_normal = magnitude >= Slot<T>{1} << kMantissaBits && magnitude < kInfinity;
+        const bool is_normal = magnitude == 0 || (magnitude >= Slot<T>{1} << kMantissaBits && magnitude < kInfinity);
         bool truth = false;
         switch (static_cast<Test>(args.immediate)) {
             case Test::kFinite: truth = magnitude < kInfinity; break;

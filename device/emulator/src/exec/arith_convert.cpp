@@ -128,7 +128,7 @@ struct NarrowPair {
     }
 };
 struct NarrowDouble {
-    static float lane(double a) { return canonical(static_cast<float>(a)); }
+    static float lane(double a) { return static_cast<float>(a); }  // a NaN keeps its sign and the upper bits of its payload, quieted
 };
 struct WidenFloat {
     static double lane(float a) { return canonical(static_cast<double>(a)); }
@@ -246,7 +246,10 @@ Value read_value(ptx::Type type, uint64_t slot, bool flushing) {
         case kS64: return integer(static_cast<int64_t>(slot));
         case kF16: return real(static_cast<double>(widen(take<F16>(static_cast<uint32_t>(slot)))));
         case kBF16: return real(static_cast<double>(widen(take<BF16>(static_cast<uint32_t>(slot)))));
-        case kF32: return real(static_cast<double>(flush_if(flushing, take<float>(static_cast<uint32_t>(slot)))));
+        case kF32: {
+            const auto value = take<float>(static_cast<uint32_t>(slot));
+            return real(static_cast<double>(flushing ? flush(canonical(value)) : value));
+        }
         case kE4M3: return real(widen_small(kFormatE4M3, static_cast<uint32_t>(slot), 0x80));
         case kE5M2: return real(widen_small(kFormatE5M2, static_cast<uint32_t>(slot), 0x80));
         default: return real(take<double>(slot));
@@ -296,7 +299,7 @@ uint64_t write_float(double value, ptx::Type to, uint32_t immediate) {
         case kBF16: return round_to(kFormatBF16, value, round, finite);
         case kTF32: {
             const uint32_t bits = round_to(kFormatTF32, value, round, finite);
-            return is_nan(value) ? kNan32 : bits << 13;
+            return is_nan(value) ? kNan32 & 0xffffe000 : bits << 13;
         }
         case kE4M3: return round_to(kFormatE4M3, value, round, true);
         case kE5M2: return round_to(kFormatE5M2, value, round, true);
@@ -331,7 +334,8 @@ uint64_t integer_to_float(__int128 integer, ptx::Type to, uint32_t immediate) {
 
 uint64_t convert_value(uint64_t slot, uint32_t immediate) {
     const auto to = static_cast<ptx::Type>(immediate & 63), from = static_cast<ptx::Type>(immediate >> 6 & 63);
-    const Value value = read_value(from, slot, (immediate & kFlushing) != 0);
+    // .ftz of a conversion to f16 leaves the subnormal source as it is: the hardware's rounding sees it.
+    const Value value = read_value(from, slot, (immediate & kFlushing) != 0 && to != ptx::Type::kF16);
     if (!is_float(to)) {
         const Limits limits = limits_of(to);
         __int128 result = value.is_integer ? value.integer : real_to_integer(value.real, to, from, round_of(immediate));
@@ -344,6 +348,11 @@ uint64_t convert_value(uint64_t slot, uint32_t immediate) {
     if ((immediate & kSaturating) != 0) real = saturate(real);
     if ((immediate & kClipping) != 0 && real < 0) real = 0;
     if ((immediate & kClipping) != 0 && real == 0) real = 0.0;
+    if (from == ptx::Type::kF64 && is_nan(real)) {  // keeps its sign and the upper bits of its payload, quieted
+        const auto bits = as<uint64_t>(real);
+        if (to == ptx::Type::kF32) return (bits >> 32 & 0x80000000) | 0x7fc00000 | (bits >> 29 & 0x3fffff);
+        if (to == ptx::Type::kF16) return (bits >> 48 & 0x8000) | 0x7e00 | (bits >> 42 & 0x1ff);
+    }
     return write_float(real, to, immediate);
 }
 

@@ -57,7 +57,7 @@ struct Max {
     }
 };
 
-// Alone, neg and abs are additions of zero on the hardware: a NaN comes out as the canonical one.
+// Alone, neg and abs of f32 are additions of zero on the hardware: a NaN comes out as the canonical one. Those of f64 pass a NaN on.
 struct Neg {
     template <class T>
     static T lane(T a) {
@@ -85,6 +85,10 @@ struct Canonical {
     static auto lane(T... x) {
         return canonical(F::lane(x...));
     }
+};
+template <class F>
+struct PassingNan {
+    static double lane(double a) { return a != a ? a : F::lane(a); }
 };
 template <class F>
 struct Flushed {
@@ -196,9 +200,9 @@ Pick pick_float(const Form& form) {
     if (name == "div") return choose<Two<Div>>(form);
     if (name == "min") return choose_extremum<Min>(form);
     if (name == "max") return choose_extremum<Max>(form);
-    if (name == "neg" && is_wide) return {hot1<Neg, double, double>};
+    if (name == "neg" && is_wide) return {hot1<PassingNan<Neg>, double, double>};
     if (name == "neg") return {form.has(kFtz) ? hot1<Flushed<Neg>, float, float> : hot1<Canonical<Neg>, float, float>};
-    if (name == "abs" && is_wide) return {hot1<Abs, double, double>};
+    if (name == "abs" && is_wide) return {hot1<PassingNan<Abs>, double, double>};
     if (name == "abs") return {form.has(kFtz) ? hot1<Flushed<Abs>, float, float> : hot1<Canonical<Abs>, float, float>};
     if (name == "copysign") return {is_wide ? hot2<Copysign, double, double> : hot2<Copysign, float, float>};
     return {};

@@ -71,7 +71,8 @@ uint32_t ImageBuilder::special_row(Special special, bool row64) {
 }
 
 uint32_t ImageBuilder::param_row(uint32_t offset, uint8_t bytes, bool sign_extend, bool row64) {
-    const uint64_t key = static_cast<uint64_t>(offset) << 32 | static_cast<uint64_t>(bytes) << 8 | (sign_extend ? 2u : 0u) | (row64 ? 1u : 0u);
+    const uint64_t key =
+        static_cast<uint64_t>(offset) << 32 | static_cast<uint64_t>(bytes) << 8 | (sign_extend ? 2u : 0u) | (row64 ? 1u : 0u);
     auto [it, is_new] = params_.try_emplace(key, 0);
     if (is_new) {
         it->second = static_cast<uint32_t>(image->constants.size());
@@ -181,8 +182,8 @@ void ImageBuilder::size_stacks() {
             }
             if (state[callee] == 0) visit(callee);
             const Need& n = need[callee];
-            deepest = {std::max(deepest.bytes32, n.bytes32), std::max(deepest.bytes64, n.bytes64), std::max(deepest.predicates, n.predicates),
-                       std::max(deepest.local, n.local)};
+            deepest = {std::max(deepest.bytes32, n.bytes32), std::max(deepest.bytes64, n.bytes64),
+                       std::max(deepest.predicates, n.predicates), std::max(deepest.local, n.local)};
         }
         const ImageFunction& function = image->functions[f];
         need[f] = {deepest.bytes32 + function.bytes32, deepest.bytes64 + function.bytes64, deepest.predicates + function.predicates,
@@ -194,8 +195,8 @@ void ImageBuilder::size_stacks() {
     if (unbounded) {
         Need largest{0, 0, 0, 0};
         for (const ImageFunction& f : image->functions) {
-            largest = {std::max(largest.bytes32, f.bytes32), std::max(largest.bytes64, f.bytes64), std::max(largest.predicates, f.predicates),
-                       std::max(largest.local, f.local_bytes)};
+            largest = {std::max(largest.bytes32, f.bytes32), std::max(largest.bytes64, f.bytes64),
+                       std::max(largest.predicates, f.predicates), std::max(largest.local, f.local_bytes)};
         }
         const uint32_t frames = kRecursionFrames;
         total = {std::min(largest.bytes32 * frames, 8u << 20), std::min(largest.bytes64 * frames, 8u << 20), largest.predicates * frames,
@@ -295,7 +296,8 @@ void FunctionDecoder::lay_out_frame() {
 void FunctionDecoder::fail(const std::string& reason) const {
     std::string text;
     if (current_) {
-        text = "unsupported instruction '" + current_->spelling() + "' in " + function_.name + " (PTX line " + std::to_string(current_->where.ptx_line);
+        text = "unsupported instruction '" + current_->spelling() + "' in " + function_.name + " (PTX line " +
+               std::to_string(current_->where.ptx_line);
         const std::string source_line = builder_.program.module.source_of(current_->where);
         if (!source_line.empty()) text += ", " + source_line;
         text += ")";

@@ -105,9 +105,12 @@ void FunctionDecoder::decode_mov() {
         ClockKind kind;
         uint8_t row;
     };
-    constexpr ClockName kClocks[] = {{"%clock", ClockKind::kClock32, 4},           {"%clock_hi", ClockKind::kClockHigh, 4},
-                                     {"%clock64", ClockKind::kClock64, 8},         {"%globaltimer", ClockKind::kGlobalTimer, 8},
-                                     {"%globaltimer_lo", ClockKind::kGlobalTimerLow, 4}, {"%globaltimer_hi", ClockKind::kGlobalTimerHigh, 4}};
+    constexpr ClockName kClocks[] = {{"%clock", ClockKind::kClock32, 4},
+                                     {"%clock_hi", ClockKind::kClockHigh, 4},
+                                     {"%clock64", ClockKind::kClock64, 8},
+                                     {"%globaltimer", ClockKind::kGlobalTimer, 8},
+                                     {"%globaltimer_lo", ClockKind::kGlobalTimerLow, 4},
+                                     {"%globaltimer_hi", ClockKind::kGlobalTimerHigh, 4}};
     if (from.kind == Operand::Kind::kRegister) {
         for (const ClockName& clock : kClocks) {
             if (from.name != clock.name) continue;
@@ -158,10 +161,14 @@ void FunctionDecoder::decode_cvta() {
     const bool to = has("to");
     if (!has("u64")) fail("only 64-bit addresses are supported");
     uint64_t window = 0;
-    if (has("shared") || has("shared::cta") || has("shared::cluster")) window = kSharedWindow;
-    else if (has("local")) window = kLocalWindow;
-    else if (has("param") || has("param::entry")) window = kParamWindow;
-    else if (!has("global") && !has("const")) fail("its state space is not known");
+    if (has("shared") || has("shared::cta") || has("shared::cluster"))
+        window = kSharedWindow;
+    else if (has("local"))
+        window = kLocalWindow;
+    else if (has("param") || has("param::entry"))
+        window = kParamWindow;
+    else if (!has("global") && !has("const"))
+        fail("its state space is not known");
     Inst inst;
     const Operand& from = operand(1);
     if (from.kind == Operand::Kind::kSymbol && frame_.contains(from.name)) {
@@ -182,12 +189,18 @@ void FunctionDecoder::decode_isspacep() {
     expect_operands(2, 2);
     Inst inst;
     inst.op = Op::kIsspacep;
-    if (has("global")) inst.space = MemSpace::kGlobal;
-    else if (has("const")) inst.space = MemSpace::kConst;
-    else if (has("shared") || has("shared::cta") || has("shared::cluster")) inst.space = MemSpace::kShared;
-    else if (has("local")) inst.space = MemSpace::kLocal;
-    else if (has("param") || has("param::entry")) inst.space = MemSpace::kParam;
-    else fail("its state space is not known");
+    if (has("global"))
+        inst.space = MemSpace::kGlobal;
+    else if (has("const"))
+        inst.space = MemSpace::kConst;
+    else if (has("shared") || has("shared::cta") || has("shared::cluster"))
+        inst.space = MemSpace::kShared;
+    else if (has("local"))
+        inst.space = MemSpace::kLocal;
+    else if (has("param") || has("param::entry"))
+        inst.space = MemSpace::kParam;
+    else
+        fail("its state space is not known");
     destination_predicate(inst, Field::kPd, operand(0));
     source(inst, Field::kA, operand(1), 8, Type::kU64);
     emit(inst);

@@ -25,8 +25,8 @@ bool FunctionDecoder::decode_control() {
     if (opcode == "pmevent" || opcode == "griddepcontrol" || opcode == "membar") return simple(opcode == "membar" ? Op::kFence : Op::kNop);
     if (opcode == "fence") {
         for (const std::string& word : current_->modifiers) {
-            if (word != "sc" && word != "acq_rel" && word != "cta" && word != "gpu" && word != "sys" && word != "cluster" && word != "acquire" &&
-                word != "release") {
+            if (word != "sc" && word != "acq_rel" && word != "cta" && word != "gpu" && word != "sys" && word != "cluster" &&
+                word != "acquire" && word != "release") {
                 fail("fences of this kind are not supported yet");
             }
         }
@@ -212,7 +212,10 @@ void FunctionDecoder::decode_shfl() {
     expect_operands(5, 5);
     Inst inst;
     inst.op = Op::kShfl;
-    inst.mode = static_cast<uint8_t>(has("up") ? ShflMode::kUp : has("down") ? ShflMode::kDown : has("bfly") ? ShflMode::kBfly : ShflMode::kIdx);
+    inst.mode = static_cast<uint8_t>(has("up")     ? ShflMode::kUp
+                                     : has("down") ? ShflMode::kDown
+                                     : has("bfly") ? ShflMode::kBfly
+                                                   : ShflMode::kIdx);
     inst.pd = kPredSlotTrash << 1;
     const Operand& to = operand(0);
     if (to.kind == Operand::Kind::kPair) {
@@ -256,12 +259,18 @@ void FunctionDecoder::decode_redux() {
     Inst inst;
     inst.op = Op::kRedux;
     ReduxOp op = ReduxOp::kAddU;
-    if (has("min")) op = is_signed ? ReduxOp::kMinS : ReduxOp::kMinU;
-    else if (has("max")) op = is_signed ? ReduxOp::kMaxS : ReduxOp::kMaxU;
-    else if (has("and")) op = ReduxOp::kAnd;
-    else if (has("or")) op = ReduxOp::kOr;
-    else if (has("xor")) op = ReduxOp::kXor;
-    else if (!has("add")) fail("its operation is not supported");
+    if (has("min"))
+        op = is_signed ? ReduxOp::kMinS : ReduxOp::kMinU;
+    else if (has("max"))
+        op = is_signed ? ReduxOp::kMaxS : ReduxOp::kMaxU;
+    else if (has("and"))
+        op = ReduxOp::kAnd;
+    else if (has("or"))
+        op = ReduxOp::kOr;
+    else if (has("xor"))
+        op = ReduxOp::kXor;
+    else if (!has("add"))
+        fail("its operation is not supported");
     inst.mode = static_cast<uint8_t>(op);
     destination(inst, Field::kD, operand(0), 4);
     source(inst, Field::kA, operand(1), 4, Type::kB32);

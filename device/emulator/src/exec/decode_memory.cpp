@@ -19,18 +19,25 @@ bool is_one_of(const std::string& word, const std::array<std::string_view, N>& w
 
 // Ordering, scope and cache operators: the emulator is at least as strong as each of them, and has no caches.
 bool is_memory_hint(const std::string& word) {
-    constexpr std::array<std::string_view, 23> kWords{"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys",
-                                                      "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified", "noftz", "sc", "async"};
+    constexpr std::array<std::string_view, 23> kWords{"weak",    "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta",
+                                                      "cluster", "gpu",      "sys",     "ca",      "cg",      "cs",      "lu",   "cv",
+                                                      "wb",      "wt",       "nc",      "unified", "noftz",   "sc",      "async"};
     return is_one_of(word, kWords) || word.rfind("L1::", 0) == 0 || word.rfind("L2::", 0) == 0;
 }
 
 bool parse_space(const std::string& word, MemSpace& space) {
-    if (word == "global") space = MemSpace::kGlobal;
-    else if (word == "shared" || word == "shared::cta") space = MemSpace::kShared;
-    else if (word == "local") space = MemSpace::kLocal;
-    else if (word == "const") space = MemSpace::kConst;
-    else if (word == "param" || word == "param::entry" || word == "param::func") space = MemSpace::kParam;
-    else return false;
+    if (word == "global")
+        space = MemSpace::kGlobal;
+    else if (word == "shared" || word == "shared::cta")
+        space = MemSpace::kShared;
+    else if (word == "local")
+        space = MemSpace::kLocal;
+    else if (word == "const")
+        space = MemSpace::kConst;
+    else if (word == "param" || word == "param::entry" || word == "param::func")
+        space = MemSpace::kParam;
+    else
+        return false;
     return true;
 }
 
@@ -64,7 +71,8 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     inst.op = is_load ? Op::kLoad : Op::kStore;
     Type type = Type::kNone;
     for (const std::string& word : current_->modifiers) {
-        if (word == "volatile" || word == "relaxed" || word == "acquire" || word == "release" || word == "mmio") inst.mode = 1;  // a strong access
+        if (word == "volatile" || word == "relaxed" || word == "acquire" || word == "release" || word == "mmio")
+            inst.mode = 1;  // a strong access
         if (parse_space(word, inst.space) || is_memory_hint(word)) continue;
         if (word == "v2" || word == "v4" || word == "v8") {
             inst.vec = static_cast<uint8_t>(word[1] - '0');
@@ -86,8 +94,10 @@ void FunctionDecoder::decode_load_store(bool is_load) {
 
     const Address address = address_of(where);
     if (inst.space == MemSpace::kParam) {
-        if (address.space == MemSpace::kFrame) inst.space = MemSpace::kFrame;
-        else if (!function_.is_entry && !address.is_symbol) inst.space = MemSpace::kLocal;
+        if (address.space == MemSpace::kFrame)
+            inst.space = MemSpace::kFrame;
+        else if (!function_.is_entry && !address.is_symbol)
+            inst.space = MemSpace::kLocal;
     } else if (address.space == MemSpace::kFrame) {
         if (inst.space != MemSpace::kLocal && inst.space != MemSpace::kGeneric) fail("the variable is not in this state space");
         inst.space = MemSpace::kLocal;
@@ -106,7 +116,8 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     for (size_t i = 0; i < elements; ++i) {
         const Operand& op = element(i);
         if (op.kind == Operand::Kind::kRegister && is_declared(op.name) && class_of(register_id(op.name)) == RegClass::k64) inst.dbytes = 8;
-        if (op.kind == Operand::Kind::kRegister && is_declared(op.name) && class_of(register_id(op.name)) == RegClass::kPred) fail("a predicate as data");
+        if (op.kind == Operand::Kind::kRegister && is_declared(op.name) && class_of(register_id(op.name)) == RegClass::kPred)
+            fail("a predicate as data");
     }
     if (is_signed(type)) inst.flags |= kFlagSignExtend;
     if (is_load && inst.space == MemSpace::kParam && address.is_symbol) {
@@ -114,7 +125,8 @@ void FunctionDecoder::decode_load_store(bool is_load) {
             Inst part;
             part.op = inst.dbytes == 8 ? Op::kLoadParam64 : Op::kLoadParam32;
             part.flags = i == 0 ? 0 : kFlagHidden;
-            part.a = builder_.param_row(static_cast<uint32_t>(address.offset + static_cast<int64_t>(i) * inst.bytes), inst.bytes, is_signed(type), inst.dbytes == 8);
+            part.a = builder_.param_row(static_cast<uint32_t>(address.offset + static_cast<int64_t>(i) * inst.bytes), inst.bytes,
+                                        is_signed(type), inst.dbytes == 8);
             if (address.offset < 0 || address.offset + static_cast<int64_t>((i + 1) * inst.bytes) > builder_.image->kernel.param_bytes) {
                 fail("it reads past the kernel's parameters");
             }
@@ -141,13 +153,14 @@ void FunctionDecoder::decode_atomic(bool returns) {
     bool found_type = false;
     for (const std::string& word : current_->modifiers) {
         if (parse_space(word, inst.space)) continue;
-        constexpr std::pair<std::string_view, AtomOp> kOps[] = {{"add", AtomOp::kAdd}, {"min", AtomOp::kMin}, {"max", AtomOp::kMax}, {"and", AtomOp::kAnd},
-                                                                {"or", AtomOp::kOr},   {"xor", AtomOp::kXor}, {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas},
-                                                                {"inc", AtomOp::kInc}, {"dec", AtomOp::kDec}};
+        constexpr std::pair<std::string_view, AtomOp> kOps[] = {
+            {"add", AtomOp::kAdd}, {"min", AtomOp::kMin},   {"max", AtomOp::kMax}, {"and", AtomOp::kAnd}, {"or", AtomOp::kOr},
+            {"xor", AtomOp::kXor}, {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}, {"inc", AtomOp::kInc}, {"dec", AtomOp::kDec}};
         constexpr std::pair<std::string_view, AtomType> kTypes[] = {
-            {"b16", AtomType::kB16}, {"b32", AtomType::kB32}, {"b64", AtomType::kB64},   {"u32", AtomType::kU32},     {"s32", AtomType::kS32},
-            {"u64", AtomType::kU64}, {"s64", AtomType::kS64}, {"f16", AtomType::kF16},   {"bf16", AtomType::kBF16},   {"f16x2", AtomType::kF16x2},
-            {"bf16x2", AtomType::kBF16x2}, {"f32", AtomType::kF32}, {"f64", AtomType::kF64}};
+            {"b16", AtomType::kB16},   {"b32", AtomType::kB32},     {"b64", AtomType::kB64},       {"u32", AtomType::kU32},
+            {"s32", AtomType::kS32},   {"u64", AtomType::kU64},     {"s64", AtomType::kS64},       {"f16", AtomType::kF16},
+            {"bf16", AtomType::kBF16}, {"f16x2", AtomType::kF16x2}, {"bf16x2", AtomType::kBF16x2}, {"f32", AtomType::kF32},
+            {"f64", AtomType::kF64}};
         bool known = false;
         for (const auto& [name, op] : kOps) {
             if (word == name) {
@@ -164,7 +177,8 @@ void FunctionDecoder::decode_atomic(bool returns) {
         if (!known && !is_memory_hint(word)) fail("modifier '." + word + "' is not supported");
     }
     if (!found_op || !found_type) fail("its operation or type is not supported");
-    if (inst.space != MemSpace::kGeneric && inst.space != MemSpace::kGlobal && inst.space != MemSpace::kShared) fail("atomics need global or shared memory");
+    if (inst.space != MemSpace::kGeneric && inst.space != MemSpace::kGlobal && inst.space != MemSpace::kShared)
+        fail("atomics need global or shared memory");
     const AtomType type = static_cast<AtomType>(inst.mode2);
     const AtomOp op = static_cast<AtomOp>(inst.mode);
     const bool is_float = type >= AtomType::kF16;
@@ -175,7 +189,7 @@ void FunctionDecoder::decode_atomic(bool returns) {
     if (is_bits && !bitwise && op != AtomOp::kExch && op != AtomOp::kCas) fail("this operation needs an arithmetic type");
     inst.bytes = type == AtomType::kB64 || type == AtomType::kU64 || type == AtomType::kS64 || type == AtomType::kF64 ? 8
                  : type == AtomType::kB16 || type == AtomType::kF16 || type == AtomType::kBF16                        ? 2
-                                                                                                                       : 4;
+                                                                                                                      : 4;
     const uint8_t row = inst.bytes == 8 ? 8 : 4;
     inst.dbytes = row;
     size_t index = 0;
@@ -198,7 +212,8 @@ void FunctionDecoder::decode_atomic(bool returns) {
 
 bool FunctionDecoder::decode_async() {
     if (current_->opcode != "cp" || current_->modifiers.empty()) return false;
-    if (current_->modifiers[0] != "async" || has("bulk") || has("mbarrier") || has("tensor")) fail("this kind of copy is not supported yet");
+    if (current_->modifiers[0] != "async" || has("bulk") || has("mbarrier") || has("tensor"))
+        fail("this kind of copy is not supported yet");
     builder_.image->uses_async = true;
     Inst inst;
     if (has("commit_group")) {
@@ -248,9 +263,12 @@ bool FunctionDecoder::decode_async() {
     const size_t extras = current_->operands.size() - 3 - (hint ? 1 : 0);
     if (extras == 1) {
         const Operand& extra = operand(3);
-        const bool predicate = extra.kind == Operand::Kind::kRegister && is_declared(extra.name) && class_of(register_id(extra.name)) == RegClass::kPred;
-        if (predicate) source_predicate(inst, Field::kPa, extra);
-        else source(inst, Field::kC, extra, 4, Type::kU32);
+        const bool predicate =
+            extra.kind == Operand::Kind::kRegister && is_declared(extra.name) && class_of(register_id(extra.name)) == RegClass::kPred;
+        if (predicate)
+            source_predicate(inst, Field::kPa, extra);
+        else
+            source(inst, Field::kC, extra, 4, Type::kU32);
     }
     narrow_access(4, MemSpace::kShared);
     emit(inst);

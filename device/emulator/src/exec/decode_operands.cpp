@@ -37,15 +37,24 @@ struct SpecialName {
 };
 
 constexpr SpecialName kSpecialNames[] = {
-    {"%laneid", Special::kLaneid, false},           {"%warpid", Special::kWarpid, false},
-    {"%nwarpid", Special::kNwarpid, false},         {"%smid", Special::kSmid, false},
-    {"%nsmid", Special::kNsmid, false},             {"%gridid", Special::kGridid64, true},
-    {"%lanemask_eq", Special::kLanemaskEq, false},  {"%lanemask_lt", Special::kLanemaskLt, false},
-    {"%lanemask_le", Special::kLanemaskLe, false},  {"%lanemask_gt", Special::kLanemaskGt, false},
-    {"%lanemask_ge", Special::kLanemaskGe, false},  {"%dynamic_smem_size", Special::kDynamicSmem, false},
-    {"%total_smem_size", Special::kTotalSmem, false}, {"%aggr_smem_size", Special::kTotalSmem, false},
-    {"%is_explicit_cluster", Special::kZero32, false}, {"%cluster_ctarank", Special::kZero32, false},
-    {"%cluster_nctarank", Special::kOne32, false},  {"%current_graph_exec", Special::kZero64, true},
+    {"%laneid", Special::kLaneid, false},
+    {"%warpid", Special::kWarpid, false},
+    {"%nwarpid", Special::kNwarpid, false},
+    {"%smid", Special::kSmid, false},
+    {"%nsmid", Special::kNsmid, false},
+    {"%gridid", Special::kGridid64, true},
+    {"%lanemask_eq", Special::kLanemaskEq, false},
+    {"%lanemask_lt", Special::kLanemaskLt, false},
+    {"%lanemask_le", Special::kLanemaskLe, false},
+    {"%lanemask_gt", Special::kLanemaskGt, false},
+    {"%lanemask_ge", Special::kLanemaskGe, false},
+    {"%dynamic_smem_size", Special::kDynamicSmem, false},
+    {"%total_smem_size", Special::kTotalSmem, false},
+    {"%aggr_smem_size", Special::kTotalSmem, false},
+    {"%is_explicit_cluster", Special::kZero32, false},
+    {"%cluster_ctarank", Special::kZero32, false},
+    {"%cluster_nctarank", Special::kOne32, false},
+    {"%current_graph_exec", Special::kZero64, true},
 };
 
 Special offset_special(Special first, int member) { return static_cast<Special>(static_cast<int>(first) + member); }
@@ -159,8 +168,8 @@ void FunctionDecoder::source(Inst& inst, Field field, const Operand& operand, ui
         const char* name;
         Special first;
     };
-    constexpr Vector kVectors[] = {{"%tid", Special::kTidX}, {"%ntid", Special::kNtidX}, {"%ctaid", Special::kCtaidX}, {"%nctaid", Special::kNctaidX},
-                                   {"%clusterid", Special::kCtaidX}, {"%nclusterid", Special::kNctaidX}};
+    constexpr Vector kVectors[] = {{"%tid", Special::kTidX},       {"%ntid", Special::kNtidX},       {"%ctaid", Special::kCtaidX},
+                                   {"%nctaid", Special::kNctaidX}, {"%clusterid", Special::kCtaidX}, {"%nclusterid", Special::kNctaidX}};
     for (const Vector& vector : kVectors) {
         if (operand.name == vector.name && operand.member >= 0) {
             if (row64) fail("special register '" + operand.name + "' has 32 bits");

@@ -138,9 +138,29 @@ struct Block {
 };
 
 enum class Finding : uint8_t {
-    kOutOfBoundsRead, kOutOfBoundsWrite, kUseAfterFree, kMisaligned, kInvalidSpace, kUninitialized, kAsyncInFlight, kDivergentBarrier, kBarrierCount,
-    kMissingLanes, kExcludesCaller, kExitedLanes, kShuffleInactive, kRace, kRaceSameValue, kDeadlock, kInstructionLimit, kAssert, kTrap, kBreakpoint,
-    kStackOverflow, kInvalidPc, kInvalidBarrier,
+    kOutOfBoundsRead,
+    kOutOfBoundsWrite,
+    kUseAfterFree,
+    kMisaligned,
+    kInvalidSpace,
+    kUninitialized,
+    kAsyncInFlight,
+    kDivergentBarrier,
+    kBarrierCount,
+    kMissingLanes,
+    kExcludesCaller,
+    kExitedLanes,
+    kShuffleInactive,
+    kRace,
+    kRaceSameValue,
+    kDeadlock,
+    kInstructionLimit,
+    kAssert,
+    kTrap,
+    kBreakpoint,
+    kStackOverflow,
+    kInvalidPc,
+    kInvalidBarrier,
 };
 
 struct FindingInfo {
@@ -221,8 +241,10 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);
 void report_deadlock(Worker& worker, Block& block);
 
-void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format, uint64_t arguments, uint32_t* result);
-void run_assert(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t message, uint64_t file, uint32_t line, uint64_t function);
+void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format, uint64_t arguments,
+                uint32_t* result);
+void run_assert(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t message, uint64_t file, uint32_t line,
+                uint64_t function);
 
 // Reads `bytes` at a generic address for the thread; false when it is not readable there.
 bool read_generic(const Block& block, const Warp& warp, uint32_t lane, uint64_t address, void* to, uint32_t bytes);

@@ -53,7 +53,8 @@ bool read_generic(const Block& block, const Warp& warp, uint32_t lane, uint64_t 
     return true;
 }
 
-void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format_address, uint64_t arguments, uint32_t* result) {
+void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format_address, uint64_t arguments,
+                uint32_t* result) {
     const std::string format = read_string(block, warp, lane, format_address);
     std::string out;
     uint64_t at = arguments;
@@ -90,8 +91,10 @@ void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t 
         bool wide = false;
         int halves = 0;
         while (j < format.size() && std::strchr("hljztL", format[j])) {
-            if (format[j] == 'h') ++halves;
-            else if (format[j] != 'L') wide = true;
+            if (format[j] == 'h')
+                ++halves;
+            else if (format[j] != 'L')
+                wide = true;
             ++j;
         }
         if (j >= format.size()) {
@@ -152,13 +155,16 @@ void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t 
     emit(*worker.launch, block.linear, false, std::move(out));
 }
 
-void run_assert(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t message, uint64_t file, uint32_t line, uint64_t function) {
+void run_assert(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t message, uint64_t file, uint32_t line,
+                uint64_t function) {
     uint32_t thread[3];
     thread_index(*worker.launch, warp.id * kWarpLanes + lane, thread);
     char ids[160];
-    std::snprintf(ids, sizeof ids, "block: [%u,%u,%u], thread: [%u,%u,%u]", block.ctaid[0], block.ctaid[1], block.ctaid[2], thread[0], thread[1], thread[2]);
-    const std::string text = read_string(block, warp, lane, file) + ":" + std::to_string(line) + ": " + read_string(block, warp, lane, function) + ": " + ids +
-                             " Assertion `" + read_string(block, warp, lane, message) + "` failed.";
+    std::snprintf(ids, sizeof ids, "block: [%u,%u,%u], thread: [%u,%u,%u]", block.ctaid[0], block.ctaid[1], block.ctaid[2], thread[0],
+                  thread[1], thread[2]);
+    const std::string text = read_string(block, warp, lane, file) + ":" + std::to_string(line) + ": " +
+                             read_string(block, warp, lane, function) + ": " + ids + " Assertion `" +
+                             read_string(block, warp, lane, message) + "` failed.";
     emit(*worker.launch, block.linear, true, text + "\n");
     report_event(worker, block, warp, pc, lane, Finding::kAssert, text);
 }

@@ -18,11 +18,14 @@ void place_variable(ProgramImpl& program, const Variable& variable) {
     if (variable.type == ptx::Type::kTexref || variable.type == ptx::Type::kSamplerref || variable.type == ptx::Type::kSurfref) return;
     if (variable.linkage == Variable::Linkage::kExtern || program.variables.contains(variable.name)) return;
     const uint64_t address = memory.allocate(variable.size_bytes, MemoryKind::kModule, variable.name);
-    if (!address) throw LoadError("no room in device memory for variable '" + variable.name + "' of " + std::to_string(variable.size_bytes) + " bytes");
+    if (!address)
+        throw LoadError("no room in device memory for variable '" + variable.name + "' of " + std::to_string(variable.size_bytes) +
+                        " bytes");
     program.allocations.push_back(address);
     std::memset(memory.alias(address), 0, variable.size_bytes);
     if (variable.initial) {
-        std::memcpy(memory.alias(address), variable.initial->bytes.data(), std::min<uint64_t>(variable.initial->bytes.size(), variable.size_bytes));
+        std::memcpy(memory.alias(address), variable.initial->bytes.data(),
+                    std::min<uint64_t>(variable.initial->bytes.size(), variable.size_bytes));
     }
     memory.mark_initialized(address, variable.size_bytes);
     program.variables[variable.name] = {address, variable.size_bytes, variable.space == ptx::Space::kConst};
@@ -34,7 +37,8 @@ void relocate(ProgramImpl& program, const Variable& variable) {
     for (const ptx::Initializer::Relocation& relocation : variable.initial->relocations) {
         uint64_t value = function_address(program.module, relocation.symbol);
         if (auto found = program.variables.find(relocation.symbol); found != program.variables.end()) value = found->second.address;
-        if (value == 0) throw LoadError("the initialiser of '" + variable.name + "' names '" + relocation.symbol + "', which is not defined");
+        if (value == 0)
+            throw LoadError("the initialiser of '" + variable.name + "' names '" + relocation.symbol + "', which is not defined");
         value = (value + static_cast<uint64_t>(relocation.offset)) >> relocation.shift_bits;
         std::memcpy(program.memory->alias(it->second.address + relocation.at_byte), &value, std::min<uint32_t>(relocation.size_bytes, 8));
     }

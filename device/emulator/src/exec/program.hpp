@@ -1,7 +1,7 @@
 // A decoded program: what decode.cpp makes of a ptx::Module, and what the interpreter runs.
 //
-// Each kernel has an image of its own: its code and that of every function it can reach, so that addresses of shared variables, which depend on
-// the kernel's layout, are plain constants.
+// Each kernel has an image of its own: its code and that of every function it can reach, so that addresses of shared variables, which
+// depend on the kernel's layout, are plain constants.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +30,65 @@ constexpr uint64_t kFunctionWindow = 0x0400'0000'0000'0000ull;
 constexpr uint64_t kWindowMask = 0xFF00'0000'0000'0000ull;
 constexpr uint32_t kFunctionStride = 16;
 
-// The first KiB of shared memory belongs to the system, as on sm_90; so address 0 is never valid. Local memory keeps a gap for the same reason.
+// The first KiB of shared memory belongs to the system, as on sm_90; so address 0 is never valid. Local memory keeps a gap for the same
+// reason.
 constexpr uint32_t kSharedStart = 1024;
 constexpr uint32_t kLocalStart = 64;
 
 enum class Op : uint8_t {
-    kArith, kMov32, kMov64, kLoadParam32, kLoadParam64, kLocalAddress, kClock, kPack, kUnpack, kNarrow, kWiden,
-    kLoad, kStore, kAtomic, kCvtaTo, kCvtaFrom, kIsspacep, kPrefetch,
-    kBra, kBrx, kCall, kCallIndirect, kBuiltin, kRet, kExit, kTrap, kBreakpoint,
-    kBarrier, kBarWarpSync, kShfl, kVote, kMatch, kRedux, kActivemask, kElect,
-    kFence, kNanosleep, kNop, kAsyncCopy, kAsyncCommit, kAsyncWait, kEnd,
+    kArith,
+    kMov32,
+    kMov64,
+    kLoadParam32,
+    kLoadParam64,
+    kLocalAddress,
+    kClock,
+    kPack,
+    kUnpack,
+    kNarrow,
+    kWiden,
+    kLoad,
+    kStore,
+    kAtomic,
+    kCvtaTo,
+    kCvtaFrom,
+    kIsspacep,
+    kPrefetch,
+    kBra,
+    kBrx,
+    kCall,
+    kCallIndirect,
+    kBuiltin,
+    kRet,
+    kExit,
+    kTrap,
+    kBreakpoint,
+    kBarrier,
+    kBarWarpSync,
+    kShfl,
+    kVote,
+    kMatch,
+    kRedux,
+    kActivemask,
+    kElect,
+    kFence,
+    kNanosleep,
+    kNop,
+    kAsyncCopy,
+    kAsyncCommit,
+    kAsyncWait,
+    kEnd,
 };
 
-enum class MemSpace : uint8_t { kGeneric, kGlobal, kShared, kLocal, kConst, kParam /* of a kernel */, kFrame /* .param of device functions */ };
+enum class MemSpace : uint8_t {
+    kGeneric,
+    kGlobal,
+    kShared,
+    kLocal,
+    kConst,
+    kParam /* of a kernel */,
+    kFrame /* .param of device functions */
+};
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor, kExch, kCas, kInc, kDec };
 enum class AtomType : uint8_t { kB16, kB32, kB64, kU32, kS32, kU64, kS64, kF16, kBF16, kF16x2, kBF16x2, kF32, kF64 };
@@ -103,9 +149,40 @@ struct InstInfo {
 
 // Special registers that are rows of the warp, filled once a block.
 enum class Special : uint8_t {
-    kTidX, kTidY, kTidZ, kTidW, kNtidX, kNtidY, kNtidZ, kNtidW, kCtaidX, kCtaidY, kCtaidZ, kCtaidW, kNctaidX, kNctaidY, kNctaidZ, kNctaidW,
-    kLaneid, kWarpid, kNwarpid, kSmid, kNsmid, kGridid32, kGridid64, kLanemaskEq, kLanemaskLt, kLanemaskLe, kLanemaskGt, kLanemaskGe,
-    kDynamicSmem, kTotalSmem, kZero32, kZero64, kOne32, kMinusOne32,
+    kTidX,
+    kTidY,
+    kTidZ,
+    kTidW,
+    kNtidX,
+    kNtidY,
+    kNtidZ,
+    kNtidW,
+    kCtaidX,
+    kCtaidY,
+    kCtaidZ,
+    kCtaidW,
+    kNctaidX,
+    kNctaidY,
+    kNctaidZ,
+    kNctaidW,
+    kLaneid,
+    kWarpid,
+    kNwarpid,
+    kSmid,
+    kNsmid,
+    kGridid32,
+    kGridid64,
+    kLanemaskEq,
+    kLanemaskLt,
+    kLanemaskLe,
+    kLanemaskGt,
+    kLanemaskGe,
+    kDynamicSmem,
+    kTotalSmem,
+    kZero32,
+    kZero64,
+    kOne32,
+    kMinusOne32,
 };
 
 struct SpecialRow {
@@ -137,7 +214,7 @@ struct ImageFunction {
     std::string name;
     uint32_t entry_pc = 0;
     uint32_t bytes32 = 0, bytes64 = 0, predicates = 0;  // frame sizes
-    uint32_t local_bytes = 0;                           // frame of local memory: params, returns, .local and .param variables
+    uint32_t local_bytes = 0;  // frame of local memory: params, returns, .local and .param variables
     std::vector<uint32_t> param_offsets, param_bytes, return_offsets, return_bytes;
     uint32_t module_index = 0;
 };
@@ -154,8 +231,8 @@ struct Image {
     std::vector<ParamRow> param_rows;
     std::map<uint64_t, uint32_t> function_by_address;  // generic function address -> index into functions
     uint32_t stack32 = 0, stack64 = 0, stack_predicates = 0, stack_local = 0;  // for the deepest call chain
-    uint32_t shared_static_bytes = 0;                  // from kSharedStart
-    uint32_t race_shift = 2;                           // log2 of the race check's unit: narrowest shared access of the image
+    uint32_t shared_static_bytes = 0;  // from kSharedStart
+    uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest shared access of the image
     bool has_calls = false;
     bool uses_async = false;
     KernelInfo kernel;

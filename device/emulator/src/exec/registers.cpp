@@ -135,7 +135,8 @@ FrameSizes allot_registers(std::vector<Inst>& code, const std::vector<std::vecto
     for (const Ref& ref : refs) {
         Inst& inst = code[ref.inst];
         const uint32_t at = place[ref.reg];
-        const uint32_t operand = classes[ref.reg] == RegClass::k64 ? make_operand(kBase64, at * kRow64Bytes) : make_operand(kBase32, at * kRow32Bytes);
+        const uint32_t operand =
+            classes[ref.reg] == RegClass::k64 ? make_operand(kBase64, at * kRow64Bytes) : make_operand(kBase32, at * kRow32Bytes);
         const auto predicate = [&](uint16_t old) { return static_cast<uint16_t>((at << 1) | (old & 1)); };
         switch (ref.field) {
             case Field::kD: inst.d = operand; break;

@@ -39,7 +39,9 @@ std::string hex(uint64_t value) {
     return text;
 }
 
-std::string triple(const uint32_t v[3]) { return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")"; }
+std::string triple(const uint32_t v[3]) {
+    return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
+}
 
 struct Place {
     std::string text;    // "kernels.cu:42 (PTX line 118)"
@@ -100,8 +102,8 @@ Report make_report(const LaunchState& state, const Block& block, const Warp& war
 std::string where_line(const LaunchState& state, const Block& block, uint32_t pc, uint32_t thread_linear) {
     uint32_t thread[3];
     thread_index(state, thread_linear, thread);
-    return "    at " + place_of(state, pc).text + ", kernel " + state.image->kernel.name + "\n    by thread " + triple(thread) + " of block " +
-           triple(block.ctaid) + "\n";
+    return "    at " + place_of(state, pc).text + ", kernel " + state.image->kernel.name + "\n    by thread " + triple(thread) +
+           " of block " + triple(block.ctaid) + "\n";
 }
 
 const char* space_name(MemSpace space) {
@@ -146,7 +148,8 @@ std::string describe_allocation(const DeviceMemory& memory, uint64_t address) {
     what += " #" + std::to_string(a.serial) + " of " + std::to_string(a.size_bytes) + " bytes at " + hex(a.address);
     if (!a.live) what += ", which was freed";
     if (address < a.address) return "    the address is " + std::to_string(a.address - address) + " bytes before the " + what + "\n";
-    if (address >= a.address + a.size_bytes) return "    the address is " + std::to_string(address - a.address - a.size_bytes) + " bytes past the end of the " + what + "\n";
+    if (address >= a.address + a.size_bytes)
+        return "    the address is " + std::to_string(address - a.address - a.size_bytes) + " bytes past the end of the " + what + "\n";
     return "    the address is at byte " + std::to_string(address - a.address) + " of the " + what + "\n";
 }
 
@@ -170,16 +173,14 @@ void LaunchState::end_with(int launch_status) {
 }
 
 void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access) {
-    const bool uninitialized = access.finding == Finding::kUninitialized || access.finding == Finding::kAsyncInFlight;
     const LaunchState& state = *worker.launch;
-    // Without memcheck only the first one is told, with the launch's end.
-    (void)uninitialized;
     uint64_t key;
     if (!is_new(worker, access.finding, pc, key)) return;
     Report report = make_report(state, block, warp, pc, lane, access.finding);
     report.address = access.address;
     std::string text = std::string(finding_info(access.finding).title) + " of size " + std::to_string(access.size_bytes) + " bytes";
-    if (access.finding == Finding::kMisaligned || access.finding == Finding::kUseAfterFree) text += access.is_write ? " (write)" : " (read)";
+    if (access.finding == Finding::kMisaligned || access.finding == Finding::kUseAfterFree)
+        text += access.is_write ? " (write)" : " (read)";
     if (access.is_atomic) text += " (atomic)";
     text += " in " + std::string(space_name(access.space)) + " memory\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
     text += "    address " + hex(access.address);
@@ -187,14 +188,20 @@ void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32
     text += "\n";
     switch (access.space) {
         case MemSpace::kGlobal:
-        case MemSpace::kConst: text += access.address == 0 ? "    the address is null\n" : describe_allocation(*state.memory, access.address); break;
+        case MemSpace::kConst:
+            text += access.address == 0 ? "    the address is null\n" : describe_allocation(*state.memory, access.address);
+            break;
         case MemSpace::kShared:
             text += "    the block has " + std::to_string(state.shared_bytes) + " bytes of shared memory at " + hex(kSharedStart);
             if (access.address >= kSharedStart) text += "; this is byte " + std::to_string(access.address - kSharedStart) + " of it";
             text += "\n";
             break;
-        case MemSpace::kLocal: text += "    the thread has " + std::to_string(block.local_stride - kLocalStart) + " bytes of local memory\n"; break;
-        case MemSpace::kParam: text += "    the kernel has " + std::to_string(state.launch->params.size()) + " bytes of parameters\n"; break;
+        case MemSpace::kLocal:
+            text += "    the thread has " + std::to_string(block.local_stride - kLocalStart) + " bytes of local memory\n";
+            break;
+        case MemSpace::kParam:
+            text += "    the kernel has " + std::to_string(state.launch->params.size()) + " bytes of parameters\n";
+            break;
         default: break;
     }
     report.text = std::move(text);
@@ -229,7 +236,8 @@ void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_
     if (!is_new(worker, finding, pc, key)) return;
     const LaunchState& state = *worker.launch;
     Report report = make_report(state, block, warp, pc, lane, finding);
-    report.text = std::string(finding_info(finding).title) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane) + "    " + detail + "\n";
+    report.text = std::string(finding_info(finding).title) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane) + "    " +
+                  detail + "\n";
     publish(worker, key, std::move(report));
 }
 
@@ -248,7 +256,8 @@ void report_deadlock(Worker& worker, Block& block) {
                 lane = static_cast<uint32_t>(__builtin_ctz(entry.mask));
             }
             if (++shown > 8) continue;
-            detail += "\n      warp " + std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
+            detail +=
+                "\n      warp " + std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
             if (entry.state == EntryState::kBarrier) {
                 const Barrier& barrier = block.barriers[entry.barrier];
                 detail += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
@@ -262,17 +271,46 @@ void report_deadlock(Worker& worker, Block& block) {
 
 std::map<std::string, uint64_t> Counters::to_map() const {
     return {
-        {"warp_instructions", warp_instructions}, {"thread_instructions", thread_instructions}, {"fp32", fp32}, {"fp64", fp64}, {"fp16", fp16},
-        {"integer", integer}, {"special", special}, {"conversion", conversion}, {"control", control}, {"move", move}, {"fp32_fma", fp32_fma},
-        {"global_loads", global_loads}, {"global_stores", global_stores}, {"global_atomics", global_atomics},
-        {"global_load_sectors", global_load_sectors}, {"global_store_sectors", global_store_sectors}, {"global_load_bytes", global_load_bytes},
-        {"global_store_bytes", global_store_bytes}, {"global_unique_bytes_read", global_unique_bytes_read},
-        {"global_unique_bytes_written", global_unique_bytes_written}, {"shared_loads", shared_loads}, {"shared_stores", shared_stores},
-        {"shared_atomics", shared_atomics}, {"shared_load_wavefronts", shared_load_wavefronts}, {"shared_store_wavefronts", shared_store_wavefronts},
-        {"shared_load_conflicts", shared_load_conflicts}, {"shared_store_conflicts", shared_store_conflicts}, {"local_loads", local_loads},
-        {"local_stores", local_stores}, {"const_loads", const_loads}, {"param_loads", param_loads}, {"async_copies", async_copies},
-        {"async_copy_bytes", async_copy_bytes}, {"barriers", barriers}, {"branches", branches}, {"divergent_branches", divergent_branches},
-        {"shuffles", shuffles}, {"votes", votes}, {"blocks", blocks}, {"warps", warps},
+        {"warp_instructions", warp_instructions},
+        {"thread_instructions", thread_instructions},
+        {"fp32", fp32},
+        {"fp64", fp64},
+        {"fp16", fp16},
+        {"integer", integer},
+        {"special", special},
+        {"conversion", conversion},
+        {"control", control},
+        {"move", move},
+        {"fp32_fma", fp32_fma},
+        {"global_loads", global_loads},
+        {"global_stores", global_stores},
+        {"global_atomics", global_atomics},
+        {"global_load_sectors", global_load_sectors},
+        {"global_store_sectors", global_store_sectors},
+        {"global_load_bytes", global_load_bytes},
+        {"global_store_bytes", global_store_bytes},
+        {"global_unique_bytes_read", global_unique_bytes_read},
+        {"global_unique_bytes_written", global_unique_bytes_written},
+        {"shared_loads", shared_loads},
+        {"shared_stores", shared_stores},
+        {"shared_atomics", shared_atomics},
+        {"shared_load_wavefronts", shared_load_wavefronts},
+        {"shared_store_wavefronts", shared_store_wavefronts},
+        {"shared_load_conflicts", shared_load_conflicts},
+        {"shared_store_conflicts", shared_store_conflicts},
+        {"local_loads", local_loads},
+        {"local_stores", local_stores},
+        {"const_loads", const_loads},
+        {"param_loads", param_loads},
+        {"async_copies", async_copies},
+        {"async_copy_bytes", async_copy_bytes},
+        {"barriers", barriers},
+        {"branches", branches},
+        {"divergent_branches", divergent_branches},
+        {"shuffles", shuffles},
+        {"votes", votes},
+        {"blocks", blocks},
+        {"warps", warps},
     };
 }
 

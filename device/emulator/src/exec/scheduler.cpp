@@ -49,7 +49,8 @@ void Block::allocate(LaunchState& state) {
     const bool race = state.options.checks & kRacecheck;
     const size_t units = (shared_end >> image.race_shift) + 64;
     const size_t per_warp32 = round_up(image.stack32, 256), per_warp64 = round_up(image.stack64, 256);
-    const size_t per_warp_predicates = round_up(4ull * image.stack_predicates + 64, 256), per_warp_specials = round_up(image.special_bytes, 256);
+    const size_t per_warp_predicates = round_up(4ull * image.stack_predicates + 64, 256),
+                 per_warp_specials = round_up(image.special_bytes, 256);
     const size_t threads = static_cast<size_t>(num_warps) * kWarpLanes;
 
     size_t at = 0;
@@ -63,7 +64,8 @@ void Block::allocate(LaunchState& state) {
     const size_t shared_state_at = reserve(init ? shared_end + 64 : 0);
     const size_t local_at = reserve(threads * local_stride + 64);
     const size_t local_state_at = reserve(init ? threads * local_stride + 64 : 0);
-    const size_t writes_at = reserve(race ? 4 * units : 0), reads_at = reserve(race ? 4 * units : 0), warps_at = reserve(race ? 4 * units : 0);
+    const size_t writes_at = reserve(race ? 4 * units : 0), reads_at = reserve(race ? 4 * units : 0),
+                 warps_at = reserve(race ? 4 * units : 0);
     region_bytes = round_up(at, 4096);
     region = mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region == MAP_FAILED) {
@@ -223,7 +225,8 @@ BlockStop run_block(Worker& worker, Block& block) {
             case Schedule::kReversed: index = block.num_warps - 1 - index; break;
             case Schedule::kGreedy: budget = kGreedyQuantum; break;
             case Schedule::kRandom:
-                // The turn order still covers every warp, so that `idle` means what it says; the draw changes who is first and for how long.
+                // The turn order still covers every warp, so that `idle` means what it says; the draw changes who is first and for how
+                // long.
                 if (next_random(block.random) & 1) block.next_warp += static_cast<uint32_t>(next_random(block.random) % block.num_warps);
                 index = block.next_warp % block.num_warps;
                 budget = 1 + next_random(block.random) % 256;
@@ -241,7 +244,8 @@ BlockStop run_block(Worker& worker, Block& block) {
                 if (state.instructions.fetch_add(done, std::memory_order_relaxed) + done > state.options.instruction_limit) {
                     const uint32_t pc = warp.entries.empty() ? 0 : warp.entries[0].pc;
                     report_event(worker, block, warp, pc, 0, Finding::kInstructionLimit,
-                                 "instruction_limit = " + std::to_string(state.options.instruction_limit) + " warp instructions; a loop that does not end, or raise the limit");
+                                 "instruction_limit = " + std::to_string(state.options.instruction_limit) +
+                                     " warp instructions; a loop that does not end, or raise the limit");
                     state.end_with(kErrorLaunchTimeout);
                     return BlockStop::kStopped;
                 }
@@ -249,13 +253,15 @@ BlockStop run_block(Worker& worker, Block& block) {
         } else if (++idle >= block.num_warps * (schedule == Schedule::kRandom ? 16 : 2)) {
             bool can_run = false;
             for (const Warp& other : block.warps) {
-                for (const Entry& entry : other.entries) can_run |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
+                for (const Entry& entry : other.entries)
+                    can_run |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
             }
             if (can_run) {
                 idle = 0;
                 continue;
             }
-            // All wait. Threads that were named in a mask and wait elsewhere will not come: let the lowest gathering instruction go on without them.
+            // All wait. Threads that were named in a mask and wait elsewhere will not come: let the lowest gathering instruction go on
+            // without them.
             Entry* stuck = nullptr;
             Warp* owner = nullptr;
             for (Warp& other : block.warps) {
@@ -275,13 +281,14 @@ BlockStop run_block(Worker& worker, Block& block) {
             owner->forced_pc = stuck->pc;
             idle = 0;
         }
-        if (reason == StopReason::kQuantum && ++turns >= (state.launch->cooperative ? kCooperativeBlockQuanta : kBlockQuanta)) return BlockStop::kTurn;
+        if (reason == StopReason::kQuantum && ++turns >= (state.launch->cooperative ? kCooperativeBlockQuanta : kBlockQuanta))
+            return BlockStop::kTurn;
     }
     return BlockStop::kDone;
 }
 
-// Blocks of one worker: normally one at a time, each to its end. A block that uses up its turn is set aside for another one, so that blocks that wait for
-// each other all come to run; how many are set aside grows while none of them ends.
+// Blocks of one worker: normally one at a time, each to its end. A block that uses up its turn is set aside for another one, so that blocks
+// that wait for each other all come to run; how many are set aside grows while none of them ends.
 void run_worker(Worker& worker) {
     LaunchState& state = *worker.launch;
     std::vector<std::unique_ptr<Block>> idle_blocks;
@@ -301,7 +308,8 @@ void run_worker(Worker& worker) {
             idle_blocks.pop_back();
         }
         const bool ordered = state.block_order.empty();
-        const uint64_t linear = ordered ? (state.options.schedule == Schedule::kReversed ? state.grid_blocks - 1 - next : next) : state.block_order[next];
+        const uint64_t linear =
+            ordered ? (state.options.schedule == Schedule::kReversed ? state.grid_blocks - 1 - next : next) : state.block_order[next];
         block->start(linear);
         return block;
     };
@@ -413,7 +421,8 @@ struct SectorMap {
     SectorMap& operator=(const SectorMap&) = delete;
     uint64_t count_bytes() const {
         uint64_t sectors = 0;
-        for (size_t i = 0; i < bytes / 8; ++i) sectors += static_cast<uint64_t>(__builtin_popcountll(bits[i].load(std::memory_order_relaxed)));
+        for (size_t i = 0; i < bytes / 8; ++i)
+            sectors += static_cast<uint64_t>(__builtin_popcountll(bits[i].load(std::memory_order_relaxed)));
         return sectors * 32;
     }
 };
@@ -425,9 +434,11 @@ int validate(const Launch& launch, const Image& image) {
     if (launch.grid.x > 0x7FFFFFFFu || launch.grid.y > 65535 || launch.grid.z > 65535) return kErrorInvalidConfiguration;
     if (static_cast<uint64_t>(image.shared_static_bytes) + launch.dynamic_shared_bytes > kSharedPerBlock) return kErrorInvalidValue;
     const Dim3& most = image.kernel.max_threads;
-    if (most.x != 0 && threads > static_cast<uint64_t>(most.x) * std::max(most.y, 1u) * std::max(most.z, 1u)) return kErrorLaunchOutOfResources;
+    if (most.x != 0 && threads > static_cast<uint64_t>(most.x) * std::max(most.y, 1u) * std::max(most.z, 1u))
+        return kErrorLaunchOutOfResources;
     const Dim3& required = image.kernel.required_threads;
-    if (required.x != 0 && (required.x != launch.block.x || std::max(required.y, 1u) != launch.block.y || std::max(required.z, 1u) != launch.block.z)) {
+    if (required.x != 0 &&
+        (required.x != launch.block.x || std::max(required.y, 1u) != launch.block.y || std::max(required.z, 1u) != launch.block.z)) {
         return kErrorInvalidConfiguration;
     }
     if (launch.params.size() < image.kernel.param_bytes) return kErrorInvalidValue;
@@ -522,7 +533,13 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
         pool[i].checks = options.checks;
         pool[i].ranges.assign(state.image->code.size(), Range{});
     }
-    Pool::instance().run(workers, [&](uint32_t i) { run_worker(pool[i]); });
+    Pool::instance().run(workers, [&](uint32_t i) {
+        try {
+            run_worker(pool[i]);
+        } catch (const std::bad_alloc&) {  // no host memory for a block's state
+            state.end_with(kErrorLaunchOutOfResources);
+        }
+    });
 
     for (Worker& worker : pool) {
         if (options.counters) add_counters(state.counters, worker.counters);

@@ -11,6 +11,9 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 #define AICF_INLINE inline __attribute__((always_inline))
 
+// How the addresses of a full warp lie: as one run in lane order or one address, over the whole warp or over each half of 16 lanes.
+enum class Shape : uint8_t { kScattered, kContiguous, kContiguousHalves, kUniform, kUniformHalves };
+
 template <Mode M>
 class Interpreter {
 public:
@@ -18,7 +21,12 @@ public:
     static constexpr bool kCount = M == Mode::kCounted;
 
     Interpreter(Worker& worker, Block& block, Warp& warp)
-        : worker_(worker), block_(block), warp_(warp), image_(*block.launch->image), memory_(*block.launch->memory), checks_(worker.checks) {}
+        : worker_(worker),
+          block_(block),
+          warp_(warp),
+          image_(*block.launch->image),
+          memory_(*block.launch->memory),
+          checks_(worker.checks) {}
 
     StopReason run(uint64_t budget);
 
@@ -76,7 +84,8 @@ private:
     template <bool kStore>
     void access_local(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_param);
     void access_param(const Inst& inst, uint32_t mask, const uint64_t* address);
-    uint32_t check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi, uint64_t bits);
+    uint32_t check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi,
+                          uint64_t bits);
     uint32_t check_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic);
     void check_global_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
     void check_shared_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
@@ -84,7 +93,7 @@ private:
     void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
     void count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
     template <bool kStore>
-    void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, bool contiguous, bool uniform);
+    void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape);
 
     // warp_race.cpp
     void race_read(uint32_t mask, const uint64_t* address, uint32_t size, bool strong);

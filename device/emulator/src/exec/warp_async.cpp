@@ -30,10 +30,14 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
         if (copy.source_bytes[lane] == inst.bytes) {
             ok = check_global(1u << lane, from, inst.bytes, false, false, from[lane], from[lane], from[lane]);
         } else {  // a part: byte by byte up to the source size, the base aligned all the same
-            ok = from[lane] % inst.bytes == 0 || copy.source_bytes[lane] == 0 ? 1u << lane : check_global(1u << lane, from, inst.bytes, false, false, from[lane], from[lane], from[lane]);
+            ok = from[lane] % inst.bytes == 0 || copy.source_bytes[lane] == 0
+                     ? 1u << lane
+                     : check_global(1u << lane, from, inst.bytes, false, false, from[lane], from[lane], from[lane]);
             uint64_t last[kWarpLanes] = {};
             last[lane] = from[lane] + copy.source_bytes[lane] - 1;
-            if (ok) ok = check_global(1u << lane, from, 1, false, false, from[lane], from[lane], 0) & check_global(1u << lane, last, 1, false, false, last[lane], last[lane], 0);
+            if (ok)
+                ok = check_global(1u << lane, from, 1, false, false, from[lane], from[lane], 0) &
+                     check_global(1u << lane, last, 1, false, false, last[lane], last[lane], 0);
         }
         readable |= ok;
     });
@@ -42,7 +46,8 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
     if (checking(kInitcheck)) {
         for_lanes(reading & readable, [&](uint32_t lane) {
             if (memory_.is_initialized(from[lane], copy.source_bytes[lane])) return;
-            report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kGlobal, false, false, from[lane], copy.source_bytes[lane]});
+            report_access(worker_, block_, warp_, pc_, lane,
+                          {Finding::kUninitialized, MemSpace::kGlobal, false, false, from[lane], copy.source_bytes[lane]});
         });
         for_lanes(mask, [&](uint32_t lane) {
             for (uint32_t i = 0; i < inst.bytes; ++i) block_.shared_state[to[lane] + i] |= 2;
@@ -72,8 +77,10 @@ void Interpreter<M>::async_commit(uint32_t mask) {
 
 template <Mode M>
 void Interpreter<M>::async_wait(const Inst& inst, uint32_t mask) {
-    if (inst.flags & kFlagWaitAll) finish_async(mask, 0, true);
-    else finish_async(mask, inst.imm, false);
+    if (inst.flags & kFlagWaitAll)
+        finish_async(mask, 0, true);
+    else
+        finish_async(mask, inst.imm, false);
 }
 
 // Makes the copies of the lanes' groups, but for the latest `groups_left` committed ones; `all`: uncommitted ones as well.

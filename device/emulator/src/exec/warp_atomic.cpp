@@ -61,10 +61,14 @@ uint16_t add_bfloat(uint16_t a, uint16_t b) {
 
 float add_flushed(float a, float b, bool flush) {
     // atom.add.f32 on global memory flushes subnormal inputs and results to zero with the sign kept; on shared memory it does not.
-    if (!flush) return a + b;
-    const auto squash = [](float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
-    return squash(squash(a) + squash(b));
+    // A NaN comes out as the canonical one.
+    const auto squash = [flush](float x) { return flush && std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
+    const float sum = squash(squash(a) + squash(b));
+    return std::isnan(sum) ? std::bit_cast<float>(0x7fffffffu) : sum;
 }
+
+// atom.add.f64 on global memory passes the added NaN on as it is, signalling ones too.
+double add_double(double a, double b, bool global) { return global && std::isnan(b) ? b : a + b; }
 
 template <typename T>
 T combine(const Inst& inst, T old, T value, T swap, bool shared) {
@@ -84,9 +88,11 @@ T combine(const Inst& inst, T old, T value, T swap, bool shared) {
         case AtomOp::kAdd: break;
     }
     if constexpr (sizeof(T) == 8) {
-        if (type == AtomType::kF64) return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(value));
+        if (type == AtomType::kF64)
+            return std::bit_cast<uint64_t>(add_double(std::bit_cast<double>(old), std::bit_cast<double>(value), !shared));
     } else if constexpr (sizeof(T) == 4) {
-        if (type == AtomType::kF32) return std::bit_cast<uint32_t>(add_flushed(std::bit_cast<float>(old), std::bit_cast<float>(value), !shared));
+        if (type == AtomType::kF32)
+            return std::bit_cast<uint32_t>(add_flushed(std::bit_cast<float>(old), std::bit_cast<float>(value), !shared));
         const auto halves = [&](auto add) {
             return static_cast<uint32_t>(add(static_cast<uint16_t>(old), static_cast<uint16_t>(value))) |
                    static_cast<uint32_t>(add(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(value >> 16))) << 16;
@@ -101,7 +107,8 @@ T combine(const Inst& inst, T old, T value, T swap, bool shared) {
 }
 
 template <typename T, typename Row>
-void run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared, const Row* b, const Row* c, Row* results) {
+void run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared, const Row* b, const Row* c,
+               Row* results) {
     for_lanes(mask, [&](uint32_t lane) {
         T* cell = reinterpret_cast<T*>(base + address[lane]);
         const T value = static_cast<T>(b[lane]);
@@ -111,7 +118,8 @@ void run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t
             *cell = combine<T>(inst, old, value, swap, true);
         } else {
             T next = combine<T>(inst, old, value, swap, false);
-            while (!__atomic_compare_exchange_n(cell, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) next = combine<T>(inst, old, value, swap, false);
+            while (!__atomic_compare_exchange_n(cell, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+                next = combine<T>(inst, old, value, swap, false);
         }
         results[lane] = old;
     });
@@ -128,8 +136,10 @@ void Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_
         return;
     }
     uint32_t old[kWarpLanes];
-    if (inst.bytes == 2) run_lanes<uint16_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
-    else run_lanes<uint32_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
+    if (inst.bytes == 2)
+        run_lanes<uint16_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
+    else
+        run_lanes<uint32_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
     if (inst.flags & kFlagReturnsValue) for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
 }
 
@@ -138,9 +148,12 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
     alignas(64) uint64_t address[kWarpLanes];
     const uint64_t offset = static_cast<uint64_t>(inst.offset);
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-        if (!(inst.flags & kFlagHasBase)) address[lane] = offset;
-        else if (inst.flags & kFlagBase64) address[lane] = row64(inst.a)[lane] + offset;
-        else address[lane] = row32(inst.a)[lane] + static_cast<uint32_t>(offset);
+        if (!(inst.flags & kFlagHasBase))
+            address[lane] = offset;
+        else if (inst.flags & kFlagBase64)
+            address[lane] = row64(inst.a)[lane] + offset;
+        else
+            address[lane] = row32(inst.a)[lane] + static_cast<uint32_t>(offset);
     }
     uint32_t in_shared = inst.space == MemSpace::kShared ? mask : 0;
     if (inst.space == MemSpace::kGeneric) {
@@ -161,7 +174,8 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
         in_global = check_global(in_global, address, inst.bytes, true, true, lo, hi, bits);
         if (in_global) {
             if (checking(kInitcheck)) {
-                for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, inst.bytes, address[lane], address[lane]); });
+                for_lanes(in_global,
+                          [&](uint32_t lane) { check_global_init(1u << lane, address, inst.bytes, address[lane], address[lane]); });
             }
             mark_global(in_global, address, inst.bytes, lo, hi, false);
             if (checking(kRacecheck)) release_acquire(in_global, address, true, true, 0);
@@ -178,7 +192,8 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
         }
         if (checking(kInitcheck)) {
             for_lanes(in_shared, [&](uint32_t lane) {
-                if (static_cast<AtomOp>(inst.mode) != AtomOp::kExch) check_shared_init(1u << lane, address, inst.bytes, address[lane], address[lane]);
+                if (static_cast<AtomOp>(inst.mode) != AtomOp::kExch)
+                    check_shared_init(1u << lane, address, inst.bytes, address[lane], address[lane]);
                 std::memset(block_.shared_state + address[lane], 1, inst.bytes);
             });
         }

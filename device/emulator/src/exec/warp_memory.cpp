@@ -10,31 +10,35 @@ namespace {
 
 // What a warp's addresses have in common, so that one test serves all lanes.
 struct Span {
-    uint64_t lo, hi;   // lowest and highest address
-    uint64_t bits;     // or of all addresses: alignment
-    bool contiguous;   // all 32 lanes, in lane order, without gaps
-    bool uniform;      // all 32 lanes at one address
+    uint64_t lo, hi;  // lowest and highest address
+    uint64_t bits;    // or of all addresses: alignment
+    Shape shape;
+    bool contiguous() const { return shape == Shape::kContiguous; }
 };
 
 AICF_INLINE Span span_of(const uint64_t* address, uint32_t mask, uint32_t size) {
     if (mask == ~0u) {
-        uint64_t not_contiguous = 0;
-        uint64_t not_uniform = 0;
-        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-            not_contiguous |= address[lane] ^ (address[0] + static_cast<uint64_t>(lane) * size);
-            not_uniform |= address[lane] ^ address[0];
+        uint64_t strided = 0, uniform = 0;
+        for (uint32_t lane = 0; lane < 16; ++lane) {
+            const uint64_t step = static_cast<uint64_t>(lane) * size;
+            strided |= (address[lane] ^ (address[0] + step)) | (address[lane + 16] ^ (address[16] + step));
+            uniform |= (address[lane] ^ address[0]) | (address[lane + 16] ^ address[16]);
         }
-        if (not_contiguous == 0) return {address[0], address[31], address[0] | size * 1ull, true, false};
-        if (not_uniform == 0) return {address[0], address[0], address[0], false, true};
-        uint64_t lo = address[0], hi = address[0], bits = 0;
-        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-            lo = std::min(lo, address[lane]);
-            hi = std::max(hi, address[lane]);
-            bits |= address[lane];
+        const uint64_t lo = std::min(address[0], address[16]), hi = std::max(address[0], address[16]);
+        if (strided == 0) {
+            const bool whole = address[16] == address[0] + 16ull * size;
+            return {lo, hi + 15ull * size, address[0] | address[16], whole ? Shape::kContiguous : Shape::kContiguousHalves};
         }
-        return {lo, hi, bits, false, false};
+        if (uniform == 0) return {lo, hi, address[0] | address[16], lo == hi ? Shape::kUniform : Shape::kUniformHalves};
+        Span span{address[0], address[0], 0, Shape::kScattered};
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            span.lo = std::min(span.lo, address[lane]);
+            span.hi = std::max(span.hi, address[lane]);
+            span.bits |= address[lane];
+        }
+        return span;
     }
-    Span span{~0ull, 0, 0, false, false};
+    Span span{~0ull, 0, 0, Shape::kScattered};
     for_lanes(mask, [&](uint32_t lane) {
         span.lo = std::min(span.lo, address[lane]);
         span.hi = std::max(span.hi, address[lane]);
@@ -43,34 +47,37 @@ AICF_INLINE Span span_of(const uint64_t* address, uint32_t mask, uint32_t size) 
     return span;
 }
 
+template <typename Cell>
+AICF_INLINE Cell read_cell(const uint8_t* at) {
+    Cell value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+
 template <typename Memory, typename Row>
-AICF_INLINE void load_element(Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, bool uniform, uint32_t offset) {
-    using Cell = Memory;
-    if constexpr (sizeof(Memory) == sizeof(Row)) {
-        if (contiguous) {
-            std::memcpy(to, base + address[0], sizeof(Row) * kWarpLanes);
+AICF_INLINE void load_element(Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, Shape shape, uint32_t offset) {
+    switch (shape) {
+        case Shape::kContiguous:
+        case Shape::kContiguousHalves:
+            if constexpr (sizeof(Memory) == sizeof(Row)) {
+                if (offset == 0) {
+                    std::memcpy(to, base + address[0], sizeof(Row) * 16);
+                    std::memcpy(to + 16, base + address[16], sizeof(Row) * 16);
+                    return;
+                }
+            }
+            break;
+        case Shape::kUniform:
+        case Shape::kUniformHalves: {
+            const Row low = static_cast<Row>(read_cell<Memory>(base + address[0] + offset)),
+                      high = static_cast<Row>(read_cell<Memory>(base + address[16] + offset));
+            for (uint32_t lane = 0; lane < 16; ++lane) to[lane] = low;
+            for (uint32_t lane = 16; lane < 32; ++lane) to[lane] = high;
             return;
         }
+        case Shape::kScattered: break;
     }
-    if (mask == ~0u) {
-        if (uniform) {
-            Cell value;
-            std::memcpy(&value, base + address[0] + offset, sizeof value);
-            for (uint32_t lane = 0; lane < kWarpLanes; ++lane) to[lane] = static_cast<Row>(value);
-            return;
-        }
-        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-            Cell value;
-            std::memcpy(&value, base + address[lane] + offset, sizeof value);
-            to[lane] = static_cast<Row>(value);
-        }
-        return;
-    }
-    for_lanes(mask, [&](uint32_t lane) {
-        Cell value;
-        std::memcpy(&value, base + address[lane] + offset, sizeof value);
-        to[lane] = static_cast<Row>(value);
-    });
+    for_lanes(mask, [&](uint32_t lane) { to[lane] = static_cast<Row>(read_cell<Memory>(base + address[lane] + offset)); });
 }
 
 template <typename Memory, typename Row>
@@ -88,28 +95,36 @@ AICF_INLINE void store_element(const Row* from, uint8_t* base, const uint64_t* a
 }
 
 template <typename Row>
-AICF_INLINE void load_row(const Inst& inst, Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, bool uniform, uint32_t offset) {
+AICF_INLINE void load_row(const Inst& inst, Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, Shape shape,
+                          uint32_t offset) {
     using Signed = std::make_signed_t<Row>;
     const bool extend = inst.flags & kFlagSignExtend;
     switch (inst.bytes) {
         case 1:
-            if (extend) load_element<int8_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, contiguous, uniform, offset);
-            else load_element<uint8_t, Row>(to, base, address, mask, contiguous, uniform, offset);
+            if (extend)
+                load_element<int8_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape, offset);
+            else
+                load_element<uint8_t, Row>(to, base, address, mask, shape, offset);
             break;
         case 2:
-            if (extend) load_element<int16_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, contiguous, uniform, offset);
-            else load_element<uint16_t, Row>(to, base, address, mask, contiguous, uniform, offset);
+            if (extend)
+                load_element<int16_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape, offset);
+            else
+                load_element<uint16_t, Row>(to, base, address, mask, shape, offset);
             break;
         case 4:
-            if (extend) load_element<int32_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, contiguous, uniform, offset);
-            else load_element<uint32_t, Row>(to, base, address, mask, contiguous, uniform, offset);
+            if (extend)
+                load_element<int32_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape, offset);
+            else
+                load_element<uint32_t, Row>(to, base, address, mask, shape, offset);
             break;
-        default: load_element<uint64_t, Row>(to, base, address, mask, contiguous, uniform, offset); break;
+        default: load_element<uint64_t, Row>(to, base, address, mask, shape, offset); break;
     }
 }
 
 template <typename Row>
-AICF_INLINE void store_row(const Inst& inst, const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, uint32_t offset) {
+AICF_INLINE void store_row(const Inst& inst, const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous,
+                           uint32_t offset) {
     switch (inst.bytes) {
         case 1: store_element<uint8_t, Row>(from, base, address, mask, contiguous, offset); break;
         case 2: store_element<uint16_t, Row>(from, base, address, mask, contiguous, offset); break;
@@ -129,19 +144,25 @@ bool all_equal(const uint8_t* state, uint64_t count, uint8_t value) {
 // Moves all elements between memory (at base + address[lane]) and rows. Addresses have been checked.
 template <Mode M>
 template <bool kStore>
-void Interpreter<M>::move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, bool contiguous, bool uniform) {
+void Interpreter<M>::move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape) {
     const uint32_t operands[4] = {inst.d, inst.b, inst.c, inst.e};
     const bool single = inst.vec == 1;
     if constexpr (kStore) {
         // Element by element for each lane in turn is what the order of overlapping lanes would need; it is undefined, so rows are as good.
         for (uint32_t i = 0; i < inst.vec; ++i) {
-            if (inst.dbytes == 8) store_row<uint64_t>(inst, row64(operands[i]), base, address, mask, contiguous && single, i * inst.bytes);
-            else store_row<uint32_t>(inst, row32(operands[i]), base, address, mask, contiguous && single, i * inst.bytes);
+            if (inst.dbytes == 8)
+                store_row<uint64_t>(inst, row64(operands[i]), base, address, mask, shape == Shape::kContiguous && single, i * inst.bytes);
+            else
+                store_row<uint32_t>(inst, row32(operands[i]), base, address, mask, shape == Shape::kContiguous && single, i * inst.bytes);
         }
     } else {
+        // Vector elements lie apart by the size of the vector: only uniform shapes hold for each of them.
+        if (!single && (shape == Shape::kContiguous || shape == Shape::kContiguousHalves)) shape = Shape::kScattered;
         for (uint32_t i = 0; i < inst.vec; ++i) {
-            if (inst.dbytes == 8) load_row<uint64_t>(inst, row64(operands[i]), base, address, mask, contiguous && single, uniform, i * inst.bytes);
-            else load_row<uint32_t>(inst, row32(operands[i]), base, address, mask, contiguous && single, uniform, i * inst.bytes);
+            if (inst.dbytes == 8)
+                load_row<uint64_t>(inst, row64(operands[i]), base, address, mask, shape, i * inst.bytes);
+            else
+                load_row<uint32_t>(inst, row32(operands[i]), base, address, mask, shape, i * inst.bytes);
         }
     }
 }
@@ -191,10 +212,14 @@ void Interpreter<M>::access(const Inst& inst, uint32_t mask, uint64_t* address, 
     for_lanes(mask, [&](uint32_t lane) {
         const uint64_t window = address[lane] & kWindowMask;
         const uint32_t bit = 1u << lane;
-        if (window == kSharedWindow) in_shared |= bit;
-        else if (window == kLocalWindow) in_local |= bit;
-        else if (window == kParamWindow) in_param |= bit;
-        else in_global |= bit;
+        if (window == kSharedWindow)
+            in_shared |= bit;
+        else if (window == kLocalWindow)
+            in_local |= bit;
+        else if (window == kParamWindow)
+            in_param |= bit;
+        else
+            in_global |= bit;
     });
     if (in_global) access_global<kStore>(inst, in_global, address, false);
     if (!(in_shared | in_local | in_param)) return;
@@ -214,9 +239,11 @@ void Interpreter<M>::access(const Inst& inst, uint32_t mask, uint64_t* address, 
 
 // Lanes of `mask` that may access `size` bytes of global memory; the others are reported.
 template <Mode M>
-uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi, uint64_t bits) {
+uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo,
+                                      uint64_t hi, uint64_t bits) {
     Range& range = worker_.ranges[pc_];
-    if (lo >= range.begin && hi + size <= range.end && hi <= hi + size && ((bits & (size - 1)) == 0)) [[likely]] return mask;
+    if (lo >= range.begin && hi + size <= range.end && hi <= hi + size && ((bits & (size - 1)) == 0)) [[likely]]
+        return mask;
     uint32_t good = 0;
     int status = kSuccess;
     for_lanes(mask, [&](uint32_t lane) {
@@ -286,8 +313,10 @@ void Interpreter<M>::check_global_init(uint32_t mask, const uint64_t* address, u
         const uint64_t first = (lo - memory_.base()) % 8;
         const uint64_t count = hi + size - lo;
         bool fine;
-        if (first == 0 && count % 8 == 0) fine = all_equal(bits, count / 8, 0xFF);
-        else fine = memory_.is_initialized(lo, count);
+        if (first == 0 && count % 8 == 0)
+            fine = all_equal(bits, count / 8, 0xFF);
+        else
+            fine = memory_.is_initialized(lo, count);
         if (fine) return;
     }
     for_lanes(mask, [&](uint32_t lane) {
@@ -312,7 +341,8 @@ void Interpreter<M>::mark_global(uint32_t mask, const uint64_t* address, uint32_
         const uint32_t wanted = ((1u << size) - 1) << (at % 8);
         uint8_t* bits = memory_.init_bits() + at / 8;
         if ((bits[0] & (wanted & 0xFF)) != (wanted & 0xFF)) __atomic_fetch_or(bits, static_cast<uint8_t>(wanted), __ATOMIC_RELAXED);
-        if (wanted >> 8 && (bits[1] & (wanted >> 8 & 0xFF)) != (wanted >> 8 & 0xFF)) __atomic_fetch_or(bits + 1, static_cast<uint8_t>(wanted >> 8), __ATOMIC_RELAXED);
+        if (wanted >> 8 && (bits[1] & (wanted >> 8 & 0xFF)) != (wanted >> 8 & 0xFF))
+            __atomic_fetch_or(bits + 1, static_cast<uint8_t>(wanted >> 8), __ATOMIC_RELAXED);
         if (wanted >> 16) __atomic_fetch_or(bits + 2, static_cast<uint8_t>(wanted >> 16), __ATOMIC_RELAXED);
     });
 }
@@ -322,29 +352,33 @@ template <bool kStore>
 void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_const) {
     const uint32_t size = inst.bytes * inst.vec;
     const Span span = span_of(address, mask, size);
-    const uint32_t good = check_global(mask, address, size, kStore, false, span.lo, span.hi, span.contiguous ? address[0] : span.bits);
+    const uint32_t good = check_global(mask, address, size, kStore, false, span.lo, span.hi, span.bits);
     if (good == 0) return;
     uint8_t* base = reinterpret_cast<uint8_t*>(memory_.alias(0));
     const bool whole = good == mask;
     if constexpr (kChecks) {
         if (checking(kInitcheck)) {
             const Span part = whole ? span : span_of(address, good, size);
-            if constexpr (kStore) mark_global(good, address, size, part.lo, part.hi, part.contiguous);
-            else check_global_init(good, address, size, part.lo, part.hi);
+            if constexpr (kStore)
+                mark_global(good, address, size, part.lo, part.hi, part.contiguous());
+            else
+                check_global_init(good, address, size, part.lo, part.hi);
         } else if constexpr (kStore) {
             const Span part = whole ? span : span_of(address, good, size);
-            mark_global(good, address, size, part.lo, part.hi, part.contiguous);
+            mark_global(good, address, size, part.lo, part.hi, part.contiguous());
         }
     } else if constexpr (kStore) {
         // Also without checks: a later launch may be checked.
         const Span part = whole ? span : span_of(address, good, size);
-        mark_global(good, address, size, part.lo, part.hi, part.contiguous);
+        mark_global(good, address, size, part.lo, part.hi, part.contiguous());
     }
     if constexpr (kCount) {
-        if (is_const) worker_.counters.const_loads++;
-        else count_global(good, address, size, kStore, false);
+        if (is_const)
+            worker_.counters.const_loads++;
+        else
+            count_global(good, address, size, kStore, false);
     }
-    move_elements<kStore>(inst, good, base, address, span.contiguous && whole, span.uniform && whole);
+    move_elements<kStore>(inst, good, base, address, whole ? span.shape : Shape::kScattered);
 }
 
 template <Mode M>
@@ -359,8 +393,9 @@ void Interpreter<M>::check_shared_init(uint32_t mask, const uint64_t* address, u
             unwritten |= state[i] == 0;
         }
         if (!in_flight && !unwritten) return;
-        report_access(worker_, block_, warp_, pc_, lane,
-                      {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, false, address[lane], size});
+        report_access(
+            worker_, block_, warp_, pc_, lane,
+            {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, false, address[lane], size});
     });
 }
 
@@ -369,7 +404,7 @@ template <bool kStore>
 void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64_t* address) {
     const uint32_t size = inst.bytes * inst.vec;
     Span span = span_of(address, mask, size);
-    const uint64_t bits = span.contiguous ? address[0] : span.bits;
+    const uint64_t bits = span.bits;
     if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1))) [[unlikely]] {
         mask = check_shared(mask, address, size, kStore, false);
         if (mask == 0) return;
@@ -378,21 +413,25 @@ void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64
     if constexpr (kChecks) {
         if (checking(kRacecheck)) {
             const bool strong = inst.mode != 0;
-            if constexpr (kStore) race_write(mask, address, size, strong, &inst);
-            else race_read(mask, address, size, strong);
+            if constexpr (kStore)
+                race_write(mask, address, size, strong, &inst);
+            else
+                race_read(mask, address, size, strong);
             if (strong) release_acquire(mask, address, kStore, !kStore, kSharedWindow);
         }
         if (checking(kInitcheck)) {
             if constexpr (kStore) {
-                if (span.contiguous) std::memset(block_.shared_state + span.lo, 1, span.hi + size - span.lo);
-                else for_lanes(mask, [&](uint32_t lane) { std::memset(block_.shared_state + address[lane], 1, size); });
+                if (span.contiguous())
+                    std::memset(block_.shared_state + span.lo, 1, span.hi + size - span.lo);
+                else
+                    for_lanes(mask, [&](uint32_t lane) { std::memset(block_.shared_state + address[lane], 1, size); });
             } else {
                 check_shared_init(mask, address, size, span.lo, span.hi);
             }
         }
     }
     if constexpr (kCount) count_shared(mask, address, size, kStore, false);
-    move_elements<kStore>(inst, mask, block_.shared, address, span.contiguous, span.uniform);
+    move_elements<kStore>(inst, mask, block_.shared, address, span.shape);
 }
 
 template <Mode M>
@@ -429,17 +468,21 @@ void Interpreter<M>::access_local(const Inst& inst, uint32_t mask, const uint64_
             } else {
                 for_lanes(mask, [&](uint32_t lane) {
                     if (all_equal(block_.local_state + at[lane], size, 1)) return;
-                    report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kLocal, false, false, address[lane], size});
+                    report_access(worker_, block_, warp_, pc_, lane,
+                                  {Finding::kUninitialized, MemSpace::kLocal, false, false, address[lane], size});
                 });
             }
         }
     }
     if constexpr (kCount) {
-        if (is_param) worker_.counters.param_loads += !kStore;
-        else if (kStore) worker_.counters.local_stores++;
-        else worker_.counters.local_loads++;
+        if (is_param)
+            worker_.counters.param_loads += !kStore;
+        else if (kStore)
+            worker_.counters.local_stores++;
+        else
+            worker_.counters.local_loads++;
     }
-    move_elements<kStore>(inst, mask, block_.local, at, false, false);
+    move_elements<kStore>(inst, mask, block_.local, at, Shape::kScattered);
 }
 
 template <Mode M>
@@ -459,7 +502,7 @@ void Interpreter<M>::access_param(const Inst& inst, uint32_t mask, const uint64_
     });
     if constexpr (kCount) worker_.counters.param_loads++;
     if (good == 0) return;
-    move_elements<false>(inst, good, reinterpret_cast<uint8_t*>(const_cast<std::byte*>(params.data())), address, false, false);
+    move_elements<false>(inst, good, reinterpret_cast<uint8_t*>(const_cast<std::byte*>(params.data())), address, Shape::kScattered);
 }
 
 template <Mode M>
@@ -503,7 +546,8 @@ void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32
     }
 }
 
-// 32 banks of 4 bytes. 8-byte accesses go in two phases of 16 lanes, 16-byte ones in four phases of 8; in a phase each bank serves one word.
+// 32 banks of 4 bytes. 8-byte accesses go in two phases of 16 lanes, 16-byte ones in four phases of 8; in a phase each bank serves one
+// word.
 template <Mode M>
 void Interpreter<M>::count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic) {
     const uint32_t phases = size <= 4 ? 1 : size / 4;
@@ -511,7 +555,9 @@ void Interpreter<M>::count_shared(uint32_t mask, const uint64_t* address, uint32
     uint64_t wavefronts = 0;
     uint64_t least = 0;
     for (uint32_t phase = 0; phase < phases; ++phase) {
-        const uint32_t part = phases == 1 ? mask : mask >> (phase * lanes_per_phase) << (phase * lanes_per_phase) & (((1ull << lanes_per_phase) - 1) << (phase * lanes_per_phase));
+        const uint32_t part = phases == 1 ? mask
+                                          : mask >> (phase * lanes_per_phase) << (phase * lanes_per_phase) &
+                                                (((1ull << lanes_per_phase) - 1) << (phase * lanes_per_phase));
         if (part == 0) continue;
         uint64_t words[kWarpLanes];
         uint32_t count = 0;

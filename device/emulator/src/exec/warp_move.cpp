@@ -66,7 +66,8 @@ void Interpreter<M>::is_space(const Inst& inst, uint32_t mask) {
             case MemSpace::kGlobal: inside = window == 0; break;
             default: {
                 const Allocation* allocation = window == 0 ? memory_.find(address[lane]) : nullptr;
-                inside = allocation && allocation->kind == MemoryKind::kModule && block_.launch->program->variables.contains(allocation->label) &&
+                inside = allocation && allocation->kind == MemoryKind::kModule &&
+                         block_.launch->program->variables.contains(allocation->label) &&
                          block_.launch->program->variables.at(allocation->label).is_const;
             }
         }
@@ -76,10 +77,10 @@ void Interpreter<M>::is_space(const Inst& inst, uint32_t mask) {
     to = (to & ~mask) | result;
 }
 
-#define AICF_INSTANTIATE(MODE)                                                 \
-    template void Interpreter<MODE>::pack(const Inst&, uint32_t);              \
-    template void Interpreter<MODE>::unpack(const Inst&, uint32_t);            \
-    template void Interpreter<MODE>::read_clock(const Inst&, uint32_t);        \
+#define AICF_INSTANTIATE(MODE)                                          \
+    template void Interpreter<MODE>::pack(const Inst&, uint32_t);       \
+    template void Interpreter<MODE>::unpack(const Inst&, uint32_t);     \
+    template void Interpreter<MODE>::read_clock(const Inst&, uint32_t); \
     template void Interpreter<MODE>::is_space(const Inst&, uint32_t);
 AICF_INSTANTIATE(Mode::kPlain)
 AICF_INSTANTIATE(Mode::kChecked)

@@ -1,9 +1,10 @@
 // The race check of shared memory: happens-before on the block's clock.
 //
-// The clock counts synchronisations of the block. An access is stamped with the clock, its thread, and whether it is strong (atomic, volatile,
-// ordered). An earlier access is ordered before a thread's next one when its stamp lies before the floor that the two have in common: the block's
-// (bar.sync of all threads), the warp's (bar.warp.sync), that of a pair of warps (named barriers; fences with strong accesses to one address),
-// or when both are the same thread's, or both are strong. For each unit of memory the last write, the last read and the warps that read since are kept.
+// The clock counts synchronisations of the block. An access is stamped with the clock, its thread, and whether it is strong (atomic,
+// volatile, ordered). An earlier access is ordered before a thread's next one when its stamp lies before the floor that the two have in
+// common: the block's (bar.sync of all threads), the warp's (bar.warp.sync), that of a pair of warps (named barriers; fences with strong
+// accesses to one address), or when both are the same thread's, or both are strong. For each unit of memory the last write, the last read
+// and the warps that read since are kept.
 #include <algorithm>
 
 #include "race.hpp"
@@ -15,7 +16,8 @@ inline namespace AICF_ENGINE_NAMESPACE {
 template <Mode M>
 uint32_t Interpreter<M>::next_clock() {
     if (++block_.clock < kMaxStampClock) return block_.clock;
-    // Out of clock: forget what was seen. Races across this point are missed; it takes a million synchronisations in one block to come here.
+    // Out of clock: forget what was seen. Races across this point are missed; it takes a million synchronisations in one block to come
+    // here.
     const uint32_t units = (block_.shared_end >> image_.race_shift) + 1;
     std::memset(block_.last_write, 0, 4ull * units);
     std::memset(block_.last_read, 0, 4ull * units);
@@ -103,7 +105,8 @@ namespace {
 
 // Units [first, first + count) read by threads thread0, thread0 + 1, ... of one warp, `1 << per_thread_shift` units each.
 // True: no write among them can be unordered, and the reads are noted.
-AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp_bit, uint32_t pc) {
+AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp_bit,
+                          uint32_t pc) {
     const uint32_t floor = make_stamp(block.floor, false, 0);
     const uint32_t* __restrict writes = block.last_write + first;
     uint32_t* __restrict reads = block.last_read + first;
@@ -215,7 +218,8 @@ void Interpreter<M>::race_read(uint32_t mask, const uint64_t* address, uint32_t 
                     block_.last_read[u] = stamp;
                     block_.read_warps[u] = warp_bit;
                     block_.read_pc[u] = pc_;
-                } else if (block_.last_write[u] < floor && block_.last_read[u] == (stamp | kManyThreads) && (block_.read_warps[u] & warp_bit)) {
+                } else if (block_.last_write[u] < floor && block_.last_read[u] == (stamp | kManyThreads) &&
+                           (block_.read_warps[u] & warp_bit)) {
                     continue;
                 } else {
                     race_read_unit(u, lane, strong);
@@ -238,7 +242,8 @@ void Interpreter<M>::race_write(uint32_t mask, const uint64_t* address, uint32_t
         const uint32_t first_lane = 16 * half;
         const uint64_t* at = address + first_lane;
         if (half_mask == 0xFFFF && !strong && half_pattern(at, size) == HalfPattern::kContiguous &&
-            write_run(block_, static_cast<uint32_t>(at[0] >> shift), 16 * units, make_stamp(block_.clock, false, thread_of(first_lane)), per_thread, pc_)) {
+            write_run(block_, static_cast<uint32_t>(at[0] >> shift), 16 * units, make_stamp(block_.clock, false, thread_of(first_lane)),
+                      per_thread, pc_)) {
             continue;
         }
         for (uint32_t rest = half_mask; rest; rest &= rest - 1) {

@@ -1,8 +1,9 @@
 // The interpreter's loop, and the scheduling of a warp's threads: divergence, reconvergence, calls.
 //
-// Threads of a warp that are at the same instruction form an entry. The entry that is deepest in calls, and among those the one with the lowest pc,
-// runs first, and entries merge where they meet: with the layouts that compilers emit this reconverges at the latest at the immediate
-// post-dominator. An entry that takes many backward branches while others wait gives way, so that threads of one warp can wait for each other.
+// Threads of a warp that are at the same instruction form an entry. The entry that is deepest in calls, and among those the one with the
+// lowest pc, runs first, and entries merge where they meet: with the layouts that compilers emit this reconverges at the latest at the
+// immediate post-dominator. An entry that takes many backward branches while others wait gives way, so that threads of one warp can wait
+// for each other.
 #include <algorithm>
 
 #include "level.hpp"
@@ -13,7 +14,6 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 namespace {
 constexpr uint32_t kMaxBackEdges = 256;
-
 
 bool same_group(const Entry& entry, uint32_t pc, int32_t frame) { return entry.pc == pc && entry.frame == frame; }
 }  // namespace
@@ -94,8 +94,8 @@ bool Interpreter<M>::pick() {
             at_barrier |= entry.state == EntryState::kBarrier;
         }
         if (woken) continue;
-        // Nobody of this warp can come to where the others wait any more: an aligned barrier that was reached apart, or threads named in a mask
-        // that are elsewhere for good.
+        // Nobody of this warp can come to where the others wait any more: an aligned barrier that was reached apart, or threads named in a
+        // mask that are elsewhere for good.
         Entry* stuck = nullptr;
         for (Entry& entry : warp_.entries) {
             if (entry.state != EntryState::kGather) continue;
@@ -190,7 +190,8 @@ void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
         for_lanes(todo, [&](uint32_t l) { group |= index[l] == index[lane] ? 1u << l : 0; });
         todo &= ~group;
         if (index[lane] >= table.size()) {
-            report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidPc, "index " + std::to_string(index[lane]) + " of brx.idx is past the list of targets");
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidPc,
+                         "index " + std::to_string(index[lane]) + " of brx.idx is past the list of targets");
             return stop_launch(kErrorInvalidPc);
         }
         if constexpr (kCount) worker_.counters.divergent_branches += first && (todo || rest);
@@ -320,8 +321,10 @@ void Interpreter<M>::exit_threads(uint32_t mask) {
     if (mask_ & ~mask) ++pc_;
     leave(mask);
     check_barriers_after_exit();
-    if (!running_) pick();
-    else update_merge();
+    if (!running_)
+        pick();
+    else
+        update_merge();
 }
 
 template <Mode M>
@@ -335,7 +338,8 @@ void Interpreter<M>::call_builtin(const Inst& inst, uint32_t mask) {
     };
     if (static_cast<Builtin>(inst.mode) == Builtin::kAssertFail) {
         for_lanes(mask, [&](uint32_t lane) {
-            run_assert(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), static_cast<uint32_t>(argument(lane, 2)), argument(lane, 3));
+            run_assert(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), static_cast<uint32_t>(argument(lane, 2)),
+                       argument(lane, 3));
         });
         return stop_launch(kErrorAssert);
     }
@@ -367,7 +371,7 @@ AICF_INLINE void count_instruction(Counters& counters, const Inst& inst, uint32_
         case arith::Class::kInteger: counters.integer++; break;
         case arith::Class::kSpecial: counters.special++; break;
         case arith::Class::kConversion: counters.conversion++; break;
-        case arith::Class::kMove: counters.move += inst.op <= Op::kUnpack; break;
+        case arith::Class::kMove: counters.move += inst.op <= Op::kWiden || inst.op == Op::kCvtaTo || inst.op == Op::kCvtaFrom; break;
         case arith::Class::kControl: counters.control++; break;
     }
 }
@@ -391,7 +395,8 @@ StopReason Interpreter<M>::run(uint64_t budget) {
     uint64_t left = budget;
     if (!pick()) return warp_.live ? StopReason::kBlocked : StopReason::kDone;
     while (running_) {
-        if (pc_ >= merge_pc_) [[unlikely]] reconverge();
+        if (pc_ >= merge_pc_) [[unlikely]]
+            reconverge();
         const Inst& inst = code[pc_];
         const uint32_t mask = mask_ & predicate(inst.guard);
         if (left-- == 0) [[unlikely]] {
@@ -450,7 +455,8 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             }
             case Op::kNarrow:
-                for_lanes(mask, [to = row32(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = static_cast<uint32_t>(from[lane]); });
+                for_lanes(mask,
+                          [to = row32(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = static_cast<uint32_t>(from[lane]); });
                 ++pc_;
                 break;
             case Op::kWiden:
@@ -464,11 +470,15 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kCvtaTo:
-                for_lanes(mask, [&, to = row64(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = from[lane] - static_cast<uint64_t>(inst.offset); });
+                for_lanes(mask, [&, to = row64(inst.d), from = row64(inst.a)](uint32_t lane) {
+                    to[lane] = from[lane] - static_cast<uint64_t>(inst.offset);
+                });
                 ++pc_;
                 break;
             case Op::kCvtaFrom:
-                for_lanes(mask, [&, to = row64(inst.d), from = row64(inst.a)](uint32_t lane) { to[lane] = from[lane] + static_cast<uint64_t>(inst.offset); });
+                for_lanes(mask, [&, to = row64(inst.d), from = row64(inst.a)](uint32_t lane) {
+                    to[lane] = from[lane] + static_cast<uint64_t>(inst.offset);
+                });
                 ++pc_;
                 break;
             case Op::kClock:
@@ -489,12 +499,14 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kLoad:
                 load(inst, mask);
-                if (fatal_) [[unlikely]] break;
+                if (fatal_) [[unlikely]]
+                    break;
                 ++pc_;
                 break;
             case Op::kStore:
                 store(inst, mask);
-                if (fatal_) [[unlikely]] break;
+                if (fatal_) [[unlikely]]
+                    break;
                 ++pc_;
                 break;
             case Op::kAtomic:
@@ -507,9 +519,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kPrefetch:
             case Op::kNanosleep:
-            case Op::kNop:
-                ++pc_;
-                break;
+            case Op::kNop: ++pc_; break;
             case Op::kBra: branch(inst, mask, inst.imm); break;
             case Op::kBrx: branch_indexed(inst, mask); break;
             case Op::kCall: call(inst, mask, image_.calls[inst.imm].callee); break;
@@ -523,7 +533,8 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 stop_launch(kErrorIllegalInstruction);
                 break;
             case Op::kBreakpoint:
-                report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kBreakpoint, "a breakpoint was reached, and no debugger is attached");
+                report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kBreakpoint,
+                             "a breakpoint was reached, and no debugger is attached");
                 stop_launch(kErrorIllegalInstruction);
                 break;
             case Op::kBarrier: barrier(inst, mask); break;
@@ -579,7 +590,9 @@ constexpr char kLevelTail[] = {
 }  // namespace
 
 const Level& level() {
-    static const Level table{kLevelTail[0] == '4' ? "x86-64-v4" : kLevelTail[0] == '3' ? "x86-64-v3" : "x86-64-v2",
+    static const Level table{kLevelTail[0] == '4'   ? "x86-64-v4"
+                             : kLevelTail[0] == '3' ? "x86-64-v3"
+                                                    : "x86-64-v2",
                              &arith::find,
                              {run_warp<Mode::kPlain>, run_warp<Mode::kChecked>, run_warp<Mode::kCounted>}};
     return table;

@@ -24,16 +24,26 @@ bool is_uniform(const uint32_t* values, uint32_t mask) {
 
 }  // namespace
 
-// Brings the threads together that a .sync instruction names. True: execute now for `mask` (perhaps fewer threads than came; the rest waits).
-// False: nobody executes now, and the current group has changed.
+// Brings the threads together that a .sync instruction names. True: execute now for `mask` (perhaps fewer threads than came; the rest
+// waits). False: nobody executes now, and the current group has changed.
 template <Mode M>
 bool Interpreter<M>::together(const Inst& inst, uint32_t& mask) {
     const uint32_t* named = row32(inst.c);
     const bool forced = warp_.forced_pc == pc_;
+    if (checking(kSynccheck) && inst.op != Op::kBarWarpSync) {
+        // Allowed, as long as nobody needs the threads that have left; often a sign that a whole warp was expected.
+        const uint32_t lane = std::countr_zero(mask);
+        const uint32_t exited = named[lane] & warp_.initial & ~warp_.live;
+        if (exited) {
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kExitedLanes,
+                         "the mask " + hex(named[lane]) + " names threads " + hex(exited) + " that have exited");
+        }
+    }
     if (mask == warp_.live && is_uniform(named, mask) && (named[std::countr_zero(mask)] & warp_.live) == mask && !forced) return true;
     for (size_t i = 0; i < warp_.entries.size();) {
         Entry& entry = warp_.entries[i];
-        const bool waits_here = entry.pc == pc_ && entry.frame == frame_ && (entry.state == EntryState::kGather || entry.state == EntryState::kYielded);
+        const bool waits_here =
+            entry.pc == pc_ && entry.frame == frame_ && (entry.state == EntryState::kGather || entry.state == EntryState::kYielded);
         if (!waits_here) {
             ++i;
             continue;
@@ -52,8 +62,9 @@ bool Interpreter<M>::together(const Inst& inst, uint32_t& mask) {
         rest &= ~group;
         const uint32_t missing = named[lane] & warp_.live & ~group;
         if (missing && forced && checking(kSynccheck)) {
-            report_event(worker_, block_, warp_, pc_, lane, Finding::kMissingLanes,
-                         "the mask " + hex(named[lane]) + " names threads " + hex(missing) + " that do not execute this instruction with it");
+            report_event(
+                worker_, block_, warp_, pc_, lane, Finding::kMissingLanes,
+                "the mask " + hex(named[lane]) + " names threads " + hex(missing) + " that do not execute this instruction with it");
         }
         if (!missing || forced) ready |= group;
         if (checking(kSynccheck)) {
@@ -152,11 +163,13 @@ void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
     const uint32_t id = row32(inst.a)[lane];
     const uint32_t expected = inst.flags & kFlagHasCount ? row32(inst.b)[lane] : 0;
     if (id >= 16 || !is_uniform(row32(inst.a), mask)) {
-        report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidBarrier, "barrier " + std::to_string(id) + " is not one of 0 to 15, or differs between threads");
+        report_event(worker_, block_, warp_, pc_, lane, Finding::kInvalidBarrier,
+                     "barrier " + std::to_string(id) + " is not one of 0 to 15, or differs between threads");
         return stop_launch(kErrorIllegalInstruction);
     }
     if ((inst.flags & kFlagHasCount) && (expected == 0 || expected % kWarpLanes != 0)) {
-        report_event(worker_, block_, warp_, pc_, lane, Finding::kBarrierCount, "a thread count of " + std::to_string(expected) + " is not a multiple of 32");
+        report_event(worker_, block_, warp_, pc_, lane, Finding::kBarrierCount,
+                     "a thread count of " + std::to_string(expected) + " is not a multiple of 32");
         return stop_launch(kErrorIllegalInstruction);
     }
     if constexpr (kCount) worker_.counters.barriers++;
@@ -171,7 +184,8 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
         barrier.expected = expected;
     } else if (barrier.expected != expected && checking(kSynccheck)) {
         report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kBarrierCount,
-                     "barrier " + std::to_string(id) + " is awaited with " + std::to_string(expected) + " threads here and " + std::to_string(barrier.expected) + " elsewhere");
+                     "barrier " + std::to_string(id) + " is awaited with " + std::to_string(expected) + " threads here and " +
+                         std::to_string(barrier.expected) + " elsewhere");
     }
     // A counted barrier counts whole warps: threads that have exited stand for themselves.
     const bool whole_warp = expected != 0 && mask == warp_.live;
@@ -208,8 +222,10 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
         running_ = false;
     }
     if (barrier.arrived >= (barrier.expected ? barrier.expected : block_.live_threads)) complete_barrier(id);
-    if (running_) update_merge();
-    else pick();
+    if (running_)
+        update_merge();
+    else
+        pick();
 }
 
 template <Mode M>
@@ -383,9 +399,13 @@ void Interpreter<M>::reduce(const Inst& inst, uint32_t mask) {
             const uint32_t value = values[l];
             switch (static_cast<ReduxOp>(inst.mode)) {
                 case ReduxOp::kAddU: total += value; break;
-                case ReduxOp::kMinS: total = static_cast<uint32_t>(std::min(static_cast<int32_t>(total), static_cast<int32_t>(value))); break;
+                case ReduxOp::kMinS:
+                    total = static_cast<uint32_t>(std::min(static_cast<int32_t>(total), static_cast<int32_t>(value)));
+                    break;
                 case ReduxOp::kMinU: total = std::min(total, value); break;
-                case ReduxOp::kMaxS: total = static_cast<uint32_t>(std::max(static_cast<int32_t>(total), static_cast<int32_t>(value))); break;
+                case ReduxOp::kMaxS:
+                    total = static_cast<uint32_t>(std::max(static_cast<int32_t>(total), static_cast<int32_t>(value)));
+                    break;
                 case ReduxOp::kMaxU: total = std::max(total, value); break;
                 case ReduxOp::kAnd: total &= value; break;
                 case ReduxOp::kOr: total |= value; break;

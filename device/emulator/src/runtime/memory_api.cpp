@@ -410,9 +410,8 @@ AICF_API cudaPointerGetAttributes(abi::PointerAttributes* attributes, const void
         require(attributes != nullptr, kErrInvalidValue, "the result pointer is null");
         std::memset(attributes, 0, sizeof *attributes);
         auto* address = const_cast<void*>(pointer);
-        if (runtime.is_device_address(pointer)) {
-            const Allocation* allocation = runtime.memory().find(to_address(pointer));
-            require(allocation != nullptr && allocation->live, kErrInvalidValue, "the address is in no live allocation");
+        const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
+        if (allocation != nullptr && allocation->live) {
             attributes->devicePointer = address;
             switch (allocation->kind) {
                 case MemoryKind::kPinned:

@@ -49,7 +49,9 @@ __global__ void __launch_bounds__(kTile* kTile) multiply_linear(Linear p) {
 }
 
 template <class = void>
-__global__ void add_one(float* value) { *value += 1.0f; }
+__global__ void add_one(float* value) {
+    *value += 1.0f;
+}
 
 struct WrongTail : Honest {
     __device__ static float activate(float x) { return Honest::activate(fminf(x, 64.0f)); }
@@ -147,7 +149,9 @@ struct StaleOutput : Honest {
 
 __device__ unsigned num_launches;
 template <class = void>
-__global__ void count_launch() { ++num_launches; }
+__global__ void count_launch() {
+    ++num_launches;
+}
 
 struct Nondeterministic : Honest {
     __device__ static void store(const Linear& p, int row, int column, float value) {

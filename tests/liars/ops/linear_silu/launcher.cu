@@ -24,44 +24,78 @@ AicfStatus queue(const Linear& p, cudaStream_t stream) {
 }
 
 template <class = void>
-AicfStatus honest(const Linear& p, cudaStream_t stream) { return queue<Honest>(p, stream); }
+AicfStatus honest(const Linear& p, cudaStream_t stream) {
+    return queue<Honest>(p, stream);
+}
 template <class = void>
 AicfStatus writes_nothing(const Linear&, cudaStream_t stream) {
     count_launch<><<<1, 1, 0, stream>>>();
     return AICF_CUDA_STATUS(cudaGetLastError());
 }
 template <class = void>
-AicfStatus stale_output(const Linear& p, cudaStream_t stream) { return queue<StaleOutput>(p, stream); }
+AicfStatus stale_output(const Linear& p, cudaStream_t stream) {
+    return queue<StaleOutput>(p, stream);
+}
 template <class = void>
-AicfStatus off_by_one(const Linear& p, cudaStream_t stream) { return queue<OffByOne>(p, stream); }
+AicfStatus off_by_one(const Linear& p, cudaStream_t stream) {
+    return queue<OffByOne>(p, stream);
+}
 template <class = void>
-AicfStatus ignores_bias(const Linear& p, cudaStream_t stream) { return queue<IgnoresBias>(p, stream); }
+AicfStatus ignores_bias(const Linear& p, cudaStream_t stream) {
+    return queue<IgnoresBias>(p, stream);
+}
 template <class = void>
-AicfStatus wrong_tail(const Linear& p, cudaStream_t stream) { return queue<WrongTail>(p, stream); }
+AicfStatus wrong_tail(const Linear& p, cudaStream_t stream) {
+    return queue<WrongTail>(p, stream);
+}
 template <class = void>
-AicfStatus writes_past_end(const Linear& p, cudaStream_t stream) { return queue<WritesPastEnd>(p, stream); }
+AicfStatus writes_past_end(const Linear& p, cudaStream_t stream) {
+    return queue<WritesPastEnd>(p, stream);
+}
 template <class = void>
-AicfStatus writes_row_padding(const Linear& p, cudaStream_t stream) { return queue<WritesRowPadding>(p, stream); }
+AicfStatus writes_row_padding(const Linear& p, cudaStream_t stream) {
+    return queue<WritesRowPadding>(p, stream);
+}
 template <class = void>
-AicfStatus reads_past_end(const Linear& p, cudaStream_t stream) { return queue<ReadsPastEnd>(p, stream); }
+AicfStatus reads_past_end(const Linear& p, cudaStream_t stream) {
+    return queue<ReadsPastEnd>(p, stream);
+}
 template <class = void>
-AicfStatus missing_sync(const Linear& p, cudaStream_t stream) { return queue<MissingSync>(p, stream); }
+AicfStatus missing_sync(const Linear& p, cudaStream_t stream) {
+    return queue<MissingSync>(p, stream);
+}
 template <class = void>
-AicfStatus default_stream(const Linear& p, cudaStream_t) { return queue<Honest>(p, nullptr); }
+AicfStatus default_stream(const Linear& p, cudaStream_t) {
+    return queue<Honest>(p, nullptr);
+}
 template <class = void>
-AicfStatus gives_nan(const Linear& p, cudaStream_t stream) { return queue<GivesNan>(p, stream); }
+AicfStatus gives_nan(const Linear& p, cudaStream_t stream) {
+    return queue<GivesNan>(p, stream);
+}
 template <class = void>
-AicfStatus squares_only(const Linear& p, cudaStream_t stream) { return queue<SquaresOnly>(p, stream); }
+AicfStatus squares_only(const Linear& p, cudaStream_t stream) {
+    return queue<SquaresOnly>(p, stream);
+}
 template <class = void>
-AicfStatus listed_sizes_only(const Linear& p, cudaStream_t stream) { return queue<ListedSizesOnly>(p, stream); }
+AicfStatus listed_sizes_only(const Linear& p, cudaStream_t stream) {
+    return queue<ListedSizesOnly>(p, stream);
+}
 template <class = void>
-AicfStatus low_precision(const Linear& p, cudaStream_t stream) { return queue<LowPrecision>(p, stream); }
+AicfStatus low_precision(const Linear& p, cudaStream_t stream) {
+    return queue<LowPrecision>(p, stream);
+}
 template <class = void>
-AicfStatus reads_output(const Linear& p, cudaStream_t stream) { return queue<ReadsOutput>(p, stream); }
+AicfStatus reads_output(const Linear& p, cudaStream_t stream) {
+    return queue<ReadsOutput>(p, stream);
+}
 template <class = void>
-AicfStatus supports_nothing(const Linear& p, cudaStream_t stream) { return queue<Honest>(p, stream); }
+AicfStatus supports_nothing(const Linear& p, cudaStream_t stream) {
+    return queue<Honest>(p, stream);
+}
 template <class = void>
-AicfStatus workspace_overrun(const Linear& p, cudaStream_t stream) { return queue<WorkspaceOverrun>(p, stream); }
+AicfStatus workspace_overrun(const Linear& p, cudaStream_t stream) {
+    return queue<WorkspaceOverrun>(p, stream);
+}
 
 template <class = void>
 AicfStatus drops_ragged_edge(const Linear& p, cudaStream_t stream) {
@@ -141,5 +175,4 @@ AicfStatus AICF_ENTRY(linear_silu, launch)(const LinearSiluParams* params, void*
                                               static_cast<unsigned char*>(workspace)};
     return aicf::linear_silu::AICF_KERNEL<>(linear, stream);
 }
-
 }

@@ -12,9 +12,15 @@ LinearSiluParams read_params(const pybind11::kwargs& arguments) {
     const auto b = aicf::view_array({"B", "<f4", {a.shape[1], -1}}, take("B"));
     const auto bias = aicf::view_optional_array({"bias", "<f4", {b.shape[1]}}, take("bias"));
     const auto y = aicf::view_array({"Y", "<f4", {a.shape[0], b.shape[1]}, true}, take("Y"));
-    return {a.data<const float>(), b.data<const float>(), bias ? bias->data<const float>() : nullptr,
-            y.data<float>(),       a.shape[0],            b.shape[1],
-            a.shape[1],            a.strides[0],          b.strides[0],
+    return {a.data<const float>(),
+            b.data<const float>(),
+            bias ? bias->data<const float>() : nullptr,
+            y.data<float>(),
+            a.shape[0],
+            b.shape[1],
+            a.shape[1],
+            a.strides[0],
+            b.strides[0],
             y.strides[0]};
 }
 

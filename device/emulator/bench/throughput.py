@@ -1,0 +1,156 @@
+"""Measure how fast the emulator is on this host: warp instructions per second, unchecked and with every check on.
+
+    python device/emulator/bench/throughput.py [--size 512] [--repeat 5] [--workers 0] [--json results.json]
+
+Each kernel is run ``repeat`` times; the best time counts, since other work on the host can only make it longer. These are times of the
+emulator on this machine's cores. They say nothing about a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+import numpy as np
+
+from device import open_device
+from device.interface import Device, DeviceArray, Observer
+
+SOURCE = Path(__file__).with_name("throughput.cu")
+KERNELS = ("matmul16", "matmul32", "arithmetic", "saxpy")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One kernel under one setting; rates are in million warp instructions per second over all workers."""
+
+    kernel: str
+    checks: str
+    size: int
+    workers: int
+    warp_instructions: int
+    best_s: float
+    rate_m_per_s: float
+    rate_per_worker_m_per_s: float
+
+
+def find_toolkit() -> Path:
+    """Return the folder of the CUDA compiler: its wheel's, or that of the nvcc on the path."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (Path(folder) / "cu13" / "bin" / "nvcc").is_file():
+            return Path(folder) / "cu13"
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise SystemExit("no nvcc found: pip install nvidia-cuda-nvcc, or put nvcc on the path")
+    return Path(nvcc).resolve().parents[1]
+
+
+def build(folder: Path) -> Path:
+    """Compile the kernels to a shared object in ``folder`` and return its path."""
+    toolkit = find_toolkit()
+    (folder / "libcudart.so").symlink_to(toolkit / "lib" / "libcudart.so.13")  # -cudart shared links with -lcudart
+    path = folder / "throughput.so"
+    command = [
+        str(toolkit / "bin" / "nvcc"),
+        "-shared",
+        "-Xcompiler",
+        "-fPIC",
+        "-std=c++20",
+        "-O3",
+        "-lineinfo",
+        "-cudart",
+        "shared",
+        "-cudadevrt",
+        "none",
+    ]
+    command += ["--compress-mode=none", "-gencode", "arch=compute_90a,code=compute_90a", f"-L{folder}", str(SOURCE), "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return path
+
+
+class Bench:
+    """The kernels, their arrays of ``size`` x ``size`` floats, and the device they run on."""
+
+    def __init__(self, device: Device, observer: Observer, library: Path, size: int) -> None:
+        self.device = device
+        self.observer = observer
+        self.library = ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL)
+        self.size = size
+        rng = np.random.default_rng(0)
+        self.arrays: list[DeviceArray] = [device.asarray(rng.random((size, size), np.float32)) for _ in range(3)]
+
+    def launch(self, kernel: str) -> None:
+        """Run a kernel once, to its end."""
+        pointers = [ctypes.c_void_p(array.__cuda_array_interface__["data"][0]) for array in self.arrays]
+        getattr(self.library, f"run_{kernel}")(*pointers, ctypes.c_int(self.size))
+        self.device.synchronize()
+
+    def count(self, kernel: str) -> int:
+        """Return the warp instructions of one launch."""
+        self.observer.take_counters()
+        with self.observer.observe((), counters=True):
+            self.launch(kernel)
+        (launch,) = self.observer.take_counters()
+        return int(launch.counts["warp_instructions"])
+
+    def best_time(self, kernel: str, checks: tuple[str, ...], repeat: int) -> float:
+        """Return the shortest wall time of ``repeat`` launches, in seconds."""
+        best = float("inf")
+        with self.observer.observe(checks):
+            for _ in range(repeat):
+                start = time.perf_counter()
+                self.launch(kernel)
+                best = min(best, time.perf_counter() - start)
+        reports = self.observer.take_reports()
+        if reports:
+            raise SystemExit(f"{kernel} has findings, so its time means nothing: {reports[0]}")
+        return best
+
+
+def main() -> None:
+    """Measure every kernel, print a table, and write the measurements where asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", type=int, default=512, help="rows and columns of the matrices, a multiple of 32 (default 512)")
+    parser.add_argument("--repeat", type=int, default=5, help="launches to take the best of (default 5)")
+    parser.add_argument("--workers", type=int, default=0, help="host threads, 0 = all cores (default)")
+    parser.add_argument("--json", type=Path, help="also write the measurements to this file")
+    options = parser.parse_args()
+    if options.size <= 0 or options.size % 32 or options.repeat <= 0 or options.workers < 0:
+        parser.error("--size must be a positive multiple of 32, --repeat positive, --workers not negative")
+    device = open_device("emulated")
+    observer = device.observer
+    assert observer is not None
+    observer.set_option("workers", str(options.workers))
+    workers = options.workers or len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(device, observer, build(Path(folder)), options.size)
+        results = []
+        print(f"{'kernel':<12}{'checks':<8}{'M warp inst':>12}{'s':>10}{'M/s':>9}{'M/s/core':>10}")
+        for kernel in KERNELS:
+            instructions = bench.count(kernel)
+            for name, checks in (("none", ()), ("all", Observer.CHECKS)):
+                best = bench.best_time(kernel, checks, options.repeat)
+                rate = instructions / best / 1e6
+                results.append(Measurement(kernel, name, options.size, workers, instructions, best, rate, rate / workers))
+                print(f"{kernel:<12}{name:<8}{instructions / 1e6:>12.2f}{best:>10.4f}{rate:>9.1f}{rate / workers:>10.1f}")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

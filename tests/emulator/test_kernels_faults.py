@@ -1,0 +1,146 @@
+"""Kernels with a planted fault: each one gives the right kind of report, at its line, and the launch ends as on hardware."""
+
+from __future__ import annotations
+
+import time
+from ctypes import c_int, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .cuda_runtime import Runtime
+from .kernels import SOURCE, Kernels, build, kinds
+
+ILLEGAL_ADDRESS, TIMEOUT, ASSERT, ILLEGAL_INSTRUCTION, MISALIGNED = 700, 702, 710, 715, 716
+
+
+@pytest.fixture(scope="session")
+def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture
+def kernels(emulator: Runtime, kernel_folder: Path) -> Kernels:
+    return Kernels(emulator, build(SOURCE, kernel_folder))
+
+
+def _matmul(kernels: Kernels, fault: int, k: int = 48) -> list[dict[str, Any]]:
+    a, b = np.ones((32, 48), np.float32), np.ones((48, 32), np.float32)
+    return kernels.run("matmul", a, b, np.zeros((32, 32), np.float32), 32, 32, k, fault)[1]
+
+
+def test_first_barrier_removed(kernels: Kernels) -> None:
+    reports = _matmul(kernels, 1)
+    assert "shared_race" in kinds(reports)
+    race = next(r for r in reports if r["kind"] == "shared_race")
+    assert "read after write" in str(race["text"]) and str(race["source"]).startswith("kernels.cu:")
+
+
+def test_second_barrier_removed(kernels: Kernels) -> None:
+    assert "shared_race" in kinds(_matmul(kernels, 2))
+
+
+def test_tile_never_stored(kernels: Kernels) -> None:
+    assert kinds(_matmul(kernels, 3)) == {"uninitialized_read"}
+
+
+def test_inner_size_too_large_reads_past_the_end(kernels: Kernels) -> None:
+    reports = _matmul(kernels, 0, k=80)
+    assert kinds(reports) == {"out_of_bounds_read"}
+    assert kernels.status == ILLEGAL_ADDRESS
+    assert "past the end of the allocation" in str(reports[0]["text"])
+
+
+def test_a_stray_read_ends_the_launch_without_checks_too(kernels: Kernels) -> None:
+    _, reports = kernels.run("offset_read", np.zeros(32, np.float32), np.zeros(32, np.float32), 1 << 20, checks="none")
+    assert kernels.status == ILLEGAL_ADDRESS and kinds(reports) == {"out_of_bounds_read"}
+
+
+def test_one_element_past_the_end(kernels: Kernels) -> None:
+    _, reports = kernels.run("offset_read", np.zeros(32, np.float32), np.zeros(32, np.float32), 4)
+    (report,) = reports
+    assert report["kind"] == "out_of_bounds_read" and report["count"] == 1
+    assert report["thread"] in ([31, 0, 0], {"x": 31, "y": 0, "z": 0})
+
+
+@pytest.mark.parametrize("checks", ["none", "all"])
+def test_misaligned_read(kernels: Kernels, checks: str) -> None:
+    _, reports = kernels.run("offset_read", np.zeros(64, np.float32), np.zeros(32, np.float32), 2, checks=checks)
+    assert kinds(reports) == {"misaligned_access"} and kernels.status == MISALIGNED
+
+
+def test_use_after_free(kernels: Kernels) -> None:
+    cuda = kernels.cuda
+    address = cuda.alloc(np.zeros(32, np.float32))
+    out = cuda.alloc(np.zeros(32, np.float32))
+    cuda.call("cudaFree", address)
+    with kernels.options(checks="all"):
+        kernels.library.run_offset_read(c_void_p(address), c_void_p(out), c_int(0))
+        assert cuda.code("cudaDeviceSynchronize") == ILLEGAL_ADDRESS
+    assert kinds(cuda.reports()) == {"use_after_free"}
+    cuda.code("cudaDeviceReset")
+
+
+def test_uninitialized_device_memory(kernels: Kernels) -> None:
+    cuda = kernels.cuda
+    address, out = cuda.made("cudaMalloc", 128), cuda.made("cudaMalloc", 128)
+    with kernels.options(checks="all"):
+        kernels.library.run_offset_read(c_void_p(address), c_void_p(out), c_int(0))
+        cuda.call("cudaDeviceSynchronize")
+    (report,) = cuda.reports()
+    assert report["kind"] == "uninitialized_read" and report["count"] == 32
+    cuda.call("cudaFree", address)
+    cuda.call("cudaFree", out)
+
+
+def test_uninitialized_local_array(kernels: Kernels) -> None:
+    _, reports = kernels.run("local_array", np.zeros(8, np.int32), np.zeros(8, np.int32), 8, 1)
+    assert kinds(reports) == {"uninitialized_read"}
+
+
+def test_shared_index_out_of_bounds(kernels: Kernels) -> None:
+    _, reports = kernels.run("shared_index", np.zeros(32, np.int32), 1)
+    assert kinds(reports) == {"out_of_bounds_read"} and kernels.status == ILLEGAL_ADDRESS
+
+
+def test_missing_warp_barrier(kernels: Kernels) -> None:
+    _, reports = kernels.run("exchange", np.zeros(32, np.int32), 0)
+    assert kinds(reports) == {"shared_race"} and "__syncwarp" in reports[0]["text"]
+    (out,), reports = kernels.run("exchange", np.zeros(32, np.int32), 1)
+    assert not reports and np.array_equal(out, (np.arange(32) + 1) % 32 * 3)
+
+
+def test_asynchronous_copy_without_wait(kernels: Kernels) -> None:
+    _, reports = kernels.run("async_copy", np.zeros((64, 4), np.float32), np.zeros((64, 4), np.float32), 16, 0)
+    assert "async_copy_in_flight" in kinds(reports)
+
+
+def test_divergent_barrier(kernels: Kernels) -> None:
+    _, reports = kernels.run("divergent_barrier", np.zeros(32, np.int32))
+    assert kinds(reports) == {"divergent_barrier"}
+
+
+def test_deadlock_is_reported_at_once(kernels: Kernels) -> None:
+    start = time.monotonic()
+    _, reports = kernels.run("deadlock")
+    assert time.monotonic() - start < 1
+    assert kinds(reports) == {"deadlock"} and kernels.status == TIMEOUT
+
+
+def test_instruction_limit(kernels: Kernels) -> None:
+    with kernels.options(instruction_limit=100_000):
+        _, reports = kernels.run("endless", np.zeros(1, np.int32))
+    assert kinds(reports) == {"instruction_limit"} and kernels.status == TIMEOUT
+
+
+def test_assert(kernels: Kernels, capfd: pytest.CaptureFixture[str]) -> None:
+    _, reports = kernels.run("assert", 30)
+    assert kernels.status == ASSERT and kinds(reports) == {"assertion_failed"}
+    assert "block: [0,0,0], thread: [30,0,0] Assertion `threadIdx.x < limit` failed." in capfd.readouterr().err
+
+
+def test_trap(kernels: Kernels) -> None:
+    _, reports = kernels.run("trap")
+    assert kernels.status == ILLEGAL_INSTRUCTION and kinds(reports) == {"trap"}
