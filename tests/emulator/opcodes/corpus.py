@@ -47,7 +47,9 @@ class Instruction:
 
 
 def _width(type_name: str) -> int:
-    return {"f16x2": 32, "bf16x2": 32, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16}.get(type_name) or int("".join(c for c in type_name if c.isdigit()))
+    return {"f16x2": 32, "bf16x2": 32, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16}.get(type_name) or int(
+        "".join(c for c in type_name if c.isdigit())
+    )
 
 
 def _same(opcode: str, type_name: str, num: int, **more: object) -> Instruction:
@@ -283,7 +285,17 @@ def _warp() -> Iterator[Instruction]:
     for w in (32, 64):
         yield Instruction(f"match.any.sync.b{w} d, a, 0xffffffff;", 32, (w,), setup=f"and.b{w} a, a, 3;")
         yield Instruction(f"match.all.sync.b{w} d|p, a, 0xffffffff;\n@p xor.b32 d, d, 0x5555;", 32, (w,), setup=f"and.b{w} a, a, 1;")
-    for op, t in (("add", "u32"), ("min", "u32"), ("max", "u32"), ("add", "s32"), ("min", "s32"), ("max", "s32"), ("and", "b32"), ("or", "b32"), ("xor", "b32")):
+    for op, t in (
+        ("add", "u32"),
+        ("min", "u32"),
+        ("max", "u32"),
+        ("add", "s32"),
+        ("min", "s32"),
+        ("max", "s32"),
+        ("and", "b32"),
+        ("or", "b32"),
+        ("xor", "b32"),
+    ):
         yield Instruction(f"redux.sync.{op}.{t} d, a, 0xffffffff;", 32, (32,))
     yield Instruction("activemask.b32 d;", 32, ())
     yield Instruction("mov.u32 d, %lanemask_lt;", 32, ())
@@ -315,10 +327,58 @@ def make_inputs() -> NDArray[np.uint64]:
     """Return three rows of ``NUM_ELEMS`` patterns: specials of all widths against each other, small integers, and random bits."""
     rng = np.random.default_rng(SEED)
     f16 = [0, 0x8000, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x0001, 0x03FF, 0x0400, 0x7BFF, 0x3C01, 0x4248]
-    f32 = [0, 1 << 31, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 1, 0x7FFFFF, 0x00800000, 0x7F7FFFFF, 0x33800000]
-    f32 += [0x3F000000, 0x3FC00000, 0x40200000, 0xC0200000, 0x4F000000, 0xCF000000, 0x4F800000, 0x5F000000, 0x477FE000, 0x47800000, 0x38800000]
-    f64 = [0, 1 << 63, 0x3FF << 52, 0xBFF << 52, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 1, (1 << 52) - 1, 1 << 52, 0x7FEFFFFFFFFFFFFF, 0x41E << 52]
-    f64 += [0x3FE << 52, 0x43E << 52, 0x47EFFFFFE0000000, 0x47EFFFFFF0000000, 0x380 << 52, 0x36A0000000000000, 0x3FF0000010000000, 0x4004000000000000]
+    f32 = [
+        0,
+        1 << 31,
+        0x3F800000,
+        0xBF800000,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0x7F800001,
+        1,
+        0x7FFFFF,
+        0x00800000,
+        0x7F7FFFFF,
+        0x33800000,
+    ]
+    f32 += [
+        0x3F000000,
+        0x3FC00000,
+        0x40200000,
+        0xC0200000,
+        0x4F000000,
+        0xCF000000,
+        0x4F800000,
+        0x5F000000,
+        0x477FE000,
+        0x47800000,
+        0x38800000,
+    ]
+    f64 = [
+        0,
+        1 << 63,
+        0x3FF << 52,
+        0xBFF << 52,
+        0x7FF << 52,
+        0xFFF << 52,
+        0x7FF8 << 48,
+        1,
+        (1 << 52) - 1,
+        1 << 52,
+        0x7FEFFFFFFFFFFFFF,
+        0x41E << 52,
+    ]
+    f64 += [
+        0x3FE << 52,
+        0x43E << 52,
+        0x47EFFFFFE0000000,
+        0x47EFFFFFF0000000,
+        0x380 << 52,
+        0x36A0000000000000,
+        0x3FF0000010000000,
+        0x4004000000000000,
+    ]
     integers = [1, 2, 3, 7, 31, 32, 33, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1]
     specials = np.array([v | v << 16 | v << 32 for v in f16] + [v | v << 32 for v in f32] + f64 + integers, dtype=np.uint64)
     rows = np.empty((3, NUM_ELEMS), np.uint64)

@@ -21,31 +21,36 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 from corpus import CHUNKS, NUM_ELEMS, Instruction, find_chunk, make_corpus, make_inputs, pack_results, write_source
 
-FLAGS = ("-shared", "-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-cudart", "shared", "--compress-mode=none")
+FLAGS = ("-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-cudart", "shared", "--compress-mode=none")
 GENCODE = ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
 
 
-def compile_chunks(corpus: list[Instruction], nvcc: str, folder: Path, extra: tuple[str, ...] = ()) -> list[Path]:
+def compile_chunks(corpus: list[Instruction], nvcc: str, folder: Path) -> list[Path]:
     """Compile the corpus into one shared object per chunk. Raises RuntimeError with the compiler's text."""
+    runtime = find_runtime(nvcc)
 
     def compile_one(chunk: int) -> Path:
-        source, library = folder / f"opcodes{chunk}.cu", folder / f"opcodes{chunk}.so"
+        source, made, library = (folder / f"opcodes{chunk}.{ending}" for ending in ("cu", "o", "so"))
         source.write_text(write_source(corpus, chunk))
-        done = subprocess.run([nvcc, *FLAGS, *GENCODE, *extra, str(source), "-o", str(library)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"nvcc failed:\n{done.stdout}{done.stderr}")
+        for command in (
+            [nvcc, *FLAGS, *GENCODE, "-c", str(source), "-o", str(made)],
+            ["g++", "-shared", str(made), str(runtime), "-o", str(library)],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
         return library
 
     with ThreadPoolExecutor() as pool:
         return list(pool.map(compile_one, range(CHUNKS)))
 
 
-def load_runtime(nvcc: str) -> ctypes.CDLL:
-    """Load the CUDA runtime that belongs to nvcc's toolkit, before anything that links to it."""
+def find_runtime(nvcc: str) -> Path:
+    """Return the CUDA runtime that belongs to nvcc's toolkit."""
     root = Path(nvcc).resolve().parent.parent
     for folder in ("targets/x86_64-linux/lib", "lib64", "lib"):
         if (root / folder / "libcudart.so.13").exists():
-            return ctypes.CDLL(str(root / folder / "libcudart.so.13"), ctypes.RTLD_GLOBAL)
+            return root / folder / "libcudart.so.13"
     raise RuntimeError(f"no libcudart.so.13 below {root}")
 
 
@@ -76,7 +81,9 @@ def run_corpus(corpus: list[Instruction], libraries: list[Path], runtime: ctypes
 
 def describe(nvcc: str) -> str:
     """Return GPU, driver, compiler and date in words."""
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False)
+    gpu = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False
+    )
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()[-2]
     return f"{gpu.stdout.strip()}; {version}; {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
 
@@ -88,7 +95,7 @@ def main() -> None:
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     arguments = parser.parse_args()
     corpus = make_corpus()
-    runtime = load_runtime(arguments.nvcc)
+    runtime = ctypes.CDLL(str(find_runtime(arguments.nvcc)), ctypes.RTLD_GLOBAL)  # before anything that links to it
     with tempfile.TemporaryDirectory() as folder:
         libraries = compile_chunks(corpus, arguments.nvcc, Path(folder))
         results = run_corpus(corpus, libraries, runtime)
