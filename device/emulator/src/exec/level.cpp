@@ -24,8 +24,8 @@ const Level& level();
 namespace {
 
 const Level& choose() {
-    // AICF_ENGINE_LEVEL=v2|v3 asks for a lower level than the best, to compare them; a level that is missing is passed over.
-    const char* wish = std::getenv("AICF_ENGINE_LEVEL");
+    // AICF_EMULATED_LEVEL=v2|v3 asks for a lower level than the best, to compare them; a level that is missing is passed over.
+    const char* wish = std::getenv("AICF_EMULATED_LEVEL");
     const std::string_view most = wish ? wish : "v4";
     __builtin_cpu_init();
 #ifdef AICF_HAS_LEVEL_v4

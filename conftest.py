@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: the device of this test run.
+"""Fixtures that every test of the project and of the ops may use: the device of this test run.
 
 A process has one device, so a test run has one too: ``AICF_DEVICE`` chooses it, and ``make test`` on a machine with a GPU is the test of
 the GPU. ``AICF_DEVICE=emulated make test`` there tests the emulated device.
