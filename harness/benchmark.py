@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from device.interface import Device, DeviceError
+from device.interface import Device
 from harness.inputs import make_inputs
 from harness.reference import Expected, compute_expected
 from harness.roofline import Floor, find_floor
 from harness.runner import Case
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
-from harness.timing import Timer, Timing, check_floor
+from harness.timing import Timer, Timing, TimingError, check_floor
 from harness.verify import judge_outputs
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
@@ -69,8 +69,10 @@ def _time_entry(timer: Timer, case: Case, name: str, launchable: Launchable, exp
     hot = None
     try:
         hot = timer.measure_hot(lambda stream: case.launch(launchable, stream))
-    except DeviceError as error:
-        # A peer's library may do what a graph cannot hold; its cold time stands.
+    except TimingError:
+        raise
+    except RuntimeError as error:
+        # A peer's library may refuse to be captured, which short hot launches need; its cold time stands.
         case.device.take_last_error()
         case.device.synchronize()
         reason = f"no hot time: {error}"

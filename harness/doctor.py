@@ -17,9 +17,9 @@ from harness.toolchain import find_toolchain
 
 _REQUIRED = ("numpy", "nvtx", "pybind11", "rich", "sqlalchemy", "typer")
 _OPTIONAL = {
-    "cupy": "needed on a GPU: pip install 'aicf[cuda]'",
-    "torch": "a peer: pip install 'aicf[peers]'",
-    "triton": "a peer: pip install 'aicf[peers]'",
+    "cupy": "needed on a GPU: pip install cupy-cuda13x",
+    "torch": "a peer, optional: pip install",
+    "triton": "a peer, optional: pip install",
 }
 
 

@@ -2,8 +2,8 @@
 
 An entry is a folder ``<kind>/<key>/`` that appears by one rename, so that it is whole or not there. Its key hashes the *request* (source,
 flags, compilers) and the contents of every project file that the compiler read for it. Those files are known only after a first build,
-so each request keeps a short list of earlier (files, key) pairs: where all files of a pair have the same contents as now, the compiler would read
-the same files again and give the same result, and the entry serves.
+so each request keeps a short list of earlier (files, key) pairs: where all files of a pair have the same contents as now, the compiler
+would read the same files again and give the same result, and the entry serves.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ FLAGS = ("-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-cudart", "shared", "--com
 GENCODE = ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
 
 
-def compile_chunks(corpus: list[Instruction], nvcc: str, folder: Path) -> list[Path]:
+def compile_chunks(corpus: list[Instruction], nvcc: str, folder: Path, gencode: tuple[str, ...] = GENCODE) -> list[Path]:
     """Compile the corpus into one shared object per chunk. Raises RuntimeError with the compiler's text."""
     runtime = find_runtime(nvcc)
 
@@ -33,7 +33,7 @@ def compile_chunks(corpus: list[Instruction], nvcc: str, folder: Path) -> list[P
         source, made, library = (folder / f"opcodes{chunk}.{ending}" for ending in ("cu", "o", "so"))
         source.write_text(write_source(corpus, chunk))
         for command in (
-            [nvcc, *FLAGS, *GENCODE, "-c", str(source), "-o", str(made)],
+            [nvcc, *FLAGS, *gencode, "-c", str(source), "-o", str(made)],
             ["g++", "-shared", str(made), str(runtime), "-o", str(library)],
         ):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
