@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from harness.errors import RecordError
 from harness.record_tables import Result
-from harness.spec import Op
+from harness.roofline import find_floor
+from harness.spec import Op, Problem
+from harness.targets import Target, find_target
 
 
 def make_markdown(op: Op, results: Sequence[Result], mode: str = "cold") -> str:
     """Return a page for the ``bench`` results of one or several runs on one device and commit.
 
-    A cell is the rate at the median time in TFLOP/s, and its share of the fastest peer's rate on the same problem. Raises
+    A cell is the rate at the median time, in TFLOP/s where arithmetic bounds the problem and in GB/s of compulsory traffic where memory
+    does, and its share of the fastest peer's rate on the same problem. Raises
     :class:`RecordError` when there are no timings, or when they come from different devices or commits.
     """
     timed = [r for r in results if r.kind == "bench" and r.figures.get("mode") == mode]
@@ -24,16 +28,17 @@ def make_markdown(op: Op, results: Sequence[Result], mode: str = "cold") -> str:
     times = {(r.variant, r.problem): float(r.figures["median_us"]) for r in timed if r.status == "passed"}
     peers = [v for v in dict.fromkeys(r.variant for r in timed) if v not in {x.name for x in op.variants}]
     problems = [p for p in op.problems if any(p.name == r.problem for r in timed)]
-    flops = {p.name: op.cost(p).flops for p in problems}
+    target = find_target(timed[0].run.environment.target)
+    rates = {p.name: _Rate.of(op, p, target) for p in problems}
     best = {p.name: min((times[v, p.name] for v in peers if (v, p.name) in times), default=None) for p in problems}
     lines = [
         _describe_place(timed[0], mode),
         "",
-        f"| variant | {' | '.join(p.name for p in problems)} |",
+        f"| variant | {' | '.join(f'{p.name} ({rates[p.name].unit})' for p in problems)} |",
         "|---" + "|--:" * len(problems) + "|",
     ]
     for name in dict.fromkeys(r.variant for r in timed):
-        cells = (_make_cell(times.get((name, p.name)), flops[p.name], best[p.name]) for p in problems)
+        cells = (_make_cell(times.get((name, p.name)), rates[p.name], best[p.name]) for p in problems)
         lines.append(f"| {name}{' (peer)' if name in peers else ''} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", _describe_best(op, times, best), ""])
 
@@ -43,15 +48,32 @@ def _describe_place(result: Result, mode: str) -> str:
     dirty = " with changes" if run.dirty else ""
     return (
         f"{environment.device_name}, {environment.toolchain}, commit {run.commit[:12] or 'unknown'}{dirty}, {run.started_at[:10]}. "
-        f"{mode.capitalize()} medians: TFLOP/s, and in brackets the share of the fastest peer's rate. An empty cell: the variant does not "
+        f"Rates at the {mode} medians, and in brackets the share of the fastest peer's rate. An empty cell: the variant does not "
         "serve the problem."
     )
 
 
-def _make_cell(time_us: float | None, flops: float, best_us: float | None) -> str:
+@dataclass(frozen=True)
+class _Rate:
+    """Work per microsecond times ``scale`` is a figure in ``unit``."""
+
+    work: float
+    scale: float
+    unit: str
+    digits: int
+
+    @classmethod
+    def of(cls, op: Op, problem: Problem, target: Target) -> _Rate:
+        cost = op.cost(problem)
+        if find_floor(cost, target).bound == "compute":
+            return cls(cost.flops, 1e-6, "TFLOP/s", 2)
+        return cls(cost.bytes_moved, 1e-3, "GB/s", 0)
+
+
+def _make_cell(time_us: float | None, work: _Rate, best_us: float | None) -> str:
     if time_us is None:
         return ""
-    rate = f"{flops / time_us * 1e-6:.2f}"
+    rate = f"{work.work / time_us * work.scale:.{work.digits}f}"
     return rate if best_us is None else f"{rate} ({100 * best_us / time_us:.1f} %)"
 
 

@@ -144,13 +144,18 @@ def test_fns(lanes: Lanes) -> None:
     assert_bits(lanes.run("fns.b32", mask, base, offset).d, want, mask, base)
 
 
+def field_operand(value: int, bits: int) -> int:
+    """What the hardware reads of a field's position or length: the low 8 bits in 32-bit forms, all 32 in 64-bit ones."""
+    return value & 0xFF if bits == 32 else value
+
+
 @pytest.mark.parametrize("name", ["u32", "s32", "u64", "s64"])
 def test_bit_field_extract(lanes: Lanes, name: str) -> None:
     bits = int(name[1:])
     a, b, c = words(17, bits), amounts(18), amounts(19)[::-1]
 
     def extract(x: int, position: int, length: int) -> int:
-        position, length = position & 0xFF, length & 0xFF
+        position, length = field_operand(position, bits), field_operand(length, bits)
         fill = 0 if name[0] == "u" or length == 0 else x >> min(position + length - 1, bits - 1) & 1
         return sum((x >> position + i & 1 if i < length and position + i < bits else fill) << i for i in range(bits))
 
@@ -163,9 +168,9 @@ def test_bit_field_insert(lanes: Lanes, bits: int) -> None:
     a, b, c, e = words(20, bits), words(21, bits), amounts(22), amounts(23)[::-1]
 
     def insert(x: int, y: int, position: int, length: int) -> int:
-        for i in range(length & 0xFF):
-            place = (position & 0xFF) + i
-            if place < bits and i < bits:
+        for i in range(min(field_operand(length, bits), bits)):
+            place = field_operand(position, bits) + i
+            if place < bits:
                 y = y & ~(1 << place) | (x >> i & 1) << place
         return y
 

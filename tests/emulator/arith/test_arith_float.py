@@ -141,8 +141,10 @@ def test_signs(lanes: Lanes, name: str) -> None:
     form = FORMATS[name]
     a, b = patterns(form, 7, COUNT, arity=2)
     nan = [decode(x, form) != decode(x, form) for x in a]
-    assert_bits(lanes.run(f"neg.{name}", a).d, [form.nan if n else x ^ form.sign for n, x in zip(nan, a, strict=True)], a, form=form)
-    assert_bits(lanes.run(f"abs.{name}", a).d, [form.nan if n else x & ~form.sign for n, x in zip(nan, a, strict=True)], a, form=form)
+    for opcode, function in {"neg": lambda x: x ^ form.sign, "abs": lambda x: x & ~form.sign}.items():
+        # a NaN becomes the canonical one in f32, and passes unchanged in f64
+        want = [(x if name == "f64" else form.nan) if n else function(x) for n, x in zip(nan, a, strict=True)]
+        assert_bits(lanes.run(f"{opcode}.{name}", a).d, want, a)
     want = [(x & form.sign) | (y & ~form.sign) for x, y in zip(a, b, strict=True)]
     assert_bits(lanes.run(f"copysign.{name}", a, b).d, want, a, b)
 
@@ -157,7 +159,7 @@ def test_nan_results_are_canonical(lanes: Lanes) -> None:
         "min.f32": (nans, nans),
         "rcp.approx.f32": (nans,),
         "ex2.approx.ftz.f32": (nans,),
-        "cvt.rn.f32.f64": ([0x7FF8000000000123, 0xFFF0000000000001] * 16,),
+        "cvt.ftz.f32.f32": (nans,),
     }.items():
         assert set(lanes.run(spelling, *sources).d.tolist()) == {0x7FFFFFFF}, spelling
 

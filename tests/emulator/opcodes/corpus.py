@@ -2,8 +2,8 @@
 
 Needs nothing but NumPy, so that ``record.py`` runs wherever there is a GPU and nvcc.
 
-An :class:`Instruction` is PTX text over named registers: ``d`` is the result, ``a b c`` the sources, ``p q`` predicates. Each kernel reads one
-64-bit pattern per source and thread, cuts it to the source's width, and writes the result's bits.
+An :class:`Instruction` is PTX text over named registers: ``d`` is the result, ``a b c`` the sources, ``p q`` predicates. Each kernel reads
+one 64-bit pattern per source and thread, cuts it to the source's width, and writes the result's bits.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import datetime
+import datetime as dt
 import shutil
 import subprocess
 import sys
@@ -85,7 +85,7 @@ def describe(nvcc: str) -> str:
         ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False
     )
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()[-2]
-    return f"{gpu.stdout.strip()}; {version}; {datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    return f"{gpu.stdout.strip()}; {version}; {dt.datetime.now(dt.UTC):%Y-%m-%d}"
 
 
 def main() -> None:

@@ -42,13 +42,13 @@ struct Counters {
     uint64_t warp_instructions = 0, thread_instructions = 0;
     uint64_t fp32 = 0, fp64 = 0, fp16 = 0, integer = 0, special = 0, conversion = 0, control = 0, move = 0;  // warp instructions by class
     uint64_t fp32_fma = 0;  // of fp32: fused multiply-adds (warp instructions)
-    uint64_t global_loads = 0, global_stores = 0, global_atomics = 0;     // warp-level requests
-    uint64_t global_load_sectors = 0, global_store_sectors = 0;           // 32-byte sectors touched per request, summed
-    uint64_t global_load_bytes = 0, global_store_bytes = 0;               // bytes asked for by active threads
+    uint64_t global_loads = 0, global_stores = 0, global_atomics = 0;  // warp-level requests
+    uint64_t global_load_sectors = 0, global_store_sectors = 0;  // 32-byte sectors touched per request, summed
+    uint64_t global_load_bytes = 0, global_store_bytes = 0;  // bytes asked for by active threads
     uint64_t global_unique_bytes_read = 0, global_unique_bytes_written = 0;  // distinct 32-byte sectors of the whole launch x 32
-    uint64_t shared_loads = 0, shared_stores = 0, shared_atomics = 0;     // warp-level requests
+    uint64_t shared_loads = 0, shared_stores = 0, shared_atomics = 0;  // warp-level requests
     uint64_t shared_load_wavefronts = 0, shared_store_wavefronts = 0;
-    uint64_t shared_load_conflicts = 0, shared_store_conflicts = 0;       // wavefronts beyond the least for the access width
+    uint64_t shared_load_conflicts = 0, shared_store_conflicts = 0;  // wavefronts beyond the least for the access width
     uint64_t local_loads = 0, local_stores = 0, const_loads = 0, param_loads = 0;
     uint64_t async_copies = 0, async_copy_bytes = 0;
     uint64_t barriers = 0, branches = 0, divergent_branches = 0, shuffles = 0, votes = 0;
@@ -58,21 +58,30 @@ struct Counters {
 
 // cudaError_t values that a launch can end with.
 enum LaunchStatus : int {
-    kSuccess = 0, kErrorInvalidValue = 1, kErrorInvalidConfiguration = 9, kErrorIllegalAddress = 700, kErrorLaunchOutOfResources = 701,
-    kErrorLaunchTimeout = 702, kErrorAssert = 710, kErrorIllegalInstruction = 715, kErrorMisalignedAddress = 716,
-    kErrorInvalidAddressSpace = 717, kErrorInvalidPc = 718, kErrorLaunchFailure = 719,
+    kSuccess = 0,
+    kErrorInvalidValue = 1,
+    kErrorInvalidConfiguration = 9,
+    kErrorIllegalAddress = 700,
+    kErrorLaunchOutOfResources = 701,
+    kErrorLaunchTimeout = 702,
+    kErrorAssert = 710,
+    kErrorIllegalInstruction = 715,
+    kErrorMisalignedAddress = 716,
+    kErrorInvalidAddressSpace = 717,
+    kErrorInvalidPc = 718,
+    kErrorLaunchFailure = 719,
 };
 
 enum class Schedule : uint8_t { kDefault, kReversed, kGreedy, kRandom };
 
 struct ExecOptions {
-    uint32_t checks = 0;      // bits of Check; memory safety of the host process is kept whatever is switched off
+    uint32_t checks = 0;  // bits of Check; memory safety of the host process is kept whatever is switched off
     bool counters = false;
-    uint32_t workers = 0;     // host threads; 0 = all cores
+    uint32_t workers = 0;  // host threads; 0 = all cores
     Schedule schedule = Schedule::kDefault;
     uint64_t seed = 0;
     uint64_t instruction_limit = 0;  // warp instructions a launch may execute, 0 = none; beyond it: kErrorLaunchTimeout and a report
-    uint32_t max_reports = 100;      // distinct findings kept per launch
+    uint32_t max_reports = 100;  // distinct findings kept per launch
     std::string target = "h200";
 };
 
@@ -91,9 +100,9 @@ struct KernelInfo {
     std::vector<ParamInfo> params;
     uint32_t param_bytes = 0;
     uint32_t static_shared_bytes = 0;
-    uint32_t local_bytes = 0;      // per thread
-    uint32_t num_registers = 0;    // an estimate from PTX; the build's ptxas figure is the truth
-    Dim3 max_threads{0, 0, 0};     // .maxntid, zeros when not given
+    uint32_t local_bytes = 0;  // per thread
+    uint32_t num_registers = 0;  // an estimate from PTX; the build's ptxas figure is the truth
+    Dim3 max_threads{0, 0, 0};  // .maxntid, zeros when not given
     Dim3 required_threads{0, 0, 0};
     Dim3 required_cluster{0, 0, 0};
 };

@@ -57,7 +57,8 @@ Token Lexer::next() {
         return token;
     };
     if (is_digit(c)) return read_number(token);
-    if (is_letter(c) || c == '_' || c == '$' || c == '%') {
+    const bool is_remainder = c == '%' && (at_ + 1 >= text_.size() || !is_follow(text_[at_ + 1]));
+    if (is_letter(c) || c == '_' || c == '$' || (c == '%' && !is_remainder)) {
         ++at_;
         while (at_ < text_.size() && is_follow(text_[at_])) ++at_;
         return take(Token::Kind::kIdentifier, 0);
@@ -145,9 +146,10 @@ Token Lexer::read_number(Token token) {
     }
     if (base == 10 && at_ - digits > 1 && text_[digits] == '0') base = 8;
     const auto [end, error] = std::from_chars(text_.data() + digits, text_.data() + at_, token.bits, base);
-    if (error != std::errc() || end != text_.data() + at_) throw ParseError(line_, "integer constant '" + std::string(text_.substr(start, at_ - start)) + "' cannot be read");
+    if (error != std::errc() || end != text_.data() + at_)
+        throw ParseError(line_, "integer constant '" + std::string(text_.substr(start, at_ - start)) + "' cannot be read");
     token.kind = Token::Kind::kInteger;
-    token.immediate = Type::kS64;
+    token.immediate = token.bits >> 63 != 0 ? Type::kU64 : Type::kS64;  // what .s64 cannot hold is .u64
     if (at_ < text_.size() && text_[at_] == 'U') {
         token.immediate = Type::kU64;
         ++at_;

@@ -13,8 +13,41 @@
 namespace aicf::emu::ptx {
 
 enum class Type : uint8_t {
-    kNone, kB1, kB8, kB16, kB32, kB64, kB128, kU8, kU16, kU32, kU64, kS8, kS16, kS32, kS64, kF16, kF16x2, kBF16, kBF16x2,
-    kTF32, kF32, kF32x2, kF64, kE4M3, kE5M2, kE4M3x2, kE5M2x2, kU8x4, kS8x4, kU16x2, kS16x2, kPred, kTexref, kSamplerref, kSurfref,
+    kNone,
+    kB1,
+    kB8,
+    kB16,
+    kB32,
+    kB64,
+    kB128,
+    kU8,
+    kU16,
+    kU32,
+    kU64,
+    kS8,
+    kS16,
+    kS32,
+    kS64,
+    kF16,
+    kF16x2,
+    kBF16,
+    kBF16x2,
+    kTF32,
+    kF32,
+    kF32x2,
+    kF64,
+    kE4M3,
+    kE5M2,
+    kE4M3x2,
+    kE5M2x2,
+    kU8x4,
+    kS8x4,
+    kU16x2,
+    kS16x2,
+    kPred,
+    kTexref,
+    kSamplerref,
+    kSurfref,
 };
 uint32_t size_of(Type type);  // bytes; kPred and kB1 are 1
 const char* name_of(Type type);
@@ -61,7 +94,8 @@ struct Operand {
 
 struct Instruction {
     std::string opcode;                  // base: "ld", "fma", "cp" ...
-    std::vector<std::string> modifiers;  // the rest, without dots, in order: {"global", "v4", "f32"}; "cp.async.cg..." -> opcode "cp", {"async","cg",...}
+    std::vector<std::string>
+        modifiers;  // the rest, without dots, in order: {"global", "v4", "f32"}; "cp.async.cg..." -> opcode "cp", {"async","cg",...}
     std::string guard;                   // predicate register, empty = none
     bool guard_negated = false;
     std::vector<Operand> operands;       // destinations first, as written

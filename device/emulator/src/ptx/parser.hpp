@@ -24,10 +24,29 @@ public:
 
 private:
     // A braced block: names declared in it, and what they are called after flattening.
+    struct Name {
+        std::string unique;
+        enum class Kind : uint8_t { kRegister, kVariable, kLabel } kind;
+    };
     struct Scope {
-        std::unordered_map<std::string, std::string> names;
-        std::unordered_map<std::string, std::string> renamed_labels;
-        size_t first_instruction = 0;
+        std::unordered_map<std::string, Name> names;
+        std::vector<size_t> pending;  // indices of references_ that this scope or one around it may define further down
+    };
+
+    // Expressions, blocks and lists nest by recursion: a text must not choose how deep the stack gets.
+    class Nesting {
+    public:
+        explicit Nesting(Parser& parser) : depth_(parser.depth_) {
+            if (depth_ >= kMaxNesting) throw ParseError(parser.last_line_, "nested more than " + std::to_string(kMaxNesting) + " deep");
+            ++depth_;
+        }
+        ~Nesting() { --depth_; }
+        Nesting(const Nesting&) = delete;
+        Nesting& operator=(const Nesting&) = delete;
+
+    private:
+        static constexpr int kMaxNesting = 256;
+        int& depth_;
     };
 
     // tokens
@@ -73,8 +92,12 @@ private:
     void parse_instruction();
     void open_scope();
     void close_scope();
-    std::string declare(const std::string& name);
-    const std::string* lookup(const std::string& name) const;
+    std::string declare(const std::string& name, Name::Kind kind);
+    const Name* lookup(const std::string& name) const;
+    std::string refer(const std::string& name);
+    void resolve_references();
+    void resolve(std::string& name) const;
+    void resolve(Operand& operand) const;
 
     // operands (parser_operands.cpp)
     Operand parse_operand();
@@ -95,7 +118,9 @@ private:
     Module module_;
     Function* function_ = nullptr;
     Location where_;
+    int depth_ = 0;
     std::vector<Scope> scopes_;
+    std::vector<std::string> references_;  // symbols used in the function that may be labels: as written, then as resolved
     std::unordered_map<std::string, uint32_t> taken_;  // names used in the function so far, with the last suffix given
 };
 

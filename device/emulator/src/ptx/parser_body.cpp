@@ -5,61 +5,76 @@
 
 namespace aicf::emu::ptx {
 
-void Parser::open_scope() {
-    scopes_.emplace_back();
-    scopes_.back().first_instruction = function_->instructions.size();
-}
-
 namespace {
 
-void rename_symbols(Operand& operand, const std::unordered_map<std::string, std::string>& names) {
-    if (operand.kind == Operand::Kind::kSymbol) {
-        if (const auto found = names.find(operand.name); found != names.end()) operand.name = found->second;
-    }
-    for (Operand& element : operand.elements) rename_symbols(element, names);
-}
+constexpr char kReference = '\x01';  // begins a symbol's name until the function ends: then its index in references_
 
 }  // namespace
 
-// Labels are seen after they are used, so a label that had to be renamed is patched into its scope's instructions at the end.
+void Parser::open_scope() { scopes_.emplace_back(); }
+
+// Labels are used before they are seen, and an inner one hides an outer one wherever it stands in its block. So a symbol is bound
+// when a block that defines it ends; what no block defines is left as written, and belongs to the module.
 void Parser::close_scope() {
-    const Scope& scope = scopes_.back();
-    if (!scope.renamed_labels.empty()) {
-        for (size_t i = scope.first_instruction; i < function_->instructions.size(); ++i) {
-            for (Operand& operand : function_->instructions[i].operands) rename_symbols(operand, scope.renamed_labels);
-        }
-        for (BranchTargets& list : function_->branch_targets) {
-            if (!scope.renamed_labels.contains(list.name)) continue;
-            for (std::string& target : list.targets) {
-                if (const auto found = scope.renamed_labels.find(target); found != scope.renamed_labels.end()) target = found->second;
-            }
+    const Scope scope = std::move(scopes_.back());
+    scopes_.pop_back();
+    for (const size_t index : scope.pending) {
+        if (const auto found = scope.names.find(references_[index]); found != scope.names.end()) {
+            references_[index] = found->second.unique;
+        } else if (!scopes_.empty()) {
+            scopes_.back().pending.push_back(index);
         }
     }
-    scopes_.pop_back();
 }
 
 // Makes a name unique in the function: nested scopes are flattened, and inline assembly reuses its names.
-std::string Parser::declare(const std::string& name) {
+std::string Parser::declare(const std::string& name, Name::Kind kind) {
+    if (scopes_.back().names.contains(name)) throw ParseError(last_line_, "'" + name + "' is declared twice in one block");
     auto [place, is_new] = taken_.try_emplace(name, 0);
     std::string unique = name;
     while (!is_new) {
         unique = name + "$" + std::to_string(++place->second);
         if (taken_.try_emplace(unique, 0).second) break;
     }
-    scopes_.back().names[name] = unique;
+    scopes_.back().names.emplace(name, Name{unique, kind});
     return unique;
 }
 
-const std::string* Parser::lookup(const std::string& name) const {
+const Parser::Name* Parser::lookup(const std::string& name) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
         if (const auto found = scope->names.find(name); found != scope->names.end()) return &found->second;
     }
     return nullptr;
 }
 
+std::string Parser::refer(const std::string& name) {
+    scopes_.back().pending.push_back(references_.size());
+    references_.push_back(name);
+    return kReference + std::to_string(references_.size() - 1);
+}
+
+void Parser::resolve(std::string& name) const {
+    if (!name.empty() && name.front() == kReference) name = references_[std::stoul(name.substr(1))];
+}
+
+void Parser::resolve(Operand& operand) const {
+    resolve(operand.name);
+    for (Operand& element : operand.elements) resolve(element);
+}
+
+void Parser::resolve_references() {
+    for (Instruction& instruction : function_->instructions) {
+        for (Operand& operand : instruction.operands) resolve(operand);
+    }
+    for (BranchTargets& list : function_->branch_targets) {
+        for (std::string& target : list.targets) resolve(target);
+    }
+}
+
 void Parser::parse_body() {
     taken_.clear();
     scopes_.clear();
+    references_.clear();
     expect("{");
     open_scope();
     for (std::vector<Variable>* list : {&function_->returns, &function_->params}) {
@@ -68,15 +83,17 @@ void Parser::parse_body() {
             if (variable.space == Space::kReg) {
                 declare_register(variable.name, variable.type, variable.vector_length);
             } else {
-                variable.name = declare(variable.name);
+                variable.name = declare(variable.name, Name::Kind::kVariable);
             }
         }
     }
     while (!accept("}")) parse_statement();
     close_scope();
+    resolve_references();
 }
 
 void Parser::parse_statement() {
+    const Nesting nesting(*this);
     const Token& token = peek();
     switch (token.kind) {
         case Token::Kind::kEnd: fail("'}'");
@@ -123,7 +140,7 @@ void Parser::parse_statement() {
 }
 
 void Parser::declare_register(const std::string& name, Type type, uint32_t vector_length) {
-    function_->registers.push_back({declare(name), type, vector_length});
+    function_->registers.push_back({declare(name, Name::Kind::kRegister), type, vector_length});
 }
 
 void Parser::parse_registers() {
@@ -147,24 +164,21 @@ void Parser::parse_registers() {
 void Parser::parse_label(const std::string& name) {
     if (accept_dot("branchtargets") || accept_dot("calltargets")) {
         BranchTargets list;
-        list.name = name;
+        list.name = declare(name, Name::Kind::kLabel);
         do {
-            list.targets.push_back(expect_name("a label or function"));
+            list.targets.push_back(refer(expect_name("a label or function")));
         } while (accept(","));
         expect(";");
         function_->branch_targets.push_back(std::move(list));
         return;
     }
     if (accept_dot("callprototype")) return parse_prototype(name);
-    const std::string unique = declare(name);
-    if (unique != name) scopes_.back().renamed_labels[name] = unique;
-    function_->labels.push_back({unique, static_cast<uint32_t>(function_->instructions.size())});
+    function_->labels.push_back({declare(name, Name::Kind::kLabel), static_cast<uint32_t>(function_->instructions.size())});
 }
 
 void Parser::parse_prototype(const std::string& name) {
     Prototype prototype;
-    prototype.name = declare(name);
-    if (prototype.name != name) scopes_.back().renamed_labels[name] = prototype.name;
+    prototype.name = declare(name, Name::Kind::kLabel);
     if (peek().is("(")) prototype.returns = parse_parameters();
     expect_name("'_'");
     if (peek().is("(")) prototype.params = parse_parameters();
@@ -181,9 +195,10 @@ void Parser::parse_instruction() {
     if (accept("@")) {
         instruction.guard_negated = accept("!");
         const std::string name = expect_name("a predicate register");
-        const std::string* known = lookup(name);
-        if (known == nullptr) throw ParseError(last_line_, "guard '" + name + "' is not a declared predicate");
-        instruction.guard = *known;
+        const Name* known = lookup(name);
+        if (known == nullptr || known->kind != Name::Kind::kRegister)
+            throw ParseError(last_line_, "guard '" + name + "' is not a declared predicate");
+        instruction.guard = known->unique;
     }
     instruction.opcode = expect_name("an instruction");
     instruction.where = where_;

@@ -9,6 +9,8 @@ namespace aicf::emu::ptx {
 namespace {
 
 constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxInitialBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxAlign = uint64_t{1} << 16;
 
 Space space_from_name(std::string_view word) {
     if (word == "global") return Space::kGlobal;
@@ -121,7 +123,8 @@ void Parser::parse_alias() {
     const std::string target = expect_name("a function");
     expect(";");
     const Function* function = module_.find(target);
-    if (function == nullptr || !function->has_body) throw ParseError(last_line_, ".alias names '" + target + "', which is not defined before it");
+    if (function == nullptr || !function->has_body)
+        throw ParseError(last_line_, ".alias names '" + target + "', which is not defined before it");
     Function copy = *function;
     copy.name = alias;
     std::erase_if(module_.functions, [&](const Function& f) { return f.name == alias && !f.has_body; });
@@ -148,7 +151,8 @@ std::vector<Variable> Parser::parse_parameters() {
     while (!peek().is(")")) {
         const std::string word = expect_dot("'.param' or '.reg'");
         const Space space = space_from_name(word);
-        if (space != Space::kParam && space != Space::kReg) throw ParseError(last_line_, "expected '.param' or '.reg', found '." + word + "'");
+        if (space != Space::kParam && space != Space::kReg)
+            throw ParseError(last_line_, "expected '.param' or '.reg', found '." + word + "'");
         Variable variable = parse_variable_head(space, Variable::Linkage::kInternal);
         parse_declarator(variable, false);
         params.push_back(std::move(variable));
@@ -229,7 +233,10 @@ Variable Parser::parse_variable_head(Space space, Variable::Linkage linkage) {
         const Token token = take();
         const std::string_view word = token.text;
         if (word == "align") {
-            variable.align = static_cast<uint32_t>(expect_integer("an alignment in bytes"));
+            const uint64_t align = expect_integer("an alignment in bytes");
+            if (!std::has_single_bit(align) || align > kMaxAlign)
+                throw ParseError(token.line, "an alignment is a power of two up to 65536");
+            variable.align = static_cast<uint32_t>(align);
         } else if (word == "v2" || word == "v4" || word == "v8") {
             variable.vector_length = static_cast<uint32_t>(word[1] - '0');
         } else if (word == "attribute") {
@@ -251,7 +258,7 @@ Variable Parser::parse_variable_head(Space space, Variable::Linkage linkage) {
 
 void Parser::parse_declarator(Variable& variable, bool in_body) {
     const std::string name = expect_name("a name");
-    variable.name = in_body ? declare(name) : name;
+    variable.name = in_body ? declare(name, Name::Kind::kVariable) : name;
     variable.dimensions.clear();
     variable.initial.reset();
     uint64_t count = variable.vector_length;
@@ -282,7 +289,7 @@ void Parser::parse_variables(Space space, Variable::Linkage linkage, std::vector
 void Parser::parse_initializer(Variable& variable) {
     variable.initial.emplace();
     const bool unsized = variable.size_bytes == 0 && !variable.dimensions.empty();
-    if (!unsized && variable.size_bytes > (uint64_t{1} << 32)) throw ParseError(last_line_, "initialised variable is larger than 4 GiB");
+    if (!unsized && variable.size_bytes > kMaxInitialBytes) throw ParseError(last_line_, "initialised variable is larger than 4 GiB");
     variable.initial->bytes.resize(variable.size_bytes);
     parse_initializer_level(variable, 0, 0, unsized ? std::numeric_limits<uint64_t>::max() : variable.size_bytes);
     if (unsized) {
@@ -293,6 +300,7 @@ void Parser::parse_initializer(Variable& variable) {
 
 // Reads a value, or a braced list of what lies one dimension deeper, into `size_bytes` at `offset`; what is left out stays zero.
 void Parser::parse_initializer_level(Variable& variable, size_t dimension, uint64_t offset, uint64_t size_bytes) {
+    const Nesting nesting(*this);
     if (!peek().is("{")) return parse_initializer_element(variable, offset);
     expect("{");
     uint64_t inner = size_of(variable.type);
@@ -315,6 +323,7 @@ void Parser::parse_initializer_level(Variable& variable, size_t dimension, uint6
 void Parser::parse_initializer_element(Variable& variable, uint64_t offset) {
     Initializer& initial = *variable.initial;
     const uint32_t size = size_of(variable.type);
+    if (offset + size > kMaxInitialBytes) throw ParseError(peek().line, "initialised variable is larger than 4 GiB");
     if (initial.bytes.size() < offset + size) initial.bytes.resize(offset + size);
     Initializer::Relocation relocation{static_cast<uint32_t>(offset), size, "", 0, false, 0};
     const bool masked = peek().kind == Token::Kind::kInteger && peek(1).is("(");
@@ -331,9 +340,7 @@ void Parser::parse_initializer_element(Variable& variable, uint64_t offset) {
             expect(")");
         }
         if (peek().is("+") || peek().is("-")) {
-            const bool minus = take().is("-");
-            const auto value = static_cast<int64_t>(expect_integer("an offset"));
-            relocation.offset = minus ? -value : value;
+            relocation.offset = static_cast<int64_t>(expect_integer("an offset"));  // with its sign
         }
         if (masked) expect(")");
         initial.relocations.push_back(std::move(relocation));
@@ -343,7 +350,8 @@ void Parser::parse_initializer_element(Variable& variable, uint64_t offset) {
     if (!starts_constant()) fail("an initialiser");
     Constant value = parse_constant();
     if (variable.type == Type::kF32 && value.type != Type::kF32) {
-        const double number = value.type == Type::kF64 ? std::bit_cast<double>(value.bits) : static_cast<double>(static_cast<int64_t>(value.bits));
+        const double number =
+            value.type == Type::kF64 ? std::bit_cast<double>(value.bits) : static_cast<double>(static_cast<int64_t>(value.bits));
         value.bits = std::bit_cast<uint32_t>(static_cast<float>(number));
     } else if (variable.type == Type::kF64 && value.type != Type::kF64) {
         const double number = value.type == Type::kF32 ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(value.bits)))

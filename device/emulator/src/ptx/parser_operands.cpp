@@ -43,6 +43,7 @@ Operand Parser::parse_operand() {
 }
 
 Operand Parser::parse_plain_operand() {
+    const Nesting nesting(*this);
     if (peek().is("[")) return parse_bracket();
     if (accept("{")) return parse_sequence("}", Operand::Kind::kVector);
     if (peek().is("(")) {
@@ -92,14 +93,10 @@ Operand Parser::parse_named() {
         operand.kind = Operand::Kind::kSink;
         return operand;
     }
-    const std::string* known = lookup(name);
-    operand.name = known == nullptr ? name : *known;
-    bool is_register = name.front() == '%';
-    if (!is_register && known != nullptr) {
-        for (auto candidate = function_->registers.rbegin(); candidate != function_->registers.rend() && !is_register; ++candidate) {
-            is_register = candidate->name == operand.name;
-        }
-    }
+    const Name* known = lookup(name);
+    const bool is_register = name.front() == '%' || (known != nullptr && known->kind == Name::Kind::kRegister);
+    const bool is_bound = is_register || (known != nullptr && known->kind == Name::Kind::kVariable);
+    operand.name = !is_bound ? refer(name) : known == nullptr ? name : known->unique;
     operand.kind = is_register ? Operand::Kind::kRegister : Operand::Kind::kSymbol;
     if (is_register && peek().kind == Token::Kind::kDotted && !peek().space_before) {
         const std::string_view word = take().text;
@@ -107,9 +104,7 @@ Operand Parser::parse_named() {
         if (operand.member < 0) operand.name += "." + std::string(word);  // .b0, .h1 of the video instructions
     }
     if (!is_register && (peek().is("+") || peek().is("-"))) {
-        const bool minus = take().is("-");
-        const auto offset = static_cast<int64_t>(expect_integer("an offset"));
-        operand.offset = minus ? -offset : offset;
+        operand.offset = static_cast<int64_t>(expect_integer("an offset"));  // with its sign
     }
     return operand;
 }
@@ -119,14 +114,13 @@ Operand Parser::parse_bracket() {
     Operand address;
     address.kind = Operand::Kind::kAddress;
     if (peek().kind == Token::Kind::kIdentifier && !peek().is_word("WARP_SZ")) {
+        if (peek().is_word("_")) fail("an address");
         const Operand base = parse_named();
         address.name = base.name;
         address.offset = base.offset;
         address.base_is_register = base.kind == Operand::Kind::kRegister;
         if (address.base_is_register && (peek().is("+") || peek().is("-"))) {
-            const bool minus = take().is("-");
-            const auto offset = static_cast<int64_t>(expect_integer("an offset"));
-            address.offset = minus ? -offset : offset;
+            address.offset = static_cast<int64_t>(expect_integer("an offset"));  // with its sign
         }
     } else if (starts_constant()) {
         address.offset = static_cast<int64_t>(parse_constant().bits);
@@ -152,6 +146,7 @@ bool Parser::starts_constant() {
 }
 
 Constant Parser::parse_constant() {
+    const Nesting nesting(*this);
     const Constant condition = parse_binary(0);
     if (!accept("?")) return condition;
     const Constant yes = parse_constant();
@@ -161,6 +156,7 @@ Constant Parser::parse_constant() {
 }
 
 Constant Parser::parse_unary() {
+    const Nesting nesting(*this);
     if (accept("+")) return parse_unary();
     if (accept("-")) {
         Constant value = parse_unary();
@@ -181,9 +177,12 @@ Constant Parser::parse_unary() {
         return value;
     }
     if (accept("(")) {
-        if (accept_dot("s64") || accept_dot("u64")) {  // a cast: (.s64) x
+        if (peek().is_dot("s64") || peek().is_dot("u64")) {  // a cast: (.s64) x
+            const Type type = take().is_dot("s64") ? Type::kS64 : Type::kU64;
             expect(")");
-            return parse_unary();
+            const Constant value = parse_unary();
+            if (is_float(value)) throw ParseError(last_line_, "a cast takes an integer");
+            return {value.bits, type};
         }
         const Constant value = parse_constant();
         expect(")");
@@ -260,7 +259,8 @@ Constant Parser::parse_binary(int level) {
             if (op.empty() || !peek().is(op)) continue;
             take();
             const Constant right = parse_binary(level + 1);
-            left = is_float(left) || is_float(right) ? apply_float(op, left, right, last_line_) : apply_integer(op, left, right, last_line_);
+            left =
+                is_float(left) || is_float(right) ? apply_float(op, left, right, last_line_) : apply_integer(op, left, right, last_line_);
             found = true;
             break;
         }
