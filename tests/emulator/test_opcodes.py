@@ -83,14 +83,14 @@ def count_ulps(left: int, right: int, kind: str) -> int:
 
 
 def is_close(want: int, got: int, instruction: Any) -> bool:
-    """Whether ``got`` is within the instruction's tolerance of ``want``; NaN agrees with NaN alone, infinity with itself alone."""
+    """Whether ``got`` is within the instruction's tolerance of ``want``; NaN agrees with the same NaN alone, infinity with itself alone."""
     if want == got:
         return True
     if instruction.max_ulp is None:
         return False
     a, b = to_value(want, instruction.kind), to_value(got, instruction.kind)
     if math.isnan(a) or math.isnan(b):
-        return math.isnan(a) and math.isnan(b)
+        return False
     if math.isinf(a) or math.isinf(b):
         return count_ulps(want, got, instruction.kind) <= instruction.max_ulp and a == b
     return abs(a - b) <= instruction.max_abs or count_ulps(want, got, instruction.kind) <= instruction.max_ulp

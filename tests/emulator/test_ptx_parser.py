@@ -32,7 +32,7 @@ def parse(tmp_path_factory: pytest.TempPathFactory) -> Parse:
     compiler = shutil.which("g++")
     assert compiler is not None, "the parser's tests need g++"
     sources = [*sorted(PARSER.glob("*.cpp")), FOLDER / "ptx_tool.cpp"]
-    command = [compiler, "-std=c++20", "-O1", "-D_GLIBCXX_ASSERTIONS", "-I", PARSER, *sources, "-o", tool]
+    command: list[str | Path] = [compiler, "-std=c++20", "-O1", "-D_GLIBCXX_ASSERTIONS", "-I", PARSER, *sources, "-o", tool]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
 
@@ -282,7 +282,7 @@ ERRORS = {
     HEADER + "\n.bogus x;": (5, ".bogus"),
     HEADER + ".global .align 3 .b32 x;": (4, "power of two"),
     HEADER + ".global .b8 x[2] = {1, 2, 3};": (4, "more initialisers"),
-    HEADER + ".global .b8 x[][1000000000] = {{1},{2},{3},{4},{5},{6}};": (4, "4 GiB"),
+    HEADER + ".global .b8 x[][8000000000] = {{1}, {2}};": (4, "4 GiB"),
     HEADER + ".func f() {\n  mov.u32 %r1, 1\n}": (6, "';'"),
     HEADER + ".func f() {\n  @p ret;\n}": (5, "not a declared predicate"),
     HEADER + ".func f() {\n  .reg .b32 x;\n  .reg .b32 x;\n}": (6, "twice"),

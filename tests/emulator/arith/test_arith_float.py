@@ -141,9 +141,9 @@ def test_signs(lanes: Lanes, name: str) -> None:
     form = FORMATS[name]
     a, b = patterns(form, 7, COUNT, arity=2)
     nan = [decode(x, form) != decode(x, form) for x in a]
-    for opcode, function in {"neg": lambda x: x ^ form.sign, "abs": lambda x: x & ~form.sign}.items():
+    for opcode, changed in {"neg": [x ^ form.sign for x in a], "abs": [x & ~form.sign for x in a]}.items():
         # a NaN becomes the canonical one in f32, and passes unchanged in f64
-        want = [(x if name == "f64" else form.nan) if n else function(x) for n, x in zip(nan, a, strict=True)]
+        want = [(x if name == "f64" else form.nan) if n else y for n, x, y in zip(nan, a, changed, strict=True)]
         assert_bits(lanes.run(f"{opcode}.{name}", a).d, want, a)
     want = [(x & form.sign) | (y & ~form.sign) for x, y in zip(a, b, strict=True)]
     assert_bits(lanes.run(f"copysign.{name}", a, b).d, want, a, b)

@@ -174,7 +174,7 @@ struct UpperWord {
         const auto flush_wide = [](uint64_t bits) { return (bits & kExponent) == 0 ? bits & kSign : bits; };
         const auto input = as<double>(flush_wide(as<uint64_t>(x) & kUpper));
         const double result = is_nan(x) ? x : F::lane(input);
-        return as<double>(is_nan(result) ? as<uint64_t>(canonical(result)) & kUpper : flush_wide(as<uint64_t>(result) & kUpper));
+        return as<double>(is_nan(result) ? uint64_t{kNan32} << 32 : flush_wide(as<uint64_t>(result) & kUpper));
     }
 };
 

@@ -119,6 +119,7 @@ private:
     Function* function_ = nullptr;
     Location where_;
     int depth_ = 0;
+    bool in_call_ = false;  // where a parenthesis opens a list of arguments, and elsewhere a constant expression
     std::vector<Scope> scopes_;
     std::vector<std::string> references_;  // symbols used in the function that may be labels: as written, then as resolved
     std::unordered_map<std::string, uint32_t> taken_;  // names used in the function so far, with the last suffix given

@@ -201,6 +201,7 @@ void Parser::parse_instruction() {
         instruction.guard = known->unique;
     }
     instruction.opcode = expect_name("an instruction");
+    in_call_ = instruction.opcode == "call";
     instruction.where = where_;
     instruction.where.ptx_line = last_line_;
     while (peek().kind == Token::Kind::kDotted) instruction.modifiers.emplace_back(take().text);

@@ -46,10 +46,7 @@ Operand Parser::parse_plain_operand() {
     const Nesting nesting(*this);
     if (peek().is("[")) return parse_bracket();
     if (accept("{")) return parse_sequence("}", Operand::Kind::kVector);
-    if (peek().is("(")) {
-        take();
-        return parse_sequence(")", Operand::Kind::kList);
-    }
+    if (in_call_ && accept("(")) return parse_sequence(")", Operand::Kind::kList);
     if (peek().is("!") && peek(1).kind == Token::Kind::kIdentifier) {
         take();
         Operand operand = parse_named();
