@@ -317,9 +317,79 @@ def _atomics() -> Iterator[Instruction]:
         yield Instruction(text, w, (w, w, w), setup=f"and.b{w} a, a, 3;\nand.b{w} b, b, 3;\nst.shared.b{w} [shared_word], a;")
 
 
+_TRUTH = "selp.b32 d, 1, 0, p;"
+
+
+def _predicates() -> Iterator[Instruction]:
+    two = "setp.gt.s32 p, a, 0;\nsetp.gt.s32 q, b, 0;"
+    for op in ("and", "or", "xor"):
+        yield Instruction(f"{two}\n{op}.pred p, p, q;\n{_TRUTH}", 32, (32, 32))
+        if op != "xor":
+            yield Instruction(f"setp.gt.s32 q, c, 0;\nlop3.{op}.b32 d|p, a, b, c, 0x96, q;\n@p xor.b32 d, d, 0x5555;", 32, (32, 32, 32))
+        yield Instruction(f"setp.gt.s32 q, c, 0;\nsetp.lt.{op}.f32 p, a, b, q;\n{_TRUTH}", 32, (32, 32, 32))
+        yield Instruction(f"setp.gt.s32 q, c, 0;\nsetp.hi.{op}.u32 p, a, b, !q;\n{_TRUTH}", 32, (32, 32, 32))
+        yield Instruction(f"setp.gt.s32 q, c, 0;\nset.lt.{op}.u32.f32 d, a, b, q;", 32, (32, 32, 32))
+    yield Instruction(f"setp.gt.s32 q, a, 0;\nnot.pred p, q;\n{_TRUTH}", 32, (32,))
+    yield Instruction(f"setp.gt.s32 q, a, 0;\nmov.pred p, q;\n{_TRUTH}", 32, (32,))
+    for compare, w in product(("eq", "ne"), (16, 32, 64)):
+        yield Instruction(f"setp.{compare}.b{w} p, a, b;\n{_TRUTH}", 32, (w, w))
+    for t in ("f16x2", "bf16x2"):
+        yield Instruction(f"setp.lt.{t} p|q, a, b;\n{_TRUTH}\n@q add.u32 d, d, 2;", 32, (32, 32))
+    for t in ("f16", "bf16", "f16x2", "bf16x2"):
+        yield Instruction(f"set.lt.{t}.{t} d, a, b;", _width(t), (_width(t),) * 2)
+    for t in ("f16", "bf16"):
+        yield Instruction(f"set.geu.u32.{t} d, a, b;", 32, (16, 16))
+
+
+def _further_forms() -> Iterator[Instruction]:
+    """Default roundings, shifts of untyped bits, packed integers, half precision with .ftz, and bf16 conversions."""
+    for t in ("f32", "f64"):
+        yield _same("mad.rn", t, 3)
+        for op in ("add", "sub", "mul"):
+            yield _same(op, t, 2)
+    for w in (16, 32, 64):
+        yield Instruction(f"shr.b{w} d, a, b;", w, (w, 32))
+    for op, t in product(("add", "min", "max"), ("u16x2", "s16x2")):
+        yield Instruction(f"{op}.{t} d, a, b;", 32, (32, 32))
+    for op in ("min", "max"):
+        yield Instruction(f"{op}.relu.s32 d, a, b;", 32, (32, 32))
+        yield Instruction(f"{op}.ftz.f16 d, a, b;", 16, (16, 16))
+        yield Instruction(f"{op}.ftz.NaN.f16x2 d, a, b;", 32, (32, 32))
+    for op in ("abs", "neg"):
+        yield Instruction(f"{op}.ftz.f16 d, a;", 16, (16,))
+    yield Instruction("fma.rn.ftz.relu.f16 d, a, b, c;", 16, (16, 16, 16))
+    yield Instruction("mad24.hi.sat.s32 d, a, b, c;", 32, (32, 32, 32))
+    for t in ("s32", "s64"):
+        w = _width(t)
+        yield Instruction(f"add.cc.{t} d, a, b;\naddc.{t} d, c, 0;", w, (w, w, w))
+        yield Instruction(f"mad.hi.cc.{t} d, a, b, c;\naddc.{t} d, a, 0;", w, (w, w, w))
+        yield Instruction(f"add.cc.{t} d, a, b;\nmadc.lo.{t} d, a, b, c;", w, (w, w, w))
+    for mode, it in product(("rn", "rz"), ("s32", "u32", "s16", "u64")):
+        yield Instruction(f"cvt.{mode}.bf16.{it} d, a;", 16, (_width(it),))
+    for mode, it in product(("rzi", "rni"), ("s32", "u32", "s16", "s64")):
+        yield Instruction(f"cvt.{mode}.{it}.bf16 d, a;", _width(it), (16,))
+    yield Instruction("cvt.rn.relu.f16.f32 d, a;", 16, (32,))
+    yield Instruction("cvt.rn.bf16.f16 d, a;", 16, (16,))
+    yield Instruction("cvt.rn.bf16.f64 d, a;", 16, (64,))
+    yield Instruction("cvt.f64.bf16 d, a;", 64, (16,))
+
+
 def make_corpus() -> list[Instruction]:
     """Return every instruction, in a fixed order and without repeats."""
-    groups = (_integers, _bits, _carries, _float_arithmetic, _half_arithmetic, _approximate, _comparisons, _conversions, _warp, _atomics)
+    groups = (
+        _integers,
+        _bits,
+        _carries,
+        _float_arithmetic,
+        _half_arithmetic,
+        _approximate,
+        _comparisons,
+        _conversions,
+        _warp,
+        _atomics,
+        _predicates,
+        _further_forms,
+    )
     return list({i.name: i for group in groups for i in group()}.values())
 
 

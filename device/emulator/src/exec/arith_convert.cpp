@@ -352,6 +352,7 @@ uint64_t convert_value(uint64_t slot, uint32_t immediate) {
         const auto bits = as<uint64_t>(real);
         if (to == ptx::Type::kF32) return (bits >> 32 & 0x80000000) | 0x7fc00000 | (bits >> 29 & 0x3fffff);
         if (to == ptx::Type::kF16) return (bits >> 48 & 0x8000) | 0x7e00 | (bits >> 42 & 0x1ff);
+        if (to == ptx::Type::kBF16) return (bits >> 48 & 0x8000) | 0x7fc0 | (bits >> 45 & 0x3f);
     }
     return write_float(real, to, immediate);
 }
