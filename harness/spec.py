@@ -155,7 +155,8 @@ class Tunable:
     meaning: str
 
     def __post_init__(self) -> None:
-        _require_identifier("tunable", self.name)
+        if not re.fullmatch("[a-z]+", self.name):  # a variant's id is names and numbers joined by underscores
+            raise SpecError(f"tunable name {self.name!r}: use lower-case letters alone")
         if not self.values:
             raise SpecError(f"tunable {self.name}: no values given")
 
@@ -243,6 +244,8 @@ class Kernel:
                 raise SpecError(
                     f"kernel {self.name}: cannot read {part!r} in variant {text!r}; write tunables as name and number, e.g. bm32"
                 )
+            if match[1] in values:
+                raise SpecError(f"kernel {self.name}: tunable {match[1]} is given twice in variant {text!r}")
             values[match[1]] = int(match[2])
         return self.bind(values)
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness.discover import find_op, find_ops, load_op
 from harness.scaffold import create_op
-from harness.spec import SpecError
+from harness.spec import SpecError, Tunable
 
 
 def harness(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -112,3 +112,16 @@ def test_an_op_file_that_cannot_be_run_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "bad" / "op.py").write_text("OP = 3\n")
     with pytest.raises(SpecError, match="must bind OP"):
         load_op(tmp_path / "bad")
+
+
+def test_a_variant_id_names_each_tunable_once() -> None:
+    kernel = find_op("gemm_bias_act").op.find_kernel("naive")
+    with pytest.raises(SpecError, match="tunable bm is given twice"):
+        kernel.parse_variant("bm16_bm32_bn16")
+    with pytest.raises(SpecError, match="cannot read '16' in variant"):
+        kernel.parse_variant("bm16_16")
+
+
+def test_a_tunable_name_that_would_not_read_back_is_refused() -> None:
+    with pytest.raises(SpecError, match="lower-case letters alone"):
+        Tunable("num_stages", (2,), "stages")
