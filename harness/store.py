@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,6 +26,7 @@ from harness.errors import BuildError
 
 _MANIFEST = "manifest.json"
 _KEPT_PER_REQUEST = 32
+_STALE_S = 24 * 3600
 
 
 def hash_text(*parts: str) -> str:
@@ -85,6 +87,7 @@ class Store:
     def scratch(self) -> Iterator[Path]:
         """Give a folder to build in, removed afterwards whatever happens."""
         parent = self._make("tmp")
+        _remove_stale(parent)
         with full_disk_as_error(self.root):
             folder = Path(tempfile.mkdtemp(dir=parent))
         try:
@@ -158,6 +161,14 @@ class Store:
         path = self._pairs_path(kind, request)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps([pair, *pairs][:_KEPT_PER_REQUEST]))
+
+
+def _remove_stale(parent: Path) -> None:
+    """Remove what a killed build left; no build takes a day."""
+    for folder in parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # its owner may be done with it just now
+            if time.time() - folder.stat().st_mtime > _STALE_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_int, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.toolchain import find_toolchain
+
 from .cuda_runtime import Runtime
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 
 
-def _find_toolkit() -> Path:
-    """Folder of the compiler wheels, or of the nvcc on the path."""
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        if (Path(folder) / "cu13" / "bin" / "nvcc").is_file():
-            return Path(folder) / "cu13"
-    nvcc = shutil.which("nvcc")
-    assert nvcc is not None, "no nvcc: it is a dependency of the project (nvidia-cuda-nvcc)"
-    return Path(nvcc).resolve().parents[1]
-
-
-@cache
 def build(source: Path, folder: Path) -> Path:
     """Compile a ``.cu`` file to a shared object that holds PTX only; returns its path."""
-    toolkit = _find_toolkit()
+    toolchain = find_toolchain()
     library_folder = folder / "lib"
     library_folder.mkdir(parents=True, exist_ok=True)
     link = library_folder / "libcudart.so"  # -cudart shared links with -lcudart, and the wheels have no libcudart.so
     if not link.is_symlink():
-        link.symlink_to(toolkit / "lib" / "libcudart.so.13")
+        link.symlink_to(toolchain.cudart_library)
     path = folder / f"{source.stem}.so"
     command = [
-        str(toolkit / "bin" / "nvcc"),
+        str(toolchain.nvcc),
         "-shared",
         "-Xcompiler",
         "-fPIC",

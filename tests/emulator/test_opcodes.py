@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from harness.toolchain import find_toolchain
+
 from .cuda_runtime import Runtime
-from .kernels import _find_toolkit
 
 FOLDER = Path(__file__).with_name("opcodes")
 
@@ -53,7 +54,7 @@ def goldens() -> dict[str, NDArray[Any]]:
 def results(_loaded_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> NDArray[np.uint64]:
     """Results [instructions, elements] of the device under test."""
     folder = tmp_path_factory.mktemp("opcodes")
-    libraries = record.compile_chunks(CORPUS, str(_find_toolkit() / "bin" / "nvcc"), folder, _gencode(_loaded_runtime))
+    libraries = record.compile_chunks(CORPUS, str(find_toolchain().nvcc), folder, _gencode(_loaded_runtime))
     rows: NDArray[np.uint64] = record.run_corpus(CORPUS, libraries, _loaded_runtime.library)
     return rows
 

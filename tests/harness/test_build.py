@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 import threading
@@ -228,3 +229,13 @@ def test_a_new_op_compiles(tmp_path: Path) -> None:
     assert [r.error for r in results] == [None, None]
     assert all(r.resources is not None and r.resources.spill_bytes == 0 for r in results)
     assert build_binding(loaded, find_toolchain(), store=store).is_file()
+
+
+def test_what_a_killed_build_left_is_removed_a_day_later(bench: Bench) -> None:
+    old, young = (bench.store.root / "tmp" / name for name in ("old", "young"))
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+    yesterday = time.time() - 25 * 3600
+    os.utime(old, (yesterday, yesterday))
+    with bench.store.scratch():
+        assert not old.exists() and young.exists()
