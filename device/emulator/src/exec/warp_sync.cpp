@@ -22,6 +22,16 @@ bool is_uniform(const uint32_t* values, uint32_t mask) {
     return same;
 }
 
+// Removes from `rest` the lanes whose named mask is that of its lowest lane, and returns them: those take part together. `rest` is not
+// empty.
+uint32_t take_group(uint32_t& rest, const uint32_t* named) {
+    const uint32_t first = std::countr_zero(rest);
+    uint32_t group = 0;
+    for_lanes(rest, [&](uint32_t lane) { group |= named[lane] == named[first] ? 1u << lane : 0; });
+    rest &= ~group;
+    return group;
+}
+
 }  // namespace
 
 // Brings the threads together that a .sync instruction names. True: execute now for `mask` (perhaps fewer threads than came; the rest
@@ -57,9 +67,7 @@ bool Interpreter<M>::together(const Inst& inst, uint32_t& mask) {
     uint32_t rest = mask;
     while (rest) {
         const uint32_t lane = std::countr_zero(rest);
-        uint32_t group = 0;
-        for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[lane] ? 1u << l : 0; });
-        rest &= ~group;
+        const uint32_t group = take_group(rest, named);
         const uint32_t missing = named[lane] & warp_.live & ~group;
         if (missing && forced && checking(kSynccheck)) {
             report_event(
@@ -115,10 +123,7 @@ void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
         const uint32_t* named = row32(inst.c);
         uint32_t rest = mask;
         while (rest) {
-            const uint32_t lane = std::countr_zero(rest);
-            uint32_t group = 0;
-            for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[lane] ? 1u << l : 0; });
-            rest &= ~group;
+            const uint32_t group = take_group(rest, named);
             order_warp(group);
         }
     }
@@ -335,10 +340,7 @@ void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
     uint32_t rest = mask;
     uint32_t yes = 0;
     while (rest) {
-        const uint32_t lane = std::countr_zero(rest);
-        uint32_t group = 0;
-        for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[lane] ? 1u << l : 0; });
-        rest &= ~group;
+        const uint32_t group = take_group(rest, named);
         const uint32_t ballot = votes & group;
         switch (static_cast<VoteMode>(inst.mode)) {
             case VoteMode::kAll: yes |= ballot == group ? group : 0; break;
@@ -391,9 +393,7 @@ void Interpreter<M>::reduce(const Inst& inst, uint32_t mask) {
     uint32_t rest = mask;
     while (rest) {
         const uint32_t first = std::countr_zero(rest);
-        uint32_t group = 0;
-        for_lanes(rest, [&](uint32_t l) { group |= named[l] == named[first] ? 1u << l : 0; });
-        rest &= ~group;
+        const uint32_t group = take_group(rest, named);
         uint32_t total = values[first];
         for_lanes(group & (group - 1), [&](uint32_t l) {
             const uint32_t value = values[l];
