@@ -319,6 +319,7 @@ void FunctionDecoder::decode_instruction(const ptx::Instruction& instruction) {
     pending_.clear();
     after_.clear();
     if (decode_move() || decode_memory() || decode_control() || decode_collective() || decode_async()) return;
+    if (decode_tensor() || decode_bulk() || decode_mbarrier() || decode_cluster() || decode_texture()) return;
     decode_arith();
 }
 
@@ -357,7 +358,7 @@ void FunctionDecoder::finish() {
         tables.emplace_back(inst, std::move(table));
     }
 
-    const FrameSizes sizes = allot_registers(code_, successors, refs_, classes_);
+    const FrameSizes sizes = allot_registers(code_, builder_.image->operand_lists, successors, refs_, classes_);
     Image& image = *builder_.image;
     ImageFunction& entry = image.functions[index_];
     entry.bytes32 = sizes.bytes32;

@@ -69,6 +69,11 @@ private:
     bool decode_control();
     bool decode_collective();
     bool decode_async();
+    bool decode_tensor();    // mma, wmma, ldmatrix, stmatrix, movmatrix, wgmma
+    bool decode_bulk();      // cp.async.bulk and its kin, tensor maps, fence.proxy
+    bool decode_mbarrier();
+    bool decode_cluster();   // mapa, getctarank, barrier.cluster, griddepcontrol, setmaxnreg
+    bool decode_texture();
     void decode_arith();
 
     void decode_mov();
@@ -92,6 +97,10 @@ private:
     uint32_t new_temporary(RegClass kind);
     void reference(Field field, uint32_t reg, bool is_def);
     void source(Inst& inst, Field field, const ptx::Operand& operand, uint8_t row_bytes, ptx::Type immediate_type);
+    // Operands in Image::operand_lists: each call appends one and returns its index; Inst::imm takes the first one's. A sink gives a trash
+    // row.
+    uint32_t listed_source(const ptx::Operand& operand, uint8_t row_bytes, ptx::Type immediate_type);
+    uint32_t listed_destination(const ptx::Operand& operand, uint8_t row_bytes);
     void source_predicate(Inst& inst, Field field, const ptx::Operand& operand);
     void destination(Inst& inst, Field field, const ptx::Operand& operand, uint8_t row_bytes, bool sign_extend = false);
     void destination_predicate(Inst& inst, Field field, const ptx::Operand& operand);

@@ -139,6 +139,33 @@ void set_field(Inst& inst, Field field, uint32_t value) {
 }
 }  // namespace
 
+uint32_t FunctionDecoder::listed_source(const Operand& operand, uint8_t row_bytes, Type immediate_type) {
+    // As an operand of a field, then moved to the list: constants are known now, registers are patched when they get a place.
+    const uint32_t slot = static_cast<uint32_t>(builder_.image->operand_lists.size());
+    Inst holder;
+    const size_t before = pending_.size();
+    source(holder, Field::kA, operand, row_bytes, immediate_type);
+    builder_.image->operand_lists.push_back(holder.a);
+    for (size_t i = before; i < pending_.size(); ++i) {
+        pending_[i].field = Field::kListed;
+        pending_[i].slot = slot;
+    }
+    return slot;
+}
+
+uint32_t FunctionDecoder::listed_destination(const Operand& operand, uint8_t row_bytes) {
+    const uint32_t slot = static_cast<uint32_t>(builder_.image->operand_lists.size());
+    Inst holder;
+    const size_t before = pending_.size();
+    destination(holder, Field::kD, operand, row_bytes);
+    builder_.image->operand_lists.push_back(0);
+    for (size_t i = before; i < pending_.size(); ++i) {
+        pending_[i].field = Field::kListed;
+        pending_[i].slot = slot;
+    }
+    return slot;
+}
+
 void FunctionDecoder::source(Inst& inst, Field field, const Operand& operand, uint8_t row_bytes, Type immediate_type) {
     const bool row64 = row_bytes == 8;
     const auto fixed = [&](uint32_t encoded) { set_field(inst, field, encoded); };

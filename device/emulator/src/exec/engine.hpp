@@ -100,10 +100,19 @@ struct SyncPoint {
 };
 
 struct LaunchState;
+struct Block;
+
+// Blocks of one cluster: they run on one worker, so that they may touch each other's shared memory. A launch without clusters has clusters
+// of one block.
+struct Cluster {
+    std::vector<Block*> blocks;  // by rank
+};
 
 struct Block {
     LaunchState* launch = nullptr;
     uint64_t linear = 0;
+    Cluster* cluster = nullptr;  // null: a cluster of this block alone
+    uint32_t cluster_rank = 0;
     uint32_t ctaid[3] = {0, 0, 0};
     uint32_t num_warps = 0, num_threads = 0, live_threads = 0;
     uint32_t next_warp = 0;

@@ -23,6 +23,8 @@ constexpr uint32_t kMaxWarps = 32;  // of a block
 constexpr uint32_t kMaxThreads = 1024;
 
 // Generic addresses: windows far above anything the host maps, told apart by their upper 16 bits.
+// A 32-bit address in shared memory is an offset in one's own block, or names a block of the cluster in its upper byte: rank + 1.
+constexpr uint32_t kSharedRankShift = 24, kSharedOffsetMask = (1u << kSharedRankShift) - 1;
 constexpr uint64_t kSharedWindow = 0x0100'0000'0000'0000ull;
 constexpr uint64_t kLocalWindow = 0x0200'0000'0000'0000ull;
 constexpr uint64_t kParamWindow = 0x0300'0000'0000'0000ull;
@@ -77,6 +79,19 @@ enum class Op : uint8_t {
     kAsyncCopy,
     kAsyncCommit,
     kAsyncWait,
+    kMma,             // warp_tensor.cpp
+    kLoadMatrix,
+    kStoreMatrix,
+    kMoveMatrix,
+    kWgmma,           // warp_wgmma.cpp: the family; `mode` says which
+    kMbarrier,        // warp_mbarrier.cpp: the family
+    kBulk,            // warp_bulk.cpp: cp.async.bulk, cp.reduce.async.bulk, prefetches, groups, tensor maps
+    kProxyFence,
+    kMapShared,       // warp_cluster.cpp: mapa, getctarank
+    kClusterBarrier,
+    kGridDependency,
+    kSetMaxRegisters,
+    kTexture,         // warp_texture.cpp: textures and surfaces
     kEnd,
 };
 
@@ -138,7 +153,7 @@ struct Inst {
     uint8_t mode2 = 0;    // atomics: AtomType
     arith::Class counter = arith::Class::kMove;
     uint8_t is_fma = 0;
-    uint32_t imm = 0;     // kArith: constant; branches: target pc; kBrx, kCall: index of a side table
+    uint32_t imm = 0;  // kArith: constant; branches: target pc; kBrx, kCall: index of a side table; listed operands: index of the first
 };
 static_assert(sizeof(Inst) <= 64);
 
@@ -204,8 +219,8 @@ struct CallInfo {
         uint32_t caller_offset, callee_offset, bytes;
     };
     std::vector<Copy> arguments;  // caller frame -> callee frame, before
-    std::vector<Copy> results;    // callee frame -> caller frame, at return
-    uint32_t callee = 0;          // index into Image::functions; indirect calls: unused
+    std::vector<Copy> results;  // callee frame -> caller frame, at return
+    uint32_t callee = 0;  // index into Image::functions; indirect calls: unused
     std::vector<uint32_t> argument_offsets, argument_bytes, result_offsets, result_bytes;  // of the caller, for indirect and built-in calls
     bool tail_exit = false;
 };
@@ -225,6 +240,7 @@ struct Image {
     std::vector<ImageFunction> functions;  // [0] is the kernel
     std::vector<CallInfo> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
+    std::vector<uint32_t> operand_lists;  // operands of instructions that have more than an Inst has fields for
     std::vector<SpecialRow> specials;
     uint32_t special_bytes = 0;
     std::vector<std::byte> constants;  // rows; parameters' rows are filled at launch
@@ -258,22 +274,25 @@ using ArithFind = arith::Operation (*)(const ptx::Instruction&);
 std::unique_ptr<Image> decode_kernel(const ProgramImpl& program, const ptx::Function& kernel, ArithFind find);
 
 // Where an operand of an Inst refers to a virtual register, before registers are allotted.
-enum class Field : uint8_t { kD, kA, kB, kC, kE, kPd, kQd, kPa, kPb, kGuard };
+enum class Field : uint8_t { kD, kA, kB, kC, kE, kPd, kQd, kPa, kPb, kGuard, kListed /* Image::operand_lists[Ref::slot] */ };
 enum class RegClass : uint8_t { k32, k64, kPred };
 struct Ref {
     uint32_t inst;  // index into the function's own instructions
     Field field;
     bool is_def;
     uint32_t reg;
+    uint32_t slot = 0;
 };
 
 struct FrameSizes {
     uint32_t bytes32 = 0, bytes64 = 0, predicates = 0;
 };
 
-// Gives every virtual register a place by liveness (linear scan over the intervals of a data-flow analysis) and patches `code`.
+// Gives every virtual register a place by liveness (linear scan over the intervals of a data-flow analysis) and patches `code` and
+// `operand_lists`.
 // `successors[i]` lists the local instruction indices that may follow instruction i. `refs` is sorted by instruction.
-FrameSizes allot_registers(std::vector<Inst>& code, const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
+FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& operand_lists,
+                           const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
                            const std::vector<RegClass>& classes);
 
 }  // namespace aicf::emu

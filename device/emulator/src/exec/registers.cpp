@@ -55,7 +55,8 @@ std::vector<BasicBlock> find_blocks(size_t num_insts, const std::vector<std::vec
 
 }  // namespace
 
-FrameSizes allot_registers(std::vector<Inst>& code, const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
+FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& operand_lists,
+                           const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
                            const std::vector<RegClass>& classes) {
     const uint32_t num_registers = static_cast<uint32_t>(classes.size());
     const size_t words = (num_registers + 63) / 64;
@@ -149,6 +150,7 @@ FrameSizes allot_registers(std::vector<Inst>& code, const std::vector<std::vecto
             case Field::kPa: inst.pa = predicate(inst.pa); break;
             case Field::kPb: inst.pb = predicate(inst.pb); break;
             case Field::kGuard: inst.guard = predicate(inst.guard); break;
+            case Field::kListed: operand_lists[ref.slot] = operand; break;
         }
     }
     return {high[0] * kRow32Bytes, high[1] * kRow64Bytes, high[2]};

@@ -14,6 +14,15 @@ inline namespace AICF_ENGINE_NAMESPACE {
 // How the addresses of a full warp lie: as one run in lane order or one address, over the whole warp or over each half of 16 lanes.
 enum class Shape : uint8_t { kScattered, kContiguous, kContiguousHalves, kUniform, kUniformHalves };
 
+// Order of memory accesses, for the race check (warp_order.cpp). An object is what threads synchronise through.
+enum class OrderKind : uint8_t { kMbarrier, kNamedBarrier, kClusterBarrier, kSharedWord, kGlobalWord, kGridDependency };
+enum class Proxy : uint8_t { kGeneric, kAsync };
+enum class ProxyFence : uint8_t { kAsync, kAsyncGlobal, kAsyncShared, kAlias, kTensormap };
+// An asynchronous operation, which accesses memory on its own account between its issue and its completion.
+struct Agent {
+    uint32_t id = 0;  // 0: not tracked
+};
+
 template <Mode M>
 class Interpreter {
 public:
@@ -107,6 +116,16 @@ private:
     void release_acquire(uint32_t mask, const uint64_t* address, bool release, bool acquire, uint64_t window);
     uint32_t next_clock();
 
+    // warp_order.cpp: no-ops unless races are checked
+    uint64_t order_object(OrderKind kind, const Block& owner, uint64_t address) const;
+    void release_to(uint32_t lanes, uint64_t object);    // what the lanes did, and know of, is handed to the object
+    void acquire_from(uint32_t lanes, uint64_t object);  // what the object holds is ordered before what the lanes do next
+    Agent agent_start(uint32_t lane, Proxy proxy);       // ordered after what the lane did; async proxy: as far as a proxy fence reaches
+    void agent_access(Agent agent, MemSpace space, Block* owner, uint64_t address, uint32_t bytes, bool is_write);
+    void agent_release(Agent agent, uint64_t object);    // its completion is handed to the object
+    void agent_join(Agent agent, uint32_t lanes);        // its completion is seen by the lanes
+    void proxy_fence(uint32_t lanes, ProxyFence kind);
+
     // warp_atomic.cpp
     void atomic(const Inst& inst, uint32_t mask);
     void atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared);
@@ -116,6 +135,36 @@ private:
     void async_commit(uint32_t mask);
     void async_wait(const Inst& inst, uint32_t mask);
     void finish_async(uint32_t lanes, uint32_t groups_left, bool all);
+
+    // warp_tensor.cpp and warp_wgmma.cpp. These and all below see to pc_ themselves: some have threads wait.
+    void mma(const Inst& inst, uint32_t mask);
+    void load_matrix(const Inst& inst, uint32_t mask);
+    void store_matrix(const Inst& inst, uint32_t mask);
+    void move_matrix(const Inst& inst, uint32_t mask);
+    void wgmma(const Inst& inst, uint32_t mask);
+
+    // warp_mbarrier.cpp, warp_bulk.cpp
+    void mbarrier(const Inst& inst, uint32_t mask);
+    void bulk(const Inst& inst, uint32_t mask);
+    void fence_proxy(const Inst& inst, uint32_t mask);
+
+    // warp_cluster.cpp, warp_texture.cpp
+    void map_shared(const Inst& inst, uint32_t mask);
+    void cluster_barrier(const Inst& inst, uint32_t mask);
+    void grid_dependency(const Inst& inst, uint32_t mask);
+    void set_max_registers(const Inst& inst, uint32_t mask);
+    void texture(const Inst& inst, uint32_t mask);
+
+    // The block that a 32-bit address in shared memory belongs to, and the offset in it; null: no block of the cluster has that rank.
+    Block* shared_of(uint32_t address, uint32_t& offset) const {
+        offset = address & kSharedOffsetMask;
+        const uint32_t rank = address >> kSharedRankShift;
+        if (rank == 0) return &block_;
+        if (!block_.cluster) return rank == 1 ? &block_ : nullptr;
+        return rank <= block_.cluster->blocks.size() ? block_.cluster->blocks[rank - 1] : nullptr;
+    }
+    // Operand i of those that an instruction has in a list.
+    uint32_t listed(const Inst& inst, uint32_t i) const { return image_.operand_lists[inst.imm + i]; }
 
     AICF_INLINE uint8_t* row(uint32_t operand) const { return bases_[operand >> 30] + (operand & 0x3FFFFFFFu); }
     AICF_INLINE uint32_t* row32(uint32_t operand) const { return reinterpret_cast<uint32_t*>(row(operand)); }

@@ -560,6 +560,19 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 async_wait(inst, mask);
                 ++pc_;
                 break;
+            case Op::kMma: mma(inst, mask); break;
+            case Op::kLoadMatrix: load_matrix(inst, mask); break;
+            case Op::kStoreMatrix: store_matrix(inst, mask); break;
+            case Op::kMoveMatrix: move_matrix(inst, mask); break;
+            case Op::kWgmma: wgmma(inst, mask); break;
+            case Op::kMbarrier: mbarrier(inst, mask); break;
+            case Op::kBulk: bulk(inst, mask); break;
+            case Op::kProxyFence: fence_proxy(inst, mask); break;
+            case Op::kMapShared: map_shared(inst, mask); break;
+            case Op::kClusterBarrier: cluster_barrier(inst, mask); break;
+            case Op::kGridDependency: grid_dependency(inst, mask); break;
+            case Op::kSetMaxRegisters: set_max_registers(inst, mask); break;
+            case Op::kTexture: texture(inst, mask); break;
         }
         if (fatal_) [[unlikely]] {
             worker_.instructions += budget - left;
