@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "driver_api.hpp"
 #include "graph.hpp"
 
 using namespace aicf::emu;
@@ -22,14 +23,14 @@ size_t limits[] = {1024, 8650752, 8 << 20, 0, 2048, 64, 11796480};
 int device_flags = 0;
 
 int driver_entry_point(const char* symbol, void** function, int* status) {
-    constexpr int kSymbolNotFound = 1;
+    constexpr int kFound = 0, kSymbolNotFound = 1;
     return api("cudaGetDriverEntryPoint", [&](Runtime&) {
         require(symbol != nullptr && function != nullptr, kErrInvalidValue, "a pointer is null");
-        *function = nullptr;
+        *function = find_driver_function(symbol);
         if (status != nullptr)
-            *status = kSymbolNotFound;
-        else
-            throw Failure{kErrSymbolNotFound, std::string("the emulated device has no driver, so no ") + symbol};
+            *status = *function == nullptr ? kSymbolNotFound : kFound;
+        else if (*function == nullptr)
+            throw Failure{kErrSymbolNotFound, std::string("the emulated device has no driver function ") + symbol};
     });
 }
 
@@ -268,7 +269,7 @@ AICF_API cudaProfilerStop(void) {
     return api("cudaProfilerStop", [](Runtime&) {});
 }
 
-// Driver entry points: none is there, and callers are told so by the status.
+// Driver entry points: our own (driver_api.cpp); for others callers are told by the status that there is none.
 
 AICF_TWIN_API(cudaGetDriverEntryPoint, _ptsz, (const char* symbol, void** function, unsigned long long flags, int* status),
               (symbol, function, flags, status)) {

@@ -163,6 +163,12 @@ void free_async(Runtime& runtime, void* pointer, void* stream, bool per_thread) 
 
 }  // namespace
 
+int aicf::emu::fill_elements(void* dst, uint32_t value, uint32_t element_bytes, size_t count, void* stream) {
+    return api("cuMemset", [&](Runtime& runtime) {
+        run_in(runtime, stream, false, FillOp{{dst, count * element_bytes, value, element_bytes, count, 1}, 1, 0});
+    });
+}
+
 AICF_API cudaMalloc(void** out, size_t size_bytes) {
     return api("cudaMalloc", [&](Runtime& runtime) {
         forbid_during_capture(runtime, "cudaMalloc");

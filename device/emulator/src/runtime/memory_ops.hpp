@@ -16,6 +16,9 @@ void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
 void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
 void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
 
+// A fill of 1-, 2- or 4-byte elements in a stream, as an API call of its own; returns its error.
+int fill_elements(void* dst, uint32_t value, uint32_t element_bytes, size_t count, void* stream);
+
 // A copy of `count` bytes, and of `height` rows, in the general form.
 abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kind);
 abi::Memcpy3DParms pitched_copy(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind);
