@@ -8,7 +8,7 @@ from ctypes import CDLL, c_char_p, c_int
 from typing import Any
 
 from device.cudart import Cudart
-from device.interface import DeviceError, LaunchCounters, Observer, Report
+from device.interface import DeviceError, KernelLines, LaunchCounters, LineCounters, Observer, Report
 from device.loader import load_emulator
 from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
 from device.settings import Settings
@@ -52,7 +52,7 @@ class EmulatorObserver(Observer):
     """Sanitizer, counters and options of the emulator, through the functions of ``aicf_emulator.h``."""
 
     def __init__(self, library: CDLL) -> None:
-        for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "Allocations", "Message"):
+        for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
             getattr(library, f"aicfEmulator{name}").restype = c_char_p
         library.aicfEmulatorGetOption.argtypes = (c_char_p,)
         library.aicfEmulatorSetOption.argtypes = (c_char_p, c_char_p)
@@ -98,6 +98,13 @@ class EmulatorObserver(Observer):
         return [
             LaunchCounters(item["kernel"], _parse_dim3(item["grid"]), _parse_dim3(item["block"]), item["counts"])
             for item in _parse_list(self._library.aicfEmulatorTakeCounters())
+        ]
+
+    def lines(self) -> list[KernelLines]:
+        """Return the counts by PTX line of each kernel, summed over its launches since the last call, and forget them."""
+        return [
+            KernelLines(item["kernel"], item["launches"], tuple(LineCounters(**line) for line in item["lines"]))
+            for item in _parse_list(self._library.aicfEmulatorTakeLines())
         ]
 
     def list_allocations(self) -> list[dict[str, Any]]:

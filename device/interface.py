@@ -79,6 +79,35 @@ class LaunchCounters:
     counts: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LineCounters:
+    """The counts of one PTX line that are not zero. ``source`` is ``kernels.cu:42``, or empty where the build has no line information."""
+
+    ptx_line: int
+    source: str
+    function: str
+    instruction: str
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelLines:
+    """A kernel's counts by PTX line, in the order of the lines, summed over ``launches`` launches."""
+
+    kernel: str
+    launches: int
+    lines: tuple[LineCounters, ...] = ()
+
+    def by_source(self) -> dict[str, dict[str, int]]:
+        """Return the counts summed by source line; lines with no known source come under the empty name."""
+        totals: dict[str, dict[str, int]] = {}
+        for line in self.lines:
+            sums = totals.setdefault(line.source, {})
+            for name, value in line.counts.items():
+                sums[name] = sums.get(name, 0) + value
+        return totals
+
+
 class DeviceArray(ABC):
     """An n-dimensional array in device memory.
 
@@ -237,6 +266,10 @@ class Observer(ABC):
     @abstractmethod
     def take_counters(self) -> list[LaunchCounters]:
         """Return one entry per launch since the last call, and forget them."""
+
+    def lines(self) -> list[KernelLines]:
+        """Return the counts by PTX line of each kernel that was counted since the last call, and forget them."""
+        return []
 
 
 class Device(ABC):

@@ -132,7 +132,7 @@ class Runtime:
         for name in ("cudaGetErrorName", "cudaGetErrorString"):
             getattr(self.library, name).restype = c_char_p
         if self.is_emulated:
-            for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "Allocations", "Message"):
+            for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
                 getattr(self.library, f"aicfEmulator{name}").restype = c_char_p
 
     def code(self, name: str, *args: Any) -> int:

@@ -24,6 +24,9 @@ const char* aicfEmulatorGetOption(const char* name); /* NULL: no such option */
 const char* aicfEmulatorTakeReports(void);
 /* One object {"kernel","grid","block","counts"} per launch made with counters on since the last call; then forgotten. */
 const char* aicfEmulatorTakeCounters(void);
+/* The same counts by PTX line, summed over the launches of each kernel since the last call: objects {"kernel","launches","lines"}, a line
+ * being {"ptx_line","source","function","instruction","counts"} with the counts that are not zero; then forgotten. */
+const char* aicfEmulatorTakeLines(void);
 /* Live allocations as a JSON array of {"address","size_bytes","serial","kind","label"}: the leaks, at the end of a program. */
 const char* aicfEmulatorAllocations(void);
 /* The long form of the last error of this thread (what cudaGetErrorString has no room for); "" when there is none. */

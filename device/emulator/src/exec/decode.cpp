@@ -330,7 +330,7 @@ void FunctionDecoder::finish() {
     end.flags = kFlagHidden;
     first_inst_.push_back(static_cast<uint32_t>(code_.size()));
     code_.push_back(end);
-    info_.push_back({info_.empty() ? function_.where : info_.back().where, index_});
+    info_.push_back({info_.empty() ? function_.where : info_.back().where, index_, nullptr});
 
     for (const ptx::Label& label : function_.labels) labels_[label.name] = first_inst_[label.instruction];
     const auto local_target = [&](const std::string& name) {

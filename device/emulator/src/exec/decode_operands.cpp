@@ -92,7 +92,7 @@ void FunctionDecoder::emit_hidden(Inst inst, const std::vector<Ref>& refs) {
         refs_.push_back(ref);
     }
     code_.push_back(inst);
-    info_.push_back({current_->where, index_});
+    info_.push_back({current_->where, index_, current_});
 }
 
 void FunctionDecoder::emit(Inst inst) {
@@ -107,7 +107,7 @@ void FunctionDecoder::emit(Inst inst) {
         if (ref.field == Field::kGuard) guard_refs.push_back(ref);
     }
     code_.push_back(inst);
-    info_.push_back({current_->where, index_});
+    info_.push_back({current_->where, index_, current_});
     for (auto& [hidden, refs] : after_) {
         hidden.guard = inst.guard;
         std::vector<Ref> all = refs;

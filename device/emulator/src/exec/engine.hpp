@@ -108,6 +108,23 @@ struct Cluster {
     std::vector<Block*> blocks;  // by rank
 };
 
+// The sectors of global memory that a block has touched; for counters.
+class SectorSet {
+public:
+    uint32_t insert(uint64_t sector, uint32_t kinds);  // returns those of `kinds` (bits: 1 read, 2 written) that are new
+    void clear();
+
+private:
+    struct Slot {
+        uint64_t sector = 0;
+        uint32_t epoch = 0, kinds = 0;
+    };
+    void grow();
+    std::vector<Slot> slots_;
+    size_t used_ = 0;
+    uint32_t epoch_ = 1;
+};
+
 struct Block {
     LaunchState* launch = nullptr;
     uint64_t linear = 0;
@@ -137,6 +154,7 @@ struct Block {
     size_t region_bytes = 0;
     uint32_t quanta = 0;
     uint64_t random = 1;
+    SectorSet sectors;
 
     Block() = default;
     ~Block();
@@ -227,9 +245,11 @@ struct Worker {
     uint32_t checks = 0;
     std::vector<Range> ranges;  // by pc: the allocation that the instruction's last access was in
     std::unordered_map<uint64_t, uint64_t> folded;  // (finding, pc) -> count
-    Counters counters;
+    Counters counters;            // what belongs to no instruction
+    std::vector<Counters> lines;  // by pc, when counters are on
     uint64_t instructions = 0;
 };
+std::vector<LineCounters> collect_lines(const LaunchState& state, const std::vector<Worker>& workers);
 
 // Reports. `lane` is of the warp; addresses are in the space named. All fold by (finding, pc).
 struct AccessFinding {

@@ -13,6 +13,7 @@
 
 #include "../memory/device_memory.hpp"
 #include "../ptx/module.hpp"
+#include "counters.hpp"
 
 namespace aicf::emu {
 
@@ -35,25 +36,6 @@ struct Report {
     Dim3 block, thread;
     uint64_t address = 0;
     uint64_t count = 1;  // same kind at the same instruction is folded into one report
-};
-
-// Exact PTX-level counts of one launch. Names are the keys of to_map(), documented in device/emulator/README.md.
-struct Counters {
-    uint64_t warp_instructions = 0, thread_instructions = 0;
-    uint64_t fp32 = 0, fp64 = 0, fp16 = 0, integer = 0, special = 0, conversion = 0, control = 0, move = 0;  // warp instructions by class
-    uint64_t fp32_fma = 0;  // of fp32: fused multiply-adds (warp instructions)
-    uint64_t global_loads = 0, global_stores = 0, global_atomics = 0;  // warp-level requests
-    uint64_t global_load_sectors = 0, global_store_sectors = 0;  // 32-byte sectors touched per request, summed
-    uint64_t global_load_bytes = 0, global_store_bytes = 0;  // bytes asked for by active threads
-    uint64_t global_unique_bytes_read = 0, global_unique_bytes_written = 0;  // distinct 32-byte sectors of the whole launch x 32
-    uint64_t shared_loads = 0, shared_stores = 0, shared_atomics = 0;  // warp-level requests
-    uint64_t shared_load_wavefronts = 0, shared_store_wavefronts = 0;
-    uint64_t shared_load_conflicts = 0, shared_store_conflicts = 0;  // wavefronts beyond the least for the access width
-    uint64_t local_loads = 0, local_stores = 0, const_loads = 0, param_loads = 0;
-    uint64_t async_copies = 0, async_copy_bytes = 0;
-    uint64_t barriers = 0, branches = 0, divergent_branches = 0, shuffles = 0, votes = 0;
-    uint64_t blocks = 0, warps = 0;
-    std::map<std::string, uint64_t> to_map() const;
 };
 
 // cudaError_t values that a launch can end with.
@@ -137,6 +119,7 @@ struct LaunchResult {
     int status = kSuccess;  // LaunchStatus
     std::vector<Report> reports;
     Counters counters;
+    std::vector<LineCounters> lines;  // with counters on: by PTX line
 };
 
 // Runs one launch to its end on the calling thread and `options.workers` - 1 helpers. printf output goes to stdout when the launch ends.

@@ -160,6 +160,7 @@ static_assert(sizeof(Inst) <= 64);
 struct InstInfo {
     ptx::Location where;
     uint32_t function = 0;  // index into Image::functions
+    const ptx::Instruction* instruction = nullptr;  // null: the end of a function
 };
 
 // Special registers that are rows of the warp, filled once a block.

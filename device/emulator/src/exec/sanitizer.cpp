@@ -269,49 +269,4 @@ void report_deadlock(Worker& worker, Block& block) {
     if (first) report_event(worker, block, *first, pc, lane, Finding::kDeadlock, detail);
 }
 
-std::map<std::string, uint64_t> Counters::to_map() const {
-    return {
-        {"warp_instructions", warp_instructions},
-        {"thread_instructions", thread_instructions},
-        {"fp32", fp32},
-        {"fp64", fp64},
-        {"fp16", fp16},
-        {"integer", integer},
-        {"special", special},
-        {"conversion", conversion},
-        {"control", control},
-        {"move", move},
-        {"fp32_fma", fp32_fma},
-        {"global_loads", global_loads},
-        {"global_stores", global_stores},
-        {"global_atomics", global_atomics},
-        {"global_load_sectors", global_load_sectors},
-        {"global_store_sectors", global_store_sectors},
-        {"global_load_bytes", global_load_bytes},
-        {"global_store_bytes", global_store_bytes},
-        {"global_unique_bytes_read", global_unique_bytes_read},
-        {"global_unique_bytes_written", global_unique_bytes_written},
-        {"shared_loads", shared_loads},
-        {"shared_stores", shared_stores},
-        {"shared_atomics", shared_atomics},
-        {"shared_load_wavefronts", shared_load_wavefronts},
-        {"shared_store_wavefronts", shared_store_wavefronts},
-        {"shared_load_conflicts", shared_load_conflicts},
-        {"shared_store_conflicts", shared_store_conflicts},
-        {"local_loads", local_loads},
-        {"local_stores", local_stores},
-        {"const_loads", const_loads},
-        {"param_loads", param_loads},
-        {"async_copies", async_copies},
-        {"async_copy_bytes", async_copy_bytes},
-        {"barriers", barriers},
-        {"branches", branches},
-        {"divergent_branches", divergent_branches},
-        {"shuffles", shuffles},
-        {"votes", votes},
-        {"blocks", blocks},
-        {"warps", warps},
-    };
-}
-
 }  // namespace aicf::emu

@@ -171,6 +171,7 @@ void Block::start(uint64_t linear_index) {
     }
     floor = clock;
     sync_points.clear();
+    sectors.clear();
     if (shared_state) std::fill(shared_state, shared_state + shared_end, uint8_t{0});
     if (local_state) std::fill(local_state, local_state + static_cast<size_t>(num_warps) * kWarpLanes * local_stride, uint8_t{0});
     if (state.options.checks) std::fill(shared + kSharedStart, shared + shared_end, uint8_t{0xCB});
@@ -398,14 +399,6 @@ private:
     uint64_t round_ = 0;
 };
 
-void add_counters(Counters& to, const Counters& from) {
-    // Plain uint64_t members, first to last.
-    static_assert(sizeof(Counters) % sizeof(uint64_t) == 0 && std::is_trivially_copyable_v<Counters>);
-    uint64_t* t = reinterpret_cast<uint64_t*>(&to);
-    const uint64_t* f = reinterpret_cast<const uint64_t*>(&from);
-    for (size_t i = 0; i < sizeof(Counters) / sizeof(uint64_t); ++i) t[i] += f[i];
-}
-
 // One bit for each 32-byte sector of the arena up to its high-water mark.
 struct SectorMap {
     std::atomic<uint64_t>* bits = nullptr;
@@ -532,6 +525,7 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
         pool[i].id = i;
         pool[i].checks = options.checks;
         pool[i].ranges.assign(state.image->code.size(), Range{});
+        if (options.counters) pool[i].lines.assign(state.image->code.size(), Counters{});
     }
     Pool::instance().run(workers, [&](uint32_t i) {
         try {
@@ -542,13 +536,15 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     });
 
     for (Worker& worker : pool) {
-        if (options.counters) add_counters(state.counters, worker.counters);
+        if (options.counters) state.counters.add(worker.counters);
         for (const auto& [key, count] : worker.folded) {
             const size_t index = state.report_index[key];
             if (index < state.reports.size()) state.reports[index].count += count;
         }
     }
     if (options.counters) {
+        result.lines = collect_lines(state, pool);
+        for (const LineCounters& line : result.lines) state.counters.add(line.counts);
         state.counters.global_unique_bytes_read = reads->count_bytes();
         state.counters.global_unique_bytes_written = writes->count_bytes();
     }

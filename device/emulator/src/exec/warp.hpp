@@ -99,10 +99,21 @@ private:
     void check_global_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
     void check_shared_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
     void mark_global(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool contiguous);
-    void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
-    void count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
     template <bool kStore>
     void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape);
+
+    // warp_count.cpp: to be called only `if constexpr (kCount)`. All count at the current instruction.
+    Counters& count() { return worker_.lines[pc_]; }
+    void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
+    void count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
+    void count_local(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store);
+    // ldmatrix, stmatrix: shared addresses of 8 rows of 16 bytes for each matrix, in lane order.
+    void count_matrix(const uint64_t* row_address, uint32_t num_matrices, bool is_store);
+    // A tensor instruction of this warp and its share of the operations (2 m n k).
+    void count_tensor(TensorType type, uint64_t flops);
+    // The sectors of a run of bytes that a bulk copy reads or writes in global memory (its bytes are the caller's to count).
+    void count_bulk_global(uint64_t address, uint32_t bytes, bool read, bool written);
+    void note_sectors(const uint64_t* sectors, uint32_t count, bool read, bool written);
 
     // warp_race.cpp
     void race_read(uint32_t mask, const uint64_t* address, uint32_t size, bool strong);

@@ -55,8 +55,8 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
     }
     if (checking(kRacecheck)) race_write(mask, to, inst.bytes, false, nullptr);
     if constexpr (kCount) {
-        worker_.counters.async_copies++;
-        worker_.counters.async_copy_bytes += static_cast<uint64_t>(std::popcount(mask)) * inst.bytes;
+        count().async_copies++;
+        count().async_copy_bytes += static_cast<uint64_t>(std::popcount(mask)) * inst.bytes;
         if (reading & readable) count_global(reading & readable, from, inst.bytes, false, false);
         count_shared(mask, to, inst.bytes, true, false);
     }
@@ -77,6 +77,7 @@ void Interpreter<M>::async_commit(uint32_t mask) {
 
 template <Mode M>
 void Interpreter<M>::async_wait(const Inst& inst, uint32_t mask) {
+    if constexpr (kCount) count().async_waits += !warp_.async.empty();
     if (inst.flags & kFlagWaitAll)
         finish_async(mask, 0, true);
     else

@@ -374,7 +374,7 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
     }
     if constexpr (kCount) {
         if (is_const)
-            worker_.counters.const_loads++;
+            count().const_loads++;
         else
             count_global(good, address, size, kStore, false);
     }
@@ -476,11 +476,9 @@ void Interpreter<M>::access_local(const Inst& inst, uint32_t mask, const uint64_
     }
     if constexpr (kCount) {
         if (is_param)
-            worker_.counters.param_loads += !kStore;
-        else if (kStore)
-            worker_.counters.local_stores++;
+            count().param_loads += !kStore;
         else
-            worker_.counters.local_loads++;
+            count_local(mask, address, size, kStore);
     }
     move_elements<kStore>(inst, mask, block_.local, at, Shape::kScattered);
 }
@@ -500,93 +498,9 @@ void Interpreter<M>::access_param(const Inst& inst, uint32_t mask, const uint64_
                       {misaligned ? Finding::kMisaligned : Finding::kOutOfBoundsRead, MemSpace::kParam, false, false, address[lane], size});
         stop_launch(misaligned ? kErrorMisalignedAddress : kErrorIllegalAddress);
     });
-    if constexpr (kCount) worker_.counters.param_loads++;
+    if constexpr (kCount) count().param_loads++;
     if (good == 0) return;
     move_elements<false>(inst, good, reinterpret_cast<uint8_t*>(const_cast<std::byte*>(params.data())), address, Shape::kScattered);
-}
-
-template <Mode M>
-void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic) {
-    Counters& counters = worker_.counters;
-    // 32-byte sectors that the request touches, each counted once.
-    uint64_t sectors[kWarpLanes * 2];
-    uint32_t count = 0;
-    for_lanes(mask, [&](uint32_t lane) {
-        const uint64_t first = address[lane] / 32, last = (address[lane] + size - 1) / 32;
-        for (uint64_t sector = first; sector <= last; ++sector) {
-            if (count && sectors[count - 1] == sector) continue;
-            bool seen = false;
-            for (uint32_t i = 0; i < count && !seen; ++i) seen = sectors[i] == sector;
-            if (!seen) sectors[count++] = sector;
-        }
-    });
-    const uint64_t base = memory_.base() / 32;
-    const auto note = [&](std::atomic<uint64_t>* bits) {
-        for (uint32_t i = 0; i < count; ++i) {
-            const uint64_t at = sectors[i] - base;
-            const uint64_t bit = 1ull << (at % 64);
-            if (!(bits[at / 64].load(std::memory_order_relaxed) & bit)) bits[at / 64].fetch_or(bit, std::memory_order_relaxed);
-        }
-    };
-    const uint64_t bytes = static_cast<uint64_t>(std::popcount(mask)) * size;
-    if (is_atomic) {
-        counters.global_atomics++;
-        note(block_.launch->read_sectors);
-        note(block_.launch->write_sectors);
-    } else if (is_store) {
-        counters.global_stores++;
-        counters.global_store_sectors += count;
-        counters.global_store_bytes += bytes;
-        note(block_.launch->write_sectors);
-    } else {
-        counters.global_loads++;
-        counters.global_load_sectors += count;
-        counters.global_load_bytes += bytes;
-        note(block_.launch->read_sectors);
-    }
-}
-
-// 32 banks of 4 bytes. 8-byte accesses go in two phases of 16 lanes, 16-byte ones in four phases of 8; in a phase each bank serves one
-// word.
-template <Mode M>
-void Interpreter<M>::count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic) {
-    const uint32_t phases = size <= 4 ? 1 : size / 4;
-    const uint32_t lanes_per_phase = kWarpLanes / phases;
-    uint64_t wavefronts = 0;
-    uint64_t least = 0;
-    for (uint32_t phase = 0; phase < phases; ++phase) {
-        const uint32_t part = phases == 1 ? mask
-                                          : mask >> (phase * lanes_per_phase) << (phase * lanes_per_phase) &
-                                                (((1ull << lanes_per_phase) - 1) << (phase * lanes_per_phase));
-        if (part == 0) continue;
-        uint64_t words[kWarpLanes];
-        uint32_t count = 0;
-        uint32_t per_bank[32] = {};
-        uint32_t most = 0;
-        for_lanes(part, [&](uint32_t lane) {
-            for (uint64_t word = address[lane] / 4; word <= (address[lane] + size - 1) / 4; ++word) {
-                bool seen = false;
-                for (uint32_t i = 0; i < count && !seen; ++i) seen = words[i] == word;
-                if (seen) continue;
-                words[count++] = word;
-                most = std::max(most, ++per_bank[word % 32]);
-            }
-        });
-        wavefronts += most;
-        least += 1;
-    }
-    Counters& counters = worker_.counters;
-    if (is_atomic) {
-        counters.shared_atomics++;
-    } else if (is_store) {
-        counters.shared_stores++;
-        counters.shared_store_wavefronts += wavefronts;
-        counters.shared_store_conflicts += wavefronts - least;
-    } else {
-        counters.shared_loads++;
-        counters.shared_load_wavefronts += wavefronts;
-        counters.shared_load_conflicts += wavefronts - least;
-    }
 }
 
 template class Interpreter<Mode::kPlain>;

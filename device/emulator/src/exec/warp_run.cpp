@@ -142,8 +142,8 @@ template <Mode M>
 void Interpreter<M>::branch(const Inst& inst, uint32_t taken, uint32_t target) {
     const uint32_t stay = mask_ & ~taken;
     if constexpr (kCount) {
-        worker_.counters.branches++;
-        worker_.counters.divergent_branches += taken && stay;
+        count().branches++;
+        count().divergent_branches += taken && stay;
     }
     if (stay == 0) {
         const bool backward = target <= pc_;
@@ -181,7 +181,7 @@ void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
     const std::vector<uint32_t>& table = image_.branch_tables[inst.imm];
     const uint32_t* index = row32(inst.a);
     const uint32_t rest = mask_ & ~mask;
-    if constexpr (kCount) worker_.counters.branches++;
+    if constexpr (kCount) count().branches++;
     uint32_t todo = mask;
     bool first = true;
     while (todo) {
@@ -194,7 +194,7 @@ void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
                          "index " + std::to_string(index[lane]) + " of brx.idx is past the list of targets");
             return stop_launch(kErrorInvalidPc);
         }
-        if constexpr (kCount) worker_.counters.divergent_branches += first && (todo || rest);
+        if constexpr (kCount) count().divergent_branches += first && (todo || rest);
         first = false;
         push_entry(table[index[lane]], group, EntryState::kRunnable);
     }
@@ -356,26 +356,6 @@ void Interpreter<M>::call_builtin(const Inst& inst, uint32_t mask) {
 
 namespace {
 
-template <Mode M>
-AICF_INLINE void count_instruction(Counters& counters, const Inst& inst, uint32_t mask) {
-    if (inst.flags & kFlagHidden && inst.op != Op::kLoad && inst.op != Op::kStore) return;
-    counters.warp_instructions++;
-    counters.thread_instructions += std::popcount(mask);
-    switch (inst.counter) {
-        case arith::Class::kFp32:
-            counters.fp32++;
-            counters.fp32_fma += inst.is_fma;
-            break;
-        case arith::Class::kFp64: counters.fp64++; break;
-        case arith::Class::kFp16: counters.fp16++; break;
-        case arith::Class::kInteger: counters.integer++; break;
-        case arith::Class::kSpecial: counters.special++; break;
-        case arith::Class::kConversion: counters.conversion++; break;
-        case arith::Class::kMove: counters.move += inst.op <= Op::kWiden || inst.op == Op::kCvtaTo || inst.op == Op::kCvtaFrom; break;
-        case arith::Class::kControl: counters.control++; break;
-    }
-}
-
 template <typename T>
 AICF_INLINE void move_row(T* to, const T* from, uint32_t mask) {
     if (mask == ~0u) {
@@ -405,9 +385,16 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             worker_.instructions += budget;
             return StopReason::kQuantum;
         }
-        if constexpr (kCount) count_instruction<M>(worker_.counters, inst, mask);
+        if constexpr (kCount) {
+            if (!(inst.flags & kFlagHidden) || inst.op == Op::kLoad || inst.op == Op::kStore) {
+                Counters& counters = count();
+                counters.warp_instructions++;
+                counters.thread_instructions += std::popcount(mask);
+                counters.active_threads += std::popcount(mask_);
+            }
+        }
         if (mask == 0) {
-            if constexpr (kCount) worker_.counters.branches += inst.op == Op::kBra;
+            if constexpr (kCount) count().branches += inst.op == Op::kBra;
             ++pc_;
             continue;
         }
@@ -431,15 +418,11 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             }
             case Op::kLoadParam32:
-                if constexpr (kCount) worker_.counters.param_loads += !(inst.flags & kFlagHidden);
-                [[fallthrough]];
             case Op::kMov32:
                 move_row(row32(inst.d), row32(inst.a), mask);
                 ++pc_;
                 break;
             case Op::kLoadParam64:
-                if constexpr (kCount) worker_.counters.param_loads += !(inst.flags & kFlagHidden);
-                [[fallthrough]];
             case Op::kMov64:
                 move_row(row64(inst.d), row64(inst.a), mask);
                 ++pc_;

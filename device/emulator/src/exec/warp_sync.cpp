@@ -127,7 +127,7 @@ void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
             order_warp(group);
         }
     }
-    if constexpr (kCount) worker_.counters.barriers++;
+    if constexpr (kCount) count().barriers++;
     ++pc_;
 }
 
@@ -177,7 +177,7 @@ void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
                      "a thread count of " + std::to_string(expected) + " is not a multiple of 32");
         return stop_launch(kErrorIllegalInstruction);
     }
-    if constexpr (kCount) worker_.counters.barriers++;
+    if constexpr (kCount) count().barriers++;
     arrive(id, inst, mask, expected);
 }
 
@@ -218,6 +218,7 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
         barrier.all &= votes == mask;
         barrier.any |= votes != 0;
     }
+    if constexpr (kCount) count().barrier_waits += barrier.arrived < (barrier.expected ? barrier.expected : block_.live_threads);
     push_entry(pc_, mask, EntryState::kBarrier, static_cast<uint8_t>(id));
     mask_ &= ~mask;
     if (mask_) {
@@ -293,7 +294,7 @@ void Interpreter<M>::check_barriers_after_exit() {
 template <Mode M>
 void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
-    if constexpr (kCount) worker_.counters.shuffles++;
+    if constexpr (kCount) count().shuffles++;
     alignas(64) uint32_t values[kWarpLanes];
     std::memcpy(values, row(inst.a), sizeof values);
     const uint32_t* shifts = row32(inst.b);
@@ -334,7 +335,7 @@ void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
-    if constexpr (kCount) worker_.counters.votes++;
+    if constexpr (kCount) count().votes++;
     const uint32_t* named = row32(inst.c);
     const uint32_t votes = predicate(inst.pa);
     uint32_t rest = mask;
@@ -359,7 +360,7 @@ void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::match(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
-    if constexpr (kCount) worker_.counters.votes++;
+    if constexpr (kCount) count().votes++;
     const uint32_t* named = row32(inst.c);
     uint64_t values[kWarpLanes];
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) values[lane] = inst.bytes == 8 ? row64(inst.a)[lane] : row32(inst.a)[lane];
@@ -386,7 +387,7 @@ void Interpreter<M>::match(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::reduce(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
-    if constexpr (kCount) worker_.counters.shuffles++;
+    if constexpr (kCount) count().shuffles++;
     const uint32_t* named = row32(inst.c);
     const uint32_t* values = row32(inst.a);
     uint32_t result[kWarpLanes] = {};
@@ -422,7 +423,7 @@ void Interpreter<M>::reduce(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::elect(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
-    if constexpr (kCount) worker_.counters.votes++;
+    if constexpr (kCount) count().votes++;
     const uint32_t* named = row32(inst.c);
     uint32_t elected = 0;
     for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) {

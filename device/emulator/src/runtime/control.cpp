@@ -55,17 +55,35 @@ std::string to_json(const Report& r) {
            ",\"count\":" + std::to_string(r.count) + "}";
 }
 
-std::string to_json(const LaunchRecord& record) {
+std::string to_json(const Counters& counters, bool with_zeros) {
     std::string counts;
-    for (const auto& [name, value] : record.counters.to_map())
+    for (const auto& [name, value] : counters.to_map(with_zeros))
         counts += (counts.empty() ? "" : ",") + quote(name) + ":" + std::to_string(value);
+    return "{" + counts + "}";
+}
+
+std::string to_json(const LaunchRecord& record) {
     return "{\"kernel\":" + quote(record.kernel) + ",\"grid\":" + to_json(record.grid) + ",\"block\":" + to_json(record.block) +
-           ",\"counts\":{" + counts + "}}";
+           ",\"counts\":" + to_json(record.counters, true) + "}";
+}
+
+std::string to_json(const LineCounters& line) {
+    return "{\"ptx_line\":" + std::to_string(line.ptx_line) + ",\"source\":" + quote(line.source) +
+           ",\"function\":" + quote(line.function) + ",\"instruction\":" + quote(line.instruction) +
+           ",\"counts\":" + to_json(line.counts, false) + "}";
 }
 
 std::string to_json(const Allocation& a) {
     return "{\"address\":" + std::to_string(a.address) + ",\"size_bytes\":" + std::to_string(a.size_bytes) +
            ",\"serial\":" + std::to_string(a.serial) + ",\"kind\":\"" + name_of(a.kind) + "\",\"label\":" + quote(a.label) + "}";
+}
+
+template <class List>
+std::string to_json_array(const List& list);
+
+std::string to_json(const KernelLines& kernel) {
+    return "{\"kernel\":" + quote(kernel.kernel) + ",\"launches\":" + std::to_string(kernel.launches) +
+           ",\"lines\":" + to_json_array(kernel.lines) + "}";
 }
 
 template <class List>
@@ -119,6 +137,11 @@ AICF_EXPORT const char* aicfEmulatorTakeReports(void) {
 AICF_EXPORT const char* aicfEmulatorTakeCounters(void) {
     thread_local std::string kept;
     return answer(kept, [](Runtime& runtime) { return to_json_array(runtime.take_counters()); });
+}
+
+AICF_EXPORT const char* aicfEmulatorTakeLines(void) {
+    thread_local std::string kept;
+    return answer(kept, [](Runtime& runtime) { return to_json_array(runtime.take_lines()); });
 }
 
 AICF_EXPORT const char* aicfEmulatorAllocations(void) {

@@ -35,7 +35,10 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
         if (text.empty() && report.severity == Severity::kError) text = report.text;
         runtime.add_report(std::move(report));
     }
-    if (runtime.options.counters) runtime.add_counters({kernel.name, operation.grid, operation.block, std::move(result.counters)});
+    if (runtime.options.counters) {
+        runtime.add_counters({kernel.name, operation.grid, operation.block, result.counters});
+        runtime.add_lines(launch.program, kernel.name, std::move(result.lines));
+    }
     if (result.status == kSuccess) return;
     std::string message = "kernel " + kernel.name + ": " + error_text(result.status) + " (" + error_name(result.status) + ", " +
                           std::to_string(result.status) + ")";

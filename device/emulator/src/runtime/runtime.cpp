@@ -47,6 +47,25 @@ void Runtime::add_report(Report report) {
     reports_.push_back(std::move(report));
 }
 
+void Runtime::add_lines(const void* program, const std::string& kernel, std::vector<LineCounters> lines) {
+    KernelLines* found = nullptr;
+    for (KernelLines& known : lines_) {
+        if (known.program == program && known.kernel == kernel) found = &known;
+    }
+    if (found == nullptr) found = &lines_.emplace_back(KernelLines{program, kernel, 0, {}});
+    found->launches++;
+    std::vector<LineCounters> merged;
+    merged.reserve(std::max(found->lines.size(), lines.size()));
+    size_t i = 0;
+    for (LineCounters& line : lines) {
+        while (i < found->lines.size() && found->lines[i].ptx_line < line.ptx_line) merged.push_back(std::move(found->lines[i++]));
+        if (i < found->lines.size() && found->lines[i].ptx_line == line.ptx_line) line.counts.add(found->lines[i++].counts);
+        merged.push_back(std::move(line));
+    }
+    while (i < found->lines.size()) merged.push_back(std::move(found->lines[i++]));
+    found->lines = std::move(merged);
+}
+
 void Runtime::add_report(const std::string& kind, Severity severity, const std::string& text, uint64_t address) {
     Report report;
     report.kind = kind;

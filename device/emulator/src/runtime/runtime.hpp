@@ -40,6 +40,13 @@ struct LaunchRecord {  // one entry of aicfEmulatorTakeCounters()
     Counters counters;
 };
 
+struct KernelLines {  // one entry of aicfEmulatorTakeLines(): counts by PTX line, summed over launches of a kernel
+    const void* program = nullptr;
+    std::string kernel;
+    uint64_t launches = 0;
+    std::vector<LineCounters> lines;  // by PTX line
+};
+
 // One per process, never destroyed: programs call in from their own atexit handlers. All members are guarded by `mutex`, which api()
 // holds; it is released only while a host function of the user runs.
 class Runtime {
@@ -74,6 +81,8 @@ public:
     std::vector<Report> take_reports() { return std::exchange(reports_, {}); }
     void add_counters(LaunchRecord record) { counters_.push_back(std::move(record)); }
     std::vector<LaunchRecord> take_counters() { return std::exchange(counters_, {}); }
+    void add_lines(const void* program, const std::string& kernel, std::vector<LineCounters> lines);
+    std::vector<KernelLines> take_lines() { return std::exchange(lines_, {}); }
 
     // The context is lost: `code` is what every later call returns.
     void fail_context(int code, std::string message);
@@ -87,6 +96,7 @@ private:
     std::unique_ptr<DeviceMemory> memory_;
     std::vector<Report> reports_;
     std::vector<LaunchRecord> counters_;
+    std::vector<KernelLines> lines_;
     uint64_t last_id_ = 0;
 };
 
