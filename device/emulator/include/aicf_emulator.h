@@ -13,7 +13,7 @@ const char* aicfEmulatorVersion(void);
 /* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck (or "all", "none"); counters = 0|1; workers = N (0:
  * all cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); max_reports = N (distinct findings kept
  * per launch); memory_bytes = N (before the first allocation only; 8 GiB); target = h200|h100|a100; print_reports = 0|1 (each finding on
- * stderr too). Returns 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(); CUDA's last error is left alone.
+ * stderr too); report_file = path (each finding appended as a line of JSON, and each use of something unsupported). Returns 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(); CUDA's last error is left alone.
  *
  * At load, each option takes its default from the environment variable AICF_EMULATED_<NAME> (AICF_EMULATED_CHECKS=all, ...): for programs
  * that know nothing of these functions. */

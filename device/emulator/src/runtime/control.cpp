@@ -1,41 +1,13 @@
 // The functions of aicf_emulator.h.
 #include "../../include/aicf_emulator.h"
 
-#include <cstdio>
-
 #include "options.hpp"
+#include "report_file.hpp"
 #include "runtime.hpp"
 
 using namespace aicf::emu;
 
 namespace {
-
-std::string quote(const std::string& text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') {
-            out += '\\';
-            out += c;
-        } else if (c == '\n') {
-            out += "\\n";
-        } else if (static_cast<unsigned char>(c) < 0x20) {
-            char escape[8];
-            std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-            out += escape;
-        } else {
-            out += c;
-        }
-    }
-    return out + "\"";
-}
-
-std::string to_json(const Dim3& dim) {
-    return "[" + std::to_string(dim.x) + "," + std::to_string(dim.y) + "," + std::to_string(dim.z) + "]";
-}
-
-const char* name_of(Severity severity) {
-    return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note";
-}
 
 const char* name_of(MemoryKind kind) {
     switch (kind) {
@@ -46,13 +18,6 @@ const char* name_of(MemoryKind kind) {
         case MemoryKind::kAsync: return "async";
     }
     return "unknown";
-}
-
-std::string to_json(const Report& r) {
-    return "{\"kind\":" + quote(r.kind) + ",\"severity\":\"" + name_of(r.severity) + "\",\"text\":" + quote(r.text) +
-           ",\"kernel\":" + quote(r.kernel) + ",\"ptx_line\":" + std::to_string(r.ptx_line) + ",\"source\":" + quote(r.source) +
-           ",\"block\":" + to_json(r.block) + ",\"thread\":" + to_json(r.thread) + ",\"address\":" + std::to_string(r.address) +
-           ",\"count\":" + std::to_string(r.count) + "}";
 }
 
 std::string to_json(const Counters& counters, bool with_zeros) {

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "report_file.hpp"
+
 namespace aicf::emu {
 namespace {
 
@@ -104,6 +106,7 @@ const Option kOptions[] = {
      [](const Runtime& r) { return r.options.target; }},
     {"print_reports", [](Runtime&, const std::string& v) { report_printing = parse_number("print_reports", v, 0, 1) != 0; },
      [](const Runtime&) { return std::string(report_printing ? "1" : "0"); }},
+    {"report_file", [](Runtime&, const std::string& v) { set_report_file(v); }, [](const Runtime&) { return report_file(); }},
 };
 
 const Option* find_option(const std::string& name) {

@@ -7,6 +7,7 @@
 #include "host_fault.hpp"
 #include "options.hpp"
 #include "registry.hpp"
+#include "report_file.hpp"
 
 namespace aicf::emu {
 
@@ -44,6 +45,7 @@ bool Runtime::is_device_address(const void* pointer) const { return memory_ != n
 
 void Runtime::add_report(Report report) {
     if (print_reports(*this)) std::fprintf(stderr, "========= %s\n", report.text.c_str());
+    append_to_report_file(report);
     reports_.push_back(std::move(report));
 }
 
@@ -99,6 +101,7 @@ void Runtime::reset() {
 int record_error(int code, std::string message) {
     ThreadState& state = thread_state();
     if (code == kErrNotReady || code == kNoError) return code;
+    if (code == kErrNotSupported) append_unsupported(message);
     state.last_error = code;
     state.message = std::move(message);
     return code;
