@@ -63,6 +63,11 @@ def build_program(program: Program, options: BuildOptions) -> Built:
     return Built(binary if binary.is_file() else None, reason)
 
 
+def find_driver(runtime: Path) -> Path:
+    """Return where the emulated device's ``libcuda.so.1`` lies, for programs that call the driver API; it goes with ``libcudart.so.13``."""
+    return runtime.parent / "driver" / "libcuda.so.1"
+
+
 def hash_program(program: Program, options: BuildOptions) -> str:
     """Return what names a build: the program's sources, the headers that lie in its folder, the compiler, its options."""
     digest = hashlib.sha256(repr((options.toolchain.identity, _flags(program, options), program.main.name)).encode())
@@ -99,10 +104,13 @@ def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOption
     """Compile and link; return "" or the errors."""
     links = scratch / "lib"
     links.mkdir(exist_ok=True)
-    if not (links / "libcudart.so").exists():
-        (links / "libcudart.so").symlink_to(options.runtime)
+    for name, library in (("libcudart.so", options.runtime), ("libcuda.so", find_driver(options.runtime))):
+        if library.is_file() and not (links / name).exists():
+            (links / name).symlink_to(library)
     command = [str(options.toolchain.nvcc), *_flags(program, options), *more, *map(str, sources)]
     command += [f"-L{links}", f"-L{options.toolchain.cudart_library.parent}", "-Xlinker", "--allow-shlib-undefined"]
+    if (links / "libcuda.so").exists():
+        command += ["-Xlinker", "--as-needed", "-lcuda"]
     command += ["-o", str(scratch / program.main.stem)]
     try:
         done = subprocess.run(

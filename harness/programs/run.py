@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.programs.build import BuildOptions, build_program, hash_program
+from harness.programs.build import BuildOptions, build_program, find_driver, hash_program
 from harness.programs.find import Program
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
@@ -123,7 +123,8 @@ def make_environment(options: RunOptions, reports: Path) -> dict[str, str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AICF_EMULATED_")}
     settings = {"checks": options.checks, "report_file": str(reports), **dict(options.emulated)}
     environment |= {f"AICF_EMULATED_{name.upper()}": value for name, value in settings.items()}
-    environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (str(options.runtime.parent), os.environ.get("LD_LIBRARY_PATH", ""))))
+    places = (str(options.runtime.parent), str(find_driver(options.runtime).parent), os.environ.get("LD_LIBRARY_PATH", ""))
+    environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, places))
     return environment
 
 

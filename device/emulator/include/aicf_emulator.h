@@ -34,6 +34,10 @@ const char* aicfEmulatorMessage(void);
 /* Forgets an error that has ended the context (700, 716, ...) and this thread's last error, and returns the former (0: there was none).
  * Memory, streams and modules stay as they are; cudaDeviceReset throws them away as well. */
 int aicfEmulatorClearError(void);
+/* The driver API's function of this name (any version of it); NULL: the emulated device has none. */
+void* aicfEmulatorDriverFunction(const char* name);
+/* Says on stderr, once a name, that the function is not implemented; returns 801 (cudaErrorNotSupported, CUDA_ERROR_NOT_SUPPORTED). */
+int aicfEmulatorMissingFunction(const char* name);
 
 #ifdef __cplusplus
 }

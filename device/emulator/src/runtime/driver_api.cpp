@@ -601,3 +601,5 @@ void* find_driver_function(std::string_view name) {
 }
 
 }  // namespace aicf::emu
+
+AICF_EXPORT void* aicfEmulatorDriverFunction(const char* name) { return name != nullptr ? aicf::emu::find_driver_function(name) : nullptr; }

@@ -2,6 +2,8 @@
 #include "runtime.hpp"
 
 #include <cstdio>
+#include <mutex>
+#include <set>
 
 using namespace aicf::emu;
 
@@ -10,4 +12,12 @@ extern "C" int aicf_emulator_unimplemented(const char* function, int* said) {
     const std::string message = std::string(function) + ": not implemented by the emulated device";
     if (__atomic_exchange_n(said, 1, __ATOMIC_RELAXED) == 0) std::fprintf(stderr, "aicf emulator: %s\n", message.c_str());
     return record_error(kErrNotSupported, message);
+}
+
+AICF_EXPORT int aicfEmulatorMissingFunction(const char* name) {
+    static std::mutex mutex;
+    static std::set<std::string> names;
+    std::lock_guard lock(mutex);
+    int said = names.insert(name).second ? 0 : 1;
+    return aicf_emulator_unimplemented(name, &said);
 }
