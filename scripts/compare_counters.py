@@ -1,0 +1,247 @@
+"""Compare the emulated device's counters with Nsight Compute's, over the launches of ``tests/emulator/counters/corpus.cu``.
+
+    python scripts/compare_counters.py emulate                  # counts of the emulated device -> tests/emulator/counters/emulated.json
+    python scripts/compare_counters.py profile --out FOLDER     # on a machine with a GPU and ncu: ncu's counts -> FOLDER/ncu.json
+    python scripts/compare_counters.py report FOLDER/ncu.json   # the comparison -> profiles/emulator/counters-h200.md
+
+``profile`` needs nothing of the project but this file and the corpus, so that it runs on any machine with nvcc and ncu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import ctypes
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "tests" / "emulator" / "counters" / "corpus.cu"
+EMULATED = SOURCE.with_name("emulated.json")
+PAGE = ROOT / "profiles" / "emulator" / "counters-h200.md"
+
+GPU = ["-gencode", "arch=compute_90a,code=sm_90a"]
+# Nsight Compute's metrics (all .sum), and the sum of the emulator's counters that each one is compared with.
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld": ("global_loads", "-async_copies"),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld": ("global_load_sectors",),
+    "l1tex__t_requests_pipe_lsu_mem_global_op_st": ("global_stores",),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st": ("global_store_sectors",),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_atom": (),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_red": (),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts": (),
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts": ("async_copies",),
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_ld": ("local_load_sectors",),
+    "l1tex__t_sectors_pipe_lsu_mem_local_op_st": ("local_store_sectors",),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld": ("shared_load_wavefronts",),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld": ("shared_load_conflicts",),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st": ("shared_store_wavefronts",),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st": ("shared_store_conflicts",),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom": ("shared_atomic_wavefronts",),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom": ("shared_atomic_conflicts",),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared": (),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared": (),
+    "smsp__inst_executed_op_shared_ld": (),
+    "smsp__inst_executed_op_shared_st": ("shared_stores",),
+    "smsp__inst_executed_op_ldsm": (),
+    "smsp__inst_executed_op_shared_atom": ("shared_atomics",),
+    "smsp__inst_executed": ("warp_instructions",),
+    "smsp__thread_inst_executed": ("active_threads",),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one launch on both sides."""
+
+    case: str
+    metric: str
+    emulated: int
+    measured: int
+
+
+def run(command: Sequence[str | Path], **options: object) -> str:
+    """Run a command and return what it prints; ends with its error output when it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} failed ({done.returncode}):\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return str(done.stdout)
+
+
+def build_library(folder: Path, flags: Sequence[str]) -> Path:
+    """Compile the corpus to a shared object in ``folder``."""
+    sys.path.insert(0, str(ROOT))
+    from harness.toolchain import find_toolchain
+
+    toolchain = find_toolchain()
+    (folder / "libcudart.so").symlink_to(toolchain.cudart_library)
+    path = folder / "corpus.so"
+    options = [
+        "-shared",
+        "-Xcompiler",
+        "-fPIC",
+        "-std=c++20",
+        "-O3",
+        "-lineinfo",
+        "-cudart",
+        "shared",
+        "-cudadevrt",
+        "none",
+        "--compress-mode=none",
+    ]
+    run([toolchain.nvcc, *options, *flags, f"-L{folder}", SOURCE, "-o", path])
+    return path
+
+
+def load_corpus(path: Path) -> tuple[ctypes.CDLL, list[str]]:
+    """Open the compiled corpus; returns it and the names of its launches in order."""
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+    library.case_names.restype = ctypes.c_char_p
+    return library, library.case_names().decode().split()
+
+
+def count_emulated(path: Path) -> dict[str, dict[str, int]]:
+    """Run the corpus on the emulated device; returns the counters that are not zero, by launch."""
+    sys.path.insert(0, str(ROOT))
+    from device import open_device
+
+    device = open_device("emulated")
+    observer = device.observer
+    assert observer is not None
+    library, names = load_corpus(path)
+    observer.take_counters()
+    with observer.observe((), counters=True):
+        code = library.run_corpus()
+        device.synchronize()
+    if code:
+        sys.exit(f"the corpus failed on the emulated device: cudaError_t {code}")
+    launches = observer.take_counters()
+    assert len(launches) == len(names)
+    return {name: {k: v for k, v in launch.counts.items() if v} for name, launch in zip(names, launches, strict=True)}
+
+
+def write_json(path: Path, counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Write counts, one launch a line."""
+    lines = [f"{json.dumps(name)}: {json.dumps(values, sort_keys=True)}" for name, values in counts.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def profile(folder: Path) -> None:
+    """Compile the corpus for the GPU and count its launches with Nsight Compute."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ncu = shutil.which("ncu") or sys.exit("ncu is not on the PATH")
+    nvcc = shutil.which("nvcc") or sys.exit("nvcc is not on the PATH")
+    with tempfile.TemporaryDirectory() as scratch:
+        program = Path(scratch) / "corpus"
+        run([nvcc, "-std=c++20", "-O3", "-lineinfo", *GPU, "-DAICF_CORPUS_MAIN", SOURCE, "-o", program])
+        done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"the corpus failed on the GPU: cudaError_t {done.returncode}")
+        names = done.stderr.split()
+        known = set(re.findall(r"^(\w+__\w+)", run([ncu, "--query-metrics", "--chip", "gh100"]), re.MULTILINE))
+        (folder / "metrics.txt").write_text("\n".join(sorted(n for n in known if "shared" in n or "lsu_mem" in n or "inst_executed" in n)))
+        wanted = [f"{m}.sum" for m in METRICS if m in known]
+        absent = ", ".join(m for m in METRICS if m not in known) or "none"
+        print(f"{len(names)} launches, {len(wanted)} metrics; not known to this ncu: {absent}")
+        options = ["--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base", "--metrics", ",".join(wanted)]
+        text = run([ncu, *options, program])
+    (folder / "ncu.csv").write_text(text)
+    counts = read_ncu(text, names)
+    write_json(folder / "ncu.json", counts)
+    print(f"{len(counts)} launches counted -> {folder / 'ncu.json'}")
+
+
+def read_ncu(text: str, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return ncu's metrics by launch, from its CSV output (which follows what the program and ncu print)."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        sys.exit(f"no table in ncu's output:\n{text[-3000:]}")
+    counts: dict[str, dict[str, int]] = {}
+    for row in csv.DictReader(lines[start:]):
+        if not (row.get("ID") or "").isdigit():
+            continue
+        value = float(row["Metric Value"].replace(",", ""))
+        counts.setdefault(names[int(row["ID"])], {})[row["Metric Name"].removesuffix(".sum")] = round(value)
+    return counts
+
+
+def expect(counts: Mapping[str, int], names: Sequence[str]) -> int:
+    """Return the sum of counters; a name with a minus sign is subtracted."""
+    return sum(-counts.get(name[1:], 0) if name.startswith("-") else counts.get(name, 0) for name in names)
+
+
+def compare(emulated: Mapping[str, Mapping[str, int]], measured: Mapping[str, Mapping[str, int]]) -> list[Row]:
+    """Return the metrics that are compared, launch by launch."""
+    rows = []
+    for case, found in measured.items():
+        for metric, names in METRICS.items():
+            if names and metric in found:
+                rows.append(Row(case, metric, expect(emulated[case], names), found[metric]))
+    return rows
+
+
+_SASS_FUNCTION = re.compile(r"Function : (\S+)")
+_SASS_ACCESS = re.compile(r"\b(LDS|STS|LDG|STG)((?:\.\w+)*)")
+_PTX_ACCESS = re.compile(r"\b(ld|st)(?:\.volatile|\.relaxed|\.weak)?\.(shared|global)((?:\.\w+)*)")
+
+
+def find_widths(cuobjdump: Path, library: Path) -> dict[str, tuple[Counter[str], Counter[str]]]:
+    """Return, by kernel, how many loads and stores of each width PTX has and SASS has."""
+    widths: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    kernel = ""
+    for line in run([cuobjdump, "--dump-ptx", library]).splitlines():
+        if entry := re.search(r"\.entry (\w+)", line):
+            kernel = entry[1]
+            widths.setdefault(kernel, (Counter(), Counter()))
+        elif kernel and (access := _PTX_ACCESS.search(line)):
+            bits = int((re.search(r"\d+$", access[3]) or ["32"])[0]) * int((re.search(r"\.v(\d)", access[3]) or [0, "1"])[1])
+            widths[kernel][0][f"{access[1]}.{access[2]} {max(bits, 32)}"] += 1
+    for line in run([cuobjdump, "--dump-sass", library]).splitlines():
+        if function := _SASS_FUNCTION.search(line):
+            kernel = function[1]
+        elif (access := _SASS_ACCESS.search(line)) and kernel in widths:
+            bits = next((word for word in access[2].split(".") if word in ("64", "128")), "32")
+            space = "shared" if access[1].endswith("S") else "global"
+            widths[kernel][1][f"{access[1][:2].lower()}.{space} {bits}"] += 1
+    return widths
+
+
+def report(measured_path: Path, page: Path) -> None:
+    """Write the comparison as a page."""
+    from compare_counters_page import write_page
+
+    write_page(json.loads(EMULATED.read_text()), json.loads(measured_path.read_text()), page)
+
+
+def main() -> None:
+    """Run one of the commands."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    emulate = commands.add_parser("emulate", help="count on the emulated device")
+    emulate.add_argument("--out", type=Path, default=EMULATED)
+    measure = commands.add_parser("profile", help="count on a GPU with Nsight Compute")
+    measure.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    write = commands.add_parser("report", help="compare, and write the page")
+    write.add_argument("measured", type=Path, help="ncu.json of `profile`")
+    write.add_argument("--out", type=Path, default=PAGE)
+    options = parser.parse_args()
+    if options.command == "profile":
+        profile(options.out)
+    elif options.command == "report":
+        report(options.measured, options.out)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            write_json(options.out, count_emulated(build_library(Path(folder), ["-gencode", "arch=compute_90a,code=compute_90a"])))
+
+
+if __name__ == "__main__":
+    main()
