@@ -5,6 +5,8 @@
 //    1   | softmax_naive      | a thread per row, three passes: maximum, sum, result
 //    2   | softmax_warp       | a warp per row: its lanes read neighbouring words and reduce by shuffles
 //    3   | softmax_block      | a block per row, maximum and sum in one pass (online), float4 where rows are aligned
+//    4   | softmax_registers  | the row stays in registers between the passes: X is read once
+//    5   | softmax_shared     | ... or in shared memory, which holds rows that registers do not
 //
 // Special values: a NaN in a row reaches the sum through exp, an all -inf row through -inf - (-inf); +inf is caught by invert_sum.
 #include <cstdint>
@@ -116,6 +118,137 @@ __global__ void __launch_bounds__(kThreads) softmax_block(const Rows rows) {
         }
     }
     if (last < rows.columns) y[last] = expf(x[last] - maximum) * scale;
+}
+
+// The result for every thread of a group of kThreads that takes one row: lanes of a warp, or a whole block (then kThreads is the block).
+template <int kThreads, class Combine>
+__device__ __forceinline__ float reduce_group(float value, float* partials, Combine combine) {
+    if constexpr (kThreads > kWarpSize) return reduce_block<kThreads>(value, partials, combine);
+#pragma unroll
+    for (int offset = (kThreads < kWarpSize ? kThreads : kWarpSize) / 2; offset > 0; offset /= 2) {
+        value = combine(value, aicf::shuffle_xor(value, offset));
+    }
+    return value;
+}
+
+// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp). kWidth is 4 where
+// rows of X and Y start on 16-byte boundaries, else 1.
+template <int kThreads, int kRows, int kElems, int kWidth>
+__global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Rows rows) {
+    static_assert(kThreads <= kWarpSize || kRows == 1, "a group is lanes of a warp, or the block");
+    __shared__ float partials[2][kThreads > kWarpSize ? kThreads / kWarpSize : 1];
+    const int group = static_cast<int>(threadIdx.x) / kThreads;
+    const int rank = static_cast<int>(threadIdx.x) % kThreads;
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + group;
+    // Groups past the last row go along for the shuffles, on the last row, and store nothing.
+    const std::int64_t source = row < rows.rows ? row : rows.rows - 1;
+    const float* x = rows.x + source * rows.ldx;
+    float values[kElems];
+#pragma unroll
+    for (int i = 0; i < kElems; i += kWidth) {
+        const int j = (i / kWidth * kThreads + rank) * kWidth;
+        if constexpr (kWidth == 4) {
+            float4 v = {minus_infinity(), minus_infinity(), minus_infinity(), minus_infinity()};
+            if (j + kWidth <= rows.columns) {
+                v = load_vector(x + j);
+            } else {
+                if (j < rows.columns) v.x = x[j];
+                if (j + 1 < rows.columns) v.y = x[j + 1];
+                if (j + 2 < rows.columns) v.z = x[j + 2];
+            }
+            values[i] = v.x, values[i + 1] = v.y, values[i + 2] = v.z, values[i + 3] = v.w;
+        } else {
+            values[i] = j < rows.columns ? x[j] : minus_infinity();
+        }
+    }
+    float maximum = values[0];
+#pragma unroll
+    for (int i = 1; i < kElems; ++i) maximum = fmaxf(maximum, values[i]);
+    maximum = reduce_group<kThreads>(maximum, partials[0], [](float a, float b) { return fmaxf(a, b); });
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kElems; ++i) {
+        values[i] = expf(values[i] - maximum);
+        // What lies past the row counts nothing, also where the row's maximum is -inf and its weight would be NaN: the row's own are.
+        const int j = kWidth == 4 ? (i / 4 * kThreads + rank) * 4 + i % 4 : i * kThreads + rank;
+        sum += j < rows.columns ? values[i] : 0.0f;
+    }
+    sum = reduce_group<kThreads>(sum, partials[1], [](float a, float b) { return a + b; });
+    const float scale = invert_sum(maximum, sum);
+    if (row >= rows.rows) return;
+    float* y = rows.y + row * rows.ldy;
+#pragma unroll
+    for (int i = 0; i < kElems; i += kWidth) {
+        const int j = (i / kWidth * kThreads + rank) * kWidth;
+        if constexpr (kWidth == 4) {
+            const float4 v = {values[i] * scale, values[i + 1] * scale, values[i + 2] * scale, values[i + 3] * scale};
+            if (j + kWidth <= rows.columns) {
+                store_vector(y + j, v);
+            } else {
+                if (j < rows.columns) y[j] = v.x;
+                if (j + 1 < rows.columns) y[j + 1] = v.y;
+                if (j + 2 < rows.columns) y[j + 2] = v.z;
+            }
+        } else if (j < rows.columns) {
+            y[j] = values[i] * scale;
+        }
+    }
+}
+
+// A block takes one row, which it keeps in `columns` floats of shared memory: each thread reads back what it wrote, so that the two
+// reductions are the only barriers. kWidth as above.
+template <int kThreads, int kWidth>
+__global__ void __launch_bounds__(kThreads) softmax_shared(const Rows rows) {
+    extern __shared__ __align__(16) float kept[];
+    __shared__ float partials[2][kThreads / kWarpSize];
+    const std::int64_t row = blockIdx.x;
+    const float* x = rows.x + row * rows.ldx;
+    float* y = rows.y + row * rows.ldy;
+    const int whole = rows.columns / kWidth * kWidth;
+    const int first = static_cast<int>(threadIdx.x) * kWidth;
+    const int last = whole + static_cast<int>(threadIdx.x);
+    const auto combine_maximum = [](float a, float b) { return fmaxf(a, b); };
+    const auto combine_sum = [](float a, float b) { return a + b; };
+
+    float maximum = minus_infinity();
+    for (int j = first; j < whole; j += kThreads * kWidth) {
+        if constexpr (kWidth == 4) {
+            const float4 v = load_vector(x + j);
+            store_vector(kept + j, v);
+            maximum = fmaxf(maximum, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
+        } else {
+            kept[j] = x[j];
+            maximum = fmaxf(maximum, kept[j]);
+        }
+    }
+    if (last < rows.columns) maximum = fmaxf(maximum, x[last]);
+    maximum = reduce_block<kThreads>(maximum, partials[0], combine_maximum);
+
+    float sum = 0.0f;
+    for (int j = first; j < whole; j += kThreads * kWidth) {
+        if constexpr (kWidth == 4) {
+            float4 v = load_vector(kept + j);
+            v = {expf(v.x - maximum), expf(v.y - maximum), expf(v.z - maximum), expf(v.w - maximum)};
+            store_vector(kept + j, v);
+            sum += v.x + v.y + (v.z + v.w);
+        } else {
+            kept[j] = expf(kept[j] - maximum);
+            sum += kept[j];
+        }
+    }
+    const float weight = last < rows.columns ? expf(x[last] - maximum) : 0.0f;
+    sum = reduce_block<kThreads>(sum + weight, partials[1], combine_sum);
+
+    const float scale = invert_sum(maximum, sum);
+    for (int j = first; j < whole; j += kThreads * kWidth) {
+        if constexpr (kWidth == 4) {
+            const float4 v = load_vector(kept + j);
+            store_vector(y + j, {v.x * scale, v.y * scale, v.z * scale, v.w * scale});
+        } else {
+            y[j] = kept[j] * scale;
+        }
+    }
+    if (last < rows.columns) y[last] = weight * scale;
 }
 
 }  // namespace aicf::softmax

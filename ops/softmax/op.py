@@ -61,8 +61,19 @@ def cost(problem: Problem) -> Cost:
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so warps, of a block")
+GROUP = Tunable("threads", (8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
+GROUPS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so groups of threads, of a block")
+VECTORS = Tunable("vectors", (1, 2, 4, 8, 16), "float4 of a row that a thread keeps in registers")
 WARPS_FIT_BLOCK = Constraint(
     "warps_fit_block", "a block has at most 1024 threads: rows * 32 <= 1024", lambda t: t["rows"] * WARP_SIZE <= MAX_THREADS
+)
+GROUPS_FIT_BLOCK = Constraint(
+    "groups_fit_block",
+    "threads * rows must be whole warps, at most 1024",
+    lambda t: t["threads"] * t["rows"] % WARP_SIZE == 0 and t["threads"] * t["rows"] <= MAX_THREADS,
+)
+ONE_ROW_BEYOND_WARP = Constraint(
+    "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= WARP_SIZE or t["rows"] == 1
 )
 
 KERNELS = (
@@ -80,6 +91,24 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 128}, {"threads": 256}, {"threads": 1024}),
+    ),
+    Kernel(
+        "row_in_registers",
+        "the row stays in registers between the passes: X is read once",
+        (GROUP, GROUPS, VECTORS),
+        (GROUPS_FIT_BLOCK, ONE_ROW_BEYOND_WARP),
+        (
+            {"threads": 32, "rows": 4, "vectors": 8},
+            {"threads": 8, "rows": 16, "vectors": 4},
+            {"threads": 256, "rows": 1, "vectors": 8},
+        ),
+    ),
+    Kernel(
+        "row_in_shared",
+        "the row stays in shared memory, which holds rows that registers do not",
+        (THREADS,),
+        (),
+        ({"threads": 256}, {"threads": 512}),
     ),
 )
 
