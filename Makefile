@@ -44,13 +44,14 @@ export AICF_JOBS := $(if $(jobs),$(jobs),$(AICF_JOBS))
 OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--problem '$(p)') $(args)
 
 ##@ One op: make op=NAME VERB [device=auto|cuda|emulated] [target=h200|h100|a100] [variant=…] [problem=…] [jobs=N] [args='…']
-OP_VERBS := bench build new report show verify
+OP_VERBS := bench build new report show sweep verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
 build: ## compile the op's variants; what has not changed is not compiled again
 new: ## write a new op that builds, verifies and benches at once
 report: ## show the op's latest recorded bench (args='--run ID' for another run)
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
+sweep: ## time a wide sample of the op's tunable space on a GPU (args='--per-kernel 24 --save FILE')
 verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device
 ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
 ifeq ($(op),)

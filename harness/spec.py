@@ -93,7 +93,8 @@ class Problem:
     """Sizes (elements), attribute values, and row padding per tensor (elements added to the row stride).
 
     ``suites`` says where the problem is used: ``"verify"`` problems are small and ragged, ``"bench"`` problems are timed on a GPU,
-    ``"emulated"`` problems stand in for them on the emulated device, where only counts are taken.
+    ``"emulated"`` problems stand in for them on the emulated device, where only counts are taken; ``"sweep"`` problems are those that a
+    sweep of the tunables is timed on.
     """
 
     sizes: Mapping[str, int]

@@ -276,7 +276,7 @@ def _problem(
     attributes: dict[str, bool | int | float | str] = {"act": act}
     attributes |= {"with_bias": True} if bias else {}
     attributes |= {"save_z": True} if z else {}
-    return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset({suite}))
+    return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
 
 
 PROBLEMS = (
@@ -297,13 +297,13 @@ PROBLEMS = (
     _problem("emulated", 256, 256, 256),
     _problem("emulated", 200, 130, 77, "gelu_tanh", bias=True),
     _problem("bench", 1024, 1024, 1024),
-    _problem("bench", 2048, 2048, 2048),
+    _problem("bench sweep", 2048, 2048, 2048),
     _problem("bench", 4096, 4096, 4096),
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True),
     _problem("bench", 4095, 4097, 1023),
     _problem("bench", 16, 4096, 4096, "gelu_tanh", bias=True),
     _problem("bench", 1, 4096, 4096),
-    _problem("bench", 8192, 128, 1000),
+    _problem("bench sweep", 8192, 128, 1000),
 )
 
 OP = Op(

@@ -131,8 +131,8 @@ __device__ __forceinline__ float reduce_group(float value, float* partials, Comb
     return value;
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp). kWidth is 4 where
-// rows of X and Y start on 16-byte boundaries, else 1.
+// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp). kWidth is 4
+// where rows of X and Y start on 16-byte boundaries, else 1.
 template <int kThreads, int kRows, int kElems, int kWidth>
 __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Rows rows) {
     static_assert(kThreads <= kWarpSize || kRows == 1, "a group is lanes of a warp, or the block");

@@ -99,8 +99,8 @@ KERNELS = (
         (GROUPS_FIT_BLOCK, ONE_ROW_BEYOND_WARP),
         (
             {"threads": 32, "rows": 4, "vectors": 8},
-            {"threads": 8, "rows": 16, "vectors": 4},
             {"threads": 256, "rows": 1, "vectors": 8},
+            {"threads": 8, "rows": 16, "vectors": 4},
         ),
     ),
     Kernel(
@@ -114,7 +114,7 @@ KERNELS = (
 
 
 def _problem(suite: str, rows: int, columns: int, **padding: int) -> Problem:
-    return Problem({"rows": rows, "columns": columns}, {}, padding, frozenset({suite}))
+    return Problem({"rows": rows, "columns": columns}, {}, padding, frozenset(suite.split()))
 
 
 PROBLEMS = (
@@ -132,10 +132,10 @@ PROBLEMS = (
     _problem("emulated", 256, 1024),
     _problem("emulated", 64, 5003),
     _problem("bench", 8192, 8192),
-    _problem("bench", 32768, 1024),
+    _problem("bench sweep", 32768, 1024),
     _problem("bench", 1024, 131072),
     _problem("bench", 4096, 1000),
-    _problem("bench", 262144, 127),
+    _problem("bench sweep", 262144, 127),
 )
 
 OP = Op(

@@ -102,8 +102,9 @@ AicfStatus check_matrix(const char* name, const float* base, std::int64_t row_le
 
 AicfStatus check_vector_rows(const char* name, const float* base, std::int64_t stride) {
     if (has_vector_rows(base, stride)) return make_ok();
-    return make_unsupported("%s: address %p and row stride %lld are not both multiples of %d bytes, which this kernel's float4 accesses need",
-                            name, static_cast<const void*>(base), static_cast<long long>(stride), kVectorBytes);
+    return make_unsupported(
+        "%s: address %p and row stride %lld are not both multiples of %d bytes, which this kernel's float4 accesses need", name,
+        static_cast<const void*>(base), static_cast<long long>(stride), kVectorBytes);
 }
 
 std::int64_t count_blocks(const TransposeParams& params, const Plan& plan) {

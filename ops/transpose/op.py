@@ -38,7 +38,9 @@ def _count_elems(t: Values) -> int:
     return t["bm"] * t["bn"]
 
 
-THREADS_PER_BLOCK = Constraint("threads_per_block", "a block has at most 1024 threads: bm * bn <= 1024", lambda t: _count_elems(t) <= MAX_THREADS)
+THREADS_PER_BLOCK = Constraint(
+    "threads_per_block", "a block has at most 1024 threads: bm * bn <= 1024", lambda t: _count_elems(t) <= MAX_THREADS
+)
 WHOLE_WARPS = Constraint("whole_warps", "bm * bn threads must be whole warps", lambda t: _count_elems(t) % WARP_SIZE == 0)
 EVEN_SHARE = Constraint(
     "even_share",
@@ -105,7 +107,7 @@ KERNELS = (
 
 
 def _problem(suite: str, rows: int, columns: int, **padding: int) -> Problem:
-    return Problem({"rows": rows, "columns": columns}, {}, padding, frozenset({suite}))
+    return Problem({"rows": rows, "columns": columns}, {}, padding, frozenset(suite.split()))
 
 
 PROBLEMS = (
@@ -121,10 +123,10 @@ PROBLEMS = (
     _problem("verify", 5, 1023),
     _problem("emulated", 512, 512),
     _problem("emulated", 317, 1003),
-    _problem("bench", 8192, 8192),
+    _problem("bench sweep", 8192, 8192),
     _problem("bench", 4096, 4096),
     _problem("bench", 65536, 256),
-    _problem("bench", 5003, 4099),
+    _problem("bench sweep", 5003, 4099),
 )
 
 OP = Op(

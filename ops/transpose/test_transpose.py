@@ -1,0 +1,74 @@
+"""Accuracy of every kernel of transpose over the op's own problems, bits that arithmetic would change, and its binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device import Device
+from device.settings import read_settings
+from harness.build import build_binding, build_op, open_variant
+from harness.discover import LoadedOp, load_op
+from harness.plan import Effort
+from harness.runner import Case
+from harness.spec import Launchable, Problem
+from harness.targets import find_target
+from harness.toolchain import find_toolchain
+from harness.verify import Verifier
+
+FOLDER = Path(__file__).parent
+LOADED = LoadedOp(load_op(FOLDER), FOLDER)
+OP = LOADED.op
+VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    toolchain = find_toolchain()
+    binding = build_binding(LOADED, toolchain)
+    results = {
+        r.variant.kernel: r
+        for r in build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
+    }
+
+    def open_one(kernel: str) -> Launchable:
+        result = results[kernel]
+        assert result.library is not None, result.error
+        return open_variant(OP, binding, result.library, VARIANTS[kernel])
+
+    return open_one
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    result = Verifier(OP, device, Effort(num_hidden=2)).verify(VARIANTS[kernel], open_kernel(kernel))
+    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
+    assert not faults, "\n".join(faults)
+    served = [p for p in result.problems if p.status == "passed"]
+    assert len(served) == len(result.problems) or (kernel in ("patches", "vectorised") and len(served) >= 4)
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_every_bit_arrives(device: Device, open_kernel: Open, kernel: str) -> None:
+    bits = np.random.default_rng(3).integers(0, 2**32, (68, 136), dtype=np.uint32)  # NaN payloads and subnormals among them
+    with Case(device, OP, Problem({"rows": 68, "columns": 136})) as case:
+        case.upload({"x": bits.view(np.float32)})
+        case.launch(open_kernel(kernel), device.create_stream(non_blocking=True))
+        device.synchronize()
+        y = case.read_outputs()["y"]
+    np.testing.assert_array_equal(y.view(np.uint32), bits.T)
+
+
+def test_binding_and_alignment_are_refused_by_name(device: Device, open_kernel: Open) -> None:
+    x, y = device.allocate(4096).view((4, 7), np.float32), device.allocate(4096).view((7, 4), np.float32)
+    assert open_kernel("tiled").supports(x=x, y=y) == ""
+    assert open_kernel("patches").supports(x=x, y=y).startswith("x: address")
+    with pytest.raises(ValueError, match=r"^y: expected shape \(7, 4\), got \(4, 7\)"):
+        open_kernel("tiled").supports(x=x, y=device.allocate(4096).view((4, 7), np.float32))
+    with pytest.raises(TypeError, match=r"^x: expected a device array .* got NoneType"):
+        open_kernel("tiled").supports(x=None, y=y)

@@ -1,0 +1,32 @@
+"""The space of tunables: what is in it, and what a sample of it holds."""
+
+from __future__ import annotations
+
+from harness.space import list_space, sample_space
+from harness.spec import Constraint, Kernel, Tunable
+from tests.harness.toy_op import make_toy
+
+KERNEL = Kernel(
+    "grid",
+    "for the test",
+    (Tunable("a", (1, 2, 4), "rows"), Tunable("b", (1, 2, 3, 5), "columns")),
+    (Constraint("even", "a * b must be even", lambda t: t["a"] * t["b"] % 2 == 0),),
+    ({"a": 4, "b": 5},),
+)
+
+
+def test_the_space_is_every_binding_that_the_constraints_allow() -> None:
+    found = {(v.tunables["a"], v.tunables["b"]) for v in list_space(KERNEL)}
+    assert found == {(a, b) for a in (1, 2, 4) for b in (1, 2, 3, 5) if a * b % 2 == 0}
+    assert all(KERNEL.bind(v.tunables) == v for v in list_space(KERNEL))
+
+
+def test_a_sample_holds_the_listed_variants_and_grows_by_adding() -> None:
+    op = make_toy(kernels=(KERNEL, Kernel("plain", "no tunables")))
+    small, large = sample_space(op, 1), sample_space(op, 4)
+    assert set(op.variants) == set(small) < set(large)
+    for kernel in op.kernels:
+        size = sum(1 for _ in list_space(kernel))
+        assert sum(v.kernel == kernel.name for v in large) == min(size, max(4, len(kernel.variants)))
+    assert len(set(large)) == len(large)
+    assert sample_space(op, 4) == large
