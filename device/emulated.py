@@ -52,7 +52,7 @@ class EmulatorObserver(Observer):
     """Sanitizer, counters and options of the emulator, through the functions of ``aicf_emulator.h``."""
 
     def __init__(self, library: CDLL) -> None:
-        for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
+        for name in ("Version", "GetOption", "OptionNames", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
             getattr(library, f"aicfEmulator{name}").restype = c_char_p
         library.aicfEmulatorGetOption.argtypes = (c_char_p,)
         library.aicfEmulatorSetOption.argtypes = (c_char_p, c_char_p)
@@ -88,6 +88,10 @@ class EmulatorObserver(Observer):
         if value is None:
             raise ValueError(f"the emulator has no option {name!r}")
         return _decode(value)
+
+    def option_names(self) -> tuple[str, ...]:
+        """Return the names of the emulator's options."""
+        return tuple(_decode(self._library.aicfEmulatorOptionNames()).split(","))
 
     def take_reports(self) -> list[Report]:
         """Return the findings since the last call, and forget them."""

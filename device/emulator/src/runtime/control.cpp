@@ -94,6 +94,11 @@ AICF_EXPORT const char* aicfEmulatorGetOption(const char* name) {
     return name != nullptr && get_option(runtime, name, &kept) ? kept.c_str() : nullptr;
 }
 
+AICF_EXPORT const char* aicfEmulatorOptionNames(void) {
+    static const std::string names = option_names();
+    return names.c_str();
+}
+
 AICF_EXPORT const char* aicfEmulatorTakeReports(void) {
     thread_local std::string kept;
     return answer(kept, [](Runtime& runtime) { return to_json_array(runtime.take_reports()); });

@@ -6,12 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "exit_report.hpp"
 #include "report_file.hpp"
 
 namespace aicf::emu {
 namespace {
-
-bool report_printing = false;
 
 struct CheckName {
     const char* name;
@@ -104,8 +103,20 @@ const Option kOptions[] = {
          r.options.target = v;
      },
      [](const Runtime& r) { return r.options.target; }},
-    {"print_reports", [](Runtime&, const std::string& v) { report_printing = parse_number("print_reports", v, 0, 1) != 0; },
-     [](const Runtime&) { return std::string(report_printing ? "1" : "0"); }},
+    {"print_reports", [](Runtime&, const std::string& v) { exit_options().print_reports = parse_number("print_reports", v, 0, 1) != 0; },
+     [](const Runtime&) { return std::string(exit_options().print_reports ? "1" : "0"); }},
+    {"print_limit",
+     [](Runtime&, const std::string& v) { exit_options().print_limit = static_cast<uint32_t>(parse_number("print_limit", v, 0, 1000000)); },
+     [](const Runtime&) { return std::to_string(exit_options().print_limit); }},
+    {"summary", [](Runtime&, const std::string& v) { exit_options().summary = static_cast<int>(parse_number("summary", v, 0, 2)); },
+     [](const Runtime&) { return std::to_string(exit_options().summary); }},
+    {"leak_check", [](Runtime&, const std::string& v) { exit_options().leak_check = parse_number("leak_check", v, 0, 1) != 0; },
+     [](const Runtime&) { return std::string(exit_options().leak_check ? "1" : "0"); }},
+    {"error_exitcode",
+     [](Runtime&, const std::string& v) { exit_options().error_exitcode = static_cast<int>(parse_number("error_exitcode", v, 0, 255)); },
+     [](const Runtime&) { return std::to_string(exit_options().error_exitcode); }},
+    {"summary_file", [](Runtime&, const std::string& v) { exit_options().summary_file = v; },
+     [](const Runtime&) { return exit_options().summary_file; }},
     {"report_file", [](Runtime&, const std::string& v) { set_report_file(v); }, [](const Runtime&) { return report_file(); }},
 };
 
@@ -143,12 +154,16 @@ void set_option(Runtime& runtime, const std::string& name, const std::string& va
     option->write(runtime, value);
 }
 
+std::string option_names() {
+    std::string names;
+    for (const Option& option : kOptions) names += (names.empty() ? "" : ",") + std::string(option.name);
+    return names;
+}
+
 bool get_option(const Runtime& runtime, const std::string& name, std::string* value) {
     const Option* option = find_option(name);
     if (option != nullptr) *value = option->read(runtime);
     return option != nullptr;
 }
-
-bool print_reports(const Runtime&) { return report_printing; }
 
 }  // namespace aicf::emu

@@ -13,9 +13,9 @@ void set_default_options(Runtime& runtime);
 // Throws Failure(1) with the reason.
 void set_option(Runtime& runtime, const std::string& name, const std::string& value);
 
+std::string option_names();  // comma-separated
+
 // False: no such option.
 bool get_option(const Runtime& runtime, const std::string& name, std::string* value);
-
-bool print_reports(const Runtime& runtime);
 
 }  // namespace aicf::emu

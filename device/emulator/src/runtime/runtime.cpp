@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "exit_report.hpp"
 #include "graph.hpp"
 #include "host_fault.hpp"
 #include "options.hpp"
@@ -21,6 +22,7 @@ Runtime::Runtime() : registry(std::make_unique<Registry>()) {
     legacy_stream->kind = Stream::Kind::kLegacy;
     legacy_stream->id = next_id();
     set_default_options(*this);
+    mark_runtime_used();
 }
 
 Runtime& Runtime::get() {
@@ -44,9 +46,9 @@ DeviceMemory& Runtime::memory() {
 bool Runtime::is_device_address(const void* pointer) const { return memory_ != nullptr && memory_->contains(to_address(pointer)); }
 
 void Runtime::add_report(Report report) {
-    if (print_reports(*this)) std::fprintf(stderr, "========= %s\n", report.text.c_str());
+    note_finding(report);
     append_to_report_file(report);
-    reports_.push_back(std::move(report));
+    if (exit_options().summary == 0) reports_.push_back(std::move(report));  // else nobody takes them
 }
 
 void Runtime::add_lines(const void* program, const std::string& kernel, std::vector<LineCounters> lines) {
@@ -75,6 +77,11 @@ void Runtime::add_report(const std::string& kind, Severity severity, const std::
     report.text = text;
     report.address = address;
     add_report(std::move(report));
+}
+
+void Runtime::add_counters(LaunchRecord record) {
+    note_counters(record);
+    if (exit_options().summary == 0) counters_.push_back(std::move(record));  // else nobody takes them
 }
 
 void Runtime::fail_context(int code, std::string message) {

@@ -79,7 +79,7 @@ public:
     // A finding of the runtime itself: kind, severity and a text of several lines.
     void add_report(const std::string& kind, Severity severity, const std::string& text, uint64_t address = 0);
     std::vector<Report> take_reports() { return std::exchange(reports_, {}); }
-    void add_counters(LaunchRecord record) { counters_.push_back(std::move(record)); }
+    void add_counters(LaunchRecord record);
     std::vector<LaunchRecord> take_counters() { return std::exchange(counters_, {}); }
     void add_lines(const void* program, const std::string& kernel, std::vector<LineCounters> lines);
     std::vector<KernelLines> take_lines() { return std::exchange(lines_, {}); }

@@ -1,0 +1,140 @@
+"""Command line of the emulated device: ``python -m device run PROGRAM [ARGS]`` and ``python -m device info``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from device import UnavailableError, read_settings
+from device.interface import DeviceError
+from device.loader import find_emulator_library, find_gpus
+from device.program import RunOptions, run_program
+from device.settings import TARGETS, SettingError, parse_choice
+
+_WRONG_USE, _NOT_AVAILABLE = 2, 3
+_MODES = ("eager", "deferred")
+_SCHEDULES = ("default", "reversed", "greedy", "random")
+
+app = typer.Typer(
+    name="device",
+    help="Run CUDA programs, unchanged, on the emulated device, with a sanitizer and exact counters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="Compile programs with: nvcc -cudart shared -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]' -lineinfo prog.cu -o prog",
+)
+
+_RUN_HELP = """Run a program on the emulated device and end with its exit code (128 + n where signal n ended it).
+
+The program must be linked with `nvcc -cudart shared`. Findings are printed on stderr when they happen, and counted at the end.
+
+\b
+python -m device run ./prog 1024               all checks
+python -m device run --checks none ./prog      as fast as it goes
+python -m device run --schedule random --seed 7 --error-exitcode 9 ./prog
+python -m device run --mode deferred ./prog    finds missing synchronisation of streams
+python -m device run --devices 4 --leak-check ./prog
+python -m device run --counters --report out.json ./prog -- --args of --the program
+"""
+
+
+@app.command(
+    "run",
+    help=_RUN_HELP,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+)
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGS]...", help="the program and its arguments")],
+    checks: Annotated[str, typer.Option(help="all, none, or a list of memcheck,initcheck,synccheck,racecheck")] = "all",
+    schedule: Annotated[str, typer.Option(help="order of blocks and warps: default, reversed, greedy, random")] = "default",
+    seed: Annotated[int, typer.Option(min=0, help="of the random schedule and of the deferred mode's order")] = 0,
+    mode: Annotated[str, typer.Option(help="eager: work runs when it is queued; deferred: at synchronisation only")] = "eager",
+    devices: Annotated[int, typer.Option(min=1, max=16, help="number of emulated devices")] = 1,
+    target: Annotated[str, typer.Option(help="whose properties are reported: h200, h100, a100 (default: AICF_TARGET)")] = "",
+    report: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="write everything found and counted as JSON")] = None,
+    counters: Annotated[bool, typer.Option("--counters", help="count instructions, sectors, conflicts; print them by kernel")] = False,
+    leak_check: Annotated[bool, typer.Option("--leak-check", help="what is left at exit is an error")] = False,
+    suppressions: Annotated[
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="findings that are known; see the README")
+    ] = None,
+    error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code where there are errors; 0: the program's own")] = 0,
+    print_limit: Annotated[int, typer.Option(min=0, help="distinct findings printed")] = 100,
+    option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="any other option of the emulator; repeatable")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no summary where there is nothing to tell")] = False,
+) -> None:
+    """Run a program on the emulated device."""
+    own = read_settings()
+    settings = {
+        "checks": checks,
+        "schedule": parse_choice("--schedule", schedule, _SCHEDULES),
+        "seed": str(seed),
+        "target": parse_choice("--target", target, TARGETS) if target else own.target,
+        "counters": str(int(counters)),
+        "leak_check": str(int(leak_check)),
+        "error_exitcode": str(error_exitcode),
+        "print_limit": str(print_limit),
+        "print_reports": "1",
+        "summary": "2" if quiet else "1",
+        **_parse_options(option or []),
+    }
+    if parse_choice("--mode", mode, _MODES) != "eager":
+        settings["mode"] = mode
+    if suppressions is not None:
+        settings["suppressions"] = str(suppressions.absolute())
+    result = run_program(find_emulator_library(own), command, RunOptions(settings, devices, report))
+    if result.signal is not None:
+        errors = (result.report or {}).get("errors", 0)
+        print(f"device: the program was ended by {result.signal}; the sanitizer had found {errors} errors", file=sys.stderr)
+    raise typer.Exit(result.exit_code)
+
+
+@app.command("info")
+def info() -> None:
+    """Say which devices there are, where the emulator's library is, and what its options are set to."""
+    from device.emulated import EmulatedDevice
+
+    settings = read_settings()
+    library = find_emulator_library(settings)
+    device = EmulatedDevice(settings)
+    properties = device.properties
+    print(f"emulated device   {properties.name}")
+    print(f"library           {library}")
+    print(f"interpreter       {device.observer.version}")
+    print(f"multiprocessors   {properties.num_sms}")
+    print(f"GPUs              {find_gpus().reason}")
+    for name in device.observer.option_names():
+        print(f"  {name:<17} {device.observer.get_option(name)}")
+
+
+def _parse_options(pairs: list[str]) -> dict[str, str]:
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise SettingError(f"--option {pair!r}: must be NAME=VALUE")
+        options[name] = value
+    return options
+
+
+def main() -> None:
+    """Run the command line; our own errors become one message and an exit code."""
+    try:
+        app()
+    except SettingError as error:
+        print(f"device: {error}", file=sys.stderr)
+        sys.exit(_WRONG_USE)
+    except UnavailableError as error:
+        print(f"device: {error}", file=sys.stderr)
+        sys.exit(_NOT_AVAILABLE)
+    except DeviceError as error:
+        print(f"device: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
