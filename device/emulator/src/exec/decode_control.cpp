@@ -23,7 +23,7 @@ bool FunctionDecoder::decode_control() {
     if (opcode == "brkpt") return simple(Op::kBreakpoint);
     if (opcode == "nanosleep") return simple(Op::kNanosleep);
     if (opcode == "pmevent" || opcode == "griddepcontrol" || opcode == "membar") return simple(opcode == "membar" ? Op::kFence : Op::kNop);
-    if (opcode == "fence") {
+    if (opcode == "fence" && !has("proxy") && !has("mbarrier_init")) {
         for (const std::string& word : current_->modifiers) {
             if (word != "sc" && word != "acq_rel" && word != "cta" && word != "gpu" && word != "sys" && word != "cluster" &&
                 word != "acquire" && word != "release") {

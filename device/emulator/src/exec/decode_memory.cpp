@@ -212,8 +212,7 @@ void FunctionDecoder::decode_atomic(bool returns) {
 
 bool FunctionDecoder::decode_async() {
     if (current_->opcode != "cp" || current_->modifiers.empty()) return false;
-    if (current_->modifiers[0] != "async" || has("bulk") || has("mbarrier") || has("tensor"))
-        fail("this kind of copy is not supported yet");
+    if (current_->modifiers[0] != "async" || has("bulk") || has("mbarrier")) return false;
     builder_.image->uses_async = true;
     Inst inst;
     if (has("commit_group")) {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "async_state.hpp"
 #include "exec.hpp"
 #include "program.hpp"
 
@@ -16,7 +17,7 @@ namespace aicf::emu {
 enum class Mode : uint8_t { kPlain, kChecked, kCounted /* counters, and checks where asked */ };
 constexpr int kNumModes = 3;
 
-enum class StopReason : uint8_t { kDone, kBlocked, kQuantum, kFatal };
+enum class StopReason : uint8_t { kDone, kBlocked, kQuantum, kPolled /* waits for others by polling */, kFatal };
 
 enum class EntryState : uint8_t {
     kRunnable,
@@ -54,6 +55,7 @@ struct AsyncCopy {
     uint64_t source[kWarpLanes];
     uint8_t source_bytes[kWarpLanes];
     uint32_t group[kWarpLanes];
+    uint32_t serial = 0;
 };
 
 struct Warp {
@@ -70,7 +72,11 @@ struct Warp {
     std::vector<Frame> frames;
     std::vector<int32_t> free_frames;
     std::vector<AsyncCopy> async;
+    uint32_t async_serial = 0;
     uint32_t commits[kWarpLanes] = {};
+    // What the warp's last poll that found nothing was about, for the report of a deadlock.
+    const Block* polled_block = nullptr;
+    uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
     uint64_t instructions = 0;
     // Happens-before, on the block's clock: accesses stamped before these are ordered before what the warp does now.
     uint32_t warp_floor = 0;           // accesses of this warp's own threads
@@ -135,9 +141,11 @@ struct Block {
     uint32_t next_warp = 0;
     std::vector<Warp> warps;
     Barrier barriers[16];
+    std::unordered_map<uint32_t, Mbarrier> mbarriers;  // by address in shared memory
+    uint32_t stuck_rounds = 0;  // turns in a row in which all warps only polled
     // Shared memory by address (from 0, so the first kSharedStart bytes are unused), and one state byte for each byte of it.
     uint8_t* shared = nullptr;
-    uint8_t* shared_state = nullptr;  // 0: never written, 1: written, 2: a copy is in flight
+    uint8_t* shared_state = nullptr;  // bits: 1 written, 2 a copy is in flight, 4 part of an mbarrier
     uint32_t shared_end = 0;
     uint8_t* local = nullptr;         // num_threads x local_stride
     uint8_t* local_state = nullptr;
@@ -172,6 +180,9 @@ enum class Finding : uint8_t {
     kInvalidSpace,
     kUninitialized,
     kAsyncInFlight,
+    kMbarrierInvalid,
+    kMbarrierOverflow,
+    kMbarrierReinit,
     kDivergentBarrier,
     kBarrierCount,
     kMissingLanes,
@@ -248,6 +259,7 @@ struct Worker {
     Counters counters;            // what belongs to no instruction
     std::vector<Counters> lines;  // by pc, when counters are on
     uint64_t instructions = 0;
+    uint64_t progress = 0;  // changes of what warps poll for: without any, blocks that only poll are in a deadlock
 };
 std::vector<LineCounters> collect_lines(const LaunchState& state, const std::vector<Worker>& workers);
 

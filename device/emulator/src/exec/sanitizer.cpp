@@ -15,6 +15,9 @@ constexpr FindingInfo kFindings[] = {
     {"invalid_address_space", Severity::kError, "Access not allowed in this address space"},
     {"uninitialized_read", Severity::kError, "Uninitialized read"},
     {"async_copy_in_flight", Severity::kError, "Read of the destination of a copy that is still in flight"},
+    {"mbarrier_invalid", Severity::kError, "Invalid use of an mbarrier"},
+    {"mbarrier_overflow", Severity::kError, "Count of an mbarrier out of range"},
+    {"mbarrier_reinit", Severity::kWarning, "An mbarrier that is in use is initialized again"},
     {"divergent_barrier", Severity::kError, "Barrier reached by divergent threads of a warp"},
     {"barrier_count", Severity::kError, "Invalid or inconsistent thread count of a barrier"},
     {"sync_mask_missing_lanes", Severity::kError, "Threads named in the mask of a warp instruction do not take part"},
@@ -250,6 +253,7 @@ void report_deadlock(Worker& worker, Block& block) {
     uint32_t shown = 0;
     for (Warp& warp : block.warps) {
         for (const Entry& entry : warp.entries) {
+            if (entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded) continue;  // below: they poll
             if (!first) {
                 first = &warp;
                 pc = entry.pc;
@@ -264,6 +268,27 @@ void report_deadlock(Worker& worker, Block& block) {
                           std::to_string(barrier.expected ? barrier.expected : block.live_threads) + " threads have arrived";
             }
         }
+    }
+    for (const Warp& warp : block.warps) {
+        if (!warp.polled_block || warp.live == 0) continue;
+        bool polls = false;
+        for (const Entry& entry : warp.entries) polls |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
+        if (!polls) continue;
+        if (!first) {
+            first = const_cast<Warp*>(&warp);
+            pc = warp.polled_pc;
+            lane = static_cast<uint32_t>(__builtin_ctz(warp.polled_mask));
+        }
+        if (++shown > 8) continue;
+        detail += "\n      warp " + std::to_string(warp.id) + ", threads " + hex(warp.polled_mask) + ": polls at " +
+                  place_of(state, warp.polled_pc).text + " the mbarrier at shared address " + hex(warp.polled_address);
+        const auto found = warp.polled_block->mbarriers.find(warp.polled_address);
+        if (found == warp.polled_block->mbarriers.end()) continue;
+        const Mbarrier& barrier = found->second;
+        detail += ", whose phase " + std::to_string(barrier.phase) + " (parity " + std::to_string(barrier.phase & 1) + ") lacks " +
+                  std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) + " arrivals and " +
+                  std::to_string(barrier.tx) + " bytes: " + std::to_string(barrier.announced_bytes) + " were announced, " +
+                  std::to_string(barrier.delivered_bytes) + " delivered";
     }
     if (shown > 8) detail += "\n      and " + std::to_string(shown - 8) + " more groups of threads";
     if (first) report_event(worker, block, *first, pc, lane, Finding::kDeadlock, detail);

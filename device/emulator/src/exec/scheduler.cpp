@@ -20,6 +20,7 @@ constexpr uint64_t kWarpQuantum = 4096;         // warp instructions before anot
 constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
+constexpr uint32_t kMaxStuckRounds = 1000;      // turns in a row in which a block only polls: then it is in a deadlock
 constexpr uint32_t kBlocksPerMultiprocessor = 32, kThreadsPerMultiprocessor = 2048, kMultiprocessors = 132;
 constexpr uint32_t kSharedPerMultiprocessor = 228 * 1024, kSharedPerBlock = 227 * 1024;
 
@@ -161,6 +162,8 @@ void Block::start(uint64_t linear_index) {
     quanta = 0;
     random = state.options.seed * 0x9E3779B97F4A7C15ull + linear_index;
     for (Barrier& barrier : barriers) barrier = Barrier{};
+    mbarriers.clear();
+    stuck_rounds = 0;
     // What earlier blocks left in the shadow counts as ordered before this one.
     if (++clock > 0xF0000) {
         clock = 2;
@@ -184,6 +187,8 @@ void Block::start(uint64_t linear_index) {
         warp.frames[0].refs = 1;
         warp.free_frames.clear();
         warp.async.clear();
+        warp.async_serial = 0;
+        warp.polled_block = nullptr;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
         warp.warp_floor = warp.fence_clock = 0;
         std::fill(std::begin(warp.order), std::end(warp.order), 0u);
@@ -217,6 +222,8 @@ BlockStop run_block(Worker& worker, Block& block) {
     const Schedule schedule = state.options.schedule;
     uint32_t turns = 0;
     uint32_t idle = 0;  // warps in a row that could not go on
+    uint32_t polls = 0;  // turns in a row in which a warp only polled an mbarrier that nothing changed
+    uint64_t progress = worker.progress;
     while (block.live_threads != 0) {
         if (state.stop.load(std::memory_order_relaxed)) return BlockStop::kStopped;
         uint32_t index = block.next_warp++ % block.num_warps;
@@ -239,6 +246,16 @@ BlockStop run_block(Worker& worker, Block& block) {
         if (warp.live != 0 && !warp.entries.empty()) reason = run_warp(worker, block, warp, budget);
         const uint64_t done = worker.instructions - before;
         if (reason == StopReason::kFatal) return BlockStop::kStopped;
+        if (worker.progress != progress || (done != 0 && reason != StopReason::kPolled)) {
+            progress = worker.progress;
+            polls = block.stuck_rounds = 0;
+        } else if (reason == StopReason::kPolled && ++polls > 2 * block.num_warps) {
+            // What they wait for may come from another block. If it does not come for long, it never will.
+            if (++block.stuck_rounds < kMaxStuckRounds) return BlockStop::kTurn;
+            report_deadlock(worker, block);
+            state.end_with(kErrorLaunchTimeout);
+            return BlockStop::kStopped;
+        }
         if (done != 0) {
             idle = 0;
             if (state.options.instruction_limit != 0) {

@@ -146,6 +146,8 @@ private:
     void async_commit(uint32_t mask);
     void async_wait(const Inst& inst, uint32_t mask);
     void finish_async(uint32_t lanes, uint32_t groups_left, bool all);
+    void finish_async_of(Warp& warp, uint32_t lane, uint32_t serial, uint64_t object);
+    void make_async_copies(const AsyncCopy& copy, uint32_t lanes);
 
     // warp_tensor.cpp and warp_wgmma.cpp. These and all below see to pc_ themselves: some have threads wait.
     void mma(const Inst& inst, uint32_t mask);
@@ -156,7 +158,18 @@ private:
 
     // warp_mbarrier.cpp, warp_bulk.cpp
     void mbarrier(const Inst& inst, uint32_t mask);
+    struct MbarrierRef;
+    MbarrierRef mbarrier_at(uint32_t lane, uint64_t address, bool generic, bool needs_valid);
+    void mbarrier_arrive(const Inst& inst, uint32_t lane, MbarrierRef ref);
+    void mbarrier_wait(const Inst& inst, uint32_t mask);
+    void mbarrier_settle(Block& owner, uint32_t address, Mbarrier& barrier, bool deliver);  // ends the phase when nothing is missing
+    void mbarrier_write_back(Block& owner, uint32_t address, const Mbarrier& barrier);
+    void shared_addresses(const Inst& inst, uint64_t* out) const;
+    void misuse(uint32_t lane, Finding finding, const std::string& detail);
+    void give_way();  // after a poll that found nothing
     void bulk(const Inst& inst, uint32_t mask);
+    void deliver_bulk(BulkCopy& copy);
+    size_t draw(size_t count);  // of the random schedule
     void fence_proxy(const Inst& inst, uint32_t mask);
 
     // warp_cluster.cpp, warp_texture.cpp
@@ -200,6 +213,8 @@ private:
     uint32_t local_base_ = kLocalStart;
     uint32_t back_edges_ = 0;
     bool running_ = false;  // there is a current entry
+    bool polled_ = false;   // the warp's turn is over: it waits for others by polling
+    uint32_t polls_ = 0;    // of this turn
     bool fatal_ = false;
 };
 

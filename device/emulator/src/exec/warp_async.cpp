@@ -62,6 +62,7 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
     }
     copy.mask = mask;
     copy.pc = pc_;
+    copy.serial = warp_.async_serial++;
     copy.bytes = inst.bytes;
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
         copy.destination[lane] = static_cast<uint32_t>(to[lane]);
@@ -96,13 +97,7 @@ void Interpreter<M>::finish_async(uint32_t lanes, uint32_t groups_left, bool all
             ready |= done ? 1u << lane : 0;
         });
         if (ready) {
-            const uint8_t* base = reinterpret_cast<const uint8_t*>(memory_.alias(0));
-            for_lanes(ready, [&](uint32_t lane) {
-                uint8_t* to = block_.shared + copy.destination[lane];
-                std::memcpy(to, base + copy.source[lane], copy.source_bytes[lane]);
-                std::memset(to + copy.source_bytes[lane], 0, copy.bytes - copy.source_bytes[lane]);
-                if (checking(kInitcheck)) std::memset(block_.shared_state + copy.destination[lane], 1, copy.bytes);
-            });
+            make_async_copies(copy, ready);
             if (checking(kRacecheck)) {
                 uint64_t address[kWarpLanes];
                 for (uint32_t lane = 0; lane < kWarpLanes; ++lane) address[lane] = copy.destination[lane];
@@ -119,6 +114,33 @@ void Interpreter<M>::finish_async(uint32_t lanes, uint32_t groups_left, bool all
         }
     }
     warp_.async.resize(kept);
+}
+
+template <Mode M>
+void Interpreter<M>::make_async_copies(const AsyncCopy& copy, uint32_t lanes) {
+    const uint8_t* base = reinterpret_cast<const uint8_t*>(memory_.alias(0));
+    for_lanes(lanes, [&](uint32_t lane) {
+        uint8_t* to = block_.shared + copy.destination[lane];
+        std::memcpy(to, base + copy.source[lane], copy.source_bytes[lane]);
+        std::memset(to + copy.source_bytes[lane], 0, copy.bytes - copy.source_bytes[lane]);
+        if (checking(kInitcheck)) std::memset(block_.shared_state + copy.destination[lane], 1, copy.bytes);
+    });
+}
+
+// The copies that a thread of any warp of the block issued before its `serial`-th: an mbarrier is about to see them complete.
+template <Mode M>
+void Interpreter<M>::finish_async_of(Warp& warp, uint32_t lane, uint32_t serial, [[maybe_unused]] uint64_t object) {
+    for (size_t i = 0; i < warp.async.size();) {
+        AsyncCopy& copy = warp.async[i];
+        if (copy.serial < serial && copy.mask >> lane & 1) {
+            make_async_copies(copy, 1u << lane);
+            copy.mask &= ~(1u << lane);
+        }
+        if (copy.mask == 0)
+            warp.async.erase(warp.async.begin() + static_cast<ptrdiff_t>(i));
+        else
+            ++i;
+    }
 }
 
 template class Interpreter<Mode::kPlain>;

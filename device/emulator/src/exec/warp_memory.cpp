@@ -388,9 +388,15 @@ void Interpreter<M>::check_shared_init(uint32_t mask, const uint64_t* address, u
         const uint8_t* state = block_.shared_state + address[lane];
         bool in_flight = false;
         bool unwritten = false;
+        bool mbarrier = false;
         for (uint32_t i = 0; i < size; ++i) {
             in_flight |= state[i] & 2;
             unwritten |= state[i] == 0;
+            mbarrier |= state[i] & 4;
+        }
+        if (mbarrier) {
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kMbarrierInvalid,
+                         "an ordinary load reads the mbarrier at shared address " + std::to_string(address[lane]) + ", which is opaque");
         }
         if (!in_flight && !unwritten) return;
         report_access(

@@ -548,7 +548,15 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kStoreMatrix: store_matrix(inst, mask); break;
             case Op::kMoveMatrix: move_matrix(inst, mask); break;
             case Op::kWgmma: wgmma(inst, mask); break;
-            case Op::kMbarrier: mbarrier(inst, mask); break;
+            case Op::kMbarrier:
+                mbarrier(inst, mask);
+                if (polled_ && !fatal_) [[unlikely]] {
+                    push_entry(pc_, mask_, EntryState::kRunnable);
+                    drop(frame_);
+                    worker_.instructions += budget - left;
+                    return StopReason::kPolled;
+                }
+                break;
             case Op::kBulk: bulk(inst, mask); break;
             case Op::kProxyFence: fence_proxy(inst, mask); break;
             case Op::kMapShared: map_shared(inst, mask); break;
