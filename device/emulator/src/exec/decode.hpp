@@ -10,6 +10,8 @@
 
 namespace aicf::emu {
 
+struct MatrixForm;
+
 // The parts of an image that all its functions share.
 class ImageBuilder {
 public:
@@ -89,6 +91,10 @@ private:
     void decode_shfl();
     void decode_match();
     void decode_redux();
+    void decode_mma();
+    void decode_wmma_access();
+    void decode_matrix_access(bool is_load);
+    uint32_t list_form(const MatrixForm& form);
 
     // Operands.
     uint32_t register_id(const std::string& name) const;

@@ -154,6 +154,9 @@ private:
     void load_matrix(const Inst& inst, uint32_t mask);
     void store_matrix(const Inst& inst, uint32_t mask);
     void move_matrix(const Inst& inst, uint32_t mask);
+    void quad_pair_mma(const Inst& inst, uint32_t mask);
+    void wmma_access(const Inst& inst, uint32_t mask, bool is_store);
+    uint32_t matrix_rows(const Inst& inst, uint32_t mask, bool is_store, uint64_t* address);
     void wgmma(const Inst& inst, uint32_t mask);
 
     // warp_mbarrier.cpp, warp_bulk.cpp

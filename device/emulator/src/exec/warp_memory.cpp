@@ -509,6 +509,13 @@ void Interpreter<M>::access_param(const Inst& inst, uint32_t mask, const uint64_
     move_elements<false>(inst, good, reinterpret_cast<uint8_t*>(const_cast<std::byte*>(params.data())), address, Shape::kScattered);
 }
 
+// Also for wmma.load and wmma.store.
+template void Interpreter<Mode::kPlain>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);
+template void Interpreter<Mode::kPlain>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);
+template void Interpreter<Mode::kChecked>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);
+template void Interpreter<Mode::kChecked>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);
+template void Interpreter<Mode::kCounted>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);
+template void Interpreter<Mode::kCounted>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);
 template class Interpreter<Mode::kPlain>;
 template class Interpreter<Mode::kChecked>;
 template class Interpreter<Mode::kCounted>;
