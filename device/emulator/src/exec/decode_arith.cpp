@@ -1,4 +1,6 @@
 // Lane arithmetic and moves.
+#include <cstring>
+
 #include "decode.hpp"
 
 namespace aicf::emu {
@@ -21,6 +23,8 @@ void FunctionDecoder::decode_arith() {
     size_t index = 0;
     for (const char* letter = operation.operands; *letter; ++letter, ++index) {
         const Operand& op = operand(index);
+        if (std::strchr("PDpq", *letter)) inst.flags |= kFlagPredicates;
+        if (*letter == 'e') inst.flags |= kFlagFourth;
         switch (*letter) {
             case 'd': destination(inst, Field::kD, op, operation.d_bytes); break;
             case 'a': source(inst, Field::kA, op, operation.a_bytes, operation.a_type); break;

@@ -133,6 +133,8 @@ enum InstFlags : uint8_t {
     kFlagWaitAll = 32,       // cp.async.wait_all
     kFlagBase64 = 64,        // memory: the base operand is a 64-bit row
     kFlagHasBase = 128,      // memory: there is a base operand
+    kFlagPredicates = 1,     // kArith: it reads or writes predicates
+    kFlagFourth = 2,         // kArith: it has a fourth source
 };
 
 struct Inst {

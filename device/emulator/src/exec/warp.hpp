@@ -41,6 +41,8 @@ public:
 
 private:
     // warp_run.cpp: scheduling of the warp's threads
+    void run_straight(const Inst& first, uint32_t mask, uint64_t& left);
+    void count_execution(const Inst& inst, uint32_t pc, uint32_t mask);
     bool pick();
     void bind_frame();
     void update_merge();
@@ -92,6 +94,8 @@ private:
     void access_shared(const Inst& inst, uint32_t mask, const uint64_t* address);
     template <bool kStore>
     void access_local(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_param);
+    template <bool kStore>
+    bool access_shared_simply(const Inst& inst);  // warp_shared.cpp
     void access_param(const Inst& inst, uint32_t mask, const uint64_t* address);
     uint32_t check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi,
                           uint64_t bits);

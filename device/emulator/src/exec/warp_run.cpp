@@ -368,6 +368,56 @@ AICF_INLINE void move_row(T* to, const T* from, uint32_t mask) {
 }  // namespace
 
 template <Mode M>
+AICF_INLINE void Interpreter<M>::count_execution(const Inst& inst, uint32_t pc, uint32_t mask) {
+    if (inst.flags & kFlagHidden && inst.op != Op::kLoad && inst.op != Op::kStore) return;
+    Counters& counters = worker_.lines[pc];
+    counters.warp_instructions++;
+    counters.thread_instructions += std::popcount(mask);
+    counters.active_threads += std::popcount(mask_);
+}
+
+// Lane arithmetic and moves, from the current instruction as far as they go on: nothing here changes the warp's mask, or reads pc_.
+template <Mode M>
+AICF_INLINE void Interpreter<M>::run_straight(const Inst& first, uint32_t mask, uint64_t& left) {
+    arith::Args args;
+    args.carry = &warp_.carry;
+    const uint32_t active = mask_, merge = merge_pc_;
+    const Inst* inst = &first;
+    uint32_t pc = pc_;
+    for (;;) {
+        if (mask != 0) [[likely]] {
+            if (inst->op == Op::kArith) [[likely]] {
+                args.d = row(inst->d);
+                args.a = row(inst->a);
+                args.b = row(inst->b);
+                args.c = row(inst->c);
+                if (inst->flags & (kFlagPredicates | kFlagFourth)) {
+                    args.e = row(inst->e);
+                    args.pd = &predicate_slot(inst->pd);
+                    args.qd = &predicate_slot(inst->qd);
+                    args.pa = predicate(inst->pa);
+                    args.pb = predicate(inst->pb);
+                }
+                args.mask = mask;
+                args.immediate = inst->imm;
+                inst->fn(args);
+            } else if (inst->op == Op::kMov32 || inst->op == Op::kLoadParam32) {
+                move_row(row32(inst->d), row32(inst->a), mask);
+            } else {
+                move_row(row64(inst->d), row64(inst->a), mask);
+            }
+        }
+        ++inst;
+        ++pc;
+        if (inst->op > Op::kLoadParam64 || pc >= merge || left == 0) break;
+        --left;
+        mask = active & predicate(inst->guard);
+        if constexpr (kCount) count_execution(*inst, pc, mask);
+    }
+    pc_ = pc;
+}
+
+template <Mode M>
 StopReason Interpreter<M>::run(uint64_t budget) {
     bases_[kBaseConst] = reinterpret_cast<uint8_t*>(block_.launch->constants);
     bases_[kBaseSpecial] = warp_.specials;
@@ -385,48 +435,18 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             worker_.instructions += budget;
             return StopReason::kQuantum;
         }
-        if constexpr (kCount) {
-            if (!(inst.flags & kFlagHidden) || inst.op == Op::kLoad || inst.op == Op::kStore) {
-                Counters& counters = count();
-                counters.warp_instructions++;
-                counters.thread_instructions += std::popcount(mask);
-                counters.active_threads += std::popcount(mask_);
-            }
-        }
+        if constexpr (kCount) count_execution(inst, pc_, mask);
         if (mask == 0) {
             if constexpr (kCount) count().branches += inst.op == Op::kBra;
             ++pc_;
             continue;
         }
         switch (inst.op) {
-            case Op::kArith: {
-                arith::Args args;
-                args.d = row(inst.d);
-                args.a = row(inst.a);
-                args.b = row(inst.b);
-                args.c = row(inst.c);
-                args.e = row(inst.e);
-                args.pd = &predicate_slot(inst.pd);
-                args.qd = &predicate_slot(inst.qd);
-                args.pa = predicate(inst.pa);
-                args.pb = predicate(inst.pb);
-                args.carry = &warp_.carry;
-                args.mask = mask;
-                args.immediate = inst.imm;
-                inst.fn(args);
-                ++pc_;
-                break;
-            }
-            case Op::kLoadParam32:
+            case Op::kArith:
             case Op::kMov32:
-                move_row(row32(inst.d), row32(inst.a), mask);
-                ++pc_;
-                break;
-            case Op::kLoadParam64:
             case Op::kMov64:
-                move_row(row64(inst.d), row64(inst.a), mask);
-                ++pc_;
-                break;
+            case Op::kLoadParam32:
+            case Op::kLoadParam64: run_straight(inst, mask, left); break;
             case Op::kLocalAddress: {
                 const uint64_t value = static_cast<uint64_t>(inst.offset) + local_base_;
                 if (inst.dbytes == 8) {
@@ -481,12 +501,20 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kLoad:
+                if (M == Mode::kPlain && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<false>(inst)) {
+                    ++pc_;
+                    break;
+                }
                 load(inst, mask);
                 if (fatal_) [[unlikely]]
                     break;
                 ++pc_;
                 break;
             case Op::kStore:
+                if (M == Mode::kPlain && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
+                    ++pc_;
+                    break;
+                }
                 store(inst, mask);
                 if (fatal_) [[unlikely]]
                     break;
