@@ -230,6 +230,11 @@ std::unique_ptr<Image> ImageBuilder::build() {
     info.required_threads = {kernel.required_threads[0], kernel.required_threads[1], kernel.required_threads[2]};
     info.required_cluster = {kernel.required_cluster[0], kernel.required_cluster[1], kernel.required_cluster[2]};
 
+    const auto volume = [](const uint32_t (&dim)[3]) { return dim[0] * std::max(dim[1], 1u) * std::max(dim[2], 1u); };
+    image->most_threads = kernel.required_threads[0] ? volume(kernel.required_threads) : volume(kernel.max_threads);
+    image->least_blocks = std::max(kernel.min_blocks_per_sm, 1u);
+    image->most_registers = kernel.max_registers;
+
     // Frames first: a call site needs the layout of its callee.
     std::vector<std::unique_ptr<FunctionDecoder>> decoders;
     for (uint32_t i = 0; i < functions_.size(); ++i) {

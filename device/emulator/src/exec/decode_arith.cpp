@@ -193,6 +193,7 @@ void FunctionDecoder::decode_isspacep() {
     expect_operands(2, 2);
     Inst inst;
     inst.op = Op::kIsspacep;
+    inst.mode = has("shared::cluster") ? 1 : 0;  // any block's of the cluster, or one's own only
     if (has("global"))
         inst.space = MemSpace::kGlobal;
     else if (has("const"))

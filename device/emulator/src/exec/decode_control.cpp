@@ -22,7 +22,7 @@ bool FunctionDecoder::decode_control() {
     if (opcode == "trap") return simple(Op::kTrap);
     if (opcode == "brkpt") return simple(Op::kBreakpoint);
     if (opcode == "nanosleep") return simple(Op::kNanosleep);
-    if (opcode == "pmevent" || opcode == "griddepcontrol" || opcode == "membar") return simple(opcode == "membar" ? Op::kFence : Op::kNop);
+    if (opcode == "pmevent" || opcode == "membar") return simple(opcode == "membar" ? Op::kFence : Op::kNop);
     if (opcode == "fence" && !has("proxy") && !has("mbarrier_init")) {
         for (const std::string& word : current_->modifiers) {
             if (word != "sc" && word != "acq_rel" && word != "cta" && word != "gpu" && word != "sys" && word != "cluster" &&
@@ -121,7 +121,7 @@ void FunctionDecoder::decode_call() {
 
 bool FunctionDecoder::decode_collective() {
     const std::string& opcode = current_->opcode;
-    if (opcode == "bar" || opcode == "barrier") return decode_barrier(), true;
+    if (opcode == "bar" || (opcode == "barrier" && !has("cluster"))) return decode_barrier(), true;
     if (opcode == "vote") return decode_vote(), true;
     if (opcode == "shfl") return decode_shfl(), true;
     if (opcode == "match") return decode_match(), true;
@@ -156,7 +156,6 @@ void FunctionDecoder::decode_barrier() {
         source(inst, Field::kC, operand(0), 4, Type::kB32);
         return emit(inst);
     }
-    if (has("cluster")) fail("cluster barriers are not supported yet");
     inst.op = Op::kBarrier;
     const bool old_form = current_->opcode == "bar";
     if (old_form || has("aligned")) inst.flags |= kFlagAligned;

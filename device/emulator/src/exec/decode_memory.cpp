@@ -28,7 +28,7 @@ bool is_memory_hint(const std::string& word) {
 bool parse_space(const std::string& word, MemSpace& space) {
     if (word == "global")
         space = MemSpace::kGlobal;
-    else if (word == "shared" || word == "shared::cta")
+    else if (word == "shared" || word == "shared::cta" || word == "shared::cluster")
         space = MemSpace::kShared;
     else if (word == "local")
         space = MemSpace::kLocal;
@@ -73,6 +73,7 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     for (const std::string& word : current_->modifiers) {
         if (word == "volatile" || word == "relaxed" || word == "acquire" || word == "release" || word == "mmio")
             inst.mode = 1;  // a strong access
+        if (word == "shared::cluster") inst.imm = 1;  // it may name another block
         if (parse_space(word, inst.space) || is_memory_hint(word)) continue;
         if (word == "v2" || word == "v4" || word == "v8") {
             inst.vec = static_cast<uint8_t>(word[1] - '0');
@@ -152,6 +153,7 @@ void FunctionDecoder::decode_atomic(bool returns) {
     bool found_op = false;
     bool found_type = false;
     for (const std::string& word : current_->modifiers) {
+        if (word == "shared::cluster") inst.imm = 1;
         if (parse_space(word, inst.space)) continue;
         constexpr std::pair<std::string_view, AtomOp> kOps[] = {
             {"add", AtomOp::kAdd}, {"min", AtomOp::kMin},   {"max", AtomOp::kMax}, {"and", AtomOp::kAnd}, {"or", AtomOp::kOr},

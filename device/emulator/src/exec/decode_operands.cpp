@@ -51,9 +51,8 @@ constexpr SpecialName kSpecialNames[] = {
     {"%dynamic_smem_size", Special::kDynamicSmem, false},
     {"%total_smem_size", Special::kTotalSmem, false},
     {"%aggr_smem_size", Special::kTotalSmem, false},
-    {"%is_explicit_cluster", Special::kZero32, false},
-    {"%cluster_ctarank", Special::kZero32, false},
-    {"%cluster_nctarank", Special::kOne32, false},
+    {"%cluster_ctarank", Special::kClusterCtarank, false},
+    {"%cluster_nctarank", Special::kClusterNctarank, false},
     {"%current_graph_exec", Special::kZero64, true},
 };
 
@@ -195,16 +194,24 @@ void FunctionDecoder::source(Inst& inst, Field field, const Operand& operand, ui
         const char* name;
         Special first;
     };
-    constexpr Vector kVectors[] = {{"%tid", Special::kTidX},       {"%ntid", Special::kNtidX},       {"%ctaid", Special::kCtaidX},
-                                   {"%nctaid", Special::kNctaidX}, {"%clusterid", Special::kCtaidX}, {"%nclusterid", Special::kNctaidX}};
+    constexpr Vector kVectors[] = {{"%tid", Special::kTidX},
+                                   {"%ntid", Special::kNtidX},
+                                   {"%ctaid", Special::kCtaidX},
+                                   {"%nctaid", Special::kNctaidX},
+                                   {"%clusterid", Special::kClusteridX},
+                                   {"%nclusterid", Special::kNclusteridX},
+                                   {"%cluster_ctaid", Special::kClusterCtaidX},
+                                   {"%cluster_nctaid", Special::kClusterNctaidX}};
     for (const Vector& vector : kVectors) {
         if (operand.name == vector.name && operand.member >= 0) {
             if (row64) fail("special register '" + operand.name + "' has 32 bits");
             return fixed(builder_.special_row(offset_special(vector.first, operand.member), false));
         }
     }
-    if (operand.name == "%cluster_ctaid" && operand.member >= 0) return fixed(builder_.special_row(Special::kZero32, false));
-    if (operand.name == "%cluster_nctaid" && operand.member >= 0) return fixed(builder_.special_row(Special::kOne32, false));
+    if (operand.name == "%envreg1" || operand.name == "%envreg2") {  // where cooperative groups find the grid's barrier
+        builder_.image->uses_workspace = true;
+        return fixed(builder_.special_row(operand.name == "%envreg1" ? Special::kEnvironment1 : Special::kEnvironment2, false));
+    }
     if (operand.name.rfind("%envreg", 0) == 0) return fixed(builder_.special_row(Special::kZero32, false));
     if (operand.name == "WARP_SZ") return fixed(builder_.constant_row(32, row64));
     for (const SpecialName& entry : kSpecialNames) {

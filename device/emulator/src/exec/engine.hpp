@@ -24,6 +24,7 @@ enum class EntryState : uint8_t {
     kYielded,  // spun for long: waits for the other threads of the warp to have a turn
     kGather,   // at an instruction that threads must execute together, waiting for the rest of them
     kBarrier,  // arrived at a barrier of the block
+    kCluster,  // waits for the barrier of the cluster
 };
 
 // Threads of a warp that are at the same instruction.
@@ -77,6 +78,10 @@ struct Warp {
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
+    uint32_t cluster_arrived = 0;  // threads that arrived at the cluster's barrier in its current phase
+    uint32_t cluster_passed = 0;   // threads whose phase is complete, and who have not waited yet
+    uint32_t registers = 0;        // as the last setmaxnreg of the warp set them; 0: none was executed
+    uint32_t register_changes = 0;
     uint64_t instructions = 0;
     // Happens-before, on the block's clock: accesses stamped before these are ordered before what the warp does now.
     uint32_t warp_floor = 0;           // accesses of this warp's own threads
@@ -112,6 +117,10 @@ struct Block;
 // of one block.
 struct Cluster {
     std::vector<Block*> blocks;  // by rank
+    uint32_t live_threads = 0;
+    // Its barrier.
+    uint32_t arrived = 0;  // threads, in the current phase
+    uint32_t phase = 0;
 };
 
 // The sectors of global memory that a block has touched; for counters.
@@ -137,12 +146,12 @@ struct Block {
     Cluster* cluster = nullptr;  // null: a cluster of this block alone
     uint32_t cluster_rank = 0;
     uint32_t ctaid[3] = {0, 0, 0};
+    bool has_begun = false;  // one of its threads has executed an instruction
     uint32_t num_warps = 0, num_threads = 0, live_threads = 0;
     uint32_t next_warp = 0;
     std::vector<Warp> warps;
     Barrier barriers[16];
     std::unordered_map<uint32_t, Mbarrier> mbarriers;  // by address in shared memory
-    uint32_t stuck_rounds = 0;  // turns in a row in which all warps only polled
     // Shared memory by address (from 0, so the first kSharedStart bytes are unused), and one state byte for each byte of it.
     uint8_t* shared = nullptr;
     uint8_t* shared_state = nullptr;  // bits: 1 written, 2 a copy is in flight, 4 part of an mbarrier
@@ -169,7 +178,8 @@ struct Block {
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     void allocate(LaunchState& state);
-    void start(uint64_t linear_index);
+    // As the block of that rank in the cluster of that number.
+    void start(uint64_t cluster_index, uint32_t rank);
 };
 
 enum class Finding : uint8_t {
@@ -199,6 +209,11 @@ enum class Finding : uint8_t {
     kStackOverflow,
     kInvalidPc,
     kInvalidBarrier,
+    kClusterRank,
+    kClusterExited,
+    kClusterNotBegun,
+    kClusterBarrier,
+    kRegisterBudget,
 };
 
 struct FindingInfo {
@@ -220,13 +235,16 @@ struct LaunchState {
     std::byte* constants = nullptr;  // rows, 64-byte aligned; with this launch's parameters
     uint64_t grid_blocks = 0;
     uint32_t block_threads = 0;
+    uint32_t cluster_blocks = 1;
+    uint64_t grid_workspace = 0;  // of a cooperative launch, 0: none
+    uint64_t grid_clusters = 0;
     uint32_t shared_bytes = 0;  // static + dynamic
     uint64_t launch_serial = 0;
     std::atomic<bool> stop{false};
     std::atomic<uint64_t> instructions{0};
-    std::atomic<uint64_t> next_block{0};
+    std::atomic<uint64_t> next_cluster{0};
     std::atomic<uint64_t> finished_blocks{0};
-    std::vector<uint64_t> block_order;  // empty: in order
+    std::vector<uint64_t> cluster_order;  // empty: in order
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena
     std::atomic<uint64_t>* write_sectors = nullptr;
     uint32_t co_resident = 1;  // blocks

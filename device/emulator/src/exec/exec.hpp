@@ -52,6 +52,7 @@ enum LaunchStatus : int {
     kErrorInvalidAddressSpace = 717,
     kErrorInvalidPc = 718,
     kErrorLaunchFailure = 719,
+    kErrorInvalidClusterSize = 912,
 };
 
 enum class Schedule : uint8_t { kDefault, kReversed, kGreedy, kRandom };

@@ -66,6 +66,7 @@ std::shared_ptr<Program> Program::load(ptx::Module module, DeviceMemory& memory)
 
 ProgramImpl::~ProgramImpl() {
     for (uint64_t address : allocations) memory->release(address);
+    if (grid_workspace) memory->release(grid_workspace);
 }
 
 const KernelInfo* ProgramImpl::find_kernel(const std::string& name) const {

@@ -195,6 +195,27 @@ enum class Special : uint8_t {
     kLanemaskLe,
     kLanemaskGt,
     kLanemaskGe,
+    kClusteridX,
+    kClusteridY,
+    kClusteridZ,
+    kClusteridW,
+    kNclusteridX,
+    kNclusteridY,
+    kNclusteridZ,
+    kNclusteridW,
+    kClusterCtaidX,
+    kClusterCtaidY,
+    kClusterCtaidZ,
+    kClusterCtaidW,
+    kClusterNctaidX,
+    kClusterNctaidY,
+    kClusterNctaidZ,
+    kClusterNctaidW,
+    kClusterCtarank,
+    kClusterNctarank,
+    kIsExplicitCluster,
+    kEnvironment1,
+    kEnvironment2,
     kDynamicSmem,
     kTotalSmem,
     kZero32,
@@ -253,6 +274,9 @@ struct Image {
     uint32_t shared_static_bytes = 0;  // from kSharedStart
     uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest shared access of the image
     bool has_calls = false;
+    // Of the kernel's performance directives, 0: not given. Threads of a block at most, blocks of a multiprocessor, registers of a thread.
+    bool uses_workspace = false;
+    uint32_t most_threads = 0, least_blocks = 1, most_registers = 0;
     bool uses_async = false;
     KernelInfo kernel;
 };
@@ -263,6 +287,7 @@ struct ProgramImpl final : Program {
     std::map<std::string, std::unique_ptr<Image>> images;
     std::map<std::string, VariableInfo> variables;
     std::vector<uint64_t> allocations;
+    mutable uint64_t grid_workspace = 0;  // of cooperative launches; made when first needed
 
     ~ProgramImpl() override;
     const KernelInfo* find_kernel(const std::string& name) const override;

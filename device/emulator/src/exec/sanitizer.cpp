@@ -34,6 +34,11 @@ constexpr FindingInfo kFindings[] = {
     {"stack_overflow", Severity::kError, "Stack overflow"},
     {"invalid_pc", Severity::kError, "Jump or call to an invalid address"},
     {"invalid_barrier", Severity::kError, "Invalid barrier"},
+    {"cluster_rank", Severity::kError, "No block of the cluster has this rank"},
+    {"cluster_block_exited", Severity::kError, "Access to the shared memory of a block that has exited"},
+    {"cluster_block_not_started", Severity::kError, "Access to the shared memory of a block that may not have started"},
+    {"cluster_barrier", Severity::kError, "Misuse of the cluster's barrier"},
+    {"register_budget", Severity::kError, "Misuse of setmaxnreg"},
 };
 
 std::string hex(uint64_t value) {
@@ -195,6 +200,11 @@ void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32
             text += access.address == 0 ? "    the address is null\n" : describe_allocation(*state.memory, access.address);
             break;
         case MemSpace::kShared:
+            if (access.address >> kSharedRankShift) {
+                text += "    it names the block of rank " + std::to_string((access.address >> kSharedRankShift) - 1) +
+                        " in the cluster, which .shared::cta cannot reach\n";
+                break;
+            }
             text += "    the block has " + std::to_string(state.shared_bytes) + " bytes of shared memory at " + hex(kSharedStart);
             if (access.address >= kSharedStart) text += "; this is byte " + std::to_string(access.address - kSharedStart) + " of it";
             text += "\n";
@@ -244,54 +254,67 @@ void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_
     publish(worker, key, std::move(report));
 }
 
-void report_deadlock(Worker& worker, Block& block) {
+void report_deadlock(Worker& worker, Block& stuck) {
     const LaunchState& state = *worker.launch;
-    std::string detail = "no thread of the block can go on:";
+    const std::vector<Block*> alone{&stuck};
+    const std::vector<Block*>& blocks = stuck.cluster ? stuck.cluster->blocks : alone;
+    std::string detail = blocks.size() > 1 ? "no thread of the cluster can go on:" : "no thread of the block can go on:";
+    Block* first_block = nullptr;
     Warp* first = nullptr;
     uint32_t pc = 0;
     uint32_t lane = 0;
     uint32_t shown = 0;
-    for (Warp& warp : block.warps) {
-        for (const Entry& entry : warp.entries) {
-            if (entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded) continue;  // below: they poll
+    for (Block* block : blocks) {
+        for (Warp& warp : block->warps) {
+            for (const Entry& entry : warp.entries) {
+                if (entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded) continue;  // below: they poll
+                if (!first) {
+                    first_block = block;
+                    first = &warp;
+                    pc = entry.pc;
+                    lane = static_cast<uint32_t>(__builtin_ctz(entry.mask));
+                }
+                if (++shown > 8) continue;
+                detail += "\n      " + (blocks.size() > 1 ? "block " + triple(block->ctaid) + ", " : std::string()) + "warp " +
+                          std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
+                if (entry.state == EntryState::kBarrier) {
+                    const Barrier& barrier = block->barriers[entry.barrier];
+                    detail += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
+                              std::to_string(barrier.expected ? barrier.expected : block->live_threads) + " threads have arrived";
+                } else if (entry.state == EntryState::kCluster) {
+                    detail += " for the barrier of the cluster, where " + std::to_string(block->cluster->arrived) + " of " +
+                              std::to_string(block->cluster->live_threads) + " threads have arrived";
+                }
+            }
+        }
+    }
+    for (Block* block : blocks) {
+        for (const Warp& warp : block->warps) {
+            if (!warp.polled_block || warp.live == 0) continue;
+            bool polls = false;
+            for (const Entry& entry : warp.entries) polls |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
+            if (!polls) continue;
             if (!first) {
-                first = &warp;
-                pc = entry.pc;
-                lane = static_cast<uint32_t>(__builtin_ctz(entry.mask));
+                first_block = block;
+                first = const_cast<Warp*>(&warp);
+                pc = warp.polled_pc;
+                lane = static_cast<uint32_t>(__builtin_ctz(warp.polled_mask));
             }
             if (++shown > 8) continue;
-            detail +=
-                "\n      warp " + std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
-            if (entry.state == EntryState::kBarrier) {
-                const Barrier& barrier = block.barriers[entry.barrier];
-                detail += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
-                          std::to_string(barrier.expected ? barrier.expected : block.live_threads) + " threads have arrived";
-            }
+            detail += "\n      " + (blocks.size() > 1 ? "block " + triple(block->ctaid) + ", " : std::string()) + "warp " +
+                      std::to_string(warp.id) + ", threads " + hex(warp.polled_mask) + ": polls at " +
+                      place_of(state, warp.polled_pc).text + " the mbarrier at shared address " + hex(warp.polled_address);
+            const auto found = warp.polled_block->mbarriers.find(warp.polled_address);
+            if (found == warp.polled_block->mbarriers.end()) continue;
+            const Mbarrier& barrier = found->second;
+            detail += ", whose phase " + std::to_string(barrier.phase) + " (parity " + std::to_string(barrier.phase & 1) + ") lacks " +
+                      std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) + " arrivals and " +
+                      std::to_string(barrier.tx) + " bytes: " + std::to_string(barrier.announced_bytes) + " were announced, " +
+                      std::to_string(barrier.delivered_bytes) + " delivered";
         }
-    }
-    for (const Warp& warp : block.warps) {
-        if (!warp.polled_block || warp.live == 0) continue;
-        bool polls = false;
-        for (const Entry& entry : warp.entries) polls |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
-        if (!polls) continue;
-        if (!first) {
-            first = const_cast<Warp*>(&warp);
-            pc = warp.polled_pc;
-            lane = static_cast<uint32_t>(__builtin_ctz(warp.polled_mask));
-        }
-        if (++shown > 8) continue;
-        detail += "\n      warp " + std::to_string(warp.id) + ", threads " + hex(warp.polled_mask) + ": polls at " +
-                  place_of(state, warp.polled_pc).text + " the mbarrier at shared address " + hex(warp.polled_address);
-        const auto found = warp.polled_block->mbarriers.find(warp.polled_address);
-        if (found == warp.polled_block->mbarriers.end()) continue;
-        const Mbarrier& barrier = found->second;
-        detail += ", whose phase " + std::to_string(barrier.phase) + " (parity " + std::to_string(barrier.phase & 1) + ") lacks " +
-                  std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) + " arrivals and " +
-                  std::to_string(barrier.tx) + " bytes: " + std::to_string(barrier.announced_bytes) + " were announced, " +
-                  std::to_string(barrier.delivered_bytes) + " delivered";
     }
     if (shown > 8) detail += "\n      and " + std::to_string(shown - 8) + " more groups of threads";
-    if (first) report_event(worker, block, *first, pc, lane, Finding::kDeadlock, detail);
+    if (first) report_event(worker, *first_block, *first, pc, lane, Finding::kDeadlock, detail);
 }
 
 }  // namespace aicf::emu

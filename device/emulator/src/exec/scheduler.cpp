@@ -20,8 +20,10 @@ constexpr uint64_t kWarpQuantum = 4096;         // warp instructions before anot
 constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
-constexpr uint32_t kMaxStuckRounds = 1000;      // turns in a row in which a block only polls: then it is in a deadlock
+constexpr uint32_t kMaxStuckRounds = 4;         // turns in a row in which blocks only poll mbarriers: then they are in a deadlock
+constexpr uint32_t kClusterBlockQuanta = 4;     // turns of warps before another block of the cluster has its turn
 constexpr uint32_t kBlocksPerMultiprocessor = 32, kThreadsPerMultiprocessor = 2048, kMultiprocessors = 132;
+constexpr uint32_t kMostClusterBlocks = 16;  // beyond 8 the kernel has to allow it; the runtime sees to that
 constexpr uint32_t kSharedPerMultiprocessor = 228 * 1024, kSharedPerBlock = 227 * 1024;
 
 uint64_t next_random(uint64_t& state) {  // SplitMix64
@@ -103,9 +105,13 @@ void Block::allocate(LaunchState& state) {
 
 namespace {
 
+uint32_t extent(const Dim3& dim, int member) { return member == 0 ? dim.x : member == 1 ? dim.y : dim.z; }
+
 uint64_t special_value(const LaunchState& state, const Block& block, const Warp& warp, uint32_t lane, Special kind) {
     const Dim3& grid = state.launch->grid;
     const Dim3& size = state.launch->block;
+    const Dim3& cluster = state.launch->cluster;
+    const auto member = [&](Special first) { return static_cast<int>(kind) - static_cast<int>(first); };
     uint32_t thread[3];
     thread_index(state, std::min(warp.id * kWarpLanes + lane, state.block_threads - 1), thread);
     switch (kind) {
@@ -133,6 +139,24 @@ uint64_t special_value(const LaunchState& state, const Block& block, const Warp&
         case Special::kLanemaskLe: return (2ull << lane) - 1;
         case Special::kLanemaskGt: return ~static_cast<uint32_t>((2ull << lane) - 1);
         case Special::kLanemaskGe: return ~((1u << lane) - 1);
+        case Special::kClusteridX:
+        case Special::kClusteridY:
+        case Special::kClusteridZ: return block.ctaid[member(Special::kClusteridX)] / extent(cluster, member(Special::kClusteridX));
+        case Special::kNclusteridX:
+        case Special::kNclusteridY:
+        case Special::kNclusteridZ: return extent(grid, member(Special::kNclusteridX)) / extent(cluster, member(Special::kNclusteridX));
+        case Special::kClusterCtaidX:
+        case Special::kClusterCtaidY:
+        case Special::kClusterCtaidZ:
+            return block.ctaid[member(Special::kClusterCtaidX)] % extent(cluster, member(Special::kClusterCtaidX));
+        case Special::kClusterNctaidX:
+        case Special::kClusterNctaidY:
+        case Special::kClusterNctaidZ: return extent(cluster, member(Special::kClusterNctaidX));
+        case Special::kClusterCtarank: return block.cluster_rank;
+        case Special::kClusterNctarank: return state.cluster_blocks;
+        case Special::kIsExplicitCluster: return state.cluster_blocks > 1 || state.image->kernel.required_cluster.x != 0;
+        case Special::kEnvironment1: return state.grid_workspace >> 32;
+        case Special::kEnvironment2: return state.grid_workspace & 0xFFFFFFFFu;
         case Special::kDynamicSmem: return state.launch->dynamic_shared_bytes;
         case Special::kTotalSmem: return state.shared_bytes;
         case Special::kOne32: return 1;
@@ -144,26 +168,30 @@ uint64_t special_value(const LaunchState& state, const Block& block, const Warp&
 bool is_row64(Special kind) { return kind == Special::kGridid64 || kind == Special::kZero64; }
 
 bool changes_with_block(Special kind) {
-    return kind == Special::kCtaidX || kind == Special::kCtaidY || kind == Special::kCtaidZ || kind == Special::kSmid;
+    return kind == Special::kCtaidX || kind == Special::kCtaidY || kind == Special::kCtaidZ || kind == Special::kSmid ||
+           (kind >= Special::kClusteridX && kind <= Special::kClusterCtarank);
 }
 
 }  // namespace
 
-void Block::start(uint64_t linear_index) {
+void Block::start(uint64_t cluster_index, uint32_t rank) {
     const LaunchState& state = *launch;
     const bool first_time = linear == ~0ull;
-    linear = linear_index;
     const Dim3& grid = state.launch->grid;
-    ctaid[0] = static_cast<uint32_t>(linear_index % grid.x);
-    ctaid[1] = static_cast<uint32_t>(linear_index / grid.x % grid.y);
-    ctaid[2] = static_cast<uint32_t>(linear_index / (static_cast<uint64_t>(grid.x) * grid.y));
+    const Dim3& size = state.launch->cluster;
+    const uint64_t across = grid.x / size.x, down = grid.y / size.y;
+    ctaid[0] = static_cast<uint32_t>(cluster_index % across) * size.x + rank % size.x;
+    ctaid[1] = static_cast<uint32_t>(cluster_index / across % down) * size.y + rank / size.x % size.y;
+    ctaid[2] = static_cast<uint32_t>(cluster_index / (across * down)) * size.z + rank / (size.x * size.y);
+    linear = (static_cast<uint64_t>(ctaid[2]) * grid.y + ctaid[1]) * grid.x + ctaid[0];
+    cluster_rank = rank;
+    has_begun = false;
     live_threads = num_threads;
     next_warp = 0;
     quanta = 0;
-    random = state.options.seed * 0x9E3779B97F4A7C15ull + linear_index;
+    random = state.options.seed * 0x9E3779B97F4A7C15ull + linear;
     for (Barrier& barrier : barriers) barrier = Barrier{};
     mbarriers.clear();
-    stuck_rounds = 0;
     // What earlier blocks left in the shadow counts as ordered before this one.
     if (++clock > 0xF0000) {
         clock = 2;
@@ -190,6 +218,8 @@ void Block::start(uint64_t linear_index) {
         warp.async_serial = 0;
         warp.polled_block = nullptr;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
+        warp.cluster_arrived = warp.cluster_passed = 0;
+        warp.registers = warp.register_changes = 0;
         warp.warp_floor = warp.fence_clock = 0;
         std::fill(std::begin(warp.order), std::end(warp.order), 0u);
         warp.lane_order_used = false;
@@ -213,16 +243,24 @@ void Block::start(uint64_t linear_index) {
 
 namespace {
 
-enum class BlockStop { kDone, kTurn, kStopped };
+enum class BlockStop {
+    kDone,
+    kTurn,     // its turn is over
+    kWaiting,  // all its warps wait
+    kPolling,  // all its warps wait, some by polling memory
+    kStuck,    // all its warps wait, some by polling mbarriers, which nothing has changed
+    kStopped,
+};
 
-// Lets the warps of a block run in turn until the block ends, or its turn does.
-BlockStop run_block(Worker& worker, Block& block) {
+// Lets the warps of a block run in turn until the block ends, its turn does, or none can go on. `moved`: something was done but for polls.
+BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& moved) {
     LaunchState& state = *worker.launch;
     const auto run_warp = engine().run_warp[static_cast<int>(state.mode)];
     const Schedule schedule = state.options.schedule;
     uint32_t turns = 0;
-    uint32_t idle = 0;  // warps in a row that could not go on
-    uint32_t polls = 0;  // turns in a row in which a warp only polled an mbarrier that nothing changed
+    uint32_t idle = 0;  // warps in a row that could not go on, or only polled
+    bool polled = false;
+    block.has_begun = true;
     uint64_t progress = worker.progress;
     while (block.live_threads != 0) {
         if (state.stop.load(std::memory_order_relaxed)) return BlockStop::kStopped;
@@ -248,16 +286,14 @@ BlockStop run_block(Worker& worker, Block& block) {
         if (reason == StopReason::kFatal) return BlockStop::kStopped;
         if (worker.progress != progress || (done != 0 && reason != StopReason::kPolled)) {
             progress = worker.progress;
-            polls = block.stuck_rounds = 0;
-        } else if (reason == StopReason::kPolled && ++polls > 2 * block.num_warps) {
-            // What they wait for may come from another block. If it does not come for long, it never will.
-            if (++block.stuck_rounds < kMaxStuckRounds) return BlockStop::kTurn;
-            report_deadlock(worker, block);
-            state.end_with(kErrorLaunchTimeout);
-            return BlockStop::kStopped;
+            idle = 0;
+            polled = false;
+            moved = true;
+        } else {
+            ++idle;
+            polled |= reason == StopReason::kPolled;
         }
         if (done != 0) {
-            idle = 0;
             if (state.options.instruction_limit != 0) {
                 if (state.instructions.fetch_add(done, std::memory_order_relaxed) + done > state.options.instruction_limit) {
                     const uint32_t pc = warp.entries.empty() ? 0 : warp.entries[0].pc;
@@ -268,7 +304,17 @@ BlockStop run_block(Worker& worker, Block& block) {
                     return BlockStop::kStopped;
                 }
             }
-        } else if (++idle >= block.num_warps * (schedule == Schedule::kRandom ? 16 : 2)) {
+        }
+        if (idle >= block.num_warps * (schedule == Schedule::kRandom ? 16 : 2)) {
+            if (polled) {
+                for (const Warp& other : block.warps) {
+                    for (const Entry& entry : other.entries) {
+                        if ((entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded) && !other.polled_block)
+                            return BlockStop::kPolling;
+                    }
+                }
+                return BlockStop::kStuck;
+            }
             bool can_run = false;
             for (const Warp& other : block.warps) {
                 for (const Entry& entry : other.entries)
@@ -290,71 +336,149 @@ BlockStop run_block(Worker& worker, Block& block) {
                     }
                 }
             }
-            if (!stuck) {
-                report_deadlock(worker, block);
-                state.end_with(kErrorLaunchTimeout);
-                return BlockStop::kStopped;
-            }
+            if (!stuck) return BlockStop::kWaiting;
             stuck->state = EntryState::kRunnable;
             owner->forced_pc = stuck->pc;
             idle = 0;
         }
-        if (reason == StopReason::kQuantum && ++turns >= (state.launch->cooperative ? kCooperativeBlockQuanta : kBlockQuanta))
-            return BlockStop::kTurn;
+        if (reason == StopReason::kQuantum && ++turns >= most_turns) return BlockStop::kTurn;
     }
     return BlockStop::kDone;
 }
 
-// Blocks of one worker: normally one at a time, each to its end. A block that uses up its turn is set aside for another one, so that blocks
-// that wait for each other all come to run; how many are set aside grows while none of them ends.
+// The blocks of a cluster, at work together. Without clusters: one block.
+struct Unit {
+    Cluster cluster;
+    std::vector<std::unique_ptr<Block>> blocks;  // by rank
+    uint64_t random = 1;
+    uint32_t stuck_rounds = 0;  // in a row
+
+    void start(uint64_t cluster_index) {
+        cluster.live_threads = 0;
+        cluster.arrived = cluster.phase = 0;
+        stuck_rounds = 0;
+        for (uint32_t rank = 0; rank < blocks.size(); ++rank) {
+            blocks[rank]->start(cluster_index, rank);
+            cluster.live_threads += blocks[rank]->live_threads;
+        }
+        random = blocks[0]->random;
+    }
+};
+
+std::unique_ptr<Unit> make_unit(LaunchState& state) {
+    auto unit = std::make_unique<Unit>();
+    for (uint32_t rank = 0; rank < state.cluster_blocks; ++rank) {
+        auto block = std::make_unique<Block>();
+        block->linear = ~0ull;
+        block->allocate(state);
+        block->cluster = &unit->cluster;
+        unit->cluster.blocks.push_back(block.get());
+        unit->blocks.push_back(std::move(block));
+    }
+    return unit;
+}
+
+BlockStop deadlock(Worker& worker, Block& block) {
+    report_deadlock(worker, block);
+    worker.launch->end_with(kErrorLaunchTimeout);
+    return BlockStop::kStopped;
+}
+
+// Lets the blocks of a unit run in turn until all have ended, the unit's turn does, or none can go on.
+BlockStop run_unit(Worker& worker, Unit& unit) {
+    const LaunchState& state = *worker.launch;
+    const uint32_t most_turns = state.launch->cooperative ? kCooperativeBlockQuanta : kBlockQuanta;
+    const uint32_t size = static_cast<uint32_t>(unit.blocks.size());
+    bool moved = false;
+    if (size == 1) {
+        const BlockStop stop = run_block(worker, *unit.blocks[0], most_turns, moved);
+        if (stop != BlockStop::kStuck || moved) unit.stuck_rounds = 0;
+        const bool in_vain = stop == BlockStop::kStuck && ++unit.stuck_rounds >= kMaxStuckRounds;
+        return stop == BlockStop::kWaiting || in_vain ? deadlock(worker, *unit.blocks[0]) : stop;
+    }
+    uint32_t turns = 0;
+    for (;;) {
+        bool any_moved = false, any_polled = false, any_stuck = false;
+        Block* waiting = nullptr;
+        const uint32_t first = state.options.schedule == Schedule::kRandom ? static_cast<uint32_t>(next_random(unit.random) % size) : 0;
+        for (uint32_t i = 0; i < size; ++i) {
+            const uint32_t rank = state.options.schedule == Schedule::kReversed ? size - 1 - i : (first + i) % size;
+            Block& block = *unit.blocks[rank];
+            if (block.live_threads == 0) continue;
+            moved = false;
+            const uint32_t most = state.options.schedule == Schedule::kRandom ? 1 + static_cast<uint32_t>(next_random(unit.random) % 16)
+                                                                              : kClusterBlockQuanta;
+            const BlockStop stop = run_block(worker, block, most, moved);
+            if (stop == BlockStop::kStopped) return stop;
+            any_moved |= moved || stop == BlockStop::kDone;
+            any_polled |= stop == BlockStop::kPolling;
+            any_stuck |= stop == BlockStop::kStuck;
+            if (stop == BlockStop::kWaiting || stop == BlockStop::kStuck) waiting = &block;
+        }
+        if (unit.cluster.live_threads == 0) return BlockStop::kDone;
+        if (any_moved) {
+            unit.stuck_rounds = 0;
+        } else if (any_polled) {
+            return BlockStop::kPolling;
+        } else if (waiting && (!any_stuck || ++unit.stuck_rounds >= kMaxStuckRounds)) {
+            return deadlock(worker, *waiting);
+        }
+        if (++turns >= most_turns) return BlockStop::kTurn;
+    }
+}
+
+// Units of one worker: normally one at a time, each to its end. One that uses up its turn, or waits by polling, is set aside for another
+// one, so that blocks that wait for each other all come to run; how many are set aside grows while none of them ends.
 void run_worker(Worker& worker) {
     LaunchState& state = *worker.launch;
-    std::vector<std::unique_ptr<Block>> idle_blocks;
-    std::deque<std::unique_ptr<Block>> resident;
-    size_t resident_limit = state.launch->cooperative ? state.co_resident : 2;
-    size_t turns_without_end = 0;
-    const auto take_block = [&]() -> std::unique_ptr<Block> {
-        const uint64_t next = state.next_block.fetch_add(1, std::memory_order_relaxed);
-        if (next >= state.grid_blocks) return nullptr;
-        std::unique_ptr<Block> block;
-        if (idle_blocks.empty()) {
-            block = std::make_unique<Block>();
-            block->linear = ~0ull;
-            block->allocate(state);
+    std::vector<std::unique_ptr<Unit>> idle_units;
+    std::deque<std::unique_ptr<Unit>> resident;
+    const size_t most_resident = std::max<size_t>(2, state.co_resident / state.cluster_blocks);
+    size_t resident_limit = state.launch->cooperative ? most_resident : 2;
+    size_t turns_without_end = 0, polling = 0;
+    const auto take_unit = [&]() -> std::unique_ptr<Unit> {
+        const uint64_t next = state.next_cluster.fetch_add(1, std::memory_order_relaxed);
+        if (next >= state.grid_clusters) return nullptr;
+        std::unique_ptr<Unit> unit;
+        if (idle_units.empty()) {
+            unit = make_unit(state);
         } else {
-            block = std::move(idle_blocks.back());
-            idle_blocks.pop_back();
+            unit = std::move(idle_units.back());
+            idle_units.pop_back();
         }
-        const bool ordered = state.block_order.empty();
-        const uint64_t linear =
-            ordered ? (state.options.schedule == Schedule::kReversed ? state.grid_blocks - 1 - next : next) : state.block_order[next];
-        block->start(linear);
-        return block;
+        const bool reversed = state.options.schedule == Schedule::kReversed;
+        unit->start(!state.cluster_order.empty() ? state.cluster_order[next] : reversed ? state.grid_clusters - 1 - next : next);
+        return unit;
     };
     bool more = true;
     while (!state.stop.load(std::memory_order_relaxed)) {
-        std::unique_ptr<Block> block;
+        std::unique_ptr<Unit> unit;
         if (more && resident.size() < resident_limit) {
-            block = take_block();
-            more = block != nullptr;
+            unit = take_unit();
+            more = unit != nullptr;
         }
-        if (!block) {
+        if (!unit) {
             if (resident.empty()) break;
-            block = std::move(resident.front());
+            unit = std::move(resident.front());
             resident.pop_front();
         }
-        const BlockStop stop = run_block(worker, *block);
+        const BlockStop stop = run_unit(worker, *unit);
         if (stop == BlockStop::kStopped) break;
         if (stop == BlockStop::kDone) {
-            turns_without_end = 0;
-            worker.counters.blocks++;
-            worker.counters.warps += block->num_warps;
-            idle_blocks.push_back(std::move(block));
+            turns_without_end = polling = 0;
+            worker.counters.blocks += unit->blocks.size();
+            for (const auto& block : unit->blocks) worker.counters.warps += block->num_warps;
+            idle_units.push_back(std::move(unit));
             continue;
         }
-        resident.push_back(std::move(block));
+        resident.push_back(std::move(unit));
+        polling = stop == BlockStop::kPolling || stop == BlockStop::kStuck ? polling + 1 : 0;
+        if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
+            std::this_thread::yield();  // what all wait for is up to another worker
+            polling = 0;
+        }
         if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {
-            resident_limit = std::min<size_t>(resident_limit * 2, std::max<uint32_t>(state.co_resident, 2));
+            resident_limit = std::min(resident_limit * 2, most_resident);
             turns_without_end = 0;
         }
     }
@@ -451,6 +575,14 @@ int validate(const Launch& launch, const Image& image) {
         (required.x != launch.block.x || std::max(required.y, 1u) != launch.block.y || std::max(required.z, 1u) != launch.block.z)) {
         return kErrorInvalidConfiguration;
     }
+    const Dim3& cluster = launch.cluster;
+    const uint64_t blocks = static_cast<uint64_t>(cluster.x) * cluster.y * cluster.z;
+    if (blocks == 0 || blocks > kMostClusterBlocks || launch.grid.x % cluster.x || launch.grid.y % cluster.y || launch.grid.z % cluster.z)
+        return kErrorInvalidClusterSize;
+    const Dim3& wanted = image.kernel.required_cluster;
+    if (wanted.x != 0 && (wanted.x != cluster.x || std::max(wanted.y, 1u) != cluster.y || std::max(wanted.z, 1u) != cluster.z)) {
+        return kErrorInvalidClusterSize;
+    }
     if (launch.params.size() < image.kernel.param_bytes) return kErrorInvalidValue;
     return kSuccess;
 }
@@ -478,6 +610,16 @@ AlignedBytes make_constants(LaunchState& state) {
     }
     state.constants = constants.get();
     return constants;
+}
+
+// What the registers %envreg1 and %envreg2 of a cooperative launch point to: two words, the size and the grid's barrier.
+void make_workspace(const ProgramImpl& program, DeviceMemory& memory, LaunchState& state) {
+    constexpr uint32_t kWords[2] = {8, 0};
+    if (!program.grid_workspace) program.grid_workspace = memory.allocate(sizeof kWords, MemoryKind::kModule, "grid workspace");
+    if (!program.grid_workspace) throw std::bad_alloc();
+    std::memcpy(memory.alias(program.grid_workspace), kWords, sizeof kWords);
+    memory.mark_initialized(program.grid_workspace, sizeof kWords);
+    state.grid_workspace = program.grid_workspace;
 }
 
 void print_output(LaunchState& state) {
@@ -509,25 +651,30 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     state.launch_serial = ++serial;
     state.block_threads = launch.block.x * launch.block.y * launch.block.z;
     state.grid_blocks = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
+    state.cluster_blocks = launch.cluster.x * launch.cluster.y * launch.cluster.z;
+    state.grid_clusters = state.grid_blocks / state.cluster_blocks;
     state.shared_bytes = state.image->shared_static_bytes + launch.dynamic_shared_bytes;
     state.mode = options.counters ? Mode::kCounted : options.checks ? Mode::kChecked : Mode::kPlain;
     const AlignedBytes constants = make_constants(state);
     if (options.schedule == Schedule::kRandom) {
-        state.block_order.resize(state.grid_blocks);
-        std::iota(state.block_order.begin(), state.block_order.end(), uint64_t{0});
+        state.cluster_order.resize(state.grid_clusters);
+        std::iota(state.cluster_order.begin(), state.cluster_order.end(), uint64_t{0});
         uint64_t random = options.seed;
-        for (uint64_t i = state.grid_blocks; i > 1; --i) std::swap(state.block_order[i - 1], state.block_order[next_random(random) % i]);
+        for (uint64_t i = state.grid_clusters; i > 1; --i)
+            std::swap(state.cluster_order[i - 1], state.cluster_order[next_random(random) % i]);
     }
     const uint32_t per_sm = std::max(1u, std::min({kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / std::max(32u, state.block_threads),
                                                    kSharedPerMultiprocessor / (state.shared_bytes + 1024)}));
     uint32_t workers = options.workers ? options.workers : std::max(1u, std::thread::hardware_concurrency());
-    workers = static_cast<uint32_t>(std::min<uint64_t>(workers, state.grid_blocks));
+    workers = static_cast<uint32_t>(std::min<uint64_t>(workers, state.grid_clusters));
     const uint64_t on_device = static_cast<uint64_t>(per_sm) * kMultiprocessors;
     if (launch.cooperative && state.grid_blocks > on_device) {
         result.status = 720;  // cudaErrorCooperativeLaunchTooLarge
         return result;
     }
     state.co_resident = static_cast<uint32_t>((std::min(on_device, state.grid_blocks) + workers - 1) / workers);
+
+    if (launch.cooperative && state.image->uses_workspace) make_workspace(*program, memory, state);
 
     std::unique_ptr<SectorMap> reads, writes;
     if (options.counters) {

@@ -184,6 +184,18 @@ private:
     void cluster_barrier(const Inst& inst, uint32_t mask);
     void grid_dependency(const Inst& inst, uint32_t mask);
     void set_max_registers(const Inst& inst, uint32_t mask);
+    void settle_cluster_barrier();
+    void leave_cluster(uint32_t mask);
+    void store_async(const Inst& inst, uint32_t mask);
+    void race_peer(Block& owner, uint32_t mask, const uint64_t* offset, uint32_t size, bool is_write, bool strong);
+    void atomic_shared(Block& owner, const Inst& inst, uint32_t mask, const uint64_t* offset);
+    bool peer_alive(const Block& owner, uint32_t mask, const uint64_t* address, bool is_write, uint32_t size);
+    template <bool kStore>
+    void access_cluster(const Inst& inst, uint32_t mask, const uint64_t* address);
+    template <bool kStore>
+    void access_peer(Block& owner, const Inst& inst, uint32_t mask, const uint64_t* offset);
+    bool come_together(uint32_t& mask, const Inst& inst);
+    void note_poll(uint64_t address);
     void texture(const Inst& inst, uint32_t mask);
 
     // The block that a 32-bit address in shared memory belongs to, and the offset in it; null: no block of the cluster has that rank.
@@ -222,6 +234,8 @@ private:
     bool running_ = false;  // there is a current entry
     bool polled_ = false;   // the warp's turn is over: it waits for others by polling
     uint32_t polls_ = 0;    // of this turn
+    uint32_t poll_pc_ = ~0u, poll_repeats_ = 0;  // the last read that may be a poll
+    uint64_t poll_address_ = 0;
     bool fatal_ = false;
 };
 

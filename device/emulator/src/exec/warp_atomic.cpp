@@ -183,23 +183,66 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
             atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false);
         }
     }
-    if (in_shared) {
-        in_shared = check_shared(in_shared, address, inst.bytes, true, true);
-        if (in_shared == 0) return;
-        if (checking(kRacecheck)) {
-            race_write(in_shared, address, inst.bytes, true, nullptr);
-            release_acquire(in_shared, address, true, true, kSharedWindow);
-        }
-        if (checking(kInitcheck)) {
-            for_lanes(in_shared, [&](uint32_t lane) {
-                if (static_cast<AtomOp>(inst.mode) != AtomOp::kExch)
-                    check_shared_init(1u << lane, address, inst.bytes, address[lane], address[lane]);
-                std::memset(block_.shared_state + address[lane], 1, inst.bytes);
-            });
-        }
-        if constexpr (kCount) count_shared(in_shared, address, inst.bytes, false, true);
-        atomic_lanes(inst, in_shared, address, block_.shared, true);
+    if (in_shared == 0) return;
+    uint64_t high = 0;
+    for_lanes(in_shared, [&](uint32_t lane) { high |= address[lane]; });
+    if (high >> kSharedRankShift == 0 || !(inst.imm || inst.space == MemSpace::kGeneric))
+        return atomic_shared(block_, inst, in_shared, address);
+    Block* owners[kWarpLanes] = {};
+    for_lanes(in_shared, [&](uint32_t lane) {
+        uint32_t at = 0;
+        owners[lane] = address[lane] >> 32 ? nullptr : shared_of(static_cast<uint32_t>(address[lane]), at);
+        if (owners[lane]) address[lane] = at;
+    });
+    for (uint32_t rest = in_shared; rest && !fatal_;) {
+        Block* owner = owners[std::countr_zero(rest)];
+        uint32_t group = 0;
+        for_lanes(rest, [&](uint32_t lane) { group |= owners[lane] == owner ? 1u << lane : 0; });
+        rest &= ~group;
+        if (owner)
+            atomic_shared(*owner, inst, group, address);
+        else
+            check_shared(group, address, inst.bytes, true, true);  // reports all of them
     }
+}
+
+template <Mode M>
+void Interpreter<M>::atomic_shared(Block& owner, const Inst& inst, uint32_t mask, const uint64_t* address) {
+    const bool is_peer = &owner != &block_;
+    if (is_peer && !peer_alive(owner, mask, address, true, inst.bytes)) return;
+    mask = check_shared(mask, address, inst.bytes, true, true);
+    if (mask == 0) return;
+    if (checking(kRacecheck)) {
+        if (is_peer) {
+            race_peer(owner, mask, address, inst.bytes, true, true);
+        } else {
+            race_write(mask, address, inst.bytes, true, nullptr);
+            release_acquire(mask, address, true, true, kSharedWindow);
+        }
+    }
+    if (checking(kInitcheck)) {
+        for_lanes(mask, [&](uint32_t lane) {
+            uint8_t* state = owner.shared_state + address[lane];
+            bool unwritten = false, in_flight = false;
+            for (uint32_t i = 0; i < inst.bytes; ++i) {
+                unwritten |= state[i] == 0;
+                in_flight |= (state[i] & 2) != 0;
+            }
+            if (in_flight || (unwritten && static_cast<AtomOp>(inst.mode) != AtomOp::kExch)) {
+                report_access(worker_, block_, warp_, pc_, lane,
+                              {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, true, address[lane],
+                               inst.bytes});
+            }
+            std::memset(state, 1, inst.bytes);
+        });
+    }
+    if constexpr (kCount) {
+        if (is_peer)
+            count().cluster_atomics++;
+        else
+            count_shared(mask, address, inst.bytes, false, true);
+    }
+    atomic_lanes(inst, mask, address, owner.shared, true);
 }
 
 template class Interpreter<Mode::kPlain>;

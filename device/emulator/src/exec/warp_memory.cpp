@@ -187,6 +187,7 @@ void Interpreter<M>::load(const Inst& inst, uint32_t mask) {
     alignas(64) uint64_t address[kWarpLanes];
     addresses(inst, address);
     access<false>(inst, mask, address, inst.space);
+    if (inst.mode) note_poll(address[std::countr_zero(mask)]);
 }
 
 template <Mode M>
@@ -412,6 +413,8 @@ void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64
     Span span = span_of(address, mask, size);
     const uint64_t bits = span.bits;
     if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1))) [[unlikely]] {
+        if (span.hi >> kSharedRankShift && (inst.imm || inst.space == MemSpace::kGeneric))
+            return access_cluster<kStore>(inst, mask, address);
         mask = check_shared(mask, address, size, kStore, false);
         if (mask == 0) return;
         span = span_of(address, mask, size);
@@ -509,16 +512,17 @@ void Interpreter<M>::access_param(const Inst& inst, uint32_t mask, const uint64_
     move_elements<false>(inst, good, reinterpret_cast<uint8_t*>(const_cast<std::byte*>(params.data())), address, Shape::kScattered);
 }
 
-// Also for wmma.load and wmma.store.
-template void Interpreter<Mode::kPlain>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);
-template void Interpreter<Mode::kPlain>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);
-template void Interpreter<Mode::kChecked>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);
-template void Interpreter<Mode::kChecked>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);
-template void Interpreter<Mode::kCounted>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);
-template void Interpreter<Mode::kCounted>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);
-template class Interpreter<Mode::kPlain>;
-template class Interpreter<Mode::kChecked>;
-template class Interpreter<Mode::kCounted>;
+#define AICF_INSTANTIATE(MODE)                                                                                      \
+    template void Interpreter<MODE>::access<false>(const Inst&, uint32_t, uint64_t*, MemSpace);                     \
+    template void Interpreter<MODE>::access<true>(const Inst&, uint32_t, uint64_t*, MemSpace);                      \
+    template class Interpreter<MODE>;                                                                               \
+    template void Interpreter<MODE>::access_shared<false>(const Inst&, uint32_t, const uint64_t*);                  \
+    template void Interpreter<MODE>::access_shared<true>(const Inst&, uint32_t, const uint64_t*);                   \
+    template void Interpreter<MODE>::move_elements<false>(const Inst&, uint32_t, uint8_t*, const uint64_t*, Shape); \
+    template void Interpreter<MODE>::move_elements<true>(const Inst&, uint32_t, uint8_t*, const uint64_t*, Shape);
+AICF_INSTANTIATE(Mode::kPlain)
+AICF_INSTANTIATE(Mode::kChecked)
+AICF_INSTANTIATE(Mode::kCounted)
 
 }  // namespace AICF_ENGINE_NAMESPACE
 }  // namespace aicf::emu

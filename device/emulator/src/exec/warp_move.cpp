@@ -60,7 +60,12 @@ void Interpreter<M>::is_space(const Inst& inst, uint32_t mask) {
         const uint64_t window = address[lane] & kWindowMask;
         bool inside = false;
         switch (inst.space) {
-            case MemSpace::kShared: inside = window == kSharedWindow; break;
+            case MemSpace::kShared: {
+                inside = window == kSharedWindow;
+                uint32_t offset = 0;
+                if (!inst.mode) inside = inside && shared_of(static_cast<uint32_t>(address[lane]), offset) == &block_;
+                break;
+            }
             case MemSpace::kLocal: inside = window == kLocalWindow; break;
             case MemSpace::kParam: inside = window == kParamWindow; break;
             case MemSpace::kGlobal: inside = window == 0; break;

@@ -91,7 +91,7 @@ bool Interpreter<M>::pick() {
                 entry.state = EntryState::kRunnable;
                 woken = true;
             }
-            at_barrier |= entry.state == EntryState::kBarrier;
+            at_barrier |= entry.state == EntryState::kBarrier || entry.state == EntryState::kCluster;
         }
         if (woken) continue;
         // Nobody of this warp can come to where the others wait any more: an aligned barrier that was reached apart, or threads named in a
@@ -99,7 +99,8 @@ bool Interpreter<M>::pick() {
         Entry* stuck = nullptr;
         for (Entry& entry : warp_.entries) {
             if (entry.state != EntryState::kGather) continue;
-            const bool is_barrier = image_.code[entry.pc].op == Op::kBarrier;
+            const Op op = image_.code[entry.pc].op;
+            const bool is_barrier = op == Op::kBarrier || op == Op::kClusterBarrier;
             if (!is_barrier && at_barrier) continue;
             if (!stuck || entry.pc < stuck->pc) stuck = &entry;
         }
@@ -318,6 +319,7 @@ void Interpreter<M>::exit_threads(uint32_t mask) {
     if (!warp_.async.empty()) finish_async(mask, 0, true);
     warp_.live &= ~mask;
     block_.live_threads -= std::popcount(mask);
+    leave_cluster(mask);
     if (mask_ & ~mask) ++pc_;
     leave(mask);
     check_barriers_after_exit();
@@ -509,6 +511,8 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 if (fatal_) [[unlikely]]
                     break;
                 ++pc_;
+                if (polled_) [[unlikely]]
+                    goto polled;
                 break;
             case Op::kStore:
                 if (M == Mode::kPlain && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
@@ -523,13 +527,15 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kAtomic:
                 atomic(inst, mask);
                 ++pc_;
+                if (polled_) [[unlikely]]
+                    goto polled;
                 break;
             case Op::kFence:
                 if (checking(kRacecheck)) warp_.fence_clock = next_clock();
                 ++pc_;
                 break;
+            case Op::kNanosleep: ++pc_; goto polled;
             case Op::kPrefetch:
-            case Op::kNanosleep:
             case Op::kNop: ++pc_; break;
             case Op::kBra: branch(inst, mask, inst.imm); break;
             case Op::kBrx: branch_indexed(inst, mask); break;
@@ -597,6 +603,18 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             worker_.instructions += budget - left;
             return StopReason::kFatal;
         }
+        continue;
+    polled:
+        // Other threads of the warp first; the turn ends when there are none.
+        polled_ = false;
+        if (!running_) break;
+        push_entry(pc_, mask_, EntryState::kYielded);
+        drop(frame_);
+        bool others = false;
+        for (const Entry& entry : warp_.entries) others |= entry.state == EntryState::kRunnable;
+        if (others && pick()) continue;
+        worker_.instructions += budget - left;
+        return StopReason::kPolled;
     }
     worker_.instructions += budget - left;
     return warp_.live ? StopReason::kBlocked : StopReason::kDone;

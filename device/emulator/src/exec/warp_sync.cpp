@@ -131,8 +131,9 @@ void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
     ++pc_;
 }
 
+// Brings all threads of the warp together at an .aligned barrier. False: nobody executes it now, and the current group has changed.
 template <Mode M>
-void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
+bool Interpreter<M>::come_together(uint32_t& mask, const Inst& inst) {
     const bool forced = warp_.forced_pc == pc_;
     if ((inst.flags & kFlagAligned) && mask != warp_.live) {
         for (size_t i = 0; i < warp_.entries.size();) {
@@ -156,7 +157,7 @@ void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
                 drop(frame_);
                 pick();
             }
-            return;
+            return false;
         }
         if (mask != warp_.live && checking(kSynccheck)) {
             report_event(worker_, block_, warp_, pc_, std::countr_zero(mask), Finding::kDivergentBarrier,
@@ -164,6 +165,12 @@ void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
         }
     }
     if (forced) warp_.forced_pc = ~0u;
+    return true;
+}
+
+template <Mode M>
+void Interpreter<M>::barrier(const Inst& inst, uint32_t mask) {
+    if (!come_together(mask, inst)) return;
     const uint32_t lane = std::countr_zero(mask);
     const uint32_t id = row32(inst.a)[lane];
     const uint32_t expected = inst.flags & kFlagHasCount ? row32(inst.b)[lane] : 0;
