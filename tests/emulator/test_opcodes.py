@@ -1,4 +1,4 @@
-"""Every instruction of the corpus on the emulator against what an H200 computed for the same inputs (``opcodes/goldens.npz``).
+"""Every instruction of the corpus on the emulator against what an H200 computed for the same inputs (``tests/goldens/arithmetic.npz``).
 
 Bits must agree, NaNs included; the ISA's approximate instructions have the tolerance that the corpus states. Exact rational arithmetic
 checks the goldens themselves for the IEEE operations, so that a bad recording cannot become the truth.
@@ -6,6 +6,7 @@ checks the goldens themselves for the IEEE operations, so that a bad recording c
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 import sys
@@ -23,6 +24,7 @@ from harness.toolchain import find_toolchain
 from .cuda_runtime import Runtime
 
 FOLDER = Path(__file__).with_name("opcodes")
+GOLDENS = Path(__file__).parents[1] / "goldens/arithmetic.npz"
 
 
 def _load(name: str) -> ModuleType:
@@ -36,6 +38,7 @@ def _load(name: str) -> ModuleType:
     return sys.modules[name]
 
 
+_load("syntax")
 corpus = _load("corpus")
 record = _load("record")
 CORPUS = corpus.make_corpus()
@@ -46,22 +49,20 @@ FLOATS = {"f16": (np.uint16, 10), "bf16": (np.uint16, 7), "f32": (np.uint32, 23)
 @pytest.fixture(scope="session")
 def goldens() -> dict[str, NDArray[Any]]:
     """Recorded bits [elements] by instruction name."""
-    with np.load(FOLDER / "goldens.npz") as file:
-        return {str(n): bits for w in (16, 32, 64) for n, bits in zip(file[f"names{w}"], file[f"bits{w}"], strict=True)}
+    with np.load(GOLDENS) as file:
+        groups = [name.removeprefix("names") for name in file.files if name.startswith("names")]
+        return {str(n): bits for g in groups for n, bits in zip(file[f"names{g}"], file[f"bits{g}"], strict=True)}
 
 
 @pytest.fixture(scope="session")
 def results(_loaded_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> NDArray[np.uint64]:
     """Results [instructions, elements] of the device under test."""
-    folder = tmp_path_factory.mktemp("opcodes")
-    libraries = record.compile_chunks(CORPUS, str(find_toolchain().nvcc), folder, _gencode(_loaded_runtime))
-    rows: NDArray[np.uint64] = record.run_corpus(CORPUS, libraries, _loaded_runtime.library)
+    if _loaded_runtime.is_emulated:
+        modules = record.write_modules(CORPUS)
+    else:
+        modules = record.compile_modules(CORPUS, str(find_toolchain().nvcc.with_name("ptxas")), tmp_path_factory.mktemp("opcodes"))
+    rows: NDArray[np.uint64] = record.run_corpus(CORPUS, modules, _loaded_runtime.library)
     return rows
-
-
-def _gencode(runtime: Runtime) -> tuple[str, ...]:
-    """PTX alone saves the assembler's time where the emulator is going to run it."""
-    return ("-gencode", "arch=compute_90a,code=compute_90a") if runtime.is_emulated else record.GENCODE
 
 
 def to_value(bits: int, kind: str) -> float:
@@ -89,6 +90,9 @@ def is_close(want: int, got: int, instruction: Any) -> bool:
         return True
     if instruction.max_ulp is None:
         return False
+    if instruction.kind.endswith("x2"):
+        half = dataclasses.replace(instruction, kind=instruction.kind.removesuffix("x2"))
+        return all(is_close(want >> shift & 0xFFFF, got >> shift & 0xFFFF, half) for shift in (0, 16))
     a, b = to_value(want, instruction.kind), to_value(got, instruction.kind)
     if math.isnan(a) or math.isnan(b):
         return False
@@ -103,18 +107,37 @@ def test_corpus_has_golden_for_every_instruction(goldens: dict[str, NDArray[Any]
     assert len(goldens) == len(CORPUS), "the goldens hold instructions that the corpus no longer has: record them again"
 
 
-@pytest.mark.parametrize("index", range(len(CORPUS)), ids=[i.name.split(" d")[0] + f"#{n}" for n, i in enumerate(CORPUS)])
-def test_instruction_agrees_with_gpu(index: int, results: NDArray[np.uint64], goldens: dict[str, NDArray[Any]]) -> None:
-    instruction = CORPUS[index]
-    want, got = goldens[instruction.name], results[index]
-    differing = np.flatnonzero(want.astype(np.uint64) != got)
+GROUPS: dict[str, list[int]] = {}
+for _index, _instruction in enumerate(CORPUS):
+    _parts = _instruction.text.split()[0].rstrip(";").split(".")
+    GROUPS.setdefault(".".join((_parts[0], *_parts[-2:])) if len(_parts) > 2 else ".".join(_parts), []).append(_index)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_instructions_agree_with_gpu(group: str, results: NDArray[np.uint64], goldens: dict[str, NDArray[Any]]) -> None:
+    wrong = [text for index in GROUPS[group] if (text := describe_difference(CORPUS[index], results[index], goldens[CORPUS[index].name]))]
+    assert not wrong, "\n".join(wrong[:10])
+
+
+def describe_difference(instruction: Any, got: NDArray[np.uint64], want: NDArray[Any]) -> str:
+    """Say where results are out of tolerance; empty when nowhere."""
+    differing = np.flatnonzero(want.astype(np.uint64) != got[: len(want)])
     wrong = [int(i) for i in differing if not is_close(int(want[i]), int(got[i]), instruction)]
     shown = [
-        f"element {i}: " + " ".join(f"{n}={int(v[i]):#x}" for n, v in zip("abc", INPUTS, strict=True)) + f" -> {int(got[i]):#x}, "
+        f"    element {i}: " + " ".join(f"{n}={int(v[i]):#x}" for n, v in zip("abc", INPUTS, strict=True)) + f" -> {int(got[i]):#x}, "
         f"an H200 gives {int(want[i]):#x}"
-        for i in wrong[:5]
+        for i in wrong[:3]
     ]
-    assert not wrong, f"{instruction.name}: {len(wrong)} of {len(got)} differ\n" + "\n".join(shown)
+    return f"{instruction.name}: {len(wrong)} of {len(want)} differ\n" + "\n".join(shown) if wrong else ""
+
+
+def test_comparison_tells_wrong_results(goldens: dict[str, NDArray[Any]]) -> None:
+    """A bit off in an exact instruction, and more than the tolerance in an approximate one, are seen."""
+    for spelling, bit in (("add.rn.f32 ", 1), ("ex2.approx.f32 ", 8)):
+        instruction = next(i for i in CORPUS if i.text.startswith(spelling))
+        want = goldens[instruction.name]
+        assert not describe_difference(instruction, want.astype(np.uint64), want)
+        assert describe_difference(instruction, want.astype(np.uint64) ^ np.uint64(bit), want)
 
 
 def _round(value: Fraction, mode: str, mantissa: int, min_exponent: int, max_exponent: int) -> Fraction | None:

@@ -1,6 +1,6 @@
 """Instructions whose results are known from real hardware: one kernel per spelling, and the inputs that all of them are given.
 
-Needs nothing but NumPy, so that ``record.py`` runs wherever there is a GPU and nvcc.
+Needs nothing but NumPy, so that ``record.py`` runs wherever there is a GPU and ptxas.
 
 An :class:`Instruction` is PTX text over named registers: ``d`` is the result, ``a b c`` the sources, ``p q`` predicates. Each kernel reads
 one 64-bit pattern per source and thread, cuts it to the source's width, and writes the result's bits.
@@ -8,17 +8,19 @@ one 64-bit pattern per source and thread, cuts it to the source's width, and wri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+from syntax import find_spellings
 
 NUM_ELEMS = 1024
+NUM_DERIVED_ELEMS = 256
 BLOCK = 128
 SEED = 20260101
-CHUNKS = 4
 
 RN_MODES = ("rn", "rz", "rm", "rp")
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -39,6 +41,7 @@ class Instruction:
     max_ulp: int | None = None
     max_abs: float = 0.0
     setup: str = ""
+    num_elems: int = NUM_ELEMS  # how many results are kept
 
     @property
     def name(self) -> str:
@@ -374,6 +377,52 @@ def _further_forms() -> Iterator[Instruction]:
     yield Instruction("cvt.f64.bf16 d, a;", 64, (16,))
 
 
+def derive_instructions() -> Iterator[Instruction]:
+    """Every spelling in the emulator's syntax table as an instruction of its own, so that none is without a recording."""
+    for spelling in find_spellings():
+        conversion = re.fullmatch(r"cvt\.sat\.([us]\d+)\.([us]\d+)", spelling.text)
+        if conversion and _holds(conversion[1], conversion[2]):  # ptxas refuses .sat where nothing can saturate
+            continue
+        yield _derive(spelling.text, spelling.operands, spelling.widths)
+
+
+def _derive(spelling: str, operands: str, widths: dict[str, int]) -> Instruction:
+    """Operands are letters of the emulator's syntax table: rows ``d a b c e``, predicates ``P D p q``, a constant ``i``."""
+    opcode = spelling.split(".")[0]
+    both = opcode == "setp" and not spelling.endswith(("f16", "bf16"))  # those have one result
+    names = {"P": "p|q" if both else "p", "D": "d|p", "p": "p", "q": "p", "e": "5", "i": "0xE8"}
+    if "P" in operands or "D" in operands:
+        names["p"] = "q"
+    text = f"{spelling} {', '.join(names.get(letter, letter) for letter in operands)};"
+    sources = tuple(widths[letter] for letter in "abc" if letter in operands)
+    setup = "".join(f"setp.gt.s32 {names[letter]}, thread, {20 * i + 40};" for i, letter in enumerate(x for x in operands if x in "pq"))
+    if opcode in ("addc", "subc", "madc"):
+        setup += "add.cc.u32 shared_word, number, 0xffffffff;"  # a carry comes in, but for thread 0
+    elif opcode == "cvt":
+        setup += _cut(spelling.split(".")[-1])
+    width = widths.get("d", 32)
+    if "P" in operands:
+        text += "\nselp.b32 d, 1, 0, p;" + ("\n@q add.u32 d, d, 2;" if both else "")
+    elif "D" in operands:
+        text += "\n@p xor.b32 d, d, 0x5555;"
+    elif "cc" in spelling.split("."):
+        text += "\naddc.u32 shared_word, 0, 0;\n"
+        text += "xor.b32 d, d, shared_word;" if width == 32 else "cvt.u64.u32 in2, shared_word;\nxor.b64 d, d, in2;"
+    kind, max_ulp, max_abs = _tolerance(spelling)
+    return Instruction(text, max(width, 16), sources, kind, max_ulp, max_abs, setup, num_elems=NUM_DERIVED_ELEMS)
+
+
+def _tolerance(spelling: str) -> tuple[str, int | None, float]:
+    """What the ISA grants the approximate instructions: (format, units in the last place, absolute error)."""
+    parts = spelling.split(".")
+    if "approx" not in parts and "full" not in parts:
+        return "bits", None, 0.0
+    kind = parts[-1]
+    if parts[0] == "tanh":
+        return kind, 2, 2.0**-8 if "bf16" in kind else 2.0**-10.987
+    return kind, 2**32 if kind == "f64" else 2, 2.0**-22 if parts[0] == "lg2" else 2.0**-20.5 if parts[0] in ("sin", "cos") else 0.0
+
+
 def make_corpus() -> list[Instruction]:
     """Return every instruction, in a fixed order and without repeats."""
     groups = (
@@ -390,7 +439,10 @@ def make_corpus() -> list[Instruction]:
         _predicates,
         _further_forms,
     )
-    return list({i.name: i for group in groups for i in group()}.values())
+    written = {i.name: i for group in groups for i in group()}
+    covered = {i.text.split(";")[0].split()[0] for i in written.values()}
+    derived = (i for i in derive_instructions() if i.text.split()[0] not in covered)
+    return [*written.values(), *({i.name: i for i in derived if i.name not in written}.values())]
 
 
 def make_inputs() -> NDArray[np.uint64]:
@@ -468,51 +520,63 @@ def make_inputs() -> NDArray[np.uint64]:
 
 
 _LOAD = {16: "cvt.u16.u64 {r}, {s};", 32: "cvt.u32.u64 {r}, {s};", 64: "mov.b64 {r}, {s};"}
-_STORE = {16: "cvt.u64.u16 %0, d;", 32: "cvt.u64.u32 %0, d;", 64: "mov.b64 %0, d;"}
+_STORE = {16: "cvt.u64.u16 result, d;", 32: "cvt.u64.u32 result, d;", 64: "mov.b64 result, d;"}
+_HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+# a b c: one 64-bit pattern each for every thread; the instruction sees them cut to its width, in a scope of its own.
+_KERNEL = """.visible .entry op_{index}(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pout) {{
+.reg .b64 in0, in1, in2, out, at, result, shared_base;
+.reg .b32 thread, number, shared_word;
+.shared .align 8 .b8 words[{shared_bytes}];
+mov.u32 thread, %tid.x;
+mov.u32 number, %ctaid.x;
+mad.lo.s32 number, number, {block}, thread;
+mul.wide.u32 at, number, 8;
+ld.param.u64 in0, [pa];
+add.s64 in0, in0, at;
+ld.global.b64 in0, [in0];
+ld.param.u64 in1, [pb];
+add.s64 in1, in1, at;
+ld.global.b64 in1, [in1];
+ld.param.u64 in2, [pc];
+add.s64 in2, in2, at;
+ld.global.b64 in2, [in2];
+ld.param.u64 out, [pout];
+add.s64 out, out, at;
+mov.u64 shared_base, words;
+cvt.u32.u64 shared_word, shared_base;
+mad.lo.s32 shared_word, thread, 8, shared_word;
+mov.b64 result, 0;
+st.shared.b64 [shared_word], result;
+st.global.b64 [out], result;
+{{
+{body}
+}}
+st.global.b64 [out], result;
+ret;
+}}
+"""
 
 
-def _write_kernel(index: int, instruction: Instruction) -> str:
-    lines = [f".reg .b{instruction.d} d;", ".reg .pred p, q;", ".reg .f32 p32;", ".reg .b32 shared_word;", ".reg .b64 global_word;"]
+def write_kernel(index: int, instruction: Instruction) -> str:
+    """Return the PTX of kernel ``op_<index>(a, b, c, out)``, pointers to ``NUM_ELEMS`` 64-bit patterns each."""
+    lines = [f".reg .b{instruction.d} d;", ".reg .pred p, q;", ".reg .f32 p32;", ".reg .b64 global_word;", "mov.b64 global_word, out;"]
     lines += [f".reg .b{w} {r};" for r, w in zip("abc", instruction.sources, strict=False)]
-    lines += [_LOAD[w].format(r=r, s=f"%{i + 1}") for i, (r, w) in enumerate(zip("abc", instruction.sources, strict=False))]
-    lines += ["cvt.u32.u64 shared_word, %4;", "mov.b64 global_word, %5;", instruction.setup, instruction.text, _STORE[instruction.d]]
-    body = "\\n\\t".join(part for line in lines for part in line.split("\n") if part).replace("%lanemask", "%%lanemask")
-    return (
-        f"__global__ void op_{index}(const u64* a, const u64* b, const u64* c, u64* out) {{\n"
-        f"    __shared__ u64 words[{BLOCK}];\n"
-        "    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "    words[threadIdx.x] = 0;\n"
-        "    out[i] = 0;\n"
-        "    u64 r;\n"
-        f'    asm volatile("{{{body}}}" : "=l"(r) : "l"(a[i]), "l"(b[i]), "l"(c[i]), "l"(__cvta_generic_to_shared(words + threadIdx.x)), '
-        '"l"(__cvta_generic_to_global(out + i)) : "memory");\n'
-        "    out[i] = r;\n}\n"
-    )
+    lines += [_LOAD[w].format(r=r, s=f"in{i}") for i, (r, w) in enumerate(zip("abc", instruction.sources, strict=False))]
+    lines += [instruction.setup, instruction.text, _STORE[instruction.d]]
+    return _KERNEL.format(index=index, block=BLOCK, shared_bytes=8 * BLOCK, body="\n".join(line for line in lines if line))
 
 
-def write_source(corpus: list[Instruction], chunk: int) -> str:
-    """Return CUDA C++ with the kernels of one chunk, and ``opcode_run(index, a, b, c, out, stream)`` that launches one of them."""
-    mine = [(i, instruction) for i, instruction in enumerate(corpus) if i % CHUNKS == chunk]
-    kernels = "\n".join(_write_kernel(i, instruction) for i, instruction in mine)
-    cases = "\n".join(f"        case {i}: op_{i}<<<{NUM_ELEMS // BLOCK}, {BLOCK}, 0, stream>>>(a, b, c, out); break;" for i, _ in mine)
-    return (
-        "#include <cstdint>\nusing u64 = unsigned long long;\n\n"
-        f"{kernels}\n"
-        'extern "C" int opcode_run(int index, const u64* a, const u64* b, const u64* c, u64* out, cudaStream_t stream) {\n'
-        f"    switch (index) {{\n{cases}\n        default: return -1;\n    }}\n    return cudaGetLastError();\n}}\n"
-    )
+def write_module(kernels: list[tuple[int, Instruction]]) -> str:
+    """Return a PTX module with one kernel for each of the numbered instructions."""
+    return _HEADER + "".join(write_kernel(index, instruction) for index, instruction in kernels)
 
 
-def find_chunk(index: int) -> int:
-    """Return which chunk's library holds an instruction."""
-    return index % CHUNKS
-
-
-def pack_results(corpus: list[Instruction], results: NDArray[np.uint64]) -> dict[str, NDArray[np.generic]]:
-    """Group results [instructions, elements] by width, each row cut to it, for a small file."""
+def pack_results(instructions: list[Instruction], results: NDArray[np.uint64]) -> dict[str, NDArray[np.generic]]:
+    """Group results [instructions, elements] by width and number kept, each row cut to them, for a small file."""
     packed: dict[str, NDArray[np.generic]] = {}
-    for width, dtype in ((16, np.uint16), (32, np.uint32), (64, np.uint64)):
-        rows = [i for i, instruction in enumerate(corpus) if instruction.d == width]
-        packed[f"names{width}"] = np.array([corpus[i].name for i in rows])
-        packed[f"bits{width}"] = results[rows].astype(dtype)
+    groups = sorted({(instruction.d, instruction.num_elems) for instruction in instructions})
+    for number, (width, num_elems) in enumerate(groups):
+        rows = [i for i, instruction in enumerate(instructions) if (instruction.d, instruction.num_elems) == (width, num_elems)]
+        packed[f"names{number}"] = np.array([instructions[i].name for i in rows])
+        packed[f"bits{number}"] = results[rows, :num_elems].astype(f"uint{width}")
     return packed

@@ -1,6 +1,6 @@
 """Record what an NVIDIA GPU computes for every instruction of the corpus: ``python tests/emulator/opcodes/record.py --output goldens.npz``.
 
-Needs a GPU, nvcc of CUDA 13.0 on the PATH, and NumPy; nothing of this project's environment.
+Needs a GPU, the compiler of CUDA 13.0 on the PATH, and NumPy; nothing of this project's environment.
 """
 
 from __future__ import annotations
@@ -19,30 +19,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
-from corpus import CHUNKS, NUM_ELEMS, Instruction, find_chunk, make_corpus, make_inputs, pack_results, write_source
+from corpus import BLOCK, NUM_ELEMS, Instruction, make_corpus, make_inputs, pack_results, write_module
 
-FLAGS = ("-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-cudart", "shared", "--compress-mode=none")
-GENCODE = ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
+KERNELS_PER_MODULE = 128
 
 
-def compile_chunks(corpus: list[Instruction], nvcc: str, folder: Path, gencode: tuple[str, ...] = GENCODE) -> list[Path]:
-    """Compile the corpus into one shared object per chunk. Raises RuntimeError with the compiler's text."""
-    runtime = find_runtime(nvcc)
+def compile_modules(corpus: list[Instruction], ptxas: str, folder: Path) -> list[bytes]:
+    """Assemble the corpus. Raises RuntimeError with the assembler's text."""
 
-    def compile_one(chunk: int) -> Path:
-        source, made, library = (folder / f"opcodes{chunk}.{ending}" for ending in ("cu", "o", "so"))
-        source.write_text(write_source(corpus, chunk))
-        for command in (
-            [nvcc, *FLAGS, *gencode, "-c", str(source), "-o", str(made)],
-            ["g++", "-shared", str(made), str(runtime), "-o", str(library)],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
-        return library
+    def compile_one(first: int) -> bytes:
+        source, made = folder / f"opcodes{first}.ptx", folder / f"opcodes{first}.cubin"
+        source.write_text(write_module(_number(corpus, first)))
+        done = subprocess.run([ptxas, "-arch=sm_90a", str(source), "-o", str(made)], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"ptxas failed:\n{done.stdout}{done.stderr}")
+        return made.read_bytes()
 
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(compile_one, range(CHUNKS)))
+        return list(pool.map(compile_one, range(0, len(corpus), KERNELS_PER_MODULE)))
+
+
+def write_modules(corpus: list[Instruction]) -> list[bytes]:
+    """Return the corpus as PTX, for a device that takes it as it is."""
+    return [write_module(_number(corpus, first)).encode() + b"\0" for first in range(0, len(corpus), KERNELS_PER_MODULE)]
+
+
+def _number(corpus: list[Instruction], first: int) -> list[tuple[int, Instruction]]:
+    return list(enumerate(corpus[first : first + KERNELS_PER_MODULE], first))
 
 
 def find_runtime(nvcc: str) -> Path:
@@ -54,28 +57,44 @@ def find_runtime(nvcc: str) -> Path:
     raise RuntimeError(f"no libcudart.so.13 below {root}")
 
 
-def run_corpus(corpus: list[Instruction], libraries: list[Path], runtime: ctypes.CDLL) -> NDArray[np.uint64]:
+class Dim3(ctypes.Structure):
+    """A grid or a block, by value."""
+
+    _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
+
+
+def run_corpus(corpus: list[Instruction], modules: list[bytes], runtime: ctypes.CDLL) -> NDArray[np.uint64]:
     """Return results [instructions, elements] of the device that ``runtime`` drives."""
 
     def check(status: int, what: str) -> None:
         if status != 0:
             raise RuntimeError(f"{what}: CUDA error {status}")
 
-    loaded = [ctypes.CDLL(str(path)) for path in libraries]
+    libraries = []
+    for module in modules:
+        libraries.append(ctypes.c_void_p())
+        check(runtime.cudaLibraryLoadData(ctypes.byref(libraries[-1]), module, None, None, 0, None, None, 0), "cudaLibraryLoadData")
     size = NUM_ELEMS * 8
     pointers = [ctypes.c_void_p() for _ in range(4)]
     for pointer in pointers:
         check(runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(size)), "cudaMalloc")
-    inputs = make_inputs()
-    for pointer, row in zip(pointers, inputs, strict=False):
+    for pointer, row in zip(pointers, make_inputs(), strict=False):
         check(runtime.cudaMemcpy(pointer, row.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(size), 1), "cudaMemcpy")
+    arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(pointer) for pointer in pointers))
+    runtime.cudaLaunchKernel.argtypes = (ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    grid, block = Dim3(NUM_ELEMS // BLOCK, 1, 1), Dim3(BLOCK, 1, 1)
     results = np.empty((len(corpus), NUM_ELEMS), np.uint64)
     for index, instruction in enumerate(corpus):
-        check(loaded[find_chunk(index)].opcode_run(index, *pointers, None), instruction.name)
+        kernel = ctypes.c_void_p()
+        library = libraries[index // KERNELS_PER_MODULE]
+        check(runtime.cudaLibraryGetKernel(ctypes.byref(kernel), library, f"op_{index}".encode()), instruction.name)
+        check(runtime.cudaLaunchKernel(kernel, grid, block, arguments, 0, None), instruction.name)
         target = results[index].ctypes.data_as(ctypes.c_void_p)
         check(runtime.cudaMemcpy(target, pointers[3], ctypes.c_size_t(size), 2), instruction.name)
     for pointer in pointers:
         check(runtime.cudaFree(pointer), "cudaFree")
+    for library in libraries:
+        check(runtime.cudaLibraryUnload(library), "cudaLibraryUnload")
     return results
 
 
@@ -91,14 +110,14 @@ def describe(nvcc: str) -> str:
 def main() -> None:
     """Compile, run, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("goldens.npz"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[2] / "goldens/arithmetic.npz")
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     arguments = parser.parse_args()
     corpus = make_corpus()
     runtime = ctypes.CDLL(str(find_runtime(arguments.nvcc)), ctypes.RTLD_GLOBAL)  # before anything that links to it
     with tempfile.TemporaryDirectory() as folder:
-        libraries = compile_chunks(corpus, arguments.nvcc, Path(folder))
-        results = run_corpus(corpus, libraries, runtime)
+        modules = compile_modules(corpus, str(Path(arguments.nvcc).with_name("ptxas")), Path(folder))
+        results = run_corpus(corpus, modules, runtime)
     about = describe(arguments.nvcc)
     np.savez_compressed(arguments.output, about=np.array(about), **pack_results(corpus, results))
     print(f"{len(corpus)} instructions on {about}: {arguments.output}, {arguments.output.stat().st_size} bytes")
