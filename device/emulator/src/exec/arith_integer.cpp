@@ -331,7 +331,8 @@ constexpr Special kSpecials[] = {
     {"max", ptx::Type::kS16x2, kAny, cold2<Halves<Max, int16_t>, uint32_t, uint32_t>},
 };
 
-// Sums with carry. The condition code holds the carry of additions and the borrow of subtractions.
+// Sums with carry. The condition code holds the carry of what the adder does, so after a subtraction, a + ~b + 1, the inverse of the borrow.
+// The ISA speaks of a borrow and leaves open what an addc sees after a sub.cc; this is what an H200 does.
 // Unsigned T serves both signs, except for the high half of a product.
 template <class T>
 struct WithCarry {
@@ -377,7 +378,11 @@ void add_cc(const Args& args) {
 template <class T, bool Reads>
 void sub_cc(const Args& args) {
     const auto *a = source<T>(args.a), *b = source<T>(args.b);
-    carry_loop<Reads, T>(args, [=](uint32_t i, bool borrow) { return sub_borrow<T>(a[i], b[i], borrow); });
+    carry_loop<Reads, T>(args, [=](uint32_t i, bool carry) {
+        auto result = sub_borrow<T>(a[i], b[i], Reads && !carry);
+        result.carry = !result.carry;
+        return result;
+    });
 }
 
 template <class T, bool Reads>
