@@ -12,6 +12,8 @@ namespace {
 constexpr uint32_t kRecursionFrames = 1024;        // of stack for images whose call graph has a cycle or an indirect call
 constexpr uint32_t kRecursionLocalBytes = 32768;   // of local memory per thread for those
 
+constexpr const char* kHighHalf = ":high";  // no PTX name has a colon
+
 uint32_t round_up(uint32_t value, uint32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 RegClass class_of_type(ptx::Type type) {
@@ -261,8 +263,26 @@ FunctionDecoder::FunctionDecoder(ImageBuilder& builder, const ptx::Function& fun
     for (const ptx::Register& reg : function.registers) {
         registers_.emplace(reg.name, static_cast<uint32_t>(classes_.size()));
         classes_.push_back(class_of_type(reg.type));
+        if (reg.type == ptx::Type::kB128) {
+            classes_.back() = RegClass::k64;
+            registers_.emplace(reg.name + kHighHalf, static_cast<uint32_t>(classes_.size()));
+            classes_.push_back(RegClass::k64);
+        }
     }
     lay_out_frame();
+}
+
+std::vector<ptx::Operand> FunctionDecoder::halves(const ptx::Operand& operand) const {
+    ptx::Operand high = operand;
+    if (operand.kind == ptx::Operand::Kind::kVector && operand.elements.size() == 2) return operand.elements;
+    if (operand.kind == ptx::Operand::Kind::kImmediate) {
+        high.bits = 0;
+    } else if (operand.kind == ptx::Operand::Kind::kRegister && is_declared(operand.name + kHighHalf)) {
+        high.name += kHighHalf;
+    } else if (operand.kind != ptx::Operand::Kind::kSink) {
+        fail("a 128-bit register is expected");
+    }
+    return {operand, high};
 }
 
 void FunctionDecoder::lay_out_frame() {

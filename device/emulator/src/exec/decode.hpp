@@ -101,6 +101,8 @@ private:
     bool is_declared(const std::string& name) const { return registers_.contains(name); }
     RegClass class_of(uint32_t reg) const { return classes_[reg]; }
     uint32_t new_temporary(RegClass kind);
+    // A 128-bit register as the two 64-bit ones that stand for it, the lower first; an immediate, with its upper half 0.
+    std::vector<ptx::Operand> halves(const ptx::Operand& operand) const;
     void reference(Field field, uint32_t reg, bool is_def);
     void source(Inst& inst, Field field, const ptx::Operand& operand, uint8_t row_bytes, ptx::Type immediate_type);
     // Operands in Image::operand_lists: each call appends one and returns its index; Inst::imm takes the first one's. A sink gives a trash

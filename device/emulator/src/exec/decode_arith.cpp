@@ -91,9 +91,32 @@ void FunctionDecoder::decode_mov() {
     if (current_->modifiers.size() != 1) fail("it has modifiers unknown here");
     const Type type = ptx::type_from_name(current_->modifiers[0]);
     const uint32_t bytes = ptx::size_of(type);
-    if (type == Type::kNone || bytes > 8) fail("its type is not supported");
     const Operand& to = operand(0);
     const Operand& from = operand(1);
+    if (type == Type::kB128) {
+        // Through temporaries: {a, b} may be made of what is written.
+        const std::vector<Operand> into = halves(to), parts = halves(from);
+        uint32_t temporary[2];
+        for (int i = 0; i < 2; ++i) {
+            Inst read;
+            read.op = Op::kMov64;
+            read.flags = i == 0 ? 0 : kFlagHidden;
+            temporary[i] = new_temporary(RegClass::k64);
+            reference(Field::kD, temporary[i], true);
+            source(read, Field::kA, parts[i], 8, Type::kB64);
+            emit(read);
+        }
+        for (int i = 0; i < 2; ++i) {
+            Inst write;
+            write.op = Op::kMov64;
+            write.flags = kFlagHidden;
+            destination(write, Field::kD, into[i], 8);
+            reference(Field::kA, temporary[i], false);
+            emit(write);
+        }
+        return;
+    }
+    if (type == Type::kNone || bytes > 8) fail("its type is not supported");
     if (to.kind == Operand::Kind::kVector || from.kind == Operand::Kind::kVector) return decode_vector_mov();
     const uint8_t row = bytes == 8 ? 8 : 4;
     Inst inst;

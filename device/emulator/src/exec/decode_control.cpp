@@ -22,11 +22,13 @@ bool FunctionDecoder::decode_control() {
     if (opcode == "trap") return simple(Op::kTrap);
     if (opcode == "brkpt") return simple(Op::kBreakpoint);
     if (opcode == "nanosleep") return simple(Op::kNanosleep);
-    if (opcode == "pmevent" || opcode == "membar") return simple(opcode == "membar" ? Op::kFence : Op::kNop);
+    if (opcode == "pmevent") return simple(Op::kNop);
+    if (opcode == "membar" && (has("cta") || has("gl") || has("sys"))) return simple(Op::kFence);
     if (opcode == "fence" && !has("proxy") && !has("mbarrier_init")) {
         for (const std::string& word : current_->modifiers) {
             if (word != "sc" && word != "acq_rel" && word != "cta" && word != "gpu" && word != "sys" && word != "cluster" &&
-                word != "acquire" && word != "release") {
+                word != "acquire" && word != "release" && word != "sync_restrict::shared::cta" &&
+                word != "sync_restrict::shared::cluster") {
                 fail("fences of this kind are not supported yet");
             }
         }

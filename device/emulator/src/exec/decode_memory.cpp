@@ -55,7 +55,6 @@ bool FunctionDecoder::decode_memory() {
         if (has("async")) fail("asynchronous reductions are not supported yet");
         decode_atomic(opcode == "atom");
     } else if (opcode == "prefetch" || opcode == "prefetchu" || opcode == "applypriority" || opcode == "discard") {
-        if (opcode == "discard") fail("it is not supported");
         Inst inst;
         inst.op = Op::kPrefetch;
         emit(inst);
@@ -73,7 +72,7 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     for (const std::string& word : current_->modifiers) {
         if (word == "volatile" || word == "relaxed" || word == "acquire" || word == "release" || word == "mmio")
             inst.mode = 1;  // a strong access
-        if (word == "shared::cluster") inst.imm = 1;  // it may name another block
+        if (word == "shared::cluster") inst.flags |= kFlagCluster;
         if (parse_space(word, inst.space) || is_memory_hint(word)) continue;
         if (word == "v2" || word == "v4" || word == "v8") {
             inst.vec = static_cast<uint8_t>(word[1] - '0');
@@ -84,13 +83,20 @@ void FunctionDecoder::decode_load_store(bool is_load) {
         type = candidate;
     }
     inst.bytes = static_cast<uint8_t>(ptx::size_of(type));
+    if (type == Type::kB128 && inst.vec == 1) {  // as two halves; alignment and bounds are those of the whole
+        inst.bytes = 8;
+        inst.vec = 2;
+    }
     if (type == Type::kNone || type == Type::kPred || inst.bytes > 8) fail("its type is not supported");
     if (inst.vec * inst.bytes > 16) fail("vectors of more than 16 bytes need a newer target");
     expect_operands(2, has("L2::cache_hint") ? 3 : 2);
     const Operand& data = is_load ? operand(0) : operand(1);
     const Operand& where = is_load ? operand(1) : operand(0);
     if (where.kind != Operand::Kind::kAddress) fail("an address in brackets is expected");
-    const size_t elements = data.kind == Operand::Kind::kVector ? data.elements.size() : 1;
+    const std::vector<Operand> split = type == Type::kB128                   ? halves(data)
+                                       : data.kind == Operand::Kind::kVector ? data.elements
+                                                                             : std::vector<Operand>{data};
+    const size_t elements = split.size();
     if (elements != inst.vec) fail("the vector has " + std::to_string(elements) + " elements");
 
     const Address address = address_of(where);
@@ -111,7 +117,7 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     narrow_access(inst.bytes, inst.space);
 
     constexpr Field kFields[] = {Field::kD, Field::kB, Field::kC, Field::kE};
-    const auto element = [&](size_t i) -> const Operand& { return data.kind == Operand::Kind::kVector ? data.elements[i] : data; };
+    const auto element = [&](size_t i) -> const Operand& { return split[i]; };
     // The register may be wider than the type: the row kind follows the first register, and all elements share it.
     inst.dbytes = inst.bytes == 8 ? 8 : 4;
     for (size_t i = 0; i < elements; ++i) {
@@ -153,17 +159,21 @@ void FunctionDecoder::decode_atomic(bool returns) {
     bool found_op = false;
     bool found_type = false;
     for (const std::string& word : current_->modifiers) {
-        if (word == "shared::cluster") inst.imm = 1;
+        if (word == "shared::cluster") inst.flags |= kFlagCluster;
         if (parse_space(word, inst.space)) continue;
         constexpr std::pair<std::string_view, AtomOp> kOps[] = {
             {"add", AtomOp::kAdd}, {"min", AtomOp::kMin},   {"max", AtomOp::kMax}, {"and", AtomOp::kAnd}, {"or", AtomOp::kOr},
             {"xor", AtomOp::kXor}, {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}, {"inc", AtomOp::kInc}, {"dec", AtomOp::kDec}};
         constexpr std::pair<std::string_view, AtomType> kTypes[] = {
-            {"b16", AtomType::kB16},   {"b32", AtomType::kB32},     {"b64", AtomType::kB64},       {"u32", AtomType::kU32},
-            {"s32", AtomType::kS32},   {"u64", AtomType::kU64},     {"s64", AtomType::kS64},       {"f16", AtomType::kF16},
-            {"bf16", AtomType::kBF16}, {"f16x2", AtomType::kF16x2}, {"bf16x2", AtomType::kBF16x2}, {"f32", AtomType::kF32},
-            {"f64", AtomType::kF64}};
+            {"b16", AtomType::kB16}, {"b32", AtomType::kB32},   {"b64", AtomType::kB64},     {"b128", AtomType::kB128},
+            {"u32", AtomType::kU32}, {"s32", AtomType::kS32},   {"u64", AtomType::kU64},     {"s64", AtomType::kS64},
+            {"f16", AtomType::kF16}, {"bf16", AtomType::kBF16}, {"f16x2", AtomType::kF16x2}, {"bf16x2", AtomType::kBF16x2},
+            {"f32", AtomType::kF32}, {"f64", AtomType::kF64}};
         bool known = false;
+        if (word == "v2" || word == "v4" || word == "v8") {
+            inst.vec = static_cast<uint8_t>(word[1] - '0');
+            known = true;
+        }
         for (const auto& [name, op] : kOps) {
             if (word == name) {
                 inst.mode = static_cast<uint8_t>(op);
@@ -184,27 +194,63 @@ void FunctionDecoder::decode_atomic(bool returns) {
     const AtomType type = static_cast<AtomType>(inst.mode2);
     const AtomOp op = static_cast<AtomOp>(inst.mode);
     const bool is_float = type >= AtomType::kF16;
-    const bool is_bits = type <= AtomType::kB64;
+    const bool is_bits = type <= AtomType::kB128;
     const bool bitwise = op == AtomOp::kAnd || op == AtomOp::kOr || op == AtomOp::kXor;
-    if (is_float && op != AtomOp::kAdd && op != AtomOp::kExch) fail("this operation has no floating-point form");
+    const bool is_half = type >= AtomType::kF16 && type <= AtomType::kBF16x2;
+    const bool is_extreme = op == AtomOp::kMin || op == AtomOp::kMax;
+    const bool packed = type == AtomType::kF16x2 || type == AtomType::kBF16x2;
+    if (inst.vec > 1) {
+        if (inst.space == MemSpace::kShared) fail("vector forms are of global memory");
+        const bool fits = type == AtomType::kF32 || packed ? inst.vec <= 4 : is_half;
+        if (!fits || (op != AtomOp::kAdd && !(is_half && is_extreme))) fail("this vector form does not exist");
+    } else if (is_float && op != AtomOp::kAdd) {
+        fail("this operation has no floating-point form");
+    }
+    if (type == AtomType::kB128 && op != AtomOp::kExch && op != AtomOp::kCas) fail("128-bit atomics are exch and cas only");
+    if (type == AtomType::kB128 && !returns) fail("a reduction of this kind does not exist");
     if (type == AtomType::kB16 && op != AtomOp::kCas) fail("16-bit atomics are cas only");
     if (is_bits && !bitwise && op != AtomOp::kExch && op != AtomOp::kCas) fail("this operation needs an arithmetic type");
     inst.bytes = type == AtomType::kB64 || type == AtomType::kU64 || type == AtomType::kS64 || type == AtomType::kF64 ? 8
+                 : type == AtomType::kB128                                                                            ? 16
                  : type == AtomType::kB16 || type == AtomType::kF16 || type == AtomType::kBF16                        ? 2
                                                                                                                       : 4;
-    const uint8_t row = inst.bytes == 8 ? 8 : 4;
+    const uint8_t row = inst.bytes >= 8 ? 8 : 4;
     inst.dbytes = row;
     size_t index = 0;
     const size_t sources = op == AtomOp::kCas ? 2 : 1;
     const size_t expected = (returns ? 1 : 0) + 1 + sources;
     expect_operands(expected, expected + (has("L2::cache_hint") ? 1 : 0));
-    if (returns) {
-        if (operand(index).kind != Operand::Kind::kSink) inst.flags |= kFlagReturnsValue;
-        destination(inst, Field::kD, operand(index++), row);
-    }
+    const bool wide = inst.vec > 1 || inst.bytes == 16;
+    const Operand* result = returns ? &operand(index++) : nullptr;
+    if (result && result->kind != Operand::Kind::kSink) inst.flags |= kFlagReturnsValue;
+    if (result && !wide) destination(inst, Field::kD, *result, row);
     const Address address = address_of(operand(index++));
     if (address.is_symbol && address.space == MemSpace::kShared) inst.space = MemSpace::kShared;
     const Type immediate = type == AtomType::kF32 ? Type::kF32 : type == AtomType::kF64 ? Type::kF64 : row == 8 ? Type::kB64 : Type::kB32;
+    if (wide) {
+        // Listed: of a vector the values, then the results; of 128 bits value, swap and result by halves.
+        const auto parts = [&](const Operand& all) {
+            if (inst.bytes == 16) return halves(all);
+            if (all.kind != Operand::Kind::kVector || all.elements.size() != inst.vec) fail("a vector of that length is expected");
+            return all.elements;
+        };
+        const Operand& value = operand(index++);
+        bool first = true;
+        const auto list = [&](uint32_t slot) {
+            if (first) inst.imm = slot;
+            first = false;
+        };
+        for (const Operand& part : parts(value)) list(listed_source(part, row, immediate));
+        if (inst.bytes == 16) {
+            for (const Operand& part : parts(sources == 2 ? operand(index++) : value)) list(listed_source(part, row, immediate));
+        }
+        if (inst.flags & kFlagReturnsValue) {
+            for (const Operand& part : parts(*result)) list(listed_destination(part, row));
+        }
+        narrow_access(inst.bytes, inst.space);
+        apply_address(inst, address);
+        return emit(inst);
+    }
     source(inst, Field::kB, operand(index++), row, immediate);
     if (sources == 2) source(inst, Field::kC, operand(index++), row, immediate);
     narrow_access(inst.bytes, inst.space);

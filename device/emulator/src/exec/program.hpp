@@ -106,7 +106,7 @@ enum class MemSpace : uint8_t {
 };
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor, kExch, kCas, kInc, kDec };
-enum class AtomType : uint8_t { kB16, kB32, kB64, kU32, kS32, kU64, kS64, kF16, kBF16, kF16x2, kBF16x2, kF32, kF64 };
+enum class AtomType : uint8_t { kB16, kB32, kB64, kB128, kU32, kS32, kU64, kS64, kF16, kBF16, kF16x2, kBF16x2, kF32, kF64 };
 enum class ShflMode : uint8_t { kUp, kDown, kBfly, kIdx };
 enum class VoteMode : uint8_t { kAll, kAny, kUni, kBallot };
 enum class ReduxOp : uint8_t { kAddU, kMinS, kMinU, kMaxS, kMaxU, kAnd, kOr, kXor, kMinF, kMaxF };
@@ -131,6 +131,7 @@ enum InstFlags : uint8_t {
     kFlagReturnsValue = 8,   // atomics: atom (not red) with a destination
     kFlagHidden = 16,        // put in by the decoder: not an instruction of the program, not counted
     kFlagWaitAll = 32,       // cp.async.wait_all
+    kFlagCluster = 32,       // memory: .shared::cluster, the address may name another block
     kFlagBase64 = 64,        // memory: the base operand is a 64-bit row
     kFlagHasBase = 128,      // memory: there is a base operand
     kFlagPredicates = 1,     // kArith: it reads or writes predicates

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +18,7 @@ namespace aicf::emu {
 namespace {
 
 constexpr uint64_t kWarpQuantum = 4096;         // warp instructions before another warp of the block has its turn
+constexpr size_t kMostPause = 1000;  // microseconds that a worker rests when all its blocks only poll
 constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
@@ -435,7 +437,7 @@ void run_worker(Worker& worker) {
     std::deque<std::unique_ptr<Unit>> resident;
     const size_t most_resident = std::max<size_t>(2, state.co_resident / state.cluster_blocks);
     size_t resident_limit = state.launch->cooperative ? most_resident : 2;
-    size_t turns_without_end = 0, polling = 0;
+    size_t turns_without_end = 0, polling = 0, rounds_in_vain = 0;
     const auto take_unit = [&]() -> std::unique_ptr<Unit> {
         const uint64_t next = state.next_cluster.fetch_add(1, std::memory_order_relaxed);
         if (next >= state.grid_clusters) return nullptr;
@@ -465,16 +467,18 @@ void run_worker(Worker& worker) {
         const BlockStop stop = run_unit(worker, *unit);
         if (stop == BlockStop::kStopped) break;
         if (stop == BlockStop::kDone) {
-            turns_without_end = polling = 0;
+            turns_without_end = polling = rounds_in_vain = 0;
             worker.counters.blocks += unit->blocks.size();
             for (const auto& block : unit->blocks) worker.counters.warps += block->num_warps;
             idle_units.push_back(std::move(unit));
             continue;
         }
         resident.push_back(std::move(unit));
+        if (stop == BlockStop::kTurn) rounds_in_vain = 0;
         polling = stop == BlockStop::kPolling || stop == BlockStop::kStuck ? polling + 1 : 0;
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
-            std::this_thread::yield();  // what all wait for is up to another worker
+            // What all wait for is up to another worker.
+            std::this_thread::sleep_for(std::chrono::microseconds(std::min<size_t>(++rounds_in_vain, kMostPause)));
             polling = 0;
         }
         if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {

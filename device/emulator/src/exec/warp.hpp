@@ -143,7 +143,7 @@ private:
 
     // warp_atomic.cpp
     void atomic(const Inst& inst, uint32_t mask);
-    void atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared);
+    bool atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared);
 
     // warp_async.cpp
     void async_copy(const Inst& inst, uint32_t mask);

@@ -59,6 +59,16 @@ uint16_t add_bfloat(uint16_t a, uint16_t b) {
     return float_to_bfloat(rounded);
 }
 
+// min and max of two halves: a NaN gives way to a number, and -0 is below +0.
+template <typename ToFloat>
+uint16_t extreme(uint16_t a, uint16_t b, bool is_max, ToFloat to_float) {
+    const float x = to_float(a), y = to_float(b);
+    if (std::isnan(x)) return std::isnan(y) ? 0x7FFF : b;
+    if (std::isnan(y)) return a;
+    if (x == y) return ((a & 0x8000) != 0) == is_max ? b : a;
+    return (x < y) == is_max ? b : a;
+}
+
 float add_flushed(float a, float b, bool flush) {
     // atom.add.f32 on global memory flushes subnormal inputs and results to zero with the sign kept; on shared memory it does not.
     // A NaN comes out as the canonical one.
@@ -69,6 +79,16 @@ float add_flushed(float a, float b, bool flush) {
 
 // atom.add.f64 on global memory passes the added NaN on as it is, signalling ones too.
 double add_double(double a, double b, bool global) { return global && std::isnan(b) ? b : a + b; }
+
+uint16_t half(const Inst& inst, uint16_t a, uint16_t b) {
+    const AtomOp op = static_cast<AtomOp>(inst.mode);
+    return op == AtomOp::kAdd ? add_half(a, b) : extreme(a, b, op == AtomOp::kMax, half_to_float);
+}
+
+uint16_t bfloat(const Inst& inst, uint16_t a, uint16_t b) {
+    const AtomOp op = static_cast<AtomOp>(inst.mode);
+    return op == AtomOp::kAdd ? add_bfloat(a, b) : extreme(a, b, op == AtomOp::kMax, bfloat_to_float);
+}
 
 template <typename T>
 T combine(const Inst& inst, T old, T value, T swap, bool shared) {
@@ -83,8 +103,12 @@ T combine(const Inst& inst, T old, T value, T swap, bool shared) {
         case AtomOp::kXor: return old ^ value;
         case AtomOp::kInc: return old >= value ? 0 : old + 1;
         case AtomOp::kDec: return old == 0 || old > value ? value : old - 1;
-        case AtomOp::kMin: return is_signed ? static_cast<T>(std::min<S>(old, value)) : std::min(old, value);
-        case AtomOp::kMax: return is_signed ? static_cast<T>(std::max<S>(old, value)) : std::max(old, value);
+        case AtomOp::kMin:
+            if (type >= AtomType::kF16) break;
+            return is_signed ? static_cast<T>(std::min<S>(old, value)) : std::min(old, value);
+        case AtomOp::kMax:
+            if (type >= AtomType::kF16) break;
+            return is_signed ? static_cast<T>(std::max<S>(old, value)) : std::max(old, value);
         case AtomOp::kAdd: break;
     }
     if constexpr (sizeof(T) == 8) {
@@ -97,18 +121,20 @@ T combine(const Inst& inst, T old, T value, T swap, bool shared) {
             return static_cast<uint32_t>(add(static_cast<uint16_t>(old), static_cast<uint16_t>(value))) |
                    static_cast<uint32_t>(add(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(value >> 16))) << 16;
         };
-        if (type == AtomType::kF16x2) return halves(add_half);
-        if (type == AtomType::kBF16x2) return halves(add_bfloat);
+        if (type == AtomType::kF16x2) return halves([&](uint16_t a, uint16_t b) { return half(inst, a, b); });
+        if (type == AtomType::kBF16x2) return halves([&](uint16_t a, uint16_t b) { return bfloat(inst, a, b); });
     } else {
-        if (type == AtomType::kF16) return add_half(old, value);
-        if (type == AtomType::kBF16) return add_bfloat(old, value);
+        if (type == AtomType::kF16) return half(inst, old, value);
+        if (type == AtomType::kBF16) return bfloat(inst, old, value);
     }
     return old + value;
 }
 
+// Returns whether memory has changed.
 template <typename T, typename Row>
-void run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared, const Row* b, const Row* c,
+bool run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared, const Row* b, const Row* c,
                Row* results) {
+    bool changed = false;
     for_lanes(mask, [&](uint32_t lane) {
         T* cell = reinterpret_cast<T*>(base + address[lane]);
         const T value = static_cast<T>(b[lane]);
@@ -116,35 +142,79 @@ void run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t
         T old = __atomic_load_n(cell, __ATOMIC_RELAXED);
         if (shared) {
             *cell = combine<T>(inst, old, value, swap, true);
+            changed |= *cell != old;
         } else {
             T next = combine<T>(inst, old, value, swap, false);
             while (!__atomic_compare_exchange_n(cell, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
                 next = combine<T>(inst, old, value, swap, false);
+            changed |= next != old;
         }
         results[lane] = old;
     });
+    return changed;
 }
 
 }  // namespace
 
 template <Mode M>
-void Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared) {
+bool Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared) {
+    const bool returns = inst.flags & kFlagReturnsValue;
+    bool changed = false;
+    if (inst.vec > 1) {  // each element is an atomic operation of its own
+        alignas(64) uint64_t at[kWarpLanes];
+        std::copy(address, address + kWarpLanes, at);
+        for (uint32_t i = 0; i < inst.vec; ++i) {
+            Inst part = inst;
+            part.vec = 1;
+            part.b = listed(inst, i);
+            if (returns) part.d = listed(inst, inst.vec + i);
+            changed |= atomic_lanes(part, mask, at, base, shared);
+            for_lanes(mask, [&](uint32_t lane) { at[lane] += inst.bytes; });
+        }
+        return changed;
+    }
+    if (inst.bytes == 16) {  // exch and cas; listed: value (and swap), result, each low half first
+        using Wide = unsigned __int128;
+        const auto wide = [&](uint32_t first, uint32_t lane) {
+            return static_cast<Wide>(row64(listed(inst, first + 1))[lane]) << 64 | row64(listed(inst, first))[lane];
+        };
+        for_lanes(mask, [&](uint32_t lane) {
+            Wide* cell = reinterpret_cast<Wide*>(base + address[lane]);
+            const bool is_cas = static_cast<AtomOp>(inst.mode) == AtomOp::kCas;
+            const Wide value = wide(0, lane);
+            Wide old = is_cas ? value : *cell;
+            for (;;) {
+                const Wide next = is_cas ? wide(2, lane) : value;
+                const Wide seen = __sync_val_compare_and_swap(cell, old, next);
+                const bool done = seen == old;
+                changed |= done && next != old;
+                old = seen;
+                if (done || is_cas) break;
+            }
+            if (!returns) return;
+            row64(listed(inst, 4))[lane] = static_cast<uint64_t>(old);
+            row64(listed(inst, 5))[lane] = static_cast<uint64_t>(old >> 64);
+        });
+        return changed;
+    }
     if (inst.dbytes == 8) {
         uint64_t old[kWarpLanes];
-        run_lanes<uint64_t, uint64_t>(inst, mask, address, base, shared, row64(inst.b), row64(inst.c), old);
-        if (inst.flags & kFlagReturnsValue) for_lanes(mask, [&, to = row64(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
-        return;
+        changed = run_lanes<uint64_t, uint64_t>(inst, mask, address, base, shared, row64(inst.b), row64(inst.c), old);
+        if (returns) for_lanes(mask, [&, to = row64(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
+        return changed;
     }
     uint32_t old[kWarpLanes];
     if (inst.bytes == 2)
-        run_lanes<uint16_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
+        changed = run_lanes<uint16_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
     else
-        run_lanes<uint32_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
-    if (inst.flags & kFlagReturnsValue) for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
+        changed = run_lanes<uint32_t, uint32_t>(inst, mask, address, base, shared, row32(inst.b), row32(inst.c), old);
+    if (returns) for_lanes(mask, [&, to = row32(inst.d)](uint32_t lane) { to[lane] = old[lane]; });
+    return changed;
 }
 
 template <Mode M>
 void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
+    const uint32_t size = inst.bytes * inst.vec;
     alignas(64) uint64_t address[kWarpLanes];
     const uint64_t offset = static_cast<uint64_t>(inst.offset);
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
@@ -171,22 +241,22 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
             hi = std::max(hi, address[lane]);
             bits |= address[lane];
         });
-        in_global = check_global(in_global, address, inst.bytes, true, true, lo, hi, bits);
+        in_global = check_global(in_global, address, size, true, true, lo, hi, bits);
         if (in_global) {
-            if (checking(kInitcheck)) {
-                for_lanes(in_global,
-                          [&](uint32_t lane) { check_global_init(1u << lane, address, inst.bytes, address[lane], address[lane]); });
+            if (checking(kInitcheck) && static_cast<AtomOp>(inst.mode) != AtomOp::kExch) {
+                for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, size, address[lane], address[lane]); });
             }
-            mark_global(in_global, address, inst.bytes, lo, hi, false);
+            mark_global(in_global, address, size, lo, hi, false);
             if (checking(kRacecheck)) release_acquire(in_global, address, true, true, 0);
-            if constexpr (kCount) count_global(in_global, address, inst.bytes, false, true);
-            atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false);
+            if constexpr (kCount) count_global(in_global, address, size, false, true);
+            if (!atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false))
+                note_poll(address[std::countr_zero(in_global)]);
         }
     }
     if (in_shared == 0) return;
     uint64_t high = 0;
     for_lanes(in_shared, [&](uint32_t lane) { high |= address[lane]; });
-    if (high >> kSharedRankShift == 0 || !(inst.imm || inst.space == MemSpace::kGeneric))
+    if (high >> kSharedRankShift == 0 || !((inst.flags & kFlagCluster) || inst.space == MemSpace::kGeneric))
         return atomic_shared(block_, inst, in_shared, address);
     Block* owners[kWarpLanes] = {};
     for_lanes(in_shared, [&](uint32_t lane) {
@@ -202,21 +272,22 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
         if (owner)
             atomic_shared(*owner, inst, group, address);
         else
-            check_shared(group, address, inst.bytes, true, true);  // reports all of them
+            check_shared(group, address, size, true, true);  // reports all of them
     }
 }
 
 template <Mode M>
 void Interpreter<M>::atomic_shared(Block& owner, const Inst& inst, uint32_t mask, const uint64_t* address) {
+    const uint32_t size = inst.bytes * inst.vec;
     const bool is_peer = &owner != &block_;
-    if (is_peer && !peer_alive(owner, mask, address, true, inst.bytes)) return;
-    mask = check_shared(mask, address, inst.bytes, true, true);
+    if (is_peer && !peer_alive(owner, mask, address, true, size)) return;
+    mask = check_shared(mask, address, size, true, true);
     if (mask == 0) return;
     if (checking(kRacecheck)) {
         if (is_peer) {
-            race_peer(owner, mask, address, inst.bytes, true, true);
+            race_peer(owner, mask, address, size, true, true);
         } else {
-            race_write(mask, address, inst.bytes, true, nullptr);
+            race_write(mask, address, size, true, nullptr);
             release_acquire(mask, address, true, true, kSharedWindow);
         }
     }
@@ -224,25 +295,25 @@ void Interpreter<M>::atomic_shared(Block& owner, const Inst& inst, uint32_t mask
         for_lanes(mask, [&](uint32_t lane) {
             uint8_t* state = owner.shared_state + address[lane];
             bool unwritten = false, in_flight = false;
-            for (uint32_t i = 0; i < inst.bytes; ++i) {
+            for (uint32_t i = 0; i < size; ++i) {
                 unwritten |= state[i] == 0;
                 in_flight |= (state[i] & 2) != 0;
             }
             if (in_flight || (unwritten && static_cast<AtomOp>(inst.mode) != AtomOp::kExch)) {
-                report_access(worker_, block_, warp_, pc_, lane,
-                              {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, true, address[lane],
-                               inst.bytes});
+                report_access(
+                    worker_, block_, warp_, pc_, lane,
+                    {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, true, address[lane], size});
             }
-            std::memset(state, 1, inst.bytes);
+            std::memset(state, 1, size);
         });
     }
     if constexpr (kCount) {
         if (is_peer)
             count().cluster_atomics++;
         else
-            count_shared(mask, address, inst.bytes, false, true);
+            count_shared(mask, address, size, false, true);
     }
-    atomic_lanes(inst, mask, address, owner.shared, true);
+    if (!atomic_lanes(inst, mask, address, owner.shared, true)) note_poll(address[std::countr_zero(mask)]);
 }
 
 template class Interpreter<Mode::kPlain>;

@@ -413,7 +413,7 @@ void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64
     Span span = span_of(address, mask, size);
     const uint64_t bits = span.bits;
     if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1))) [[unlikely]] {
-        if (span.hi >> kSharedRankShift && (inst.imm || inst.space == MemSpace::kGeneric))
+        if (span.hi >> kSharedRankShift && ((inst.flags & kFlagCluster) || inst.space == MemSpace::kGeneric))
             return access_cluster<kStore>(inst, mask, address);
         mask = check_shared(mask, address, size, kStore, false);
         if (mask == 0) return;
