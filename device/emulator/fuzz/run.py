@@ -2,7 +2,7 @@
 
 Builds ``fuzz_ptx`` and ``fuzz_fatbin`` (libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer: clang 14 or newer), seeds them with
 the PTX and the fat binaries of the emulator's own tests, and runs each for the given time. What is found stays in ``build/fuzz/found``; a
-crash's input belongs into ``tests/emulator/fuzz`` once it is mended, where a test replays it with any compiler.
+crash's input becomes a case of ``tests/emulator/test_damaged_input.py`` once it is mended.
 """
 
 from __future__ import annotations

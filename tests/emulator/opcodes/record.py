@@ -1,4 +1,4 @@
-"""Record what an NVIDIA GPU computes for every instruction of the corpus: ``python tests/emulator/opcodes/record.py --output goldens.npz``.
+"""Record what an NVIDIA GPU computes for every instruction of the corpus: ``python tests/emulator/opcodes/record.py``.
 
 Needs a GPU, the compiler of CUDA 13.0 on the PATH, and NumPy; nothing of this project's environment.
 """

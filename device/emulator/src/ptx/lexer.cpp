@@ -1,6 +1,7 @@
 #include "lexer.hpp"
 
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -93,7 +94,9 @@ Token Lexer::next() {
         }
     }
     if (std::strchr("{}()[]<>,;:=+-*/%!~&|^?@.#", c) == nullptr) {
-        throw ParseError(line_, std::string("character '") + c + "' is not part of PTX");
+        char shown[8] = {c};
+        if (c < 0x20 || c > 0x7e) std::snprintf(shown, sizeof shown, "0x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+        throw ParseError(line_, std::string("character '") + shown + "' is not part of PTX");
     }
     ++at_;
     return take(Token::Kind::kPunctuation, 0);

@@ -24,17 +24,40 @@ const char* name_of(Severity severity) {
     return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note";
 }
 
+// Bytes of the UTF-8 sequence at `at`: 1 to 4, or 0 where there is none (RFC 3629).
+size_t utf8_sequence(const std::string& text, size_t at) {
+    const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+    const unsigned first = byte(at);
+    const size_t length = first < 0x80                    ? 1
+                          : first >= 0xC2 && first < 0xE0 ? 2
+                          : first >= 0xE0 && first < 0xF0 ? 3
+                          : first >= 0xF0 && first < 0xF5 ? 4
+                                                          : 0;
+    for (size_t i = 1; i < length; ++i)
+        if ((byte(at + i) & 0xC0) != 0x80) return 0;
+    if ((first == 0xE0 && byte(at + 1) < 0xA0) || (first == 0xED && byte(at + 1) > 0x9F) || (first == 0xF0 && byte(at + 1) < 0x90) ||
+        (first == 0xF4 && byte(at + 1) > 0x8F)) {
+        return 0;
+    }
+    return length;
+}
+
 }  // namespace
 
 std::string quote(const std::string& text) {
     std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') {
+    for (size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        const size_t sequence = utf8_sequence(text, i);
+        if (sequence > 1) {
+            out.append(text, i, sequence);
+            i += sequence - 1;
+        } else if (c == '"' || c == '\\') {
             out += '\\';
             out += c;
         } else if (c == '\n') {
             out += "\\n";
-        } else if (static_cast<unsigned char>(c) < 0x20) {
+        } else if (static_cast<unsigned char>(c) < 0x20 || sequence == 0) {  // any byte may stand in damaged PTX: shown as Latin-1
             char escape[8];
             std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
             out += escape;
