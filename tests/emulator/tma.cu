@@ -14,15 +14,17 @@ struct Point {
 
 __device__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-#define LOAD_TILE(DIMS, COORDS, ...)                                                                                            \
-    asm volatile("cp.async.bulk.tensor." DIMS ".shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {" COORDS   \
-                 "}], [%2];" ::"r"(to), "l"(map), "r"(bar), __VA_ARGS__                                                         \
+#define LOAD_TILE(DIMS, COORDS, ...)                                                                                          \
+    asm volatile("cp.async.bulk.tensor." DIMS ".shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {" COORDS \
+                 "}], [%2];" ::"r"(to),                                                                                       \
+                 "l"(map), "r"(bar), __VA_ARGS__                                                                              \
                  : "memory")
 #define LOAD_IM2COL(DIMS, COORDS, OFFSETS, ...)                                                                                 \
     asm volatile("cp.async.bulk.tensor." DIMS ".shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {" COORDS \
-                 "}], [%2], {" OFFSETS "};" ::"r"(to), "l"(map), "r"(bar), __VA_ARGS__                                          \
+                 "}], [%2], {" OFFSETS "};" ::"r"(to),                                                                          \
+                 "l"(map), "r"(bar), __VA_ARGS__                                                                                \
                  : "memory")
-#define STORE(WHAT, DIMS, MODE, COORDS, ...)                                                                                    \
+#define STORE(WHAT, DIMS, MODE, COORDS, ...)                                                                                         \
     asm volatile(WHAT "." DIMS ".global.shared::cta" MODE ".bulk_group [%0, {" COORDS "}], [%1];" ::"l"(map), "r"(from), __VA_ARGS__ \
                  : "memory")
 
@@ -41,7 +43,8 @@ __device__ void load_im2col(uint32_t to, const CUtensorMap* map, uint32_t bar, c
     const int* c = p.at;
     const uint16_t* o = p.offset;
     if constexpr (kRank == 3) LOAD_IM2COL("3d", "%3, %4, %5", "%6", "r"(c[0]), "r"(c[1]), "r"(c[2]), "h"(o[0]));
-    if constexpr (kRank == 4) LOAD_IM2COL("4d", "%3, %4, %5, %6", "%7, %8", "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "h"(o[0]), "h"(o[1]));
+    if constexpr (kRank == 4)
+        LOAD_IM2COL("4d", "%3, %4, %5, %6", "%7, %8", "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "h"(o[0]), "h"(o[1]));
     if constexpr (kRank == 5)
         LOAD_IM2COL("5d", "%3, %4, %5, %6, %7", "%8, %9, %10", "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "h"(o[0]), "h"(o[1]),
                     "h"(o[2]));
@@ -79,15 +82,17 @@ __device__ void wait_parity(uint32_t bar, uint32_t parity) {
     uint32_t ok = 0;
     while (!ok) {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(bar), "r"(parity) : "memory");
+                     : "=r"(ok)
+                     : "r"(bar), "r"(parity)
+                     : "memory");
     }
 }
 
 // image: `image_bytes` of shared memory, first filled from it, then loaded into at `offset`, then written back to it. The wait gives up
 // after a while, and says so in *given_up, so that a wrong count of bytes is no hang.
 template <int kRank, bool kIm2col>
-__global__ void load(const __grid_constant__ CUtensorMap map, Point p, uint32_t offset, uint32_t bytes, uint8_t* image, uint32_t image_bytes,
-                     uint32_t* given_up) {
+__global__ void load(const __grid_constant__ CUtensorMap map, Point p, uint32_t offset, uint32_t bytes, uint8_t* image,
+                     uint32_t image_bytes, uint32_t* given_up) {
     extern __shared__ uint8_t dynamic[];
     __shared__ uint64_t barrier;
     uint8_t* shared = image_of(dynamic);
@@ -106,7 +111,9 @@ __global__ void load(const __grid_constant__ CUtensorMap map, Point p, uint32_t 
     uint32_t ok = 0;
     for (int i = 0; i < 100000 && !ok; ++i) {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0, 1000; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(bar) : "memory");
+                     : "=r"(ok)
+                     : "r"(bar)
+                     : "memory");
     }
     if (!ok) *given_up = 1;
     __syncthreads();
@@ -114,7 +121,8 @@ __global__ void load(const __grid_constant__ CUtensorMap map, Point p, uint32_t 
 }
 
 template <int kRank>
-__global__ void store(const __grid_constant__ CUtensorMap map, Point p, uint32_t offset, const uint8_t* image, uint32_t image_bytes, int op) {
+__global__ void store(const __grid_constant__ CUtensorMap map, Point p, uint32_t offset, const uint8_t* image, uint32_t image_bytes,
+                      int op) {
     extern __shared__ uint8_t dynamic[];
     uint8_t* shared = image_of(dynamic);
     for (uint32_t i = threadIdx.x; i < image_bytes; i += blockDim.x) shared[i] = image[i];
@@ -141,7 +149,8 @@ Function* driver_function(const char* name) {
 template <typename Kernel, typename... Args>
 int launch(Kernel* kernel, uint32_t image_bytes, Args... args) {
     const uint32_t bytes = image_bytes + 1024;
-    if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes))) return error;
+    if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)))
+        return error;
     kernel<<<1, 128, bytes>>>(args...);
     return cudaGetLastError();
 }
@@ -151,8 +160,8 @@ int launch(Kernel* kernel, uint32_t image_bytes, Args... args) {
 extern "C" {
 
 // The arguments of the driver's functions, as they are. -1: there is no such function.
-int encode_tiled(void* map, int type, uint32_t rank, void* address, const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
-                 const cuuint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
+int encode_tiled(void* map, int type, uint32_t rank, void* address, const cuuint64_t* dims, const cuuint64_t* strides,
+                 const cuuint32_t* box, const cuuint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
     auto* encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
     if (!encode) return -1;
     return encode(static_cast<CUtensorMap*>(map), static_cast<CUtensorMapDataType>(type), rank, address, dims, strides, box, steps,
@@ -165,8 +174,8 @@ int encode_im2col(void* map, int type, uint32_t rank, void* address, const cuuin
                   int fill) {
     auto* encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
     if (!encode) return -1;
-    return encode(static_cast<CUtensorMap*>(map), static_cast<CUtensorMapDataType>(type), rank, address, dims, strides, lower, upper, channels,
-                  pixels, steps, static_cast<CUtensorMapInterleave>(interleave), static_cast<CUtensorMapSwizzle>(swizzle),
+    return encode(static_cast<CUtensorMap*>(map), static_cast<CUtensorMapDataType>(type), rank, address, dims, strides, lower, upper,
+                  channels, pixels, steps, static_cast<CUtensorMapInterleave>(interleave), static_cast<CUtensorMapSwizzle>(swizzle),
                   static_cast<CUtensorMapL2promotion>(promotion), static_cast<CUtensorMapFloatOOBfill>(fill));
 }
 
@@ -189,7 +198,8 @@ int run_load(const void* map_bytes, int rank, int im2col, const int* coordinates
 }
 
 // op: -1 a store, else a reduction (rank 2).
-int run_store(const void* map_bytes, int rank, const int* coordinates, uint32_t offset, const uint8_t* image, uint32_t image_bytes, int op) {
+int run_store(const void* map_bytes, int rank, const int* coordinates, uint32_t offset, const uint8_t* image, uint32_t image_bytes,
+              int op) {
     CUtensorMap map;
     std::memcpy(&map, map_bytes, sizeof map);
     Point p{};
@@ -198,5 +208,4 @@ int run_store(const void* map_bytes, int rank, const int* coordinates, uint32_t 
     return rank == 1 ? RUN(1) : rank == 2 ? RUN(2) : rank == 3 ? RUN(3) : rank == 4 ? RUN(4) : RUN(5);
 #undef RUN
 }
-
 }

@@ -57,13 +57,13 @@ class TensorDevice:
         for address in addresses:
             self.runtime.cudaFree(c_void_p(address))
 
-    def encode_status(self, copy: Copy, address: int, out: Bytes | None = None, **changes: Any) -> int:
+    def encode_status(self, copy: Copy, base: int, out: Bytes | None = None, **changes: Any) -> int:
         """Return the encoder's CUresult; `changes` are raw arguments to use in place of the copy's (``None``: a null pointer)."""
         values: dict[str, Any] = {
             "map": aligned_bytes(128, 64) if out is None else out,
             "type": copy.type,
             "rank": len(copy.dims),
-            "address": address,
+            "address": base,
             "dims": _array(copy.dims, np.uint64),
             "strides": _array(copy.strides, np.uint64),
             "box": _array(copy.box, np.uint32),

@@ -29,10 +29,10 @@ struct BulkCopy {
     bool reduces = false;
     uint8_t reduce_op = 0, reduce_type = 0;  // AtomOp, AtomType
     uint32_t pc = 0, thread = 0;             // who issued it; `thread` in its block
-    uint32_t agent = 0;
+    uint32_t agent = 0, reader = 0;          // stores: `reader` reads shared memory, `agent` writes
+    bool reader_done = false;                // somebody waited for the reading
     uint32_t group = 0;          // of its thread's bulk groups
     uint32_t bytes = 0;          // that an mbarrier counts
-    uint32_t byte_mask = 0xFFFF; // of each 16 bytes that are stored
     Block* issuer = nullptr;
     Block* shared_block = nullptr;  // of the shared memory that is written, or for stores read
     Block* source_block = nullptr;  // between blocks: of what is read
@@ -40,6 +40,7 @@ struct BulkCopy {
     uint64_t global = 0;
     std::shared_ptr<const TensorCopy> tensor;  // null: a run of bytes
     std::vector<uint8_t> staged;               // of a store whose source has been read, or of st.async
+    std::vector<uint8_t> staged_state;
     bool is_staged = false;
 };
 

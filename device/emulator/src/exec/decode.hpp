@@ -76,6 +76,14 @@ private:
     bool decode_mbarrier();
     bool decode_cluster();   // mapa, getctarank, barrier.cluster, griddepcontrol, setmaxnreg
     bool decode_texture();
+    void decode_proxy_fence();
+    void decode_tensor_map();
+    void decode_store_async();
+    // Operands of bulk copies, in the slots of bulk.hpp.
+    void begin_list(Inst& inst);
+    void list_source(const Inst& inst, uint32_t slot, const ptx::Operand& operand, uint8_t row_bytes, ptx::Type type);
+    void list_address(const Inst& inst, uint32_t slot, const ptx::Operand& operand);
+    void list_tensor(Inst& inst, uint32_t slot, const ptx::Operand& operand, uint32_t rank);
     void decode_arith();
 
     void decode_mov();

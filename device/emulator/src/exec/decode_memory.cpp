@@ -47,6 +47,7 @@ bool is_signed(Type type) { return type == Type::kS8 || type == Type::kS16 || ty
 
 bool FunctionDecoder::decode_memory() {
     const std::string& opcode = current_->opcode;
+    if ((opcode == "st" || opcode == "red") && has("async")) return false;  // decode_bulk.cpp
     if (opcode == "ld" || opcode == "ldu") {
         decode_load_store(true);
     } else if (opcode == "st") {

@@ -74,6 +74,8 @@ struct Warp {
     std::vector<int32_t> free_frames;
     std::vector<AsyncCopy> async;
     uint32_t async_serial = 0;
+    std::vector<BulkCopy> bulk_stores;  // `thread`: the lane
+    uint32_t bulk_commits[kWarpLanes] = {};
     uint32_t commits[kWarpLanes] = {};
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
@@ -193,6 +195,9 @@ enum class Finding : uint8_t {
     kMbarrierInvalid,
     kMbarrierOverflow,
     kMbarrierReinit,
+    kTensorMapInvalid,
+    kInvalidMulticast,
+    kBulkStoreUnfinished,
     kDivergentBarrier,
     kBarrierCount,
     kMissingLanes,

@@ -218,6 +218,8 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.free_frames.clear();
         warp.async.clear();
         warp.async_serial = 0;
+        warp.bulk_stores.clear();
+        std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);
         warp.polled_block = nullptr;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
         warp.cluster_arrived = warp.cluster_passed = 0;

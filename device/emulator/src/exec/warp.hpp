@@ -165,7 +165,13 @@ private:
 
     // warp_mbarrier.cpp, warp_bulk.cpp
     void mbarrier(const Inst& inst, uint32_t mask);
-    struct MbarrierRef;
+    struct MbarrierRef {
+        Block* owner = nullptr;
+        uint32_t address = 0;
+        Mbarrier* barrier = nullptr;
+        uint64_t object = 0;  // of its current phase
+    };
+    MbarrierRef mbarrier_place(uint32_t lane, uint64_t address);  // of a copy that will count on it
     MbarrierRef mbarrier_at(uint32_t lane, uint64_t address, bool generic, bool needs_valid);
     void mbarrier_arrive(const Inst& inst, uint32_t lane, MbarrierRef ref);
     void mbarrier_wait(const Inst& inst, uint32_t mask);
@@ -175,7 +181,23 @@ private:
     void misuse(uint32_t lane, Finding finding, const std::string& detail);
     void give_way();  // after a poll that found nothing
     void bulk(const Inst& inst, uint32_t mask);
+    uint64_t listed_address(const Inst& inst, uint32_t slot, uint32_t lane) const;
+    void bad_access(uint32_t lane, Finding finding, MemSpace space, uint64_t address, uint32_t bytes, bool is_write);
+    bool check_run(uint32_t lane, uint64_t address, uint32_t bytes, bool is_write);
+    Block* check_shared_run(uint32_t lane, uint64_t address, uint32_t bytes, uint32_t alignment, bool is_write, uint32_t& offset);
+    bool read_tensor_map(const Inst& inst, uint32_t slot, uint32_t lane, TensorCopy& copy);
+    bool check_global_side(uint32_t lane, const BulkCopy& copy, bool is_write);
+    void issue_load(const Inst& inst, uint32_t lane);
+    void issue_load_to(uint32_t lane, BulkCopy copy, uint64_t to, uint64_t barrier_address, uint32_t alignment);
+    void register_load(uint32_t lane, BulkCopy copy, uint64_t barrier_address);
+    void issue_store(const Inst& inst, uint32_t lane);
+    void store_async(const Inst& inst, uint32_t lane);
+    void change_tensor_map(const Inst& inst, uint32_t mask);
+    void finish_bulk(uint32_t lanes, uint32_t groups_left, bool all, bool read_only);
+    void exit_bulk(uint32_t lanes);
     void deliver_bulk(BulkCopy& copy);
+    void stage_store(BulkCopy& copy);
+    void write_store(BulkCopy& copy);
     size_t draw(size_t count);  // of the random schedule
     void fence_proxy(const Inst& inst, uint32_t mask);
 

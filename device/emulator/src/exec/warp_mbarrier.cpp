@@ -32,13 +32,6 @@ uint64_t make_token(const Mbarrier& barrier, uint32_t address) {
 }  // namespace
 
 template <Mode M>
-struct Interpreter<M>::MbarrierRef {
-    Block* owner = nullptr;
-    uint32_t address = 0;
-    Mbarrier* barrier = nullptr;
-};
-
-template <Mode M>
 void Interpreter<M>::shared_addresses(const Inst& inst, uint64_t* out) const {
     const uint64_t offset = static_cast<uint64_t>(inst.offset);
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
@@ -113,6 +106,13 @@ typename Interpreter<M>::MbarrierRef Interpreter<M>::mbarrier_at(uint32_t lane, 
         return ref;
     }
     ref.owner = owner;
+    return ref;
+}
+
+template <Mode M>
+typename Interpreter<M>::MbarrierRef Interpreter<M>::mbarrier_place(uint32_t lane, uint64_t address) {
+    MbarrierRef ref = mbarrier_at(lane, address, false, true);
+    if (ref.barrier) ref.object = order_object(OrderKind::kMbarrier, *ref.owner, ref.address | (ref.barrier->phase & 7));
     return ref;
 }
 
@@ -324,8 +324,17 @@ void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
 }
 
 template void Interpreter<Mode::kPlain>::mbarrier(const Inst&, uint32_t);
+template typename Interpreter<Mode::kPlain>::MbarrierRef Interpreter<Mode::kPlain>::mbarrier_place(uint32_t, uint64_t);
+template void Interpreter<Mode::kPlain>::mbarrier_settle(Block&, uint32_t, Mbarrier&, bool);
+template void Interpreter<Mode::kPlain>::misuse(uint32_t, Finding, const std::string&);
 template void Interpreter<Mode::kChecked>::mbarrier(const Inst&, uint32_t);
+template typename Interpreter<Mode::kChecked>::MbarrierRef Interpreter<Mode::kChecked>::mbarrier_place(uint32_t, uint64_t);
+template void Interpreter<Mode::kChecked>::mbarrier_settle(Block&, uint32_t, Mbarrier&, bool);
+template void Interpreter<Mode::kChecked>::misuse(uint32_t, Finding, const std::string&);
 template void Interpreter<Mode::kCounted>::mbarrier(const Inst&, uint32_t);
+template typename Interpreter<Mode::kCounted>::MbarrierRef Interpreter<Mode::kCounted>::mbarrier_place(uint32_t, uint64_t);
+template void Interpreter<Mode::kCounted>::mbarrier_settle(Block&, uint32_t, Mbarrier&, bool);
+template void Interpreter<Mode::kCounted>::misuse(uint32_t, Finding, const std::string&);
 
 }  // namespace AICF_ENGINE_NAMESPACE
 }  // namespace aicf::emu

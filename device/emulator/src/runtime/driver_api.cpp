@@ -1,4 +1,5 @@
 #include "driver_api.hpp"
+#include "../tensormap/encode.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -241,7 +242,9 @@ int copy_async(uint64_t dst, uint64_t src, size_t bytes, int kind, void* stream)
     return call([&] { return cudaMemcpyAsync(pointer(dst), pointer(src), bytes, kind, stream); });
 }
 int copy_any(uint64_t dst, uint64_t src, size_t bytes) { return copy(dst, src, bytes, abi::kCopyDefault); }
-int copy_any_async(uint64_t dst, uint64_t src, size_t bytes, void* stream) { return copy_async(dst, src, bytes, abi::kCopyDefault, stream); }
+int copy_any_async(uint64_t dst, uint64_t src, size_t bytes, void* stream) {
+    return copy_async(dst, src, bytes, abi::kCopyDefault, stream);
+}
 int copy_to_device(uint64_t dst, const void* src, size_t bytes) { return copy(dst, to_address(src), bytes, abi::kHostToDevice); }
 int copy_to_host(void* dst, uint64_t src, size_t bytes) { return copy(to_address(dst), src, bytes, abi::kDeviceToHost); }
 int copy_on_device(uint64_t dst, uint64_t src, size_t bytes) { return copy(dst, src, bytes, abi::kDeviceToDevice); }
@@ -356,7 +359,8 @@ int kernel_function(void** function, void* kernel) {
 int launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                   unsigned shared_bytes, void* stream, void** args, void** extra) {
     if (extra != nullptr) return kErrNotSupported;
-    return call([&] { return cudaLaunchKernel(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, args, shared_bytes, stream); });
+    return call(
+        [&] { return cudaLaunchKernel(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, args, shared_bytes, stream); });
 }
 int launch_cooperative(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                        unsigned block_z, unsigned shared_bytes, void* stream, void** args) {
@@ -418,7 +422,8 @@ int function_param_info(void* function, size_t index, size_t* offset, size_t* by
 }
 int function_cache_config(void*, int config) { return config >= 0 && config <= 3 ? kNoError : kInvalidValue; }
 int occupancy_flags(int* blocks, void* function, int block_threads, size_t shared_bytes, unsigned flags) {
-    return call([&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_bytes, flags); });
+    return call(
+        [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads, shared_bytes, flags); });
 }
 int occupancy(int* blocks, void* function, int block_threads, size_t shared_bytes) {
     return occupancy_flags(blocks, function, block_threads, shared_bytes, 0);
@@ -584,7 +589,9 @@ const Row kRows[] = {
     row("cuModuleUnload", library_unload),
     row("cuModuleGetFunction", library_kernel),
     row("cuModuleGetGlobal", module_global),
-    // src/tensormap: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapReplaceAddress.
+    row("cuTensorMapEncodeTiled", encode_tiled),
+    row("cuTensorMapEncodeIm2col", encode_im2col),
+    row("cuTensorMapReplaceAddress", replace_address),
 };
 
 std::string_view without_suffixes(std::string_view name) {
