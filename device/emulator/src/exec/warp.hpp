@@ -208,7 +208,6 @@ private:
     void set_max_registers(const Inst& inst, uint32_t mask);
     void settle_cluster_barrier();
     void leave_cluster(uint32_t mask);
-    void store_async(const Inst& inst, uint32_t mask);
     void race_peer(Block& owner, uint32_t mask, const uint64_t* offset, uint32_t size, bool is_write, bool strong);
     void atomic_shared(Block& owner, const Inst& inst, uint32_t mask, const uint64_t* offset);
     bool peer_alive(const Block& owner, uint32_t mask, const uint64_t* address, bool is_write, uint32_t size);
