@@ -1,0 +1,203 @@
+"""Tensor copies against the NumPy model: the recorded corpus, random maps, reductions, encoders' errors, and faults that are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import c_void_p
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .cuda_runtime import Runtime
+from .kernels import build, kinds
+from .tma_cases import OPERATIONS, TILE, encode_cases, reduction_cases
+from .tma_device import TensorDevice, TensorMapError
+from .tma_model import (
+    BF16,
+    ELEMENT_BYTES,
+    F16,
+    F32,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bytes,
+    Copy,
+    element_offsets,
+    load,
+    make_corpus,
+    make_inputs,
+    random_im2col,
+    random_tile,
+    shared_offsets,
+    store,
+)
+
+CHECKS = "memcheck,initcheck,synccheck"
+SOURCE = Path(__file__).with_name("tma.cu")
+CORPUS = [(seed, copy) for seed, copy in enumerate(make_corpus()) if not copy.explores]
+
+
+@pytest.fixture(scope="session")
+def tma_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(SOURCE, tmp_path_factory.mktemp("tma"))
+
+
+@pytest.fixture
+def device(emulator: Runtime, tma_library: Path) -> Iterator[TensorDevice]:
+    emulator.set_option("checks", CHECKS)
+    yield TensorDevice(tma_library, emulator.library)
+    emulator.set_option("schedule", "default")
+
+
+@pytest.mark.parametrize("schedule", ["default", "random"])
+def test_corpus(emulator: Runtime, device: TensorDevice, schedule: str) -> None:
+    emulator.set_option("schedule", schedule)
+    for seed, copy in CORPUS:
+        tensor, image = make_inputs(copy, seed)
+        after, all_came = device.load(copy, tensor, image)
+        assert all_came and np.array_equal(after, load(copy, tensor, image)), copy
+        if not copy.is_im2col:
+            assert np.array_equal(device.store(copy, tensor, image), store(copy, tensor, image)), copy
+    assert not emulator.reports()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(st.integers(1, 5), st.sampled_from((U8, U16, U32, I64, F16, BF16, F32)), st.integers(0, 3), st.booleans(), st.integers(0, 2**32))
+def test_random_maps(emulator: Runtime, device: TensorDevice, rank: int, kind: int, swizzle: int, im2col: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    copy = random_im2col(random, "r", max(rank, 3), kind, swizzle) if im2col else random_tile(random, "r", rank, kind, swizzle)
+    tensor, image = make_inputs(copy, seed)
+    after, all_came = device.load(copy, tensor, image)
+    assert all_came and np.array_equal(after, load(copy, tensor, image)), copy
+    if not im2col:
+        assert np.array_equal(device.store(copy, tensor, image), store(copy, tensor, image)), copy
+    assert not emulator.reports()
+
+
+def _reduced(kind: int, op: str, old: Bytes, new: Bytes) -> Bytes:
+    """Return old combined with new, element by element; both are rows of bytes."""
+    dtypes: dict[int, Any] = {
+        U32: np.uint32,
+        I32: np.int32,
+        U64: np.uint64,
+        I64: np.int64,
+        F16: np.float16,
+        F32: np.float32,
+        BF16: np.uint16,
+    }
+    a, b = (np.ascontiguousarray(x).view(dtypes[kind])[:, 0] for x in (old, new))
+    if kind == BF16:
+        wide = {"add": np.add, "min": np.minimum, "max": np.maximum}[op](*((x.astype(np.uint32) << 16).view(np.float32) for x in (a, b)))
+        bits = wide.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).view(np.uint8).reshape(old.shape)
+    function: Any = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+        "inc": lambda x, y: np.where(x >= y, 0, x + 1),
+        "dec": lambda x, y: np.where((x == 0) | (x > y), y, x - 1),
+    }[op]
+    return np.asarray(function(a, b)).astype(a.dtype).view(np.uint8).reshape(old.shape)
+
+
+def test_reductions(emulator: Runtime, device: TensorDevice) -> None:
+    for name, copy, op, tensor, image in reduction_cases():
+        lanes = np.arange(ELEMENT_BYTES[copy.type])
+        to, source = element_offsets(copy), shared_offsets(copy)
+        at = to[to >= 0][:, None] + lanes
+        expected = tensor.copy()
+        expected[at] = _reduced(copy.type, OPERATIONS[op], tensor[at], image[source[to >= 0][:, None] + lanes])
+        assert np.array_equal(device.store(copy, tensor, image, op), expected), name
+    assert not emulator.reports()
+
+
+def test_encoders_accept_and_refuse(device: TensorDevice) -> None:
+    address = device.upload(np.zeros(1 << 16, np.uint8))
+    accepted = {name for name, copy, changes in encode_cases(address) if device.encode_status(copy, address, **changes) == 0}
+    refused = {name for name, _, _ in encode_cases(address)} - accepted
+    device.free(address)
+    assert {"valid", "im2col", "box 256", "dim 2^32", "step 8", "rank 1, null strides", "swizzle 3, widest box", "fill NaN"} <= accepted
+    assert {
+        "rank 6",
+        "address aligned to 8",
+        "stride of 8",
+        "box 257",
+        "step 9",
+        "swizzle 3, box too wide",
+        "inner box of 24 bytes",
+    } <= refused
+    assert {"map aligned to 32", "null map", "NaN fill of type 0", "im2col, 1025 pixels", "im2col, lower -129", "dim 0"} <= refused
+
+
+def test_replaced_address(emulator: Runtime, device: TensorDevice) -> None:
+    tensor, image = make_inputs(TILE, 3)
+    first, second = device.upload(np.zeros_like(tensor)), device.upload(tensor)
+    made = device.encode(TILE, first)
+    assert device.library.replace_address(c_void_p(made.ctypes.data), c_void_p(second)) == 0
+    device.encode = lambda copy, base: made  # type: ignore[method-assign]
+    after, _ = device.load(TILE, tensor, image)
+    assert np.array_equal(after, load(TILE, tensor, image)) and not emulator.reports()
+    device.free(first, second)
+
+
+def _faulty(emulator: Runtime, action: Any) -> list[dict[str, Any]]:
+    with pytest.raises(RuntimeError):
+        action()
+    reports = emulator.reports()
+    emulator.code("cudaDeviceReset")
+    return reports
+
+
+def test_garbage_is_no_tensor_map(emulator: Runtime, device: TensorDevice) -> None:
+    tensor, image = make_inputs(TILE, 3)
+    whole = device.encode
+
+    def changed(copy: Copy, base: int) -> Bytes:
+        made = whole(copy, base)
+        made[20] ^= 1
+        return made
+
+    for make, text in ((lambda copy, base: np.zeros(128, np.uint8), "no tensor map"), (changed, "changed by ordinary stores")):
+        device.encode = make  # type: ignore[method-assign]
+        reports = _faulty(emulator, lambda: device.load(TILE, tensor, image))
+        assert [r for r in reports if r["kind"] == "tensormap_invalid" and text in str(r["text"])]
+
+
+def test_wrong_number_of_bytes(emulator: Runtime, device: TensorDevice) -> None:
+    tensor, image = make_inputs(TILE, 3)
+    (report,) = _faulty(emulator, lambda: device.load(TILE, tensor, image, announced=TILE.box_bytes + 16))
+    assert report["kind"] == "deadlock" and f"{TILE.box_bytes + 16} were announced, {TILE.box_bytes} delivered" in str(report["text"])
+    reports = _faulty(emulator, lambda: device.load(TILE, tensor, image, announced=TILE.box_bytes - 16))
+    assert "mbarrier_overflow" in kinds(reports)
+
+
+def test_tensor_larger_than_its_memory(emulator: Runtime, device: TensorDevice) -> None:
+    tensor, image = make_inputs(TILE, 3)
+    inside = replace(TILE, dims=(64, 32, 9))  # a slice more than there is
+    assert device.load(inside, tensor, image)[1] and not emulator.reports()  # the box does not touch it
+    reports = _faulty(emulator, lambda: device.load(replace(inside, at=(0, 0, 6)), tensor, image))
+    assert "out_of_bounds_read" in kinds(reports)
+    reports = _faulty(emulator, lambda: device.store(replace(inside, at=(0, 0, 6)), tensor, image))
+    assert "out_of_bounds_write" in kinds(reports)
+
+
+def test_misaligned_destination(emulator: Runtime, device: TensorDevice) -> None:
+    tensor, image = make_inputs(TILE, 3)
+    reports = _faulty(emulator, lambda: device.load(replace(TILE, shared=64), tensor, image))
+    assert "misaligned_access" in kinds(reports)
+
+
+def test_refused_map_is_an_error_of_the_test(device: TensorDevice) -> None:
+    with pytest.raises(TensorMapError):
+        device.encode(replace(TILE, box=(32, 300, 4)), 256)
