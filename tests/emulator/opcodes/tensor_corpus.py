@@ -291,7 +291,7 @@ def to_image(bits: NDArray[np.uint64], kind: str, layout: tuple[int, str]) -> Im
     return Image(data, leading // 16 << 16 | stride // 16 << 32 | code << 62)
 
 
-IMAGE_BYTES = {"a": 8 * 1024, "b": 24 * 1024}
+IMAGE_BYTES = {"a": 16 * 1024, "b": 32 * 1024}
 
 
 def pad_image(image: Image, side: str) -> NDArray[np.uint8]:

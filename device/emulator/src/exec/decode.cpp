@@ -333,6 +333,7 @@ void FunctionDecoder::fail(const std::string& reason) const {
 }
 
 void FunctionDecoder::decode() {
+    find_wgmma_registers();
     for (const ptx::Instruction& instruction : function_.instructions) decode_instruction(instruction);
     current_ = nullptr;
     finish();
@@ -343,6 +344,7 @@ void FunctionDecoder::decode_instruction(const ptx::Instruction& instruction) {
     first_inst_.push_back(static_cast<uint32_t>(code_.size()));
     pending_.clear();
     after_.clear();
+    if (!wgmma_registers_.empty() && instruction.opcode != "wgmma") touch_wgmma_registers();
     if (decode_move() || decode_memory() || decode_control() || decode_collective() || decode_async()) return;
     if (decode_tensor() || decode_bulk() || decode_mbarrier() || decode_cluster() || decode_texture()) return;
     decode_arith();

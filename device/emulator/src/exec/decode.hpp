@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -102,6 +103,9 @@ private:
     void decode_mma();
     void decode_wmma_access();
     void decode_matrix_access(bool is_load);
+    void decode_wgmma();
+    void find_wgmma_registers();
+    void touch_wgmma_registers();  // before an instruction that uses registers of a wgmma
     uint32_t list_form(const MatrixForm& form);
 
     // Operands.
@@ -141,6 +145,8 @@ private:
     std::vector<std::pair<Inst, std::vector<Ref>>> after_;  // hidden instructions that follow it
     std::vector<RegClass> classes_;
     std::unordered_map<std::string, uint32_t> registers_;
+    std::vector<uint32_t> wgmma_accumulators_;  // registers
+    std::set<uint32_t> wgmma_registers_;        // with those of A
     std::unordered_map<std::string, uint32_t> frame_;        // variable -> offset in the frame
     std::unordered_map<std::string, uint32_t> frame_sizes_;
     std::unordered_map<std::string, uint32_t> kernel_params_;

@@ -94,6 +94,8 @@ bool FunctionDecoder::decode_tensor() {
             decode_mma();
         else
             decode_wmma_access();
+    } else if (opcode == "wgmma") {
+        decode_wgmma();
     } else if (opcode == "ldmatrix" || opcode == "stmatrix") {
         decode_matrix_access(opcode == "ldmatrix");
     } else if (opcode == "movmatrix") {
@@ -299,6 +301,138 @@ void FunctionDecoder::decode_matrix_access(bool is_load) {
     if (address.space == MemSpace::kFrame || address.space == MemSpace::kParam) fail("an address in shared memory is expected");
     narrow_access(16, MemSpace::kShared);
     apply_address(inst, address);
+    emit(inst);
+}
+
+// Registers of a function that wgmma reads or writes while the program goes on.
+void FunctionDecoder::find_wgmma_registers() {
+    std::set<uint32_t> accumulators;
+    for (const ptx::Instruction& instruction : function_.instructions) {
+        if (instruction.opcode != "wgmma" || !instruction.has("mma_async")) continue;
+        for (size_t i = 0; i < 2 && i < instruction.operands.size(); ++i) {
+            if (instruction.operands[i].kind != Operand::Kind::kVector) continue;
+            for (const Operand& element : instruction.operands[i].elements) {
+                auto it = registers_.find(element.name);
+                if (element.kind != Operand::Kind::kRegister || it == registers_.end()) continue;
+                wgmma_registers_.insert(it->second);
+                if (i == 0) accumulators.insert(it->second);
+            }
+        }
+    }
+    wgmma_accumulators_.assign(accumulators.begin(), accumulators.end());
+}
+
+void FunctionDecoder::touch_wgmma_registers() {
+    Inst inst;
+    inst.op = Op::kWgmma;
+    inst.mode = static_cast<uint8_t>(WgmmaMode::kTouch);
+    inst.flags = kFlagHidden;
+    inst.vec = current_->opcode == "mov";
+    std::vector<uint32_t>& list = builder_.image->operand_lists;
+    inst.imm = static_cast<uint32_t>(list.size());
+    uint32_t count = 0;
+    const auto visit = [&](const auto& self, const Operand& operand, bool is_written) -> void {
+        for (const Operand& element : operand.elements) self(self, element, is_written);
+        const bool is_register =
+            operand.kind == Operand::Kind::kRegister || (operand.kind == Operand::Kind::kAddress && operand.base_is_register);
+        if (!is_register || count == 32) return;
+        auto it = registers_.find(operand.name);
+        if (it == registers_.end() || !wgmma_registers_.contains(it->second)) return;
+        pending_.push_back({0, Field::kListed, false, it->second, static_cast<uint32_t>(list.size())});
+        list.push_back(0);
+        if (is_written) inst.e |= 1u << count;
+        ++count;
+    };
+    // Destinations come first; where there is none, the first operand is an address or a label.
+    for (size_t i = 0; i < current_->operands.size(); ++i) visit(visit, current_->operands[i], i == 0);
+    if (count == 0) return;
+    inst.bytes = static_cast<uint8_t>(count);
+    emit(inst);
+}
+
+void FunctionDecoder::decode_wgmma() {
+    Inst inst;
+    inst.op = Op::kWgmma;
+    inst.c = builder_.constant_row(~0u, false);
+    if (has("fence") || has("commit_group")) {
+        expect_operands(0, 0);
+        inst.mode = static_cast<uint8_t>(has("fence") ? WgmmaMode::kFence : WgmmaMode::kCommit);
+        return emit(inst);
+    }
+    std::vector<uint32_t>& list = builder_.image->operand_lists;
+    if (has("wait_group")) {
+        expect_operands(1, 1);
+        if (operand(0).kind != Operand::Kind::kImmediate) fail("the number of groups must be a constant");
+        inst.mode = static_cast<uint8_t>(WgmmaMode::kWait);
+        inst.offset = static_cast<int64_t>(operand(0).bits);
+        // Accumulators are written here at the earliest: their registers must not be anybody else's until then.
+        for (uint32_t reg : wgmma_accumulators_) {
+            pending_.push_back({0, Field::kListed, false, reg, static_cast<uint32_t>(list.size())});
+            list.push_back(0);
+        }
+        return emit(inst);
+    }
+    if (!has("mma_async")) fail("it is not known");
+    inst.mode = static_cast<uint8_t>(WgmmaMode::kMultiply);
+    MatrixForm form;
+    std::vector<Elem> types;
+    bool has_shape = false;
+    for (const std::string& word : current_->modifiers) {
+        Elem elem;
+        if (parse_elem(word, elem))
+            types.push_back(elem);
+        else if (parse_shape(word, form))
+            has_shape = true;
+        else if (word == "satfinite")
+            form.satfinite = 1;
+        else if (word == "and")
+            form.bit_and = 1;
+        else if (word == "sp" || word.rfind("sp::", 0) == 0)
+            fail("sparse matrix instructions are not supported");
+        else if (word != "mma_async" && word != "sync" && word != "aligned" && word != "popc")
+            fail("modifier '." + word + "' is not supported");
+    }
+    if (!has_shape || types.size() != 3) fail("its shape or types are not known");
+    form.d = form.c = types[0];
+    form.a = types[1];
+    form.b = types[2];
+    const bool is_known = form.a == Elem::kF16 || form.a == Elem::kBF16 || form.a == Elem::kTF32 || is_float8(form.a) ||
+                          form.a == Elem::kS8 || form.a == Elem::kU8 || (form.a == Elem::kB1 && form.bit_and);
+    if (!is_known || !is_kin(form.a, form.b) || !can_accumulate(form.a, form.d)) fail("its types do not go together");
+    const uint32_t n = form.n();
+    const bool has_n = n >= 8 && (!is_integer(form.a) || n <= 24 || n % 16 == 0);
+    if (form.m != 64 || form.k != 256 / bits_of(form.a) || !has_n) fail("this shape does not exist for its types");
+
+    form.a_in_registers = operand(1).kind == Operand::Kind::kVector;
+    const bool is_16_bit = bits_of(form.a) == 16;
+    const size_t constants = is_integer(form.a) ? 0 : 2 + (is_16_bit ? (form.a_in_registers ? 1 : 2) : 0);
+    expect_operands(4 + constants, 4 + constants);
+    const auto constant = [&](size_t index) {
+        if (operand(index).kind != Operand::Kind::kImmediate) fail("operand " + std::to_string(index + 1) + " must be a constant");
+        return static_cast<int64_t>(operand(index).bits);
+    };
+    if (constants) {
+        form.negate_a = constant(4) == -1;
+        form.negate_b = constant(5) == -1;
+    }
+    if (is_16_bit) {
+        if (!form.a_in_registers) form.a_col = constant(6) != 0;
+        form.b_row = constant(form.a_in_registers ? 6 : 7) != 0;
+    }
+    const auto d = elements_of(operand(0));
+    if (d.size() != accumulator_registers(16, n, form.d)) fail("the accumulator has " + std::to_string(d.size()) + " registers");
+    source_predicate(inst, Field::kPa, operand(3));
+    source(inst, Field::kB, operand(2), 8, Type::kB64);
+    if (!form.a_in_registers) source(inst, Field::kA, operand(1), 8, Type::kB64);
+    inst.imm = list_form(form);
+    for (const Operand& element : d) {
+        const uint32_t slot = listed_destination(element, 4);
+        if (element.kind == Operand::Kind::kRegister) pending_.push_back({0, Field::kListed, false, register_id(element.name), slot});
+    }
+    if (form.a_in_registers) {
+        if (operand(1).elements.size() != 4) fail("A has " + std::to_string(operand(1).elements.size()) + " registers");
+        for (const Operand& element : operand(1).elements) listed_source(element, 4, Type::kB32);
+    }
     emit(inst);
 }
 

@@ -11,6 +11,7 @@
 #include "async_state.hpp"
 #include "exec.hpp"
 #include "program.hpp"
+#include "wgmma_state.hpp"
 
 namespace aicf::emu {
 
@@ -73,6 +74,7 @@ struct Warp {
     std::vector<Frame> frames;
     std::vector<int32_t> free_frames;
     std::vector<AsyncCopy> async;
+    WarpWgmma wgmma;
     uint32_t async_serial = 0;
     std::vector<BulkCopy> bulk_stores;  // `thread`: the lane
     uint32_t bulk_commits[kWarpLanes] = {};
@@ -168,6 +170,7 @@ struct Block {
     uint32_t clock = 1;
     uint32_t floor = 1;  // accesses stamped before this are ordered before every thread's next one
     std::unordered_map<uint64_t, SyncPoint> sync_points;
+    std::vector<WarpgroupLog> wgmma_logs;  // by warpgroup, when wgmma is checked
     std::vector<uint32_t> write_pc, read_pc;  // instruction of the last write and read of each unit
     void* region = nullptr;
     size_t region_bytes = 0;
@@ -206,6 +209,9 @@ enum class Finding : uint8_t {
     kShuffleInactive,
     kRace,
     kRaceSameValue,
+    kWgmmaRegisterHazard,
+    kWgmmaMissingFence,
+    kWgmmaWarpgroup,
     kDeadlock,
     kInstructionLimit,
     kAssert,

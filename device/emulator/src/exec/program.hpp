@@ -112,6 +112,7 @@ enum class VoteMode : uint8_t { kAll, kAny, kUni, kBallot };
 enum class ReduxOp : uint8_t { kAddU, kMinS, kMinU, kMaxS, kMaxU, kAnd, kOr, kXor, kMinF, kMaxF };
 enum class BarrierMode : uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr };
 enum class ClockKind : uint8_t { kClock32, kClockHigh, kClock64, kGlobalTimer, kGlobalTimerLow, kGlobalTimerHigh };
+enum class WgmmaMode : uint8_t { kFence, kCommit, kWait, kMultiply, kTouch /* put in: registers of a wgmma are about to be used */ };
 enum class Builtin : uint8_t { kVprintf, kAssertFail };
 
 // Operands: 2 bits of base, 30 bits of byte offset from it.

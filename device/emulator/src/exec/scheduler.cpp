@@ -208,6 +208,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     if (shared_state) std::fill(shared_state, shared_state + shared_end, uint8_t{0});
     if (local_state) std::fill(local_state, local_state + static_cast<size_t>(num_warps) * kWarpLanes * local_stride, uint8_t{0});
     if (state.options.checks) std::fill(shared + kSharedStart, shared + shared_end, uint8_t{0xCB});
+    wgmma_logs.clear();
     for (Warp& warp : warps) {
         warp.live = warp.initial;
         warp.forced_pc = ~0u;
@@ -217,6 +218,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.frames[0].refs = 1;
         warp.free_frames.clear();
         warp.async.clear();
+        warp.wgmma.reset();
         warp.async_serial = 0;
         warp.bulk_stores.clear();
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);

@@ -29,7 +29,7 @@ constexpr uint32_t bits_of(Elem elem) {
 constexpr bool is_integer(Elem elem) { return (elem >= Elem::kS8 && elem <= Elem::kB1) || elem == Elem::kS32; }
 constexpr bool is_float8(Elem elem) { return elem == Elem::kE4M3 || elem == Elem::kE5M2; }
 
-// What a matrix instruction is, as two words at the head of its list of operands.
+// What a matrix instruction is, as words at the head of its list of operands.
 struct MatrixForm {
     uint8_t m = 0;
     uint8_t n8 = 0;  // n / 8
@@ -40,11 +40,14 @@ struct MatrixForm {
     uint8_t quad_pairs : 1 = 0;                  // m8n8k4 of f16: four multiplications, of 8 threads each
     uint8_t sparse : 1 = 0, selector : 2 = 0;    // mma.sp: which threads hold the metadata
     uint8_t fragment = 0;                        // wmma.load, wmma.store: which matrix, 'a', 'b' or 'c'
+    uint8_t negate_a : 1 = 0, negate_b : 1 = 0;  // wgmma
+    uint8_t a_in_registers : 1 = 0;
+    uint8_t unused[3] = {};
 
     uint32_t n() const { return n8 * 8u; }
 };
-static_assert(sizeof(MatrixForm) == 8);
-constexpr uint32_t kFormWords = 2;
+static_assert(sizeof(MatrixForm) == 12);
+constexpr uint32_t kFormWords = 3;
 
 inline void put_form(const MatrixForm& form, uint32_t* words) { std::memcpy(words, &form, sizeof form); }
 inline MatrixForm get_form(const uint32_t* words) {
@@ -81,6 +84,8 @@ constexpr int32_t kZeroExponent = -(1 << 20), kSpecialExponent = 1 << 20;
 
 // Unpacks `count` packed elements: value[i * stride], exponent[i * stride].
 void unpack_floats(Elem elem, const uint8_t* packed, uint32_t count, float* value, int32_t* exponent, uint32_t stride);
+// A matrix of `columns` packed columns of `depth` elements -> value[depth][columns], exponent[depth][columns].
+void unpack_columns(Elem elem, const uint8_t* packed, uint32_t columns, uint32_t depth, float* value, int32_t* exponent);
 void unpack_integers(Elem elem, const uint8_t* packed, uint32_t count, int32_t* value, uint32_t stride);
 
 // d[m][n] = a[m][k] b[k][n] + c[m][n] with floating-point factors of at most 32 bits; n is a multiple of 8. c and d are f32, or f16 in the

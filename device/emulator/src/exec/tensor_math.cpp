@@ -12,7 +12,8 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 namespace {
 
-constexpr uint32_t kMaxRows = 32, kMaxColumns = 32, kMaxDepth = 256;  // of an mma or wmma
+constexpr uint32_t kMaxRows = 32, kMaxColumns = 32;  // of an mma or wmma
+constexpr uint32_t kMaxDepth = 256;
 
 // Vectors of lanes, which are neighbouring columns of the result.
 #if defined(__AVX512F__)
@@ -40,32 +41,33 @@ struct Decoded {
     int32_t exponent;
 };
 
-// `least` is the exponent of a subnormal.
-[[gnu::always_inline]] inline Decoded decode_f32(uint32_t bits, int32_t bias = 127) {
+constexpr auto decode_f32 = [](uint32_t bits) __attribute__((always_inline)) {
     const int32_t field = static_cast<int32_t>(bits >> 23 & 0xFF);
-    int32_t exponent = (field ? field : 1) - bias;
+    int32_t exponent = (field ? field : 1) - 127;
     exponent = (bits & 0x7FFFFFFF) == 0 ? kZeroExponent : field == 0xFF ? kSpecialExponent : exponent;
-    return {std::bit_cast<float>(bits), exponent};
-}
+    return Decoded{std::bit_cast<float>(bits), exponent};
+};
+constexpr auto decode_bf16 = [](uint32_t bits) __attribute__((always_inline)) { return decode_f32(bits << 16); };
+constexpr auto decode_tf32 = [](uint32_t bits) __attribute__((always_inline)) { return decode_f32(bits & ~0x1FFFu); };  // 10 bits count
 
-// Bits of a format with `mantissa` and 5 or 4 bits of exponent, by way of f16's arithmetic.
-[[gnu::always_inline]] inline Decoded decode_f16(uint32_t bits) {
+constexpr auto decode_f16 = [](uint32_t bits) __attribute__((always_inline)) {
     const int32_t field = static_cast<int32_t>(bits >> 10 & 31);
     int32_t exponent = (field ? field : 1) - 15;
     exponent = (bits & 0x7FFF) == 0 ? kZeroExponent : field == 31 ? kSpecialExponent : exponent;
-    return {arith::widen(arith::F16{static_cast<uint16_t>(bits)}), exponent};
-}
+    return Decoded{arith::widen(arith::F16{static_cast<uint16_t>(bits)}), exponent};
+};
+constexpr auto decode_e5m2 = [](uint32_t bits) __attribute__((always_inline)) { return decode_f16(bits << 8 & 0xFFFF); };
 
-// e4m3 without infinity: all ones is NaN. `exponent` as e4m3 encodes it.
-[[gnu::always_inline]] inline Decoded decode_e4m3(uint32_t bits) {
+// Without infinity: all ones is NaN.
+constexpr auto decode_e4m3 = [](uint32_t bits) __attribute__((always_inline)) {
     const int32_t field = static_cast<int32_t>(bits >> 3 & 15);
     const float magnitude = std::bit_cast<float>((bits & 0x7F) << 20) * 0x1p120f;
     int32_t exponent = (field ? field : 1) - 7;
     const bool is_nan = (bits & 0x7F) == 0x7F;
     exponent = (bits & 0x7F) == 0 ? kZeroExponent : is_nan ? kSpecialExponent : exponent;
     const float value = is_nan ? arith::nan32() : magnitude;
-    return {bits & 0x80 ? -value : value, exponent};
-}
+    return Decoded{bits & 0x80 ? -value : value, exponent};
+};
 
 uint32_t to_f16_bits(double value) { return arith::to_f16(arith::narrow_to_odd(value)).bits; }
 
@@ -238,12 +240,42 @@ void unpack_floats(Elem elem, const uint8_t* packed, uint32_t count, float* valu
     };
     const auto byte = [&](uint32_t i) { return static_cast<uint32_t>(packed[i]); };
     switch (elem) {
-        case Elem::kF16: return each(half, [](uint32_t bits) { return decode_f16(bits); });
-        case Elem::kBF16: return each(half, [](uint32_t bits) { return decode_f32(bits << 16); });
-        case Elem::kTF32: return each(word, [](uint32_t bits) { return decode_f32(bits & ~0x1FFFu); });  // 10 bits of mantissa count
-        case Elem::kE4M3: return each(byte, [](uint32_t bits) { return decode_e4m3(bits); });
-        case Elem::kE5M2: return each(byte, [](uint32_t bits) { return decode_f16(bits << 8); });
+        case Elem::kF16: return each(half, decode_f16);
+        case Elem::kBF16: return each(half, decode_bf16);
+        case Elem::kTF32: return each(word, decode_tf32);
+        case Elem::kE4M3: return each(byte, decode_e4m3);
+        case Elem::kE5M2: return each(byte, decode_e5m2);
         default: return;
+    }
+}
+
+void unpack_columns(Elem elem, const uint8_t* packed, uint32_t columns, uint32_t depth, float* value, int32_t* exponent) {
+    // Word by word of the columns, so that the loop over columns reads and writes neighbours.
+    const uint32_t per_word = 32 / bits_of(elem), words = depth / per_word, bits = bits_of(elem);
+    constexpr uint32_t kMost = 256;
+    alignas(64) uint32_t line[kMost];
+    for (uint32_t w = 0; w < words; ++w) {
+        for (uint32_t j = 0; j < columns; ++j) std::memcpy(&line[j], packed + (j * words + w) * 4, 4);
+        for (uint32_t part = 0; part < per_word; ++part) {
+            float* values = value + (w * per_word + part) * columns;
+            int32_t* exponents = exponent + (w * per_word + part) * columns;
+            const uint32_t shift = part * bits;
+            const auto each = [&](auto decode) {
+                for (uint32_t j = 0; j < columns; ++j) {
+                    const Decoded decoded = decode(line[j] >> shift);
+                    values[j] = decoded.value;
+                    exponents[j] = decoded.exponent;
+                }
+            };
+            switch (elem) {
+                case Elem::kF16: each(decode_f16); break;
+                case Elem::kBF16: each(decode_bf16); break;
+                case Elem::kTF32: each(decode_tf32); break;
+                case Elem::kE4M3: each(decode_e4m3); break;
+                case Elem::kE5M2: each(decode_e5m2); break;
+                default: break;
+            }
+        }
     }
 }
 
@@ -293,11 +325,11 @@ void multiply_integers(const MatrixForm& form, const uint8_t* a, const uint8_t* 
     }
     const uint32_t a_row = k * bits_of(form.a) / 8, b_row = k * bits_of(form.b) / 8;
     alignas(64) int32_t left[kMaxDepth];
-    alignas(64) int32_t right[64 * kMaxColumns];
+    alignas(64) int32_t right[32 * 256];
     for (uint32_t j = 0; j < n; ++j) unpack_integers(form.b, b + j * b_row, k, right + j, n);
     for (uint32_t i = 0; i < m; ++i) {
         unpack_integers(form.a, a + i * a_row, k, left, 1);
-        int32_t sums[kMaxColumns] = {};  // of at most 64 products of 16 bits
+        int32_t sums[256] = {};  // of at most 64 products of 16 bits
         for (uint32_t step = 0; step < k; ++step) {
             for (uint32_t j = 0; j < n; ++j) sums[j] += left[step] * right[step * n + j];
         }
@@ -387,8 +419,7 @@ void multiply(const MatrixForm& form, const uint8_t* a, const uint8_t* b, const 
     alignas(64) float left[kMaxRows * 32], right[32 * kMaxColumns];
     alignas(64) int32_t left_exponent[kMaxRows * 32], right_exponent[32 * kMaxColumns];
     unpack_floats(form.a, a, m * k, left, left_exponent, 1);
-    const uint32_t row_bytes = k * bits_of(form.b) / 8;
-    for (uint32_t j = 0; j < n; ++j) unpack_floats(form.b, b + j * row_bytes, k, right + j, right_exponent + j, n);
+    unpack_columns(form.b, b, n, k, right, right_exponent);
     multiply_floats({m, n, k, left, left_exponent, right, right_exponent, form.c == Elem::kF16, form.d == Elem::kF16, {}}, from, to);
 }
 

@@ -7,6 +7,8 @@
 #include "engine.hpp"
 
 namespace aicf::emu {
+struct MatrixForm;
+
 inline namespace AICF_ENGINE_NAMESPACE {
 
 #define AICF_INLINE inline __attribute__((always_inline))
@@ -162,6 +164,11 @@ private:
     void wmma_access(const Inst& inst, uint32_t mask, bool is_store);
     uint32_t matrix_rows(const Inst& inst, uint32_t mask, bool is_store, uint64_t* address);
     void wgmma(const Inst& inst, uint32_t mask);
+    void wgmma_issue(const Inst& inst, uint32_t mask);
+    void wgmma_touch(const Inst& inst, uint32_t mask);
+    void finish_wgmma(size_t count);
+    void check_wgmma_order(const MatrixForm& form, const uint32_t* operands);
+    void check_warpgroup_after_exit();
 
     // warp_mbarrier.cpp, warp_bulk.cpp
     void mbarrier(const Inst& inst, uint32_t mask);

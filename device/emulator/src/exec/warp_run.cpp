@@ -296,6 +296,7 @@ void Interpreter<M>::call_indirect(const Inst& inst, uint32_t mask) {
 
 template <Mode M>
 void Interpreter<M>::return_from(uint32_t mask) {
+    finish_wgmma(warp_.wgmma.pending.size());  // the registers go
     const Frame frame = warp_.frames[frame_];
     const CallInfo& call = image_.calls[frame.call];
     const ImageFunction& callee = image_.functions[frame.function];
@@ -321,6 +322,7 @@ void Interpreter<M>::exit_threads(uint32_t mask) {
     warp_.live &= ~mask;
     block_.live_threads -= std::popcount(mask);
     leave_cluster(mask);
+    if (!warp_.live && !block_.wgmma_logs.empty()) check_warpgroup_after_exit();
     if (mask_ & ~mask) ++pc_;
     leave(mask);
     check_barriers_after_exit();
