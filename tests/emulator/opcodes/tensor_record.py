@@ -19,8 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
-from record import FLAGS, GENCODE, describe, find_runtime
+from record import describe, find_runtime
 from tensor_corpus import BITS, Form, make_corpus, make_inputs, pack_results, reference, to_matrix, to_values, write_source
+
+FLAGS = ("-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-cudart", "shared", "--compress-mode=none")
+GENCODE = ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
 
 
 def compile_corpus(

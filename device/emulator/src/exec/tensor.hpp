@@ -80,7 +80,9 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 // One operand of a multiplication, unpacked: values as f32 (without their exponents' extremes: those are looked after by `exponent`), or as
 // integers. `exponent` is that of the encoding; kZeroExponent for a zero, kSpecialExponent for infinity and NaN.
-constexpr int32_t kZeroExponent = -(1 << 20), kSpecialExponent = 1 << 20;
+// A sum of two exponents tells what their product is: with a special factor it is above kSpecialExponent / 2, with a zero else below
+// kZeroExponent / 2.
+constexpr int32_t kZeroExponent = -(1 << 18), kSpecialExponent = 1 << 20;
 
 // Unpacks `count` packed elements: value[i * stride], exponent[i * stride].
 void unpack_floats(Elem elem, const uint8_t* packed, uint32_t count, float* value, int32_t* exponent, uint32_t stride);

@@ -69,7 +69,11 @@ constexpr auto decode_e4m3 = [](uint32_t bits) __attribute__((always_inline)) {
     return Decoded{bits & 0x80 ? -value : value, exponent};
 };
 
-uint32_t to_f16_bits(double value) { return arith::to_f16(arith::narrow_to_odd(value)).bits; }
+// A zero is positive, also where a negative sum rounds to it.
+[[gnu::always_inline]] inline uint32_t to_f16_bits(double value) {
+    const uint32_t bits = arith::to_f16(arith::narrow_to_odd(value)).bits;
+    return bits == 0x8000 ? 0 : bits;
+}
 
 // One sum, for whatever values: the definition that the vector loop below is a fast form of.
 uint32_t add_exactly(const float* a, const int32_t* a_exponent, const float* b, const int32_t* b_exponent, uint32_t stride, uint32_t k,
