@@ -3,6 +3,7 @@
     python scripts/compare_counters.py emulate                  # counts of the emulated device -> tests/emulator/counters/emulated.json
     python scripts/compare_counters.py profile --out FOLDER     # on a machine with a GPU and ncu: ncu's counts -> FOLDER/ncu.json
     python scripts/compare_counters.py report FOLDER/ncu.json   # the comparison -> profiles/emulator/counters-h200.md
+    python scripts/compare_counters.py report                   # the same of the committed counts, tests/emulator/counters/h200.json
 
 ``profile`` needs nothing of the project but this file and the corpus, so that it runs on any machine with nvcc and ncu.
 """
@@ -26,44 +27,47 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "tests" / "emulator" / "counters" / "corpus.cu"
 EMULATED = SOURCE.with_name("emulated.json")
+MEASURED = SOURCE.with_name("h200.json")
 PAGE = ROOT / "profiles" / "emulator" / "counters-h200.md"
 
 GPU = ["-gencode", "arch=compute_90a,code=sm_90a"]
-# Nsight Compute's metrics (all .sum), and the sum of the emulator's counters that each one is compared with.
-METRICS: Mapping[str, tuple[str, ...]] = {
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ld": ("global_loads", "-async_copies"),
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld": ("global_load_sectors",),
-    "l1tex__t_requests_pipe_lsu_mem_global_op_st": ("global_stores",),
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st": ("global_store_sectors",),
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_atom": (),
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_red": (),
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts": (),
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts": ("async_copies",),
-    "l1tex__t_sectors_pipe_lsu_mem_local_op_ld": ("local_load_sectors",),
-    "l1tex__t_sectors_pipe_lsu_mem_local_op_st": ("local_store_sectors",),
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld": ("shared_load_wavefronts",),
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld": ("shared_load_conflicts",),
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st": ("shared_store_wavefronts",),
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st": ("shared_store_conflicts",),
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom": ("shared_atomic_wavefronts",),
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom": ("shared_atomic_conflicts",),
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared": (),
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared": (),
-    "smsp__inst_executed_op_shared_ld": (),
-    "smsp__inst_executed_op_shared_st": ("shared_stores",),
-    "smsp__inst_executed_op_ldsm": (),
-    "smsp__inst_executed_op_shared_atom": ("shared_atomics",),
-    "smsp__inst_executed": ("warp_instructions",),
-    "smsp__thread_inst_executed": ("active_threads",),
+# What is compared: a sum of Nsight Compute's metrics (all .sum) against a sum of the emulator's counters; a minus sign subtracts.
+COMPARED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "global load requests": (("l1tex__t_requests_pipe_lsu_mem_global_op_ld",), ("global_loads",)),
+    "global load sectors": (
+        ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld",),
+        ("global_load_sectors", "-async_bypass_sectors", "async_bypass_lookups"),
+    ),
+    "global store requests": (("l1tex__t_requests_pipe_lsu_mem_global_op_st",), ("global_stores",)),
+    "global store sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_st",), ("global_store_sectors",)),
+    "global atomic sectors": (
+        ("l1tex__t_sectors_pipe_lsu_mem_global_op_atom", "l1tex__t_sectors_pipe_lsu_mem_global_op_red"),
+        ("global_atomic_sectors",),
+    ),
+    "local load sectors": (("l1tex__t_sectors_pipe_lsu_mem_local_op_ld",), ("local_load_sectors",)),
+    "local store sectors": (("l1tex__t_sectors_pipe_lsu_mem_local_op_st",), ("local_store_sectors",)),
+    "shared load wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld",), ("shared_load_wavefronts",)),
+    "shared load conflicts": (("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld",), ("shared_load_conflicts",)),
+    "shared store wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st",), ("shared_store_wavefronts",)),
+    "shared store conflicts": (("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st",), ("shared_store_conflicts",)),
+    "shared atomic wavefronts": (("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom",), ("shared_atomic_wavefronts",)),
+    "shared atomic conflicts": (("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom",), ("shared_atomic_conflicts",)),
+    "matrix loads": (("smsp__inst_executed_op_ldsm",), ("matrix_loads",)),
+    "warp instructions": (("smsp__inst_executed",), ("warp_instructions",)),
+    "thread instructions": (("smsp__thread_inst_executed",), ("active_threads",)),
 }
+# Of machine code, not of PTX: shown, and not expected to agree.
+INFORMATIVE = ("warp instructions", "thread instructions")
+COUNTERS = frozenset(name.removeprefix("-") for _, names in COMPARED.values() for name in names)
+METRICS = tuple(dict.fromkeys(metric for metrics, _ in COMPARED.values() for metric in metrics))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one launch on both sides."""
+    """One figure of one launch on both sides."""
 
     case: str
-    metric: str
+    figure: str
     emulated: int
     measured: int
 
@@ -109,7 +113,7 @@ def load_corpus(path: Path) -> tuple[ctypes.CDLL, list[str]]:
 
 
 def count_emulated(path: Path) -> dict[str, dict[str, int]]:
-    """Run the corpus on the emulated device; returns the counters that are not zero, by launch."""
+    """Run the corpus on the emulated device; returns by launch the counters that are compared and not zero."""
     sys.path.insert(0, str(ROOT))
     from device import open_device
 
@@ -125,7 +129,7 @@ def count_emulated(path: Path) -> dict[str, dict[str, int]]:
         sys.exit(f"the corpus failed on the emulated device: cudaError_t {code}")
     launches = observer.take_counters()
     assert len(launches) == len(names)
-    return {name: {k: v for k, v in launch.counts.items() if v} for name, launch in zip(names, launches, strict=True)}
+    return {name: {k: v for k, v in launch.counts.items() if v and k in COUNTERS} for name, launch in zip(names, launches, strict=True)}
 
 
 def write_json(path: Path, counts: Mapping[str, Mapping[str, int]]) -> None:
@@ -180,46 +184,49 @@ def expect(counts: Mapping[str, int], names: Sequence[str]) -> int:
 
 
 def compare(emulated: Mapping[str, Mapping[str, int]], measured: Mapping[str, Mapping[str, int]]) -> list[Row]:
-    """Return the metrics that are compared, launch by launch."""
+    """Return every figure of every launch that was measured."""
     rows = []
     for case, found in measured.items():
-        for metric, names in METRICS.items():
-            if names and metric in found:
-                rows.append(Row(case, metric, expect(emulated[case], names), found[metric]))
+        for figure, (metrics, names) in COMPARED.items():
+            rows.append(Row(case, figure, expect(emulated[case], names), sum(found.get(metric, 0) for metric in metrics)))
     return rows
 
 
 _SASS_FUNCTION = re.compile(r"Function : (\S+)")
-_SASS_ACCESS = re.compile(r"\b(LDS|STS|LDG|STG)((?:\.\w+)*)")
+_SASS_ACCESS = re.compile(r"\b(LDS|STS|LDG|STG)\b((?:\.\w+)*)")
 _PTX_ACCESS = re.compile(r"\b(ld|st)(?:\.volatile|\.relaxed|\.weak)?\.(shared|global)((?:\.\w+)*)")
 
 
-def find_widths(cuobjdump: Path, library: Path) -> dict[str, tuple[Counter[str], Counter[str]]]:
-    """Return, by kernel, how many loads and stores of each width PTX has and SASS has."""
+def find_widths(library: Path) -> dict[str, tuple[Counter[str], Counter[str]]]:
+    """Return, by kernel, how many loads and stores of each width its PTX has and its SASS has."""
+    from harness.toolchain import find_toolchain
+
+    cuobjdump = find_toolchain().cuobjdump
+    if cuobjdump is None:
+        sys.exit("cuobjdump is not installed: pip install nvidia-cuda-cuobjdump")
     widths: dict[str, tuple[Counter[str], Counter[str]]] = {}
     kernel = ""
     for line in run([cuobjdump, "--dump-ptx", library]).splitlines():
         if entry := re.search(r"\.entry (\w+)", line):
             kernel = entry[1]
-            widths.setdefault(kernel, (Counter(), Counter()))
+            widths[kernel] = (Counter(), Counter())
         elif kernel and (access := _PTX_ACCESS.search(line)):
-            bits = int((re.search(r"\d+$", access[3]) or ["32"])[0]) * int((re.search(r"\.v(\d)", access[3]) or [0, "1"])[1])
-            widths[kernel][0][f"{access[1]}.{access[2]} {max(bits, 32)}"] += 1
+            words = access[3].split(".")
+            bits = int("".join(c for c in words[-1] if c.isdigit())) * next((int(w[1]) for w in words if re.fullmatch(r"v\d", w)), 1)
+            widths[kernel][0][f"{access[1]}.{access[2]}.{max(bits, 32)}"] += 1
     for line in run([cuobjdump, "--dump-sass", library]).splitlines():
         if function := _SASS_FUNCTION.search(line):
             kernel = function[1]
         elif (access := _SASS_ACCESS.search(line)) and kernel in widths:
-            bits = next((word for word in access[2].split(".") if word in ("64", "128")), "32")
-            space = "shared" if access[1].endswith("S") else "global"
-            widths[kernel][1][f"{access[1][:2].lower()}.{space} {bits}"] += 1
+            bits = next((int(word) for word in access[2].split(".") if word in ("64", "128")), 32)
+            names = {"LDS": "ld.shared", "STS": "st.shared", "LDG": "ld.global", "STG": "st.global"}
+            widths[kernel][1][f"{names[access[1]]}.{bits}"] += 1
     return widths
 
 
-def report(measured_path: Path, page: Path) -> None:
-    """Write the comparison as a page."""
-    from compare_counters_page import write_page
-
-    write_page(json.loads(EMULATED.read_text()), json.loads(measured_path.read_text()), page)
+def trim(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Return the metrics that are compared and not zero."""
+    return {case: {name: value for name, value in found.items() if value and name in METRICS} for case, found in counts.items()}
 
 
 def main() -> None:
@@ -231,13 +238,19 @@ def main() -> None:
     measure = commands.add_parser("profile", help="count on a GPU with Nsight Compute")
     measure.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     write = commands.add_parser("report", help="compare, and write the page")
-    write.add_argument("measured", type=Path, help="ncu.json of `profile`")
+    write.add_argument("measured", type=Path, nargs="?", help="ncu.json of `profile`, kept in the project from then on")
     write.add_argument("--out", type=Path, default=PAGE)
     options = parser.parse_args()
     if options.command == "profile":
         profile(options.out)
     elif options.command == "report":
-        report(options.measured, options.out)
+        from counters_page import write_page
+
+        if options.measured:
+            write_json(MEASURED, trim(json.loads(options.measured.read_text())))
+        with tempfile.TemporaryDirectory() as folder:
+            library = build_library(Path(folder), [*GPU, "-gencode", "arch=compute_90a,code=compute_90a"])
+            write_page(options.out, json.loads(EMULATED.read_text()), json.loads(MEASURED.read_text()), find_widths(library))
     else:
         with tempfile.TemporaryDirectory() as folder:
             write_json(options.out, count_emulated(build_library(Path(folder), ["-gencode", "arch=compute_90a,code=compute_90a"])))

@@ -176,6 +176,11 @@ std::vector<Pattern> make_patterns(const Access& access, uint32_t seed) {
         add("shifted", [](unsigned l) { return l + 4; });
         add("stride33", [](unsigned l) { return 33 * l; });
         add("rows8", [](unsigned l) { return l / 8 * 64 + l % 8; });
+        add("halves_apart", [](unsigned l) { return 2 * (l % 16) + l / 16; });
+        add("halves_apart_masked", [](unsigned l) { return 2 * (l % 16) + l / 16; }, 0x7FFFFFFEu);
+        add("masked_near", [&](unsigned) { return next_random(seed) % 24; }, next_random(seed) | 1);
+        add("masked_far", [&](unsigned) { return next_random(seed) % 128; }, next_random(seed) | 1);
+        add("masked_broadcast", [](unsigned) { return 7u; }, 0x00FFF000u);
     }
     return patterns;
 }
@@ -309,11 +314,25 @@ __global__ void collatz(int* out) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = steps;
 }
 
-__global__ void local_table(const unsigned* in, unsigned* out) {  // dynamic index: the array lives in local memory
-    volatile unsigned table[64];
+// Local memory: words of `table` at an index of each thread's own, written and read back; the assembly keeps it from being optimised away.
+template <int kWords>
+__global__ void local_table(const unsigned* in, unsigned* out, unsigned limit) {
+    __align__(16) unsigned table[64];
+    uint64_t base;
+    asm volatile("cvta.to.local.u64 %0, %1;" : "=l"(base) : "l"(table));
     const unsigned t = threadIdx.x;
-    for (unsigned i = 0; i < 64; ++i) table[i] = i * t;
-    out[t] = table[in[t] % 64];
+    for (unsigned i = 0; i < 8; ++i) {
+        const uint64_t to = base + (i * kWords + in[t] % limit * kWords) % 64 * 4, from = base + (i * kWords) % 64 * 4;
+        unsigned a = t, b = i, c = t, d = i;
+        if constexpr (kWords == 1) {
+            asm volatile("st.local.b32 [%0], %1;" ::"l"(to), "r"(a) : "memory");
+            asm volatile("ld.local.b32 %0, [%1];" : "=r"(a) : "l"(from) : "memory");
+        } else {
+            asm volatile("st.local.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+            asm volatile("ld.local.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "l"(from) : "memory");
+        }
+        out[t] = a + b + c + d;
+    }
 }
 
 __global__ void pipeline_tiles(const float4* in, float4* out, int tiles) {  // cp.async, two stages
@@ -363,6 +382,13 @@ __global__ void tensor_tile(const uint4* a, const uint4* b, float* d) {
 
 }  // namespace
 
+static void fill(unsigned* arena) {
+    std::vector<unsigned> values(kArenaBytes / 4);
+    uint32_t seed = 12345;
+    for (unsigned& value : values) value = next_random(seed) >> 8;
+    cudaMemcpy(arena, values.data(), kArenaBytes, cudaMemcpyHostToDevice);
+}
+
 // Calls `visit(name)` before every launch; launches only where `launch` is set. Returns the CUDA error.
 template <class Visit>
 static int walk(bool launch, Visit&& visit) {
@@ -371,10 +397,7 @@ static int walk(bool launch, Visit&& visit) {
         cudaMalloc(&offsets, kLanes * 4);
         cudaMalloc(&arena, kArenaBytes);
         cudaMalloc(&out, kArenaBytes);
-        std::vector<unsigned> values(kArenaBytes / 4);
-        uint32_t seed = 12345;
-        for (unsigned& value : values) value = next_random(seed) >> 8;
-        cudaMemcpy(arena, values.data(), kArenaBytes, cudaMemcpyHostToDevice);
+        fill(arena);
         cudaMemset(out, 0, kArenaBytes);
     }
     uint32_t seed = 1;
@@ -387,6 +410,7 @@ static int walk(bool launch, Visit&& visit) {
             access.probe<<<1, kLanes, in_shared ? kSharedBytes : 0>>>(offsets, pattern.mask, arena, out);
         }
     }
+    if (launch) fill(arena);  // the probes have written to it
     const auto program = [&](const char* name, auto&& run) {
         visit(std::string(name));
         if (launch) run();
@@ -411,7 +435,9 @@ static int walk(bool launch, Visit&& visit) {
     program("stencil", [&] { stencil<<<8, 128>>>(x, y, 1000); });
     program("move_particles", [&] { move_particles<<<4, 128>>>(reinterpret_cast<Particle*>(y)); });
     program("collatz", [&] { collatz<<<4, 128>>>(reinterpret_cast<int*>(y)); });
-    program("local_table", [&] { local_table<<<1, 128>>>(arena, out); });
+    program("local_table", [&] { local_table<1><<<1, 128>>>(arena, out, 64); });
+    program("local_table_uniform", [&] { local_table<1><<<1, 128>>>(arena, out, 1); });
+    program("local_table_vector", [&] { local_table<4><<<1, 128>>>(arena, out, 16); });
     program("pipeline_tiles", [&] { pipeline_tiles<<<1, 128>>>(reinterpret_cast<float4*>(x), reinterpret_cast<float4*>(y), 8); });
     program("tensor_tile32", [&] { tensor_tile<32><<<1, 32>>>(reinterpret_cast<uint4*>(x), reinterpret_cast<uint4*>(x + 1024), y); });
     program("tensor_tile128", [&] { tensor_tile<128><<<1, 32>>>(reinterpret_cast<uint4*>(x), reinterpret_cast<uint4*>(x + 1024), y); });
@@ -435,6 +461,25 @@ EXPORT const char* case_names() {
     names.clear();
     walk(false, [](const std::string& name) { names += name + "\n"; });
     return names.c_str();
+}
+
+// One probe with a pattern of the caller's own: byte offsets below 32 KiB, aligned to the access. Returns the CUDA error, or -1 for no such
+// probe.
+EXPORT int run_probe(const char* name, const unsigned* pattern, unsigned mask) {
+    static unsigned *offsets = nullptr, *arena = nullptr, *out = nullptr;
+    if (!offsets) {
+        cudaMalloc(&offsets, kLanes * 4);
+        cudaMalloc(&arena, kArenaBytes);
+        cudaMalloc(&out, kLanes * 4);
+    }
+    for (const Access& access : kAccesses) {
+        if (std::string(access.name) != name) continue;
+        cudaMemcpy(offsets, pattern, kLanes * 4, cudaMemcpyHostToDevice);
+        access.probe<<<1, kLanes, access.kind == Access::kGlobal ? 0 : kSharedBytes>>>(offsets, mask, arena, out);
+        cudaDeviceSynchronize();
+        return cudaGetLastError();
+    }
+    return -1;
 }
 
 #ifdef AICF_CORPUS_MAIN

@@ -33,7 +33,7 @@ namespace aicf::emu {
     X(cluster_loads) X(cluster_load_bytes) X(cluster_stores) X(cluster_store_bytes) X(cluster_atomics)               \
     X(local_loads) X(local_load_sectors) X(local_stores) X(local_store_sectors) X(const_loads) X(param_loads)        \
     /* Asynchronous copies: cp.async by warps, bulk copies by operation and bytes moved. */                          \
-    X(async_copies) X(async_copy_bytes)                                                                              \
+    X(async_copies) X(async_copy_bytes) X(async_copy_wavefronts) X(async_bypass_sectors) X(async_bypass_lookups)     \
     X(bulk_copies) X(bulk_load_bytes) X(bulk_store_bytes) X(bulk_reduce_bytes) X(bulk_cluster_bytes)                 \
     X(bulk_load_sectors) X(bulk_store_sectors)                                                                       \
     /* Waits: how often a group of threads had to wait (or found that it had to ask again). */                       \

@@ -113,6 +113,7 @@ private:
     void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
     void count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
     void count_local(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store);
+    void count_async_copy(uint32_t mask, uint32_t reading, const uint64_t* to, const uint64_t* from, uint32_t size);
     // ldmatrix, stmatrix: shared addresses of 8 rows of 16 bytes for each matrix, in lane order.
     void count_matrix(const uint64_t* row_address, uint32_t num_matrices, bool is_store);
     // A tensor instruction of this warp and its share of the operations (2 m n k).

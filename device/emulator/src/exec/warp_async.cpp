@@ -54,12 +54,7 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
         });
     }
     if (checking(kRacecheck)) race_write(mask, to, inst.bytes, false, nullptr);
-    if constexpr (kCount) {
-        count().async_copies++;
-        count().async_copy_bytes += static_cast<uint64_t>(std::popcount(mask)) * inst.bytes;
-        if (reading & readable) count_global(reading & readable, from, inst.bytes, false, false);
-        count_shared(mask, to, inst.bytes, true, false);
-    }
+    if constexpr (kCount) count_async_copy(mask, reading & readable, to, from, inst.bytes);
     copy.mask = mask;
     copy.pc = pc_;
     copy.serial = warp_.async_serial++;

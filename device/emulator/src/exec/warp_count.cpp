@@ -96,6 +96,27 @@ bool pairs_agree(uint32_t mask, const uint64_t* address, uint32_t step) {
     return agree;
 }
 
+// Sectors of an atomic operation: a sector comes up again for each further thread at the same word of it.
+uint32_t atomic_sectors(uint32_t mask, const uint64_t* address) {
+    uint32_t total = 0;
+    uint32_t rest = mask;
+    while (rest) {
+        const uint64_t sector = address[std::countr_zero(rest)] >> kSectorShift;
+        uint32_t here = 0, most = 0;
+        for_lanes(rest, [&](uint32_t lane) { here |= address[lane] >> kSectorShift == sector ? 1u << lane : 0; });
+        rest &= ~here;
+        while (here) {
+            const uint64_t word = address[std::countr_zero(here)];
+            uint32_t same = 0;
+            for_lanes(here, [&](uint32_t lane) { same |= address[lane] == word ? 1u << lane : 0; });
+            most = std::max(most, static_cast<uint32_t>(std::popcount(same)));
+            here &= ~same;
+        }
+        total += most;
+    }
+    return total;
+}
+
 struct Passes {
     uint64_t taken = 0, least = 0;
 };
@@ -146,7 +167,7 @@ void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32
     const uint64_t bytes = static_cast<uint64_t>(std::popcount(mask)) * size;
     if (is_atomic) {
         counters.global_atomics++;
-        counters.global_atomic_sectors += found;
+        counters.global_atomic_sectors += atomic_sectors(mask, address);
         counters.global_atomic_bytes += bytes;
     } else if (is_store) {
         counters.global_stores++;
@@ -169,8 +190,10 @@ void Interpreter<M>::count_shared(uint32_t mask, const uint64_t* address, uint32
         uint32_t per_bank[kBanks] = {};
         uint32_t most = 0;
         for_lanes(mask, [&](uint32_t lane) { most = std::max(most, ++per_bank[address[lane] / 4 % kBanks]); });
+        const Inst& inst = image_.code[pc_];
+        const bool reads_first = inst.op == Op::kAtomic && static_cast<AtomOp>(inst.mode) == AtomOp::kCas;
         counters.shared_atomics++;
-        counters.shared_atomic_wavefronts += most;
+        counters.shared_atomic_wavefronts += reads_first ? 2 * most : most;
         counters.shared_atomic_conflicts += most - 1;
         return;
     }
@@ -185,6 +208,25 @@ void Interpreter<M>::count_shared(uint32_t mask, const uint64_t* address, uint32
         counters.shared_load_wavefronts += passes.taken;
         counters.shared_load_conflicts += passes.taken - passes.least;
         counters.shared_load_bytes += bytes;
+    }
+}
+
+template <Mode M>
+void Interpreter<M>::count_async_copy(uint32_t mask, uint32_t reading, const uint64_t* to, const uint64_t* from, uint32_t size) {
+    Counters& counters = count();
+    counters.async_copies++;
+    counters.async_copy_bytes += static_cast<uint64_t>(std::popcount(mask)) * size;
+    counters.async_copy_wavefronts += shared_passes(mask, to, size, false).taken;
+    if (reading == 0) return;
+    const uint64_t before = counters.global_load_sectors;
+    count_global(reading, from, size, false, false);
+    if (size != 16) return;
+    // Copies of 16 bytes go past the L1: it looks up the line of each pair of threads, not their sectors.
+    counters.async_bypass_sectors += counters.global_load_sectors - before;
+    for (uint32_t lane = 0; lane < kWarpLanes; lane += 2) {
+        const bool first = reading >> lane & 1, second = reading >> (lane + 1) & 1;
+        const bool same = first && second && from[lane] / 128 == from[lane + 1] / 128;
+        counters.async_bypass_lookups += first + second - same;
     }
 }
 
@@ -247,13 +289,14 @@ void Interpreter<M>::count_bulk_global(uint64_t address, uint32_t bytes, bool re
     for (uint64_t sector = first; sector <= last; ++sector) note_sectors(&sector, 1, read, written);
 }
 
-#define AICF_INSTANTIATE(MODE)                                                                      \
-    template void Interpreter<MODE>::note_sectors(const uint64_t*, uint32_t, bool, bool);           \
-    template void Interpreter<MODE>::count_global(uint32_t, const uint64_t*, uint32_t, bool, bool); \
-    template void Interpreter<MODE>::count_shared(uint32_t, const uint64_t*, uint32_t, bool, bool); \
-    template void Interpreter<MODE>::count_matrix(const uint64_t*, uint32_t, bool);                 \
-    template void Interpreter<MODE>::count_local(uint32_t, const uint64_t*, uint32_t, bool);        \
-    template void Interpreter<MODE>::count_tensor(TensorType, uint64_t);                            \
+#define AICF_INSTANTIATE(MODE)                                                                                         \
+    template void Interpreter<MODE>::note_sectors(const uint64_t*, uint32_t, bool, bool);                              \
+    template void Interpreter<MODE>::count_global(uint32_t, const uint64_t*, uint32_t, bool, bool);                    \
+    template void Interpreter<MODE>::count_shared(uint32_t, const uint64_t*, uint32_t, bool, bool);                    \
+    template void Interpreter<MODE>::count_async_copy(uint32_t, uint32_t, const uint64_t*, const uint64_t*, uint32_t); \
+    template void Interpreter<MODE>::count_matrix(const uint64_t*, uint32_t, bool);                                    \
+    template void Interpreter<MODE>::count_local(uint32_t, const uint64_t*, uint32_t, bool);                           \
+    template void Interpreter<MODE>::count_tensor(TensorType, uint64_t);                                               \
     template void Interpreter<MODE>::count_bulk_global(uint64_t, uint32_t, bool, bool);
 AICF_INSTANTIATE(Mode::kPlain)
 AICF_INSTANTIATE(Mode::kChecked)
