@@ -40,8 +40,9 @@ __attribute__((constructor)) void find_targets() {
 
 }  // namespace
 
-#define AICF_JUMP(name, index)                       \
-    asm(".globl " #name "\n.type " #name ", @function\n" #name ":\n" \
+#define AICF_JUMP(name, index)                                 \
+    asm(".globl " #name "\n.type " #name ", @function\n" #name \
+        ":\n"                                                  \
         "jmp *aicf_driver_targets + 8 * " #index "(%rip)\n.size " #name ", . - " #name "\n");
 asm(".text\n");
 #include "driver_jumps.inc"
