@@ -1,6 +1,7 @@
 // State of a launch in flight: plain data, common to all levels of the interpreter.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -60,6 +61,23 @@ struct AsyncCopy {
     uint32_t serial = 0;
 };
 
+// Of a register or predicate: for each byte, the lanes in which it holds what nothing wrote (warp_undefined.cpp), and which load that was.
+struct Undefined {
+    std::array<uint32_t, 8> bytes{};
+    uint32_t origin = 0;  // index into Warp::undefined_origins
+    uint32_t lanes() const { return bytes[0] | bytes[1] | bytes[2] | bytes[3] | bytes[4] | bytes[5] | bytes[6] | bytes[7]; }
+    void spread() { bytes.fill(lanes()); }
+    void merge(const Undefined& other) {
+        if (lanes() == 0) origin = other.origin;
+        for (size_t i = 0; i < bytes.size(); ++i) bytes[i] |= other.bytes[i];
+    }
+};
+struct UndefinedOrigin {
+    uint32_t pc = 0, lane = 0;
+    MemSpace space = MemSpace::kGlobal;
+    uint64_t address = 0;
+    uint32_t size = 0;
+};
 struct Warp {
     uint32_t id = 0;
     uint32_t live = 0;       // threads that have not exited
@@ -87,6 +105,8 @@ struct Warp {
     uint32_t registers = 0;        // as the last setmaxnreg of the warp set them; 0: none was executed
     uint32_t register_changes = 0;
     uint64_t instructions = 0;
+    std::unordered_map<const void*, Undefined> undefined;  // by the place of the row; empty but for a few warps
+    std::vector<UndefinedOrigin> undefined_origins;
     // Happens-before, on the block's clock: accesses stamped before these are ordered before what the warp does now.
     uint32_t warp_floor = 0;           // accesses of this warp's own threads
     uint32_t order[kMaxWarps] = {};    // accesses of another warp
@@ -299,6 +319,7 @@ struct AccessFinding {
     bool is_write = false, is_atomic = false;
     uint64_t address = 0;
     uint32_t size_bytes = 0;
+    uint32_t used_pc = ~0u;  // uninitialised reads: where the value mattered
 };
 void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access);
 struct RaceFinding {

@@ -223,6 +223,7 @@ void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32
             break;
         default: break;
     }
+    if (access.used_pc != ~0u) text += "    its value matters at " + place_of(state, access.used_pc).text + "\n";
     report.text = std::move(text);
     publish(worker, key, std::move(report));
 }

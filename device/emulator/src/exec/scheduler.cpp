@@ -214,6 +214,8 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.forced_pc = ~0u;
         warp.carry = 0;
         warp.entries.clear();
+        warp.undefined.clear();
+        warp.undefined_origins.clear();
         warp.frames.assign(1, Frame{});
         warp.frames[0].refs = 1;
         warp.free_frames.clear();

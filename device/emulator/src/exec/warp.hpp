@@ -108,6 +108,17 @@ private:
     template <bool kStore>
     void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape);
 
+    // warp_undefined.cpp: values that nothing wrote. Only while warp_.undefined is not empty, but for the first, which the loads call.
+    void uninitialized(uint32_t lane, MemSpace space, uint64_t address, uint32_t size, uint32_t bytes);  // bytes: a bit for each unwritten one
+    void use_undefined(const void* place, uint32_t lanes);           // of a row or predicate: reports the load that it comes from
+    void track_undefined(const Inst& inst, uint32_t mask);           // before the instruction
+    void store_undefined(const Inst& inst, uint32_t mask);           // after a store
+    void shuffle_undefined(const Inst& inst, uint32_t mask, const uint8_t* from);
+    Undefined undefined_of(uint32_t operand) const;
+    Undefined undefined_result(const Inst& inst) const;
+    Undefined undefined_by_predicates(const Inst& inst, Undefined all) const;
+    void undefined_to_global(const Inst& inst, uint32_t element, const Undefined& value, uint32_t lanes, const uint64_t* address);
+
     // warp_count.cpp: to be called only `if constexpr (kCount)`. All count at the current instruction.
     Counters& count() { return worker_.lines[pc_]; }
     void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
@@ -254,6 +265,7 @@ private:
     const uint32_t checks_;
     uint8_t* bases_[4] = {};
     uint32_t* predicates_ = nullptr;
+    bool deferring_ = false;  // an ordinary load: what it finds unwritten is reported when the value matters
     uint32_t pc_ = 0;
     uint32_t mask_ = 0;
     int32_t frame_ = 0;

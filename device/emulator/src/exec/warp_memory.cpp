@@ -186,7 +186,9 @@ template <Mode M>
 void Interpreter<M>::load(const Inst& inst, uint32_t mask) {
     alignas(64) uint64_t address[kWarpLanes];
     addresses(inst, address);
+    deferring_ = true;
     access<false>(inst, mask, address, inst.space);
+    deferring_ = false;
     if (inst.mode) note_poll(address[std::countr_zero(mask)]);
 }
 
@@ -195,6 +197,8 @@ void Interpreter<M>::store(const Inst& inst, uint32_t mask) {
     alignas(64) uint64_t address[kWarpLanes];
     addresses(inst, address);
     access<true>(inst, mask, address, inst.space);
+    if (kChecks && !warp_.undefined.empty()) [[unlikely]]
+        store_undefined(inst, mask);
 }
 
 template <Mode M>
@@ -326,7 +330,7 @@ void Interpreter<M>::check_global_init(uint32_t mask, const uint64_t* address, u
         uint32_t have;
         std::memcpy(&have, memory_.init_bits() + at / 8, 4);
         if (((have >> (at % 8)) & wanted) == wanted) return;
-        report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kGlobal, false, false, address[lane], size});
+        uninitialized(lane, MemSpace::kGlobal, address[lane], size, ~(have >> (at % 8)) & wanted);
     });
 }
 
@@ -388,21 +392,22 @@ void Interpreter<M>::check_shared_init(uint32_t mask, const uint64_t* address, u
     for_lanes(mask, [&](uint32_t lane) {
         const uint8_t* state = block_.shared_state + address[lane];
         bool in_flight = false;
-        bool unwritten = false;
+        uint32_t unwritten = 0;
         bool mbarrier = false;
         for (uint32_t i = 0; i < size; ++i) {
             in_flight |= state[i] & 2;
-            unwritten |= state[i] == 0;
+            unwritten |= (state[i] == 0 ? 1u : 0u) << i;
             mbarrier |= state[i] & 4;
         }
         if (mbarrier) {
             report_event(worker_, block_, warp_, pc_, lane, Finding::kMbarrierInvalid,
                          "an ordinary load reads the mbarrier at shared address " + std::to_string(address[lane]) + ", which is opaque");
         }
-        if (!in_flight && !unwritten) return;
-        report_access(
-            worker_, block_, warp_, pc_, lane,
-            {in_flight ? Finding::kAsyncInFlight : Finding::kUninitialized, MemSpace::kShared, false, false, address[lane], size});
+        if (in_flight)
+            report_access(worker_, block_, warp_, pc_, lane,
+                          {Finding::kAsyncInFlight, MemSpace::kShared, false, false, address[lane], size});
+        else if (unwritten)
+            uninitialized(lane, MemSpace::kShared, address[lane], size, unwritten);
     });
 }
 
@@ -477,8 +482,9 @@ void Interpreter<M>::access_local(const Inst& inst, uint32_t mask, const uint64_
             } else {
                 for_lanes(mask, [&](uint32_t lane) {
                     if (all_equal(block_.local_state + at[lane], size, 1)) return;
-                    report_access(worker_, block_, warp_, pc_, lane,
-                                  {Finding::kUninitialized, MemSpace::kLocal, false, false, address[lane], size});
+                    uint32_t unwritten = 0;
+                    for (uint32_t i = 0; i < size; ++i) unwritten |= (block_.local_state[at[lane] + i] == 0 ? 1u : 0u) << i;
+                    uninitialized(lane, MemSpace::kLocal, address[lane], size, unwritten);
                 });
             }
         }

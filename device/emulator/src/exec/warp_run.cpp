@@ -387,6 +387,7 @@ AICF_INLINE void Interpreter<M>::run_straight(const Inst& first, uint32_t mask, 
     arith::Args args;
     args.carry = &warp_.carry;
     const uint32_t active = mask_, merge = merge_pc_;
+    const bool singly = kChecks && !warp_.undefined.empty();  // run() looks at each instruction
     const Inst* inst = &first;
     uint32_t pc = pc_;
     for (;;) {
@@ -414,7 +415,7 @@ AICF_INLINE void Interpreter<M>::run_straight(const Inst& first, uint32_t mask, 
         }
         ++inst;
         ++pc;
-        if (inst->op > Op::kLoadParam64 || pc >= merge || left == 0) break;
+        if (inst->op > Op::kLoadParam64 || pc >= merge || left == 0 || singly) break;
         --left;
         mask = active & predicate(inst->guard);
         if constexpr (kCount) count_execution(*inst, pc, mask);
@@ -441,6 +442,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             return StopReason::kQuantum;
         }
         if constexpr (kCount) count_execution(inst, pc_, mask);
+        if constexpr (kChecks) {
+            if (!warp_.undefined.empty()) [[unlikely]]
+                track_undefined(inst, mask);
+        }
         if (mask == 0) {
             if constexpr (kCount) count().branches += inst.op == Op::kBra;
             ++pc_;

@@ -308,6 +308,7 @@ void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
     const uint32_t* clamps = row32(inst.e);
     uint32_t inside_mask = 0;
     uint32_t inactive = 0;
+    uint8_t sources[kWarpLanes];
     alignas(64) uint32_t result[kWarpLanes];
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
         const int32_t segment = static_cast<int32_t>(clamps[lane] >> 8 & 31);
@@ -327,8 +328,10 @@ void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
         if (!inside) from = me;
         inside_mask |= inside ? 1u << lane : 0;
         inactive |= (mask >> from & 1) ? 0 : 1u << lane;
+        sources[lane] = static_cast<uint8_t>(from);
         result[lane] = values[from];
     }
+    if (kChecks && !warp_.undefined.empty()) shuffle_undefined(inst, mask, sources);
     if ((inactive & mask) && checking(kSynccheck)) {
         report_event(worker_, block_, warp_, pc_, std::countr_zero(inactive & mask), Finding::kShuffleInactive,
                      "it reads from a thread that does not take part (threads " + hex(mask) + " do), so the value is undefined");

@@ -65,7 +65,12 @@ int kernel_registers(const Kernel& kernel) {
         const auto found = kernel.module->sass_registers.find(kernel.name);
         if (found != kernel.module->sass_registers.end()) return found->second;
     }
-    return kernel.info != nullptr ? static_cast<int>(std::clamp<uint32_t>(kernel.info->num_registers, 1, 255)) : 0;
+    if (kernel.info == nullptr) return 0;
+    // Without machine code the PTX's own registers are only an estimate from above; a driver that compiles it makes the largest block fit.
+    constexpr uint64_t kMostThreads = 1024, kRegisters = 65536;
+    const uint64_t threads = is_set(kernel.info->max_threads) ? volume(kernel.info->max_threads) : kMostThreads;
+    const uint64_t fit = std::clamp<uint64_t>(kRegisters / round_up(threads, kWarpThreads) / 8 * 8, 1, 255);
+    return static_cast<int>(std::clamp<uint64_t>(kernel.info->num_registers, 1, fit));
 }
 
 int resident_blocks(const Target& target, const Kernel& kernel, int block_threads, size_t dynamic_shared_bytes) {
