@@ -89,7 +89,7 @@ class Form:
     @property
     def cases(self) -> int:
         """Multiplications that it is tried on; large shapes are there for their layouts."""
-        return NUM_CASES if self.n <= 24 else 3
+        return 2 if self.n > 24 else NUM_CASES if self.family == "mma" else len(RANGES)
 
     @property
     def words(self) -> int:

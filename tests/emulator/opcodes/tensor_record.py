@@ -107,7 +107,7 @@ def record(corpus: list[Form], libraries: list[tuple[Path, range]], runtime: cty
 def main() -> None:
     """Compile, run, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("tensor_goldens.npz"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).parents[2] / "goldens/tensor.npz")
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     parser.add_argument("--family", choices=("mma", "wgmma"), help="only these (the tests want a file with both)")
     arguments = parser.parse_args()

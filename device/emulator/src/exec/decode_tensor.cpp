@@ -259,7 +259,10 @@ void FunctionDecoder::decode_wmma_access() {
         const uint32_t column_elems = form.fragment == 'b' ? form.k : form.m;
         inst.b = builder_.constant_row(is_row ? row_elems : column_elems, false);
     }
-    reference(Field::kE, new_temporary(RegClass::k32), true);  // to put elements together in
+    // A row to put elements together in. Written and, so that it is no source's row, read.
+    const uint32_t scratch = new_temporary(RegClass::k32);
+    reference(Field::kE, scratch, false);
+    reference(Field::kE, scratch, true);
     narrow_access(std::max(1u, bits_of(elem) / 8), inst.space);
     apply_address(inst, address);
     emit(inst);

@@ -70,7 +70,8 @@ constexpr uint32_t accumulator_registers(uint32_t m, uint32_t n, Elem elem) { re
 //
 // Sources: Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores" (2021), for the alignment and truncation; Khattak,
 // Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (arXiv 2512.07004), and Xie, Wang, Yang, Yang, "MMA-Sim" (arXiv 2511.10909), for the
-// widths of Hopper: 25 bits, and 13 for the 8-bit formats in wgmma. tests/emulator/opcodes/tensor_goldens.npz holds what an H200 gave.
+// widths of Hopper: 25 bits, and 13 for the 8-bit formats in wgmma. tests/goldens/tensor.npz holds what an H200 gave: all
+// of it is met bit for bit.
 struct Accumulation {
     uint32_t fraction_bits = 25;
     uint32_t result_bits = 23;  // of an f32 result

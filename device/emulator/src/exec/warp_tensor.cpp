@@ -340,7 +340,14 @@ void Interpreter<M>::wmma_access(const Inst& inst, uint32_t mask, bool is_store)
     const uint32_t down = rows / 8;
     const uint32_t num_real = is_accumulator ? accumulator_registers(form.m, form.n(), elem) : operand_registers(rows, form.k, elem);
     const uint32_t across = is_accumulator ? depth / 8 : depth / (4 * cell_elems);
-    const uint32_t* stride = row32(inst.b);
+    // Copies, since the first access may write the row that the address came from.
+    alignas(64) uint64_t start[kWarpLanes];
+    alignas(64) uint32_t stride[kWarpLanes];
+    std::memcpy(stride, row32(inst.b), sizeof stride);
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+        start[lane] = static_cast<uint64_t>(inst.offset);
+        if (inst.flags & kFlagHasBase) start[lane] += inst.flags & kFlagBase64 ? row64(inst.a)[lane] : row32(inst.a)[lane];
+    }
 
     for (uint32_t reg = 0; reg < inst.vec; ++reg) {
         const uint32_t source = reg % num_real;
@@ -362,11 +369,9 @@ void Interpreter<M>::wmma_access(const Inst& inst, uint32_t mask, bool is_store)
         }
         alignas(64) uint64_t base[kWarpLanes];
         for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-            uint64_t at = static_cast<uint64_t>(inst.offset);
-            if (inst.flags & kFlagHasBase) at += inst.flags & kFlagBase64 ? row64(inst.a)[lane] : row32(inst.a)[lane];
             const uint64_t outer = y * 8 + lane / 4, inner = first_elem + lane % 4 * lane_step;
             const uint64_t step = stride[lane];
-            base[lane] = at + (along ? outer * step + inner : inner * step + outer) * bits / 8;
+            base[lane] = start[lane] + (along ? outer * step + inner : inner * step + outer) * bits / 8;
         }
         Inst part;
         part.mode = 0;
