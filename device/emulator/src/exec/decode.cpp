@@ -143,6 +143,7 @@ void ImageBuilder::lay_out_shared() {
         }
         at = round_up(at, std::max(variable.align, 1u));
         shared_symbols[variable.name] = at;
+        image->shared_variables.push_back({variable.name, at, static_cast<uint32_t>(variable.size_bytes)});
         at += static_cast<uint32_t>(variable.size_bytes);
     };
     for (const ptx::Variable& variable : program.module.variables) {
@@ -154,7 +155,10 @@ void ImageBuilder::lay_out_shared() {
     uint32_t align = 16;
     for (const ptx::Variable* variable : dynamic) align = std::max(align, variable->align);
     if (!dynamic.empty()) at = round_up(at, align);
-    for (const ptx::Variable* variable : dynamic) shared_symbols[variable->name] = at;
+    for (const ptx::Variable* variable : dynamic) {
+        shared_symbols[variable->name] = at;
+        image->shared_variables.push_back({variable->name, at, 0});
+    }
     image->shared_static_bytes = at - kSharedStart;
 }
 

@@ -71,8 +71,6 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     inst.op = is_load ? Op::kLoad : Op::kStore;
     Type type = Type::kNone;
     for (const std::string& word : current_->modifiers) {
-        if (word == "volatile" || word == "relaxed" || word == "acquire" || word == "release" || word == "mmio")
-            inst.mode = 1;  // a strong access
         if (word == "shared::cluster") inst.flags |= kFlagCluster;
         if (parse_space(word, inst.space) || is_memory_hint(word)) continue;
         if (word == "v2" || word == "v4" || word == "v8") {
@@ -115,7 +113,7 @@ void FunctionDecoder::decode_load_store(bool is_load) {
     if (!is_load && (inst.space == MemSpace::kConst || inst.space == MemSpace::kParam)) fail("this state space cannot be written");
     const bool frame_relative = address.space == MemSpace::kFrame;
     if (frame_relative) inst.mode2 = 1;
-    narrow_access(inst.bytes, inst.space);
+    if (!is_load) narrow_access(inst.bytes, inst.space);
 
     constexpr Field kFields[] = {Field::kD, Field::kB, Field::kC, Field::kE};
     const auto element = [&](size_t i) -> const Operand& { return split[i]; };

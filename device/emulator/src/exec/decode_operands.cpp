@@ -94,8 +94,30 @@ void FunctionDecoder::emit_hidden(Inst inst, const std::vector<Ref>& refs) {
     info_.push_back({current_->where, index_, current_});
 }
 
+namespace {
+
+// The instruction's place in the memory model, from its qualifiers; those of one family mean the same in all its instructions.
+uint8_t order_flags(const ptx::Instruction& instruction) {
+    uint8_t flags = 0;
+    const std::string& opcode = instruction.opcode;
+    const bool fence = opcode == "fence" || opcode == "membar";
+    if (fence || opcode == "atom" || opcode == "red") flags |= kOrderStrong;
+    if (opcode == "membar" && !instruction.modifiers.empty() && instruction.modifiers[0] == "cta") flags |= kOrderBlock;
+    for (const std::string& word : instruction.modifiers) {
+        if (word == "volatile" || word == "relaxed" || word == "mmio") flags |= kOrderStrong;
+        if (word == "acquire") flags |= kOrderStrong | kOrderAcquire;
+        if (word == "release") flags |= kOrderStrong | kOrderRelease;
+        if (word == "acq_rel" || word == "sc") flags |= kOrderStrong | kOrderAcquire | kOrderRelease;
+        if (word == "cta") flags |= kOrderBlock;
+    }
+    return flags;
+}
+
+}  // namespace
+
 void FunctionDecoder::emit(Inst inst) {
     apply_guard(inst);
+    inst.order = order_flags(*current_);
     const uint32_t at = static_cast<uint32_t>(code_.size());
     for (Ref ref : pending_) {
         ref.inst = at;
@@ -314,9 +336,10 @@ void FunctionDecoder::apply_address(Inst& inst, const Address& address) {
 }
 
 void FunctionDecoder::narrow_access(uint32_t bytes, MemSpace space) {
-    if (space != MemSpace::kShared && space != MemSpace::kGeneric) return;
     const uint32_t shift = bytes >= 4 ? 2 : bytes == 2 ? 1 : 0;
-    builder_.image->race_shift = std::min(builder_.image->race_shift, shift);
+    Image& image = *builder_.image;
+    if (space == MemSpace::kShared || space == MemSpace::kGeneric) image.race_shift = std::min(image.race_shift, shift);
+    if (space == MemSpace::kGlobal || space == MemSpace::kGeneric) image.global_shift = std::min(image.global_shift, shift);
 }
 
 }  // namespace aicf::emu

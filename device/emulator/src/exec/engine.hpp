@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -11,10 +12,13 @@
 
 #include "async_state.hpp"
 #include "exec.hpp"
+#include "order.hpp"
 #include "program.hpp"
 #include "wgmma_state.hpp"
 
 namespace aicf::emu {
+
+class RaceShadow;
 
 enum class Mode : uint8_t { kPlain, kChecked, kCounted /* counters, and checks where asked */ };
 constexpr int kNumModes = 3;
@@ -107,18 +111,13 @@ struct Warp {
     uint64_t instructions = 0;
     std::unordered_map<const void*, Undefined> undefined;  // by the place of the row; empty but for a few warps
     std::vector<UndefinedOrigin> undefined_origins;
-    // Happens-before, on the block's clock: accesses stamped before these are ordered before what the warp does now.
-    uint32_t warp_floor = 0;           // accesses of this warp's own threads
-    uint32_t order[kMaxWarps] = {};    // accesses of another warp
-    uint32_t fence_clock = 0;          // accesses of this warp before its last fence
-    bool lane_order_used = false;
-    uint32_t lane_order[kWarpLanes] = {};  // lane-level floors after bar.warp.sync with partial masks (see LaneSync)
-    uint32_t lane_sync_mask[kWarpLanes] = {};
-};
-
-struct Arrival {
-    uint32_t warp, mask, clock;
-    uint32_t order[kMaxWarps];
+    // Happens-before, on the block's clock (order.hpp): accesses stamped before these are ordered before what the warp does now.
+    uint32_t warp_floor = 0;         // accesses of this warp's own threads
+    uint32_t order[kMaxWarps] = {};  // accesses of another warp
+    uint32_t fence_device[kWarpLanes] = {}, fence_block[kWarpLanes] = {};  // last fence of each lane, by what it reaches
+    uint32_t last_fence_device = 0, last_fence_block = 0;
+    Clocks known;
+    std::unique_ptr<LaneOrder> lane_order;
 };
 
 struct Barrier {
@@ -127,11 +126,8 @@ struct Barrier {
     bool active = false;
     bool all = true, any = false;
     uint32_t count = 0;      // of true predicates
-    std::vector<Arrival> arrivals;
-};
-
-struct SyncPoint {
-    uint32_t order[kMaxWarps] = {};
+    bool arrive_only = false;  // a thread arrived and did not wait
+    Clocks handed;             // race check: by those that arrived
 };
 
 struct LaunchState;
@@ -187,11 +183,14 @@ struct Block {
     uint32_t* last_write = nullptr;
     uint32_t* last_read = nullptr;
     uint32_t* read_warps = nullptr;
-    uint32_t clock = 1;
+    uint32_t clock = 1, clock_base = 0 /* of stamps of shared memory */, start_clock = 1;
     uint32_t floor = 1;  // accesses stamped before this are ordered before every thread's next one
-    std::unordered_map<uint64_t, SyncPoint> sync_points;
     std::vector<WarpgroupLog> wgmma_logs;  // by warpgroup, when wgmma is checked
+    uint32_t fence_floor_device = 0, fence_floor_block = 0;  // a fence before a barrier of the block serves all its threads
+    Clocks known;                                            // by every thread of the block
+    RecordTable records;
     std::vector<uint32_t> write_pc, read_pc;  // instruction of the last write and read of each unit
+    std::vector<uint32_t> agent_read;         // special stamps: reads by asynchronous operations and by other blocks; made when needed
     void* region = nullptr;
     size_t region_bytes = 0;
     uint32_t quanta = 0;
@@ -232,6 +231,11 @@ enum class Finding : uint8_t {
     kWgmmaRegisterHazard,
     kWgmmaMissingFence,
     kWgmmaWarpgroup,
+    kGlobalRace,
+    kGlobalRaceSameValue,
+    kMissingProxyFence,
+    kWgmmaOperandOverwritten,
+    kAsyncSourceOverwritten,
     kDeadlock,
     kInstructionLimit,
     kAssert,
@@ -279,6 +283,10 @@ struct LaunchState {
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena
     std::atomic<uint64_t>* write_sectors = nullptr;
     uint32_t co_resident = 1;  // blocks
+    OrderTable* order = nullptr;    // race check: what threads have handed to each other
+    RaceShadow* shadow = nullptr;   // race check of global memory
+    uint32_t shadow_epoch = 0, global_shift = 2;
+    bool single_worker = false;
 
     std::mutex mutex;  // of all below
     int status = kSuccess;
@@ -323,10 +331,15 @@ struct AccessFinding {
 };
 void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access);
 struct RaceFinding {
-    uint64_t address = 0;  // in shared memory
-    bool is_write = false, other_is_write = false, same_value = false;
-    uint32_t other_thread = 0;  // linear; ~0u unknown
+    Finding finding = Finding::kRace;
+    uint64_t address = 0;  // in shared memory, or global
+    bool is_write = false, other_is_write = false;
+    bool by_agent = false, other_by_agent = false;  // an asynchronous operation that the thread issued
+    bool in_flight = false;                         // ... which may not be over
+    uint64_t other_block = 0;
+    uint32_t other_thread = 0;  // linear; 1024 + w: several of warp w; else several of the block
     uint32_t other_pc = 0;
+    uint64_t owner_block = ~0ull;  // of the shared memory; ~0: one's own
 };
 void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race);
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);

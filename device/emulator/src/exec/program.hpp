@@ -139,6 +139,14 @@ enum InstFlags : uint8_t {
     kFlagFourth = 2,         // kArith: it has a fourth source
 };
 
+// Memory instructions and fences: their place in the memory model (PTX ISA, "Memory consistency model").
+enum OrderFlags : uint8_t {
+    kOrderStrong = 1,   // atomic, volatile, relaxed and above
+    kOrderAcquire = 2,
+    kOrderRelease = 4,
+    kOrderBlock = 8,    // its scope is the block, not the device
+};
+
 struct Inst {
     union {
         arith::Fn fn = nullptr;  // kArith
@@ -157,6 +165,7 @@ struct Inst {
     uint8_t mode2 = 0;    // atomics: AtomType
     arith::Class counter = arith::Class::kMove;
     uint8_t is_fma = 0;
+    uint8_t order = 0;    // OrderFlags
     uint32_t imm = 0;  // kArith: constant; branches: target pc; kBrx, kCall: index of a side table; listed operands: index of the first
 };
 static_assert(sizeof(Inst) <= 64);
@@ -260,6 +269,11 @@ struct ImageFunction {
     uint32_t module_index = 0;
 };
 
+struct SharedVariable {
+    std::string name;
+    uint32_t address = 0, bytes = 0;  // 0: dynamic shared memory
+};
+
 struct Image {
     std::vector<Inst> code;
     std::vector<InstInfo> info;
@@ -274,7 +288,9 @@ struct Image {
     std::map<uint64_t, uint32_t> function_by_address;  // generic function address -> index into functions
     uint32_t stack32 = 0, stack64 = 0, stack_predicates = 0, stack_local = 0;  // for the deepest call chain
     uint32_t shared_static_bytes = 0;  // from kSharedStart
-    uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest shared access of the image
+    std::vector<SharedVariable> shared_variables;
+    uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest write to shared memory
+    uint32_t global_shift = 2;  // the same of global memory
     bool has_calls = false;
     // Of the kernel's performance directives, 0: not given. Threads of a block at most, blocks of a multiprocessor, registers of a thread.
     bool uses_workspace = false;

@@ -1,16 +1,20 @@
-// Stamps of the race check: clock (20 bits) | strong (1 bit) | thread of the block (11 bits, all ones: several threads).
+// Stamps of accesses to shared memory: clock since Block::clock_base (20 bits) | strong (1 bit) | thread of the block (11 bits). In place of
+// a thread: 1024 + w, several threads of warp w. A clock of all ones: the lower 12 bits are a slot of the RecordTable.
 #pragma once
 
 #include <cstdint>
 
 namespace aicf::emu {
 
-constexpr uint32_t kManyThreads = 0x7FF;
-constexpr uint32_t kMaxStampClock = (1u << 20) - 2;
+constexpr uint32_t kWarpThreads = 1024;
+constexpr uint32_t kSpecialClock = (1u << 20) - 1;
+constexpr uint32_t kMaxStampClock = kSpecialClock - 16;
 
 constexpr uint32_t make_stamp(uint32_t clock, bool strong, uint32_t thread) { return clock << 12 | (strong ? 1u << 11 : 0) | thread; }
+constexpr uint32_t special_stamp(uint32_t slot) { return kSpecialClock << 12 | slot; }
 constexpr uint32_t stamp_clock(uint32_t stamp) { return stamp >> 12; }
-constexpr bool stamp_strong(uint32_t stamp) { return stamp >> 11 & 1; }
-constexpr uint32_t stamp_thread(uint32_t stamp) { return stamp & kManyThreads; }
+constexpr bool is_special(uint32_t stamp) { return stamp_clock(stamp) == kSpecialClock; }
+constexpr bool stamp_strong(uint32_t stamp) { return (stamp >> 11 & 1) && !is_special(stamp); }
+constexpr uint32_t stamp_thread(uint32_t stamp) { return stamp & 0x7FF; }
 
 }  // namespace aicf::emu

@@ -1,6 +1,10 @@
 // Findings and their texts.
 #include <algorithm>
+#include <cxxabi.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "engine.hpp"
 
@@ -32,6 +36,11 @@ constexpr FindingInfo kFindings[] = {
     {"wgmma_register_hazard", Severity::kError, "Register of a wgmma.mma_async touched while it is under way"},
     {"wgmma_missing_fence", Severity::kError, "wgmma.mma_async without the wgmma.fence that orders its registers"},
     {"wgmma_divergent_warpgroup", Severity::kError, "The warps of a warpgroup execute different wgmma.mma_async"},
+    {"global_race", Severity::kError, "Race in global memory"},
+    {"global_race_same_value", Severity::kNote, "Race in global memory between writes of the same value"},
+    {"missing_proxy_fence", Severity::kError, "Asynchronous read of memory that no fence.proxy.async has made visible to the async proxy"},
+    {"wgmma_operand_overwritten", Severity::kError, "Write to shared memory that a wgmma may still be reading"},
+    {"async_source_overwritten", Severity::kError, "Write to memory that an asynchronous copy may still be reading"},
     {"deadlock", Severity::kError, "Deadlock: no warp of the block can go on"},
     {"instruction_limit", Severity::kError, "The launch's limit of instructions is used up"},
     {"assertion_failed", Severity::kError, "Device-side assertion failed"},
@@ -228,25 +237,99 @@ void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32
     publish(worker, key, std::move(report));
 }
 
+namespace {
+
+void block_index(const LaunchState& state, uint64_t linear, uint32_t out[3]) {
+    const Dim3& grid = state.launch->grid;
+    out[0] = static_cast<uint32_t>(linear % grid.x);
+    out[1] = static_cast<uint32_t>(linear / grid.x % grid.y);
+    out[2] = static_cast<uint32_t>(linear / (static_cast<uint64_t>(grid.x) * grid.y));
+}
+
+// "at kernels.cu:42 ...", the other party of a race.
+std::string other_party(const LaunchState& state, const RaceFinding& race) {
+    uint32_t block[3];
+    block_index(state, race.other_block, block);
+    std::string text = "    at " + place_of(state, race.other_pc).text + ", kernel " + state.image->kernel.name + "\n    ";
+    if (race.other_thread < state.block_threads) {
+        uint32_t thread[3];
+        thread_index(state, race.other_thread, thread);
+        text += "by thread " + triple(thread);
+    } else if (race.other_thread >= kIdWarp && race.other_thread < kIdChannel) {
+        text += "by several threads of warp " + std::to_string(race.other_thread - kIdWarp);
+    } else {
+        text += "by several threads";
+    }
+    return text + " of block " + triple(block) + "\n";
+}
+
+std::string access_name(bool is_write, bool by_agent) {
+    return std::string(is_write ? "write" : "read") + (by_agent ? " by an asynchronous operation" : "");
+}
+
+// The last part of a mangled name: "tile" of a variable declared in a function.
+std::string short_name(const std::string& name) {
+    int status = 0;
+    char* demangled = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+    std::string text = demangled ? demangled : name;
+    std::free(demangled);
+    const size_t scope = text.rfind("::");
+    return scope == std::string::npos ? text : text.substr(scope + 2);
+}
+
+std::string describe_shared(const LaunchState& state, uint64_t address) {
+    for (const SharedVariable& variable : state.image->shared_variables) {
+        if (address < variable.address || (variable.bytes != 0 && address >= variable.address + variable.bytes)) continue;
+        return "    byte " + std::to_string(address - variable.address) + " of '" + short_name(variable.name) + "', " +
+               (variable.bytes ? std::to_string(variable.bytes) + " bytes of shared memory\n" : "dynamic shared memory\n");
+    }
+    return "    byte " + std::to_string(address - kSharedStart) + " of the block's shared memory\n";
+}
+
+const char* race_advice(const LaunchState& state, const Block& block, const Warp& warp, const RaceFinding& race) {
+    switch (race.finding) {
+        case Finding::kMissingProxyFence:
+            return "  fence.proxy.async after the write, before the barrier that leads to the asynchronous operation, makes it visible.\n";
+        case Finding::kWgmmaOperandOverwritten: return "  wgmma.wait_group, and a barrier after it where the writer is another thread, orders them.\n";
+        case Finding::kAsyncSourceOverwritten: return "  cp.async.bulk.wait_group.read, and a barrier after it where the writer is another thread, orders them.\n";
+        default: break;
+    }
+    if (race.in_flight) return "  The asynchronous operation may not be over: its completion has to be waited for.\n";
+    if (race.other_by_agent) return "  The operation is over, but this thread has not waited for its completion, nor for a thread that has.\n";
+    const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue;
+    if (race.other_block != block.linear)
+        return global ? "  Blocks of one launch are ordered by a release and an acquire only (fences with atomics, or a grid barrier).\n"
+                      : "  A barrier of the cluster between the two orders them.\n";
+    if (race.other_thread < state.block_threads && race.other_thread / kWarpLanes == warp.id)
+        return "  Both threads are of one warp: __syncwarp() orders them.\n";
+    return "  __syncthreads() between the two orders them.\n";
+}
+
+}  // namespace
+
 void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race) {
-    const Finding finding = race.same_value ? Finding::kRaceSameValue : Finding::kRace;
     uint64_t key;
-    if (!is_new(worker, finding, pc, key)) return;
+    if (!is_new(worker, race.finding, pc, key)) return;
     const LaunchState& state = *worker.launch;
-    Report report = make_report(state, block, warp, pc, lane, finding);
+    Report report = make_report(state, block, warp, pc, lane, race.finding);
+    const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue || race.address > kSharedOffsetMask;
     report.address = race.address;
     const char* hazard = race.is_write ? (race.other_is_write ? "write after write" : "write after read") : "read after write";
-    std::string text = std::string(finding_info(finding).title) + " (" + hazard + ") at shared address " + hex(race.address) + ", byte " +
-                       std::to_string(race.address - kSharedStart) + " of the block's shared memory\n";
-    text += std::string("  ") + (race.is_write ? "write" : "read") + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
-    text += std::string("  is not ordered after an earlier ") + (race.other_is_write ? "write" : "read") + "\n";
-    if (race.other_thread < state.block_threads) {
-        text += where_line(state, block, race.other_pc, race.other_thread);
+    std::string text = std::string(finding_info(race.finding).title) + " (" + hazard + ") at " + (global ? "" : "shared ") + "address " + hex(race.address) + "\n";
+    if (global) {
+        text += describe_allocation(*state.memory, race.address);
     } else {
-        text += "    at " + place_of(state, race.other_pc).text + ", by several threads of the block\n";
+        text += describe_shared(state, race.address);
+        if (race.owner_block != ~0ull) {
+            uint32_t owner[3];
+            block_index(state, race.owner_block, owner);
+            text += "    in the shared memory of block " + triple(owner) + " of the cluster\n";
+        }
     }
-    const bool same_warp = race.other_thread < state.block_threads && race.other_thread / kWarpLanes == warp.id;
-    text += same_warp ? "  Both threads are of one warp: __syncwarp() orders them.\n" : "  __syncthreads() between the two orders them.\n";
+    text += "  " + access_name(race.is_write, race.by_agent) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
+    const std::string_view relation = race.finding == Finding::kMissingProxyFence ? "reads through the async proxy what was left by an" : "is not ordered after an";
+    text += "  " + std::string(relation) + " earlier " + access_name(race.other_is_write, race.other_by_agent) + "\n" + other_party(state, race);
+    text += race_advice(state, block, warp, race);
     report.text = std::move(text);
     publish(worker, key, std::move(report));
 }

@@ -12,7 +12,9 @@
 #include <numeric>
 #include <thread>
 
+#include "../memory/race_shadow.hpp"
 #include "level.hpp"
+#include "race.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -195,15 +197,14 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     for (Barrier& barrier : barriers) barrier = Barrier{};
     mbarriers.clear();
     // What earlier blocks left in the shadow counts as ordered before this one.
-    if (++clock > 0xF0000) {
-        clock = 2;
-        if (last_write) {
-            std::fill(last_write, last_write + (shared_end >> state.image->race_shift) + 1, 0u);
-            std::fill(last_read, last_read + (shared_end >> state.image->race_shift) + 1, 0u);
-        }
-    }
-    floor = clock;
-    sync_points.clear();
+    if (++clock > 1u << 26) clock = 2, clock_base = 0;
+    // ... but for special stamps, whose records go with the block.
+    if (last_write && (clock == 2 || clock - clock_base >= kMaxStampClock / 2 || !agent_read.empty())) order::forget_shared(*this);
+    floor = start_clock = clock;
+    fence_floor_device = fence_floor_block = 0;
+    known.clear();
+    records = RecordTable{};
+    if (!agent_read.empty()) agent_read.clear();
     sectors.clear();
     if (shared_state) std::fill(shared_state, shared_state + shared_end, uint8_t{0});
     if (local_state) std::fill(local_state, local_state + static_cast<size_t>(num_warps) * kWarpLanes * local_stride, uint8_t{0});
@@ -228,11 +229,13 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
         warp.cluster_arrived = warp.cluster_passed = 0;
         warp.registers = warp.register_changes = 0;
-        warp.warp_floor = warp.fence_clock = 0;
+        warp.warp_floor = 0;
         std::fill(std::begin(warp.order), std::end(warp.order), 0u);
-        warp.lane_order_used = false;
-        std::fill(std::begin(warp.lane_order), std::end(warp.lane_order), 0u);
-        std::fill(std::begin(warp.lane_sync_mask), std::end(warp.lane_sync_mask), 0u);
+        std::fill(std::begin(warp.fence_device), std::end(warp.fence_device), 0u);
+        std::fill(std::begin(warp.fence_block), std::end(warp.fence_block), 0u);
+        warp.last_fence_device = warp.last_fence_block = 0;
+        warp.known.clear();
+        warp.lane_order.reset();
         warp.entries.push_back({state.image->functions[0].entry_pc, warp.initial, 0, EntryState::kRunnable, 0});
         warp.predicates[0] = ~0u;
         for (const SpecialRow& row : state.image->specials) {
@@ -686,6 +689,17 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
 
     if (launch.cooperative && state.image->uses_workspace) make_workspace(*program, memory, state);
 
+    std::unique_ptr<OrderTable> order;
+    state.single_worker = workers == 1;
+    state.global_shift = state.image->global_shift;
+    if (options.checks & kRacecheck) {
+        order = std::make_unique<OrderTable>();
+        state.order = order.get();
+        if (state.grid_blocks < kMostRaceBlocks) {
+            state.shadow = &memory.race_shadow();
+            state.shadow_epoch = state.shadow->begin_launch();
+        }
+    }
     std::unique_ptr<SectorMap> reads, writes;
     if (options.counters) {
         reads = std::make_unique<SectorMap>(memory);

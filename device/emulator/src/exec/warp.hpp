@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "../memory/race_shadow.hpp"
 #include "engine.hpp"
 
 namespace aicf::emu {
@@ -76,7 +77,6 @@ private:
     void reduce(const Inst& inst, uint32_t mask);
     void elect(const Inst& inst, uint32_t mask);
     bool together(const Inst& inst, uint32_t& mask);
-    void order_warp(uint32_t lanes);
 
     // warp_move.cpp
     void pack(const Inst& inst, uint32_t mask);
@@ -133,19 +133,33 @@ private:
     void count_bulk_global(uint64_t address, uint32_t bytes, bool read, bool written);
     void note_sectors(const uint64_t* sectors, uint32_t count, bool read, bool written);
 
-    // warp_race.cpp
+    // warp_race.cpp, warp_race_global.cpp
     void race_read(uint32_t mask, const uint64_t* address, uint32_t size, bool strong);
     void race_write(uint32_t mask, const uint64_t* address, uint32_t size, bool strong, const Inst* store);
+    bool strong_access(uint32_t stamp) const;
+    void race_agent(Block& owner, uint32_t slot, uint32_t lane, uint64_t address, uint32_t bytes, bool is_write);
+    void race_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, AccessKind kind, const Inst* store);
+    void global_range(uint32_t lane, uint64_t address, uint64_t bytes, bool is_write, bool async_proxy);
+    bool thread_ordered(uint64_t block, uint32_t thread, uint32_t clock, uint32_t lane) const;
+    bool record_ordered(const AccessRecord& record, uint32_t lane) const;
     bool ordered_before(uint32_t stamp, uint32_t lane) const;
-    bool ordered_before_all(uint32_t stamp, uint32_t lane) const;
-    bool writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address) const;
-    bool readers_ordered(uint32_t unit, uint32_t lane, uint32_t& other) const;
+    bool readers_ordered(const Block& owner, uint32_t unit, uint32_t lane, uint32_t& other) const;
+    bool epoch_ordered(uint64_t epoch, uint32_t thread, uint32_t lane) const;
+    bool strong_together(AccessKind kind, uint64_t epoch) const;
+    bool writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address, const uint8_t* memory) const;
     void race_read_unit(uint32_t unit, uint32_t lane, bool strong);
     void race_write_unit(uint32_t unit, uint32_t lane, bool strong, bool same_value);
-    void release_acquire(uint32_t mask, const uint64_t* address, bool release, bool acquire, uint64_t window);
-    uint32_t next_clock();
+    void granule_read(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base);
+    void granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base, bool same_value);
+    void report_unordered(const Block& owner, uint32_t unit, uint32_t lane, uint32_t stamp, uint32_t other_pc, bool is_write,
+                          bool other_is_write, bool same_value, bool by_agent);
+    void report_global(uint64_t address, uint32_t lane, uint64_t epoch, uint32_t thread, uint32_t other_pc, bool is_write,
+                       bool other_is_write, Finding finding);
 
     // warp_order.cpp: no-ops unless races are checked
+    void order_words(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_read, bool is_write, OrderKind kind,
+                     const Block* owner = nullptr);
+    void memory_fence(const Inst& inst, uint32_t mask);
     uint64_t order_object(OrderKind kind, const Block& owner, uint64_t address) const;
     void release_to(uint32_t lanes, uint64_t object);    // what the lanes did, and know of, is handed to the object
     void acquire_from(uint32_t lanes, uint64_t object);  // what the object holds is ordered before what the lanes do next
@@ -227,6 +241,7 @@ private:
     void set_max_registers(const Inst& inst, uint32_t mask);
     void settle_cluster_barrier();
     void leave_cluster(uint32_t mask);
+    void race_peer_lane(Block& owner, uint32_t lane, uint64_t address, uint32_t size, bool is_write, bool strong);
     void race_peer(Block& owner, uint32_t mask, const uint64_t* offset, uint32_t size, bool is_write, bool strong);
     void atomic_shared(Block& owner, const Inst& inst, uint32_t mask, const uint64_t* offset);
     bool peer_alive(const Block& owner, uint32_t mask, const uint64_t* address, bool is_write, uint32_t size);

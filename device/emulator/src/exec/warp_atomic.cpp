@@ -247,7 +247,11 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
                 for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, size, address[lane], address[lane]); });
             }
             mark_global(in_global, address, size, lo, hi, false);
-            if (checking(kRacecheck)) release_acquire(in_global, address, true, true, 0);
+            if (checking(kRacecheck)) {
+                const AccessKind kind = inst.order & kOrderBlock ? AccessKind::kStrongBlock : AccessKind::kStrong;
+                race_global(in_global, address, size, true, kind, nullptr);
+                order_words(inst, in_global, address, true, true, OrderKind::kGlobalWord);
+            }
             if constexpr (kCount) count_global(in_global, address, size, false, true);
             if (!atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false))
                 note_poll(address[std::countr_zero(in_global)]);
@@ -286,9 +290,10 @@ void Interpreter<M>::atomic_shared(Block& owner, const Inst& inst, uint32_t mask
     if (checking(kRacecheck)) {
         if (is_peer) {
             race_peer(owner, mask, address, size, true, true);
+            order_words(inst, mask, address, true, true, OrderKind::kSharedWord, &owner);
         } else {
             race_write(mask, address, size, true, nullptr);
-            release_acquire(mask, address, true, true, kSharedWindow);
+            order_words(inst, mask, address, true, true, OrderKind::kSharedWord, &owner);
         }
     }
     if (checking(kInitcheck)) {

@@ -79,7 +79,6 @@ void Interpreter<M>::settle_cluster_barrier() {
     cluster.arrived = 0;
     ++cluster.phase;
     for (Block* block : cluster.blocks) {
-        if (checking(kRacecheck)) block->floor = block == &block_ ? next_clock() : ++block->clock;
         for (Warp& warp : block->warps) {
             warp.cluster_passed |= warp.cluster_arrived;
             warp.cluster_arrived = 0;
@@ -201,7 +200,11 @@ void Interpreter<M>::access_peer(Block& owner, const Inst& inst, uint32_t mask, 
     if (!peer_alive(owner, mask, offset, kStore, size)) return;
     mask = check_shared(mask, offset, size, kStore, false);
     if (mask == 0) return;
-    if (checking(kRacecheck)) race_peer(owner, mask, offset, size, kStore, inst.mode != 0);
+    if (checking(kRacecheck)) {
+        const bool strong = inst.order & kOrderStrong;
+        race_peer(owner, mask, offset, size, kStore, strong);
+        if (strong) order_words(inst, mask, offset, !kStore, kStore, OrderKind::kSharedWord, &owner);
+    }
     if (checking(kInitcheck)) {
         for_lanes(mask, [&](uint32_t lane) {
             uint8_t* state = owner.shared_state + offset[lane];
@@ -233,10 +236,6 @@ void Interpreter<M>::access_peer(Block& owner, const Inst& inst, uint32_t mask, 
     }
     move_elements<kStore>(inst, mask, owner.shared, offset, Shape::kScattered);
 }
-
-// The race check of shared memory of another block of the cluster.
-template <Mode M>
-void Interpreter<M>::race_peer(Block&, uint32_t, const uint64_t*, uint32_t, bool, bool) {}
 
 template <Mode M>
 void Interpreter<M>::grid_dependency([[maybe_unused]] const Inst& inst, [[maybe_unused]] uint32_t mask) {

@@ -189,7 +189,7 @@ void Interpreter<M>::load(const Inst& inst, uint32_t mask) {
     deferring_ = true;
     access<false>(inst, mask, address, inst.space);
     deferring_ = false;
-    if (inst.mode) note_poll(address[std::countr_zero(mask)]);
+    if (inst.order & kOrderStrong) note_poll(address[std::countr_zero(mask)]);
 }
 
 template <Mode M>
@@ -377,6 +377,12 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
         const Span part = whole ? span : span_of(address, good, size);
         mark_global(good, address, size, part.lo, part.hi, part.contiguous());
     }
+    if (checking(kRacecheck) && !is_const) {
+        const bool strong = inst.order & kOrderStrong;
+        race_global(good, address, size, kStore, !strong ? AccessKind::kWeak : inst.order & kOrderBlock ? AccessKind::kStrongBlock : AccessKind::kStrong,
+                    kStore ? &inst : nullptr);
+        if (strong) order_words(inst, good, address, !kStore, kStore, OrderKind::kGlobalWord);
+    }
     if constexpr (kCount) {
         if (is_const)
             count().const_loads++;
@@ -426,12 +432,12 @@ void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64
     }
     if constexpr (kChecks) {
         if (checking(kRacecheck)) {
-            const bool strong = inst.mode != 0;
+            const bool strong = inst.order & kOrderStrong;
             if constexpr (kStore)
                 race_write(mask, address, size, strong, &inst);
             else
                 race_read(mask, address, size, strong);
-            if (strong) release_acquire(mask, address, kStore, !kStore, kSharedWindow);
+            if (strong) order_words(inst, mask, address, !kStore, kStore, OrderKind::kSharedWord);
         }
         if (checking(kInitcheck)) {
             if constexpr (kStore) {

@@ -539,7 +539,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                     goto polled;
                 break;
             case Op::kFence:
-                if (checking(kRacecheck)) warp_.fence_clock = next_clock();
+                memory_fence(inst, mask);
                 ++pc_;
                 break;
             case Op::kNanosleep: ++pc_; goto polled;

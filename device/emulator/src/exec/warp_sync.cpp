@@ -103,20 +103,6 @@ bool Interpreter<M>::together(const Inst& inst, uint32_t& mask) {
 }
 
 template <Mode M>
-void Interpreter<M>::order_warp(uint32_t lanes) {
-    const uint32_t now = next_clock();
-    if (lanes == warp_.live) {
-        warp_.warp_floor = now;
-        return;
-    }
-    warp_.lane_order_used = true;
-    for_lanes(lanes, [&](uint32_t lane) {
-        warp_.lane_order[lane] = now;
-        warp_.lane_sync_mask[lane] |= lanes;
-    });
-}
-
-template <Mode M>
 void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
     if (checking(kRacecheck)) {
@@ -124,7 +110,7 @@ void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
         uint32_t rest = mask;
         while (rest) {
             const uint32_t group = take_group(rest, named);
-            order_warp(group);
+            order::warp_barrier(block_, warp_, group);
         }
     }
     if constexpr (kCount) count().barriers++;
@@ -203,15 +189,12 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
     const bool whole_warp = expected != 0 && mask == warp_.live;
     barrier.arrived += whole_warp ? kWarpLanes : static_cast<uint32_t>(std::popcount(mask));
     if (expected != 0 && checking(kRacecheck)) {
-        Arrival arrival;
-        arrival.warp = warp_.id;
-        arrival.mask = mask;
-        arrival.clock = next_clock();
-        std::copy(std::begin(warp_.order), std::end(warp_.order), arrival.order);
-        barrier.arrivals.push_back(arrival);
+        order::acquire_pending(block_, warp_, mask);
+        order::publish(block_, warp_, mask, order::tick(block_), nullptr, barrier.handed);
     }
     const BarrierMode mode = static_cast<BarrierMode>(inst.mode);
     if (mode == BarrierMode::kArrive) {
+        barrier.arrive_only = true;
         ++pc_;
         if (barrier.arrived >= (barrier.expected ? barrier.expected : block_.live_threads)) {
             complete_barrier(id);
@@ -244,28 +227,14 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
 template <Mode M>
 void Interpreter<M>::complete_barrier(uint32_t id) {
     Barrier& barrier = block_.barriers[id];
-    const bool whole_block = barrier.expected == 0 || barrier.arrived >= block_.num_warps * kWarpLanes;
-    if (checking(kRacecheck)) {
-        const uint32_t now = next_clock();
-        if (whole_block) {
-            block_.floor = now;
-            block_.sync_points.clear();
-        } else {
-            for (const Arrival& to : barrier.arrivals) {
-                Warp& warp = block_.warps[to.warp];
-                for (const Arrival& from : barrier.arrivals) {
-                    for (uint32_t w = 0; w < kMaxWarps; ++w) warp.order[w] = std::max(warp.order[w], from.order[w]);
-                    warp.order[from.warp] = std::max(warp.order[from.warp], from.clock);
-                    if (from.warp == to.warp) warp.warp_floor = std::max(warp.warp_floor, from.clock);
-                }
-            }
-        }
-    }
+    const bool whole_block = barrier.expected == 0 || (barrier.arrived >= block_.num_warps * kWarpLanes && !barrier.arrive_only);
+    if (checking(kRacecheck) && whole_block) order::block_barrier(block_);
     const Barrier done = std::move(barrier);
     barrier = Barrier{};
     for (Warp& warp : block_.warps) {
         for (Entry& entry : warp.entries) {
             if (entry.state != EntryState::kBarrier || entry.barrier != id) continue;
+            if (!whole_block) order::acquire(block_, warp, entry.mask, done.handed);
             const Inst& inst = image_.code[entry.pc];
             const Frame& frame = warp.frames[entry.frame];
             switch (static_cast<BarrierMode>(inst.mode)) {

@@ -1,5 +1,7 @@
 #include "device_memory.hpp"
 
+#include "race_shadow.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -49,6 +51,7 @@ struct DeviceMemory::State {
     std::map<uint64_t, uint64_t> free_spans;  // begin -> end, merged
     std::deque<uint64_t> quarantine;          // begins, oldest first
     uint64_t quarantine_bytes = 0;
+    std::unique_ptr<RaceShadow> race_shadow;
 
     std::map<uint64_t, Block>::const_iterator block_at(uint64_t address) const {
         auto it = blocks.upper_bound(address);
@@ -287,6 +290,12 @@ std::vector<Allocation> DeviceMemory::live_allocations() const {
 uint64_t DeviceMemory::high_water_address() const {
     std::shared_lock lock(state_->mutex);
     return state_->bump;
+}
+
+RaceShadow& DeviceMemory::race_shadow() {
+    std::unique_lock lock(state_->mutex);
+    if (!state_->race_shadow) state_->race_shadow = std::make_unique<RaceShadow>(capacity_);
+    return *state_->race_shadow;
 }
 
 uint64_t DeviceMemory::generation() const { return state_->generation.load(std::memory_order_acquire); }

@@ -13,6 +13,8 @@
 
 namespace aicf::emu {
 
+class RaceShadow;
+
 enum class MemoryKind : uint8_t { kDevice, kPinned, kManaged, kModule /* .global and .const variables */, kAsync };
 
 struct Allocation {
@@ -59,6 +61,8 @@ public:
     std::vector<Allocation> live_allocations() const;
     // One past the last arena byte that was ever handed out: bounds a scan over the arena.
     uint64_t high_water_address() const;
+    // What the race check remembers; made when first asked for.
+    RaceShadow& race_shadow();
     // Bumped by every allocate and release: lets the interpreter cache look-ups.
     uint64_t generation() const;
 

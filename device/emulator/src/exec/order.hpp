@@ -1,0 +1,130 @@
+// What a thread knows of the others: vector clocks, sparse, because a launch may have thousands of blocks.
+//
+// Every block counts its synchronisations: that count is its clock. An access is stamped with the clock of its block; a release takes a new
+// tick, so the accesses before it are those with a smaller stamp. To know "id -> c" is to be ordered after what id did before c.
+//
+// A thread's knowledge lies in four places, from common to special: Block::floor (everybody of the block, before this), Warp::order and
+// Warp::warp_floor (by warp), Warp::lane_order (by lane, after partial __syncwarp and after releases of single threads), and sparse Clocks
+// of the block, the warp and the lane: threads of other blocks, asynchronous operations, and what a proxy fence has made visible.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace aicf::emu {
+
+// Ids within a block: its threads; whole warps; asynchronous operations by where they complete; the whole block.
+constexpr uint32_t kIdWarp = 1024, kIdChannel = 1056, kIdWhole = 4095;
+constexpr uint64_t kProxyKey = 1ull << 63;  // what is known through the async proxy
+constexpr uint64_t clock_key(uint64_t block, uint32_t id) { return block << 12 | id; }
+constexpr uint64_t key_block(uint64_t key) { return (key & ~kProxyKey) >> 12; }
+constexpr uint32_t key_id(uint64_t key) { return key & 0xFFF; }
+
+class Clocks {
+public:
+    struct Entry {
+        uint64_t key;
+        uint32_t clock;
+        bool operator==(const Entry&) const = default;
+    };
+    bool empty() const { return entries_.empty(); }
+    void clear() { entries_.clear(); }
+    uint32_t get(uint64_t key) const;  // 0: nothing is known
+    void raise(uint64_t key, uint32_t clock);
+    void join(const Clocks& other);
+    const std::vector<Entry>& entries() const { return entries_; }
+    template <typename F>
+    void drop_if(F&& useless) {
+        std::erase_if(entries_, useless);
+    }
+
+private:
+    std::vector<Entry> entries_;  // by key
+};
+
+// What threads have handed to the objects of a launch. Blocks run on several host threads.
+class OrderTable {
+public:
+    void release(uint64_t object, const Clocks& clocks);
+    // False: nobody has released to the object.
+    bool acquire(uint64_t object, Clocks& to);
+    bool may_hold(uint64_t object) const {
+        const uint64_t hash = mix(object);
+        return filter_[hash / 64 % kFilterWords].load(std::memory_order_acquire) >> (hash % 64) & 1;
+    }
+    void forget_block(uint64_t block);  // objects in a block's shared memory, when it ends
+
+private:
+    static constexpr size_t kShards = 64, kFilterWords = 256;
+    static uint64_t mix(uint64_t x) {
+        x *= 0x9E3779B97F4A7C15ull;
+        return x ^ x >> 29;
+    }
+    struct Shard {
+        std::mutex mutex;
+        std::unordered_map<uint64_t, Clocks> objects;
+    };
+    Shard shards_[kShards];
+    std::atomic<uint64_t> filter_[kFilterWords] = {};
+};
+
+// An access that a stamp of shared memory cannot say itself: by an asynchronous operation, or by a thread of another block of the cluster.
+struct AccessRecord {
+    enum State : uint8_t { kFree, kInFlight, kDone };
+    State state = kFree;
+    bool async_proxy = false;
+    bool is_agent = false;
+    bool strong = false;
+    uint64_t block = 0;     // who: for agents, the thread that issued it
+    uint32_t thread = 0;
+    uint32_t pc = 0;
+    uint64_t key = 0;       // done: ordered after it are those who know of key -> clock + 1
+    uint32_t clock = 0;
+    uint32_t generation = 0;
+};
+
+struct RecordTable {
+    static constexpr uint32_t kSlots = 4096;
+    std::vector<AccessRecord> slots;
+    uint32_t next = 0;
+    uint32_t generation = 0;
+    std::unordered_map<uint64_t, uint32_t> channels;  // object -> channel
+};
+
+// Knowledge of single lanes, made when it is first needed.
+struct LaneOrder {
+    bool floors_used = false, clocks_used = false, pending_used = false;
+    uint32_t floor[32][32] = {};  // [lane][other lane of the warp]
+    Clocks known[32];
+    Clocks pending[32];  // read by relaxed accesses: known after the next fence or barrier
+};
+
+struct Block;
+struct Warp;
+struct LaunchState;
+
+namespace order {
+
+uint32_t tick(Block& block);
+// Whether the lane knows what (block, thread) did up to `clock`. Threads of the own block are asked for here only when the quick tests failed.
+bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock, uint64_t proxy = 0);
+bool knows_key(const Block& block, const Warp& warp, uint32_t lane, uint64_t key, uint32_t clock);
+// Everything that the lanes know, with their own accesses up to own_clock (by lane, if given).
+void publish(const Block& block, const Warp& warp, uint32_t lanes, uint32_t own_clock, const uint32_t* own_by_lane, Clocks& out);
+void acquire(Block& block, Warp& warp, uint32_t lanes, const Clocks& clocks);
+void acquire_pending(Block& block, Warp& warp, uint32_t lanes);
+void warp_barrier(Block& block, Warp& warp, uint32_t lanes);
+void block_barrier(Block& block);
+void fence(Block& block, Warp& warp, uint32_t lanes, bool whole_device);
+void proxy_fence(Block& block, Warp& warp, uint32_t lanes);
+
+RecordTable& records(Block& block);
+uint32_t add_record(Block& block, const AccessRecord& record);  // slot
+void forget_shared(Block& block);  // clears the shadow of shared memory
+
+}  // namespace order
+}  // namespace aicf::emu
