@@ -89,6 +89,15 @@ uint32_t SectorSet::insert(uint64_t sector, uint32_t kinds) {
     }
 }
 
+bool SectorSet::holds(uint64_t sector, uint32_t kind) const {
+    if (slots_.empty()) return false;
+    const uint64_t mask = slots_.size() - 1;
+    for (uint64_t at = (sector * 0x9E3779B97F4A7C15ull) >> 32 & mask; slots_[at].epoch == epoch_; at = (at + 1) & mask) {
+        if (slots_[at].sector == sector) return slots_[at].kinds & kind;
+    }
+    return false;
+}
+
 void SectorSet::clear() {
     used_ = 0;
     if (++epoch_ != 0) return;

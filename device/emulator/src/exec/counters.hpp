@@ -20,10 +20,12 @@ namespace aicf::emu {
     X(tensor_flops_i8) X(tensor_flops_i4) X(tensor_flops_b1)                                                         \
     /* Global memory: requests of warps, 32-byte sectors of each request, bytes that threads asked for. */           \
     X(global_loads) X(global_load_sectors) X(global_load_bytes)                                                      \
+    X(l1_lines) X(l1_load_miss_sectors) /* with l1_bytes: 128-byte lines of each request, sectors that the L1 does not hold */                               \
     X(global_stores) X(global_store_sectors) X(global_store_bytes)                                                   \
     X(global_atomics) X(global_atomic_sectors) X(global_atomic_bytes)                                                \
     /* Distinct sectors x 32: of the whole launch, and of each block by itself, summed. */                           \
     X(global_unique_bytes_read) X(global_unique_bytes_written) X(global_block_bytes_read) X(global_block_bytes_written) \
+    X(global_block_runs) /* of neighbouring ones among these, reads and writes apart */                              \
     /* Shared memory: requests, passes over the banks, passes beyond the least. */                                   \
     X(shared_loads) X(shared_load_wavefronts) X(shared_load_conflicts) X(shared_load_bytes)                          \
     X(shared_stores) X(shared_store_wavefronts) X(shared_store_conflicts) X(shared_store_bytes)                      \

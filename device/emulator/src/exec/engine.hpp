@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "async_state.hpp"
+#include "cache.hpp"
 #include "exec.hpp"
 #include "order.hpp"
 #include "program.hpp"
@@ -147,6 +148,7 @@ struct Cluster {
 class SectorSet {
 public:
     uint32_t insert(uint64_t sector, uint32_t kinds);  // returns those of `kinds` (bits: 1 read, 2 written) that are new
+    bool holds(uint64_t sector, uint32_t kind) const;
     void clear();
 
 private:
@@ -196,6 +198,7 @@ struct Block {
     uint32_t quanta = 0;
     uint64_t random = 1;
     SectorSet sectors;
+    LoadCache l1;
 
     Block() = default;
     ~Block();
@@ -279,6 +282,7 @@ struct LaunchState {
     std::atomic<uint64_t> instructions{0};
     std::atomic<uint64_t> next_cluster{0};
     std::atomic<uint64_t> finished_blocks{0};
+    uint64_t run_clusters = 0;            // of the grid's that run: all, or a sample
     std::vector<uint64_t> cluster_order;  // empty: in order
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena
     std::atomic<uint64_t>* write_sectors = nullptr;

@@ -206,6 +206,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     records = RecordTable{};
     if (!agent_read.empty()) agent_read.clear();
     sectors.clear();
+    if (state.options.counters) l1.reset(state.options.l1_bytes);
     if (shared_state) std::fill(shared_state, shared_state + shared_end, uint8_t{0});
     if (local_state) std::fill(local_state, local_state + static_cast<size_t>(num_warps) * kWarpLanes * local_stride, uint8_t{0});
     if (state.options.checks) std::fill(shared + kSharedStart, shared + shared_end, uint8_t{0xCB});
@@ -276,7 +277,7 @@ BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& mov
     while (block.live_threads != 0) {
         if (state.stop.load(std::memory_order_relaxed)) return BlockStop::kStopped;
         uint32_t index = block.next_warp++ % block.num_warps;
-        uint64_t budget = kWarpQuantum;
+        uint64_t budget = state.options.warp_quantum ? state.options.warp_quantum : kWarpQuantum;
         switch (schedule) {
             case Schedule::kDefault: break;
             case Schedule::kReversed: index = block.num_warps - 1 - index; break;
@@ -449,7 +450,7 @@ void run_worker(Worker& worker) {
     size_t turns_without_end = 0, polling = 0, rounds_in_vain = 0;
     const auto take_unit = [&]() -> std::unique_ptr<Unit> {
         const uint64_t next = state.next_cluster.fetch_add(1, std::memory_order_relaxed);
-        if (next >= state.grid_clusters) return nullptr;
+        if (next >= state.run_clusters) return nullptr;
         std::unique_ptr<Unit> unit;
         if (idle_units.empty()) {
             unit = make_unit(state);
@@ -675,6 +676,14 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
         uint64_t random = options.seed;
         for (uint64_t i = state.grid_clusters; i > 1; --i)
             std::swap(state.cluster_order[i - 1], state.cluster_order[next_random(random) % i]);
+    }
+    state.run_clusters = state.grid_clusters;
+    const uint64_t sampled = (options.sample_blocks + state.cluster_blocks - 1) / state.cluster_blocks;
+    if (sampled != 0 && sampled < state.grid_clusters && !launch.cooperative) {  // blocks that wait for each other need all of them
+        state.run_clusters = sampled;
+        state.cluster_order.resize(sampled);
+        for (uint64_t i = 0; i < sampled; ++i)
+            state.cluster_order[i] = static_cast<uint64_t>((static_cast<double>(i) + 0.5) * state.grid_clusters / sampled);
     }
     const uint32_t per_sm = std::max(1u, std::min({kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / std::max(32u, state.block_threads),
                                                    kSharedPerMultiprocessor / (state.shared_bytes + 1024)}));

@@ -121,7 +121,7 @@ private:
 
     // warp_count.cpp: to be called only `if constexpr (kCount)`. All count at the current instruction.
     Counters& count() { return worker_.lines[pc_]; }
-    void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
+    void count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic, bool past_l1 = false);
     void count_shared(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic);
     void count_local(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store);
     void count_async_copy(uint32_t mask, uint32_t reading, const uint64_t* to, const uint64_t* from, uint32_t size);

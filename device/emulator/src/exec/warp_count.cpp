@@ -10,7 +10,7 @@ inline namespace AICF_ENGINE_NAMESPACE {
 namespace {
 
 constexpr uint32_t kBanks = 32;
-constexpr uint32_t kSectorShift = 5;
+constexpr uint32_t kSectorShift = 5, kLineShift = 7;
 
 // A set of few numbers.
 template <uint32_t kSlots>
@@ -155,11 +155,14 @@ void Interpreter<M>::note_sectors(const uint64_t* sectors, uint32_t count, bool 
         const uint32_t news = block_.sectors.insert(at, (read ? 1u : 0u) | (written ? 2u : 0u));
         if (news & 1) worker_.counters.global_block_bytes_read += 32;
         if (news & 2) worker_.counters.global_block_bytes_written += 32;
+        for (const uint32_t kind : {1u, 2u}) {
+            if (news & kind) worker_.counters.global_block_runs += 1 - block_.sectors.holds(at - 1, kind) - block_.sectors.holds(at + 1, kind);
+        }
     }
 }
 
 template <Mode M>
-void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic) {
+void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_store, bool is_atomic, bool past_l1) {
     Counters& counters = count();
     uint64_t sectors[kWarpLanes + 1];
     // An access is aligned to its size, which is 32 bytes at most: each lane has one sector.
@@ -177,6 +180,11 @@ void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32
         counters.global_loads++;
         counters.global_load_sectors += found;
         counters.global_load_bytes += bytes;
+        if (block_.l1.enabled()) counters.l1_load_miss_sectors += past_l1 ? found : block_.l1.load(sectors, found);
+    }
+    if (block_.l1.enabled()) {
+        uint64_t lines[kWarpLanes + 1];
+        counters.l1_lines += distinct(mask, address, kLineShift, lines);
     }
     note_sectors(sectors, found, is_atomic || !is_store, is_atomic || is_store);
 }
@@ -219,7 +227,7 @@ void Interpreter<M>::count_async_copy(uint32_t mask, uint32_t reading, const uin
     counters.async_copy_wavefronts += shared_passes(mask, to, size, false).taken;
     if (reading == 0) return;
     const uint64_t before = counters.global_load_sectors;
-    count_global(reading, from, size, false, false);
+    count_global(reading, from, size, false, false, size == 16);
     if (size != 16) return;
     // Copies of 16 bytes go past the L1: it looks up the line of each pair of threads, not their sectors.
     counters.async_bypass_sectors += counters.global_load_sectors - before;
@@ -291,7 +299,7 @@ void Interpreter<M>::count_bulk_global(uint64_t address, uint32_t bytes, bool re
 
 #define AICF_INSTANTIATE(MODE)                                                                                         \
     template void Interpreter<MODE>::note_sectors(const uint64_t*, uint32_t, bool, bool);                              \
-    template void Interpreter<MODE>::count_global(uint32_t, const uint64_t*, uint32_t, bool, bool);                    \
+    template void Interpreter<MODE>::count_global(uint32_t, const uint64_t*, uint32_t, bool, bool, bool);                    \
     template void Interpreter<MODE>::count_shared(uint32_t, const uint64_t*, uint32_t, bool, bool);                    \
     template void Interpreter<MODE>::count_async_copy(uint32_t, uint32_t, const uint64_t*, const uint64_t*, uint32_t); \
     template void Interpreter<MODE>::count_matrix(const uint64_t*, uint32_t, bool);                                    \
