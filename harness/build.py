@@ -26,7 +26,7 @@ from harness.console import print_warning
 from harness.cubin import hash_machine_code
 from harness.discover import LoadedOp
 from harness.errors import BuildError
-from harness.resources import Resources, parse_ptxas
+from harness.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
 from harness.spec import Launchable, Op, Variant
 from harness.store import Entry, Store, full_disk_as_error, hash_text, write_atomically
 from harness.targets import Target
@@ -208,6 +208,11 @@ def open_variant(op: Op, binding: Path, library: Path, variant: Variant) -> Laun
     if not hasattr(module, "Variant"):
         raise BuildError(f"the binding of op {op.name} ({binding.name}) has no class Variant")
     return cast("Launchable", module.Variant(str(library), variant.symbol_suffix))
+
+
+def read_resources(result: BuildResult) -> dict[str, Resources]:
+    """Return what ptxas reported of each kernel of a built variant, by the kernel's symbol."""
+    return parse_ptxas_by_kernel((result.library.parent / _PTXAS_LOG).read_text()) if result.library is not None else {}
 
 
 def describe_result(result: BuildResult) -> Mapping[str, object]:

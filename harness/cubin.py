@@ -29,6 +29,11 @@ def read_ptx(library: Path) -> str:
     return "\n".join(texts)
 
 
+def read_machine_code(library: Path) -> list[bytes]:
+    """Return the ELF images (cubins) embedded in a shared object."""
+    return [payload for kind, payload in _find_images(library) if kind == _KIND_ELF]
+
+
 def hash_machine_code(library: Path) -> str:
     """Hash code and constants of every kernel, so that two builds with the same machine code have the same hash."""
     digest = sha256()

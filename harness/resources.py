@@ -23,6 +23,7 @@ _FIGURES = {
     "spill_load_bytes": re.compile(r"(\d+) bytes spill loads"),
     "shared_bytes": re.compile(r"(\d+) bytes smem"),
 }
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _ADVICE = re.compile(r"^.*(?:\(C75\d\d\)|ptxas warning).*$", re.MULTILINE)
 
 
@@ -56,6 +57,13 @@ def parse_ptxas(text: str) -> Resources | None:
     largest = {name: max((int(m[1]) for m in pattern.finditer(text)), default=0) for name, pattern in _FIGURES.items()}
     advice = tuple(dict.fromkeys(line.strip() for line in _ADVICE.findall(text)))
     return Resources(registers=max(r for r, _ in used), barriers=max(b for _, b in used), advice=advice, **largest)
+
+
+def parse_ptxas_by_kernel(text: str) -> dict[str, Resources]:
+    """Read the output of ``ptxas -v`` kernel by kernel, by the kernel's symbol."""
+    parts = _ENTRY.split(text)
+    found = {name: parse_ptxas(part) for name, part in zip(parts[1::2], parts[2::2], strict=True)}
+    return {name: resources for name, resources in found.items() if resources is not None}
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Target:
     registers_per_sm: int = 65536
     max_threads_per_sm: int = 2048
     max_blocks_per_sm: int = 32
+    l1_bytes: int = 256 * _KIB  # one array for L1 and shared memory
 
     @property
     def gencode(self) -> str:
@@ -77,6 +78,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             l2_bytes=40 * _MIB,
             shared_per_sm_bytes=164 * _KIB,
             shared_per_block_bytes=163 * _KIB,
+            l1_bytes=192 * _KIB,
         ),
     }
 )

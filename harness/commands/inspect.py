@@ -1,0 +1,51 @@
+"""``inspect``: source, PTX and SASS of one variant side by side, hot and conflicted lines marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import AsJson, OpName, TargetName
+from harness.errors import ExitCode
+
+VariantName = Annotated[str, typer.Option("--variant", "-v", metavar="NAME", help="one variant, e.g. tiled/bm32_bn32_threads256_pad1")]
+ProblemName = Annotated[str, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name; the first emulated one")]
+HtmlPath = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write one page that needs nothing else", dir_okay=False)]
+NumLines = Annotated[int, typer.Option("--lines", "-n", min=1, metavar="N", help="source lines to show in the terminal")]
+
+
+def run(
+    op: OpName,
+    variant: VariantName,
+    problem: ProblemName = "",
+    html: HtmlPath = None,
+    lines: NumLines = 12,
+    target: TargetName = None,
+    json: AsJson = False,
+) -> ExitCode:
+    """Run a variant once on the emulated device with counters by line, and show what each source line became and costs.
+
+    \b
+    Examples:
+      python -m harness inspect transpose --variant tiled/bm32_bn32_threads256_pad0
+      python -m harness inspect gemm_bias_act -v warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8 --html page.html
+    """
+    from dataclasses import asdict
+
+    from harness.console import print_json
+    from harness.inspecting import inspect_variant
+    from harness.inspection_views import print_inspection, render_page
+    from harness.store import write_atomically
+
+    found = inspect_variant(op, variant, problem, target)
+    if html is not None:
+        write_atomically(html, render_page(found))
+    if json:
+        print_json(asdict(found))
+    else:
+        print_inspection(found, lines)
+        if html is not None:
+            print(f"page: {html}")
+    return ExitCode.DONE

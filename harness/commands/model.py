@@ -1,0 +1,114 @@
+"""``model``: rank an op's variants by modelled time without a GPU, or judge the model against measured sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import AsJson, Jobs, ProblemNames, TargetName, VariantNames
+from harness.errors import ExitCode
+
+OptionalOp = Annotated[str, typer.Argument(metavar="[OP]", help="the op whose variants are ranked", show_default=False)]
+PerKernel = Annotated[int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones among them")]
+SweepFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--validate", metavar="FILE", help="judge the model by what `sweep --save` wrote; repeatable", dir_okay=False),
+]
+Fit = Annotated[bool, typer.Option("--fit", help="with --validate: write the fitted parameters to harness/machines.toml")]
+
+
+def run(
+    op: OptionalOp = "",
+    variant: VariantNames = None,
+    problem: ProblemNames = None,
+    per_kernel: PerKernel = 24,
+    validate: SweepFiles = None,
+    fit: Fit = False,
+    target: TargetName = None,
+    jobs: Jobs = None,
+    json: AsJson = False,
+) -> ExitCode:
+    """Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
+
+    With --validate, compare modelled and measured times, fit by fit, and write profiles/model/.
+
+    \b
+    Examples:
+      python -m harness model transpose --problem rows8192_columns8192
+      python -m harness model softmax --variant row_in_registers
+      python -m harness model --validate transpose.json --validate softmax.json
+    """
+    from harness.spec import SpecError
+
+    if bool(op) == bool(validate):
+        raise SpecError("model needs an OP to rank, or --validate FILE")
+    if validate:
+        return _validate(validate, fit, target, jobs)
+    return _rank(op, variant or [], problem or [], per_kernel, target, jobs, json)
+
+
+def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, target: str | None, jobs: int | None, json: bool) -> ExitCode:
+    from dataclasses import asdict
+
+    from device.settings import read_settings
+    from harness.console import open_progress, print_json
+    from harness.discover import find_op
+    from harness.model import Prediction, load_machine, predict
+    from harness.model_validation import model_op
+    from harness.space import sample_space
+    from harness.targets import find_target
+
+    settings = read_settings()
+    chosen, found_op = find_target(target or settings.target), find_op(op).op
+    machine = load_machine(chosen.name)
+    wanted = found_op.select_variants(variants) if variants else sample_space(found_op, per_kernel)
+    found: list[tuple[str, str, Prediction]] = []
+    num_problems = len(found_op.select_problems("sweep", problems))
+    with open_progress(f"model {op}", len(wanted) * (1 + num_problems), quiet=json) as progress:
+        for _, features in model_op(op, wanted, problems, chosen, jobs or settings.jobs, progress.advance):
+            found.append((features.problem, features.variant, predict(features, chosen, machine)))
+    found.sort(key=lambda row: (row[0], row[2].time_us))
+    if json:
+        rows = [{"problem": p, "variant": v, **asdict(m)} for p, v, m in found]
+        print_json({"op": op, "target": chosen.name, "record": machine.record, "rows": rows})
+        return ExitCode.DONE
+    for name in dict.fromkeys(row[0] for row in found):
+        print(f"\n{name}: model of {chosen.name}, no time was measured\n     model us         interval   bound        variant")
+        for _, variant_name, m in (row for row in found if row[0] == name):
+            print(f"{m.time_us:13.2f} {m.low_us:8.2f}-{m.high_us:<9.2f} {m.bound:12s} {variant_name}")
+    return ExitCode.DONE
+
+
+def _validate(files: list[Path], fit: bool, target: str | None, jobs: int | None) -> ExitCode:
+    from device.settings import find_project_root, read_settings
+    from harness.console import open_progress
+    from harness.model_validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
+    from harness.store import write_atomically
+    from harness.sweep import load_sweep
+    from harness.targets import find_target
+
+    settings = read_settings()
+    chosen = find_target(target or settings.target)
+    sweeps = [load_sweep(path) for path in files]
+    num_variants = sum(len({p.variant for p in s.points if p.status == "passed"}) for s in sweeps)
+    num_points = sum(p.status == "passed" for s in sweeps for p in s.points)
+    with open_progress("model", num_variants + num_points) as progress:
+        points = collect_points(sweeps, chosen, jobs or settings.jobs, progress.advance)
+    found = validate(points)
+    root = find_project_root()
+    folder = root / "profiles" / "model"
+    folder.mkdir(parents=True, exist_ok=True)
+    report = make_report(found, sweeps[0].about, chosen)
+    write_atomically(folder / f"{chosen.name}.md", report)
+    write_atomically(folder / f"{chosen.name}.csv", make_csv(found))
+    if fit:
+        machines = root / "harness" / "machines.toml"
+        write_atomically(machines, write_parameters(machines.read_text(), chosen.name, found, f"profiles/model/{chosen.name}.csv"))
+    for title, modelled in (("held out by variant", found.by_variant), ("held out by op", found.by_op), ("fitted", found.fitted)):
+        print(f"\n{title}\n{'  '.join(COLUMNS)}")
+        for row in summarize_points(found, modelled):
+            print("  ".join(row))
+    print(f"\n{len(points)} points in {folder}")
+    return ExitCode.DONE
