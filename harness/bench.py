@@ -15,6 +15,8 @@ from device.interface import KernelNode, LaunchCounters
 from harness.benchmark import Timed, time_problem
 from harness.build import BuildResult, open_variant
 from harness.counting import LaunchFacts, examine_launch
+from harness.model import has_machine, load_machine, predict
+from harness.model_features import read_features
 from harness.report import BenchRow, Statics, sum_counts
 from harness.resources import find_occupancy
 from harness.roofline import MODEL_NOTE, find_floor, model_launches
@@ -75,7 +77,7 @@ def count_on_emulator(
         missing = []
         for problem in problems:
             earlier = session.find_earlier("counters", j.build, problem.name)
-            if earlier is None:
+            if earlier is None or "features" not in earlier.figures:
                 missing.append(problem.name)
             else:
                 facts[j.variant.name, problem.name] = read_facts(earlier.figures)
@@ -106,29 +108,37 @@ def _record_counts(session: Session, build: BuildResult, counted: Counted) -> No
 
 def write_facts(facts: LaunchFacts) -> dict[str, Any]:
     """Return a launch's facts as plain values, for the records."""
-    return {"reason": facts.reason, "nodes": [asdict(n) for n in facts.nodes], "launches": [asdict(c) for c in facts.counters]}
+    return {
+        "reason": facts.reason,
+        "nodes": [asdict(n) for n in facts.nodes],
+        "launches": [asdict(c) for c in facts.counters],
+        "features": None if facts.features is None else asdict(facts.features),
+    }
 
 
 def read_facts(figures: Mapping[str, Any]) -> LaunchFacts:
     """Return what :func:`write_facts` wrote."""
     nodes = tuple(KernelNode(n["name"], tuple(n["grid"]), tuple(n["block"]), n["dynamic_shared_bytes"]) for n in figures["nodes"])
     launches = tuple(LaunchCounters(c["kernel"], tuple(c["grid"]), tuple(c["block"]), c["counts"]) for c in figures["launches"])
-    return LaunchFacts(figures["reason"], nodes, launches)
+    features = figures["features"]
+    return LaunchFacts(figures["reason"], nodes, launches, features=None if features is None else read_features(features))
 
 
 def fill_counts(row: BenchRow, build: BuildResult, facts: LaunchFacts, target: Target) -> BenchRow:
     """Return the row with counts, occupancy and the modelled time."""
     if facts.reason:
         return replace(row, verified="failed" if facts.lost else "unsupported", reason=facts.reason)
+    row = replace(row, statics=find_statics(build, facts.nodes, target), counts=sum_counts([c.counts for c in facts.counters]))
+    if facts.features is not None and has_machine(target.name):
+        found = predict(facts.features, target)
+        return replace(row, model_us=found.time_us, model_pipe=found.bound, note=load_machine(target.name).note)
     model = model_launches(facts.counters, target)
-    return replace(
-        row,
-        statics=find_statics(build, facts.nodes, target),
-        counts=sum_counts([c.counts for c in facts.counters]),
-        model_us=model.total_us,
-        model_pipe=model.pipe,
-        note=MODEL_NOTE,
-    )
+    return replace(row, model_us=model.total_us, model_pipe=model.pipe, note=MODEL_NOTE)
+
+
+def find_note(rows: Sequence[BenchRow]) -> str:
+    """Return how far the modelled times can be trusted, "" where there are none."""
+    return "; ".join(dict.fromkeys(row.note for row in rows if row.note))
 
 
 def open_peers(peers: Sequence[Peer], say: OnText) -> list[tuple[str, Launchable]]:

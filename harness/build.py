@@ -210,6 +210,11 @@ def open_variant(op: Op, binding: Path, library: Path, variant: Variant) -> Laun
     return cast("Launchable", module.Variant(str(library), variant.symbol_suffix))
 
 
+def describe_build(variant: Variant, library: Path) -> BuildResult:
+    """Return what is known of a built variant from its library and what lies beside it."""
+    return BuildResult(variant, library, "", "", parse_ptxas((library.parent / _PTXAS_LOG).read_text()), None, 0.0, cached=True)
+
+
 def read_resources(result: BuildResult) -> dict[str, Resources]:
     """Return what ptxas reported of each kernel of a built variant, by the kernel's symbol."""
     return parse_ptxas_by_kernel((result.library.parent / _PTXAS_LOG).read_text()) if result.library is not None else {}

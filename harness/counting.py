@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from device.interface import Device, KernelNode, LaunchCounters
 from harness.inputs import make_inputs
+from harness.model_features import Features
 from harness.runner import Case, Layout
 from harness.spec import Launchable, Op, Problem
 
@@ -14,13 +15,15 @@ from harness.spec import Launchable, Op, Problem
 class LaunchFacts:
     """One variant on one problem: the reason why it is not served ("" when it is), the kernels it launches, and their counters.
 
-    ``counters`` is empty on a real device; ``lost`` says that the process which ran it was lost.
+    ``counters`` is empty on a real device; ``lost`` says that the process which ran it was lost. ``features`` are what the time model asks
+    for, None where the problem is not served.
     """
 
     reason: str = ""
     nodes: tuple[KernelNode, ...] = ()
     counters: tuple[LaunchCounters, ...] = ()
     lost: bool = False
+    features: Features | None = None
 
 
 def examine_launch(device: Device, op: Op, problem: Problem, launchable: Launchable) -> LaunchFacts:

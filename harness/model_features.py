@@ -28,8 +28,8 @@ from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
 
 # Threads of the blocks that are run; at least and at most so many blocks.
-_SAMPLE_THREADS = 8192
-_MIN_BLOCKS, _MAX_BLOCKS = 4, 64
+_SAMPLE_THREADS = 2048
+_MIN_BLOCKS, _MAX_BLOCKS = 2, 64
 # Warp instructions between the turns of a block's warps, as near to the hardware's interleaving as the emulator goes cheaply.
 _WARP_QUANTUM = 32
 _L1_RESERVED_BYTES = 1024  # that the system takes of shared memory for each block
@@ -97,6 +97,11 @@ class Features:
     def kernel(self) -> str:
         """The kernel of the variant."""
         return self.variant.split("/", 1)[0]
+
+
+def read_features(values: Mapping[str, Any]) -> Features:
+    """Return features from the plain values that ``dataclasses.asdict`` made of them."""
+    return Features(**{**values, "launches": tuple(LaunchFeatures(**launch) for launch in values["launches"])})
 
 
 def choose_sample(num_blocks: int, num_threads: int) -> int:

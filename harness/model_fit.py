@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model import L2_TERMS, LATENCIES, PARAMETERS, SM_TERMS, THROUGHPUTS
+from harness.model import DRAM_TERMS, L2_TERMS, LATENCIES, PARAMETERS, SM_TERMS, THROUGHPUTS
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 # clocks are a dependent fp32 instruction's. The overhead is that of an empty kernel between two events.
 PRIOR: Mapping[str, float] = {
     **dict.fromkeys(THROUGHPUTS, 1.0),
+    "dram_runs": 0.05,
     "latency_chain": 1.0,
     "latency_near": 33.0,
     "latency_far": 500.0,
@@ -64,7 +65,8 @@ def combine_all(matrix: Mapping[str, Floats], logs: Floats) -> Floats:
     on_sm = _join([scaled[name] for name in SM_TERMS], 1.0 + q["norm_sm"])
     in_l2 = sum((scaled[name] for name in L2_TERMS), np.zeros(1))
     latency = sum((q[f"latency_{name}"] * matrix[name] for name in LATENCIES), np.zeros(1))
-    return np.asarray(q["overhead_us"] + _join([on_sm, in_l2, scaled["dram"], scaled["blocks"], latency], 1.0 + q["norm"]))
+    in_dram = sum((scaled[name] for name in DRAM_TERMS), np.zeros(1))
+    return np.asarray(q["overhead_us"] + _join([on_sm, in_l2, in_dram, scaled["blocks"], latency], 1.0 + q["norm"]))
 
 
 def _join(rows: Sequence[Floats], norm: float) -> Floats:

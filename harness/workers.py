@@ -7,17 +7,22 @@ the variant and goes on in a fresh process. On the emulated device several worke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from device import open_device
-from harness.build import open_variant
+from harness.build import describe_build, open_variant
 from harness.counting import LaunchFacts, examine_launch
+from harness.disassemble import read_sass
 from harness.discover import load_op
 from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
+from harness.model_features import Features, collect_features
 from harness.plan import Effort
 from harness.pool import Lost, run_jobs
-from harness.spec import Launchable, Variant
+from harness.sass import SassKernel
+from harness.spec import Launchable, Problem, Variant
+from harness.targets import find_target
+from harness.toolchain import find_toolchain
 from harness.verify import Verifier
 
 # Silence after which a job counts as hung: the longest step is one problem, emulated with all checks.
@@ -68,6 +73,8 @@ class VariantWorker:
             self._device.observer.set_option("workers", str(setup.emulator_workers))
             self._device.observer.set_option("target", setup.target)
         self._op = load_op(setup.op_folder)
+        self._target = find_target(setup.target)
+        self._codes: dict[Path, dict[str, SassKernel]] = {}
         self._verifier = Verifier(self._op, self._device, setup.effort, setup.problem_names)
 
     def run(self, job: Job, report: Callable[[str], None]) -> VerifyResult | Counted:
@@ -86,9 +93,23 @@ class VariantWorker:
     def _count(self, job: Job, launchable: Launchable, report: Callable[[str], None]) -> Counted:
         counted = Counted(job.variant.name)
         for problem in self._op.select_problems("emulated", job.count_problems):
-            counted.facts[problem.name] = examine_launch(self._device, self._op, problem, launchable)
+            facts = examine_launch(self._device, self._op, problem, launchable)
+            if not facts.reason and self._device.is_emulated:
+                facts = replace(facts, features=self._find_features(job, problem, launchable))
+            counted.facts[problem.name] = facts
             report(f"{problem.name}: counted")
         return counted
+
+    def _find_features(self, job: Job, problem: Problem, launchable: Launchable) -> Features | None:
+        if job.library not in self._codes:
+            toolchain = find_toolchain()
+            # Without the disassembler the model takes PTX's counts for the machine code's.
+            kernels = read_sass(job.library, toolchain) if toolchain.nvdisasm is not None else []
+            self._codes = {job.library: {kernel.name: kernel for kernel in kernels}}
+        build = describe_build(job.variant, job.library)
+        entries = [(build, launchable, self._codes[job.library])]
+        found = next(collect_features(self._device, self._op, problem, entries, self._target))[1]
+        return found if isinstance(found, Features) else None
 
 
 def share_cores(num_jobs: int, cores: int, device: str) -> tuple[int, int]:

@@ -27,11 +27,10 @@ def run(
       python -m harness bench gemm_bias_act --variant pipelined --device cuda
       python -m harness bench softmax --json
     """
-    from harness.bench import count_on_emulator, fill_counts, make_rows, time_on_gpu
+    from harness.bench import count_on_emulator, fill_counts, find_note, make_rows, time_on_gpu
     from harness.console import open_progress, print_json
     from harness.discover import find_op, load_peers
     from harness.report import BenchRow, list_fault_lines, make_bench_tables, print_tables
-    from harness.roofline import MODEL_NOTE
     from harness.session import Judged, Session
 
     loaded = find_op(op)
@@ -74,7 +73,7 @@ def run(
                     "device_name": session.device.properties.name,
                     "target": session.target.name,
                     "run": session.run_id,
-                    "note": MODEL_NOTE if emulated else "",
+                    "note": find_note(rows),
                     "op_faults": [f.describe() for f in faults],
                     "rows": [r.to_json() for r in rows],
                 }
@@ -82,7 +81,7 @@ def run(
         else:
             print_tables(make_bench_tables(rows, target=session.target.name))
             if emulated:
-                print(f"emulated: no GPU was used and no time was measured. {MODEL_NOTE}")
+                print(f"emulated: no GPU was used and no time was measured. {find_note(rows)}")
             print(f"{passed} of {len(judged)} variants verified. Run {session.run_id} in {session.settings.records_url}")
             for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
                 print(line, file=sys.stderr)

@@ -86,6 +86,16 @@ def test_what_is_read_twice_comes_from_the_l2_while_the_resident_blocks_fit_it()
     assert find_reread_bytes(twice, TARGET, {**RATES, "l2_effective_bytes": 264 * 4096 / 4}) == pytest.approx(0.75 * 4096)
 
 
+def test_short_runs_of_bytes_cost_the_dram_more() -> None:
+    terms = [
+        find_terms(replace(FEATURES, launches=(replace(LAUNCH, counts={**COUNTS, "global_block_runs": n}),)), TARGET, RATES)
+        for n in (0, 32, 128)
+    ]
+    assert terms[0]["dram_runs"] < terms[1]["dram_runs"] < terms[2]["dram_runs"]
+    assert terms[1]["dram_runs"] == pytest.approx(terms[1]["dram"] * RATES["dram_run_bytes"] / 256.0)
+    assert terms[0]["dram"] == terms[2]["dram"]
+
+
 def test_norms_lie_between_the_largest_and_the_sum() -> None:
     terms = find_terms(FEATURES, TARGET, RATES)
     largest, total = max(terms[n] for n in THROUGHPUTS), sum(terms[n] for n in (*THROUGHPUTS, *LATENCIES))

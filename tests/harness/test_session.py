@@ -51,6 +51,8 @@ class Bench:
         monkeypatch.setattr("harness.workers.run_jobs", self.run_jobs)
         monkeypatch.setattr("harness.workers.open_device", lambda choice: self.device)
         monkeypatch.setattr("harness.workers.load_op", lambda folder: OP)
+        # There is no machine code: the plain model of harness.roofline stands in.
+        monkeypatch.setattr("harness.workers.VariantWorker._find_features", lambda *_: None)
         for place in ("harness.workers", "harness.bench"):
             monkeypatch.setattr(f"{place}.open_variant", self.open_variant)
         quick = TimingPolicy(stop=StopRule(min_samples=8, budget_s=0.0), warmup_cap_s=0.0)
