@@ -133,7 +133,8 @@ class SassKernel:
 
 
 # Clocks until a result can be used, by class, rounded. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture"
-# (arXiv 2402.13499), and Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture" (arXiv 2208.11174).
+# (arXiv 2402.13499), and Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture" (arXiv 2208.11174); uniform, constant and
+# predicate are judgements.
 _RESULT_CLOCKS: Mapping[str, int] = {
     "fp32": 4,
     "imad": 4,

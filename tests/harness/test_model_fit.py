@@ -13,6 +13,7 @@ from harness.model_fit import (
     Point,
     correlate_ranks,
     find_best_share,
+    find_first_tenth,
     fit_parameters,
     hold_out,
     model_points,
@@ -80,3 +81,9 @@ def test_best_share_is_the_place_of_the_fastest_in_the_models_order() -> None:
     measured, modelled = np.array([5.0, 1.0, 3.0, 9.0]), np.array([2.0, 4.0, 3.0, 8.0])
     assert find_best_share(measured, modelled) == 0.75
     assert find_best_share(measured, measured) == 0.25
+
+
+def test_the_first_tenth_loses_what_its_fastest_takes_longer() -> None:
+    measured, modelled = np.arange(1.0, 31.0), np.roll(np.arange(1.0, 31.0), -2)  # the best is the model's third
+    assert find_first_tenth(measured, modelled) == 1.0
+    assert find_first_tenth(measured, modelled, 0.05) == 29.0
