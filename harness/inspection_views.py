@@ -19,6 +19,9 @@ _PAGE = Path(__file__).with_name("templates") / "inspect.html"
 _MAX_ROWS = 8
 # Columns of text in a file or a pipe.
 _FILE_WIDTH = 180
+# Of these the figures and the table's lines take so many; source, PTX and SASS share the rest.
+_FIGURES_WIDTH = 72
+_MIN_CODE_WIDTH = 16
 
 
 def print_inspection(found: Inspection, num_lines: int, console: Console | None = None) -> None:
@@ -33,16 +36,16 @@ def print_inspection(found: Inspection, num_lines: int, console: Console | None 
         out.print(Text(f"\n{kernel.kernel}"))
         out.print("  " + ", ".join(f"{key} {value}" for key, value in kernel.figures.items()), highlight=False)
         out.print("  SASS: " + ", ".join(f"{name} {count}" for name, count in {**kernel.mix, **kernel.widths}.items()), highlight=False)
-        out.print(make_hot_table(kernel, num_lines))
+        out.print(make_hot_table(kernel, num_lines, out.width))
 
 
-def make_hot_table(kernel: KernelInspection, num_lines: int) -> Table:
-    """Return the costliest source lines of a kernel with their shares, conflicts, PTX and SASS."""
+def make_hot_table(kernel: KernelInspection, num_lines: int, width: int) -> Table:
+    """Return the costliest source lines of a kernel with their shares, conflicts, PTX and SASS, in ``width`` columns of text."""
     table = Table(title=f"hottest lines, of {kernel.totals.get('warp_instructions', 0)} warp instructions", title_justify="left")
     for name in ("line", "instr", "sectors", "wavefr", "conflicts"):
-        table.add_column(name, justify="left" if name == "line" else "right", no_wrap=True, min_width=len(name) + 2)
+        table.add_column(name, justify="left" if name == "line" else "right", no_wrap=True)
     for name in ("source", "PTX", "SASS"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1)
+        table.add_column(name, no_wrap=True, overflow="ellipsis", width=max((width - _FIGURES_WIDTH) // 3, _MIN_CODE_WIDTH))
     for line in kernel.rank_lines()[:num_lines]:
         style = "red" if line.cost.conflicts else "yellow" if line.cost.hot else ""
         shares = [format_share(line.cost.shares.get(name)) for name in ("instructions", "sectors", "wavefronts")]
