@@ -35,6 +35,7 @@ from harness.model_fit import (
     split_by_op,
     split_by_variant,
 )
+from harness.space import select_sweep_problems
 from harness.spec import Variant
 from harness.sweep import Sweep, SweepPoint
 from harness.targets import Target
@@ -81,7 +82,7 @@ def model_op(
             continue
         sass = {kernel.name: kernel for kernel in read_sass(build.library, toolchain)}
         entries.append((build, open_variant(loaded.op, binding, build.library, build.variant), sass))
-    for problem in loaded.op.select_problems("sweep", problem_names):
+    for problem in select_sweep_problems(loaded.op, problem_names):
         for build, found in collect_features(device, loaded.op, problem, entries, target):
             if isinstance(found, Features):
                 say(f"{build.variant.name} on {problem.name}")

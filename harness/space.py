@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from harness.spec import Kernel, Op, Variant
+from harness.spec import Kernel, Op, Problem, Variant
 
 
 def list_space(kernel: Kernel) -> Iterator[Variant]:
@@ -31,3 +31,8 @@ def sample_space(op: Op, per_kernel: int) -> tuple[Variant, ...]:
         others = sorted((v for v in list_space(kernel) if v not in known), key=lambda v: hashlib.sha256(v.name.encode()).digest())
         chosen += [*listed, *others][: max(per_kernel, len(listed))]
     return tuple(chosen)
+
+
+def select_sweep_problems(op: Op, names: Sequence[str] = ()) -> tuple[Problem, ...]:
+    """Return the problems that a sweep is timed on: those named, or of suite ``sweep``, or where there are none of suite ``bench``."""
+    return op.select_problems("sweep", names) or op.select_problems("bench")

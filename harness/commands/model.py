@@ -57,7 +57,7 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
     from harness.discover import find_op
     from harness.model import Prediction, load_machine, predict
     from harness.model_validation import model_op
-    from harness.space import sample_space
+    from harness.space import sample_space, select_sweep_problems
     from harness.targets import find_target
 
     settings = read_settings()
@@ -65,7 +65,7 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
     machine = load_machine(chosen.name)
     wanted = found_op.select_variants(variants) if variants else sample_space(found_op, per_kernel)
     found: list[tuple[str, str, Prediction]] = []
-    num_problems = len(found_op.select_problems("sweep", problems))
+    num_problems = len(select_sweep_problems(found_op, problems))
     with open_progress(f"model {op}", len(wanted) * (1 + num_problems), quiet=json) as progress:
         for _, features in model_op(op, wanted, problems, chosen, jobs or settings.jobs, progress.advance):
             found.append((features.problem, features.variant, predict(features, chosen, machine)))

@@ -42,7 +42,7 @@ def run(
     from harness.console import open_progress
     from harness.discover import find_op
     from harness.provenance import find_commit
-    from harness.space import sample_space
+    from harness.space import sample_space, select_sweep_problems
     from harness.sweep import Sweep, run_sweep, save_sweep, time_sweep
     from harness.targets import find_target
     from harness.toolchain import find_toolchain
@@ -56,7 +56,7 @@ def run(
         raise UnavailableError(
             f"a sweep measures times, which need a GPU; `python -m harness model {op}` ranks the same variants without one"
         )
-    problems = loaded.op.select_problems("sweep", problem or [])
+    problems = select_sweep_problems(loaded.op, problem or [])
     variants = sample_space(loaded.op, per_kernel)
     with open_progress(f"build {op}", len(variants)) as progress:
         builds = build_op(

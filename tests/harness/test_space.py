@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.space import list_space, sample_space
-from harness.spec import Constraint, Kernel, Tunable
+from harness.space import list_space, sample_space, select_sweep_problems
+from harness.spec import Constraint, Kernel, Problem, Tunable
 from tests.harness.toy_op import make_toy
 
 KERNEL = Kernel(
@@ -30,3 +30,13 @@ def test_a_sample_holds_the_listed_variants_and_grows_by_adding() -> None:
         assert sum(v.kernel == kernel.name for v in large) == min(size, max(4, len(kernel.variants)))
     assert len(set(large)) == len(large)
     assert sample_space(op, 4) == large
+
+
+def test_a_sweep_takes_its_own_problems_or_those_of_bench() -> None:
+    sizes = {"M": 16, "N": 16, "K": 16}
+    marked = [
+        Problem({**sizes, "M": m}, suites=frozenset(suites.split())) for m, suites in enumerate(("verify", "bench", "bench sweep"), 1)
+    ]
+    assert select_sweep_problems(make_toy(problems=tuple(marked))) == (marked[2],)
+    assert select_sweep_problems(make_toy(problems=tuple(marked[:2]))) == (marked[1],)
+    assert select_sweep_problems(make_toy(problems=tuple(marked)), [marked[0].name]) == (marked[0],)
