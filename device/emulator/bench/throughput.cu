@@ -1,4 +1,6 @@
 // Kernels whose emulation is timed. matmul: C = A B, n x n, n a multiple of the tile.
+#include "tensor_matmul.cuh"
+
 template <int kTile>
 __global__ void matmul(const float* a, const float* b, float* c, int n) {
     __shared__ float as[kTile][kTile], bs[kTile][kTile];

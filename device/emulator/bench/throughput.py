@@ -1,6 +1,6 @@
 """Measure how fast the emulator is on this host: warp instructions per second, unchecked and with every check on.
 
-    python device/emulator/bench/throughput.py [--size 512] [--repeat 5] [--workers 0] [--json results.json]
+    python device/emulator/bench/throughput.py [--size 512] [--tensor-size 1024] [--repeat 5] [--workers 0] [--json results.json]
 
 Each kernel is run ``repeat`` times; the best time counts, since other work on the host can only make it longer. These are times of the
 emulator on this machine's cores. They say nothing about a GPU.
@@ -30,6 +30,7 @@ from device.interface import Device, DeviceArray, Observer
 
 SOURCE = Path(__file__).with_name("throughput.cu")
 KERNELS = ("matmul16", "matmul32", "arithmetic", "saxpy")
+TENSOR_KERNELS = ("tensor_matmul", "warpgroup_matmul")  # bf16: mma.sync with cp.async and ldmatrix; wgmma with TMA
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ def build(folder: Path) -> Path:
 
 
 class Bench:
-    """The kernels, their arrays of ``size`` x ``size`` floats, and the device they run on."""
+    """The kernels, their arrays of ``size`` x ``size`` floats, and the device they run on.
+
+    Each float is two bf16 values of [0, 1), one of which is its upper half, so that the arrays suit both kinds of kernel.
+    """
 
     def __init__(self, device: Device, observer: Observer, library: Path, size: int) -> None:
         self.device = device
@@ -92,7 +96,8 @@ class Bench:
         self.library = ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL)
         self.size = size
         rng = np.random.default_rng(0)
-        self.arrays: list[DeviceArray] = [device.asarray(rng.random((size, size), np.float32)) for _ in range(3)]
+        halves = [(rng.random((size, 2 * size), np.float32).view(np.uint32) >> 16).astype(np.uint16) for _ in range(3)]
+        self.arrays: list[DeviceArray] = [device.asarray(half.view(np.float32)) for half in halves]
 
     def launch(self, kernel: str) -> None:
         """Run a kernel once, to its end."""
@@ -126,28 +131,35 @@ def main() -> None:
     """Measure every kernel, print a table, and write the measurements where asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", type=int, default=512, help="rows and columns of the matrices, a multiple of 32 (default 512)")
+    parser.add_argument(
+        "--tensor-size", type=int, default=1024, help="the same of the tensor-core kernels, a multiple of 128 (default 1024)"
+    )
     parser.add_argument("--repeat", type=int, default=5, help="launches to take the best of (default 5)")
     parser.add_argument("--workers", type=int, default=0, help="host threads, 0 = all cores (default)")
     parser.add_argument("--json", type=Path, help="also write the measurements to this file")
     options = parser.parse_args()
-    if options.size <= 0 or options.size % 32 or options.repeat <= 0 or options.workers < 0:
-        parser.error("--size must be a positive multiple of 32, --repeat positive, --workers not negative")
+    if options.size <= 0 or options.size % 32 or options.tensor_size <= 0 or options.tensor_size % 128:
+        parser.error("--size must be a positive multiple of 32, --tensor-size of 128")
+    if options.repeat <= 0 or options.workers < 0:
+        parser.error("--repeat must be positive, --workers not negative")
     device = open_device("emulated")
     observer = device.observer
     assert observer is not None
     observer.set_option("workers", str(options.workers))
     workers = options.workers or len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(device, observer, build(Path(folder)), options.size)
+        library = build(Path(folder))
+        simt, tensor = (Bench(device, observer, library, size) for size in (options.size, options.tensor_size))
+        benches = [(simt, kernel) for kernel in KERNELS] + [(tensor, kernel) for kernel in TENSOR_KERNELS]
         results = []
-        print(f"{'kernel':<12}{'checks':<8}{'M warp inst':>12}{'s':>10}{'M/s':>9}{'M/s/core':>10}")
-        for kernel in KERNELS:
+        print(f"{'kernel':<18}{'checks':<8}{'M warp inst':>12}{'s':>10}{'M/s':>9}{'M/s/core':>10}")
+        for bench, kernel in benches:
             instructions = bench.count(kernel)
             for name, checks in (("none", ()), ("all", Observer.CHECKS)):
                 best = bench.best_time(kernel, checks, options.repeat)
                 rate = instructions / best / 1e6
-                results.append(Measurement(kernel, name, options.size, workers, instructions, best, rate, rate / workers))
-                print(f"{kernel:<12}{name:<8}{instructions / 1e6:>12.2f}{best:>10.4f}{rate:>9.1f}{rate / workers:>10.1f}")
+                results.append(Measurement(kernel, name, bench.size, workers, instructions, best, rate, rate / workers))
+                print(f"{kernel:<18}{name:<8}{instructions / 1e6:>12.2f}{best:>10.4f}{rate:>9.1f}{rate / workers:>10.1f}")
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
 

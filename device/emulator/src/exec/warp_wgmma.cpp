@@ -229,10 +229,12 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
                 return;
             }
             if constexpr (kChecks) {
-                constexpr uint64_t kWritten = 0x0101010101010101, kBits = 0x0303030303030303;
-                uint64_t bytes[2];
-                std::memcpy(bytes, block_.shared_state + address, kUnitBytes);
-                initialized &= (((bytes[0] ^ kWritten) | (bytes[1] ^ kWritten)) & kBits) == 0;
+                if (checking(kInitcheck)) {
+                    constexpr uint64_t kWritten = 0x0101010101010101, kBits = 0x0303030303030303;
+                    uint64_t bytes[2];
+                    std::memcpy(bytes, block_.shared_state + address, kUnitBytes);
+                    initialized &= (((bytes[0] ^ kWritten) | (bytes[1] ^ kWritten)) & kBits) == 0;
+                }
                 if (checking(kRacecheck)) agent_access(agent, MemSpace::kShared, &block_, address, kUnitBytes, false);
             }
         });
