@@ -114,6 +114,18 @@ void FunctionDecoder::decode_call() {
     } else if (target.name == "__assertfail") {
         if (call.argument_offsets.size() != 5) fail("__assertfail takes five arguments");
         inst.mode = static_cast<uint8_t>(Builtin::kAssertFail);
+    } else if (target.name == "malloc" || target.name == "free") {
+        const bool is_malloc = target.name == "malloc";
+        if (call.argument_offsets.size() != 1 || call.result_offsets.size() != (is_malloc ? 1 : 0))
+            fail("malloc and free take one argument");
+        inst.mode = static_cast<uint8_t>(is_malloc ? Builtin::kMalloc : Builtin::kFree);
+        builder_.image->uses_heap = true;
+    } else if (target.name == "cudaGraphSetConditional") {
+        if (call.argument_offsets.size() != 2) fail("cudaGraphSetConditional takes two arguments");
+        inst.mode = static_cast<uint8_t>(Builtin::kSetConditional);
+    } else if (target.name.rfind("cudaLaunchDevice", 0) == 0 || target.name.rfind("cudaGetParameterBuffer", 0) == 0 ||
+               target.name.rfind("cudaStream", 0) == 0 || target.name == "cudaGraphLaunch") {
+        fail("'" + target.name + "' starts kernels from a kernel (dynamic parallelism), which this device does not do");
     } else {
         fail("the external function '" + target.name + "' is not available on this device");
     }

@@ -251,6 +251,8 @@ enum class Finding : uint8_t {
     kClusterExited,
     kClusterNotBegun,
     kClusterBarrier,
+    kInvalidFree,
+    kDoubleFree,
     kRegisterBudget,
 };
 

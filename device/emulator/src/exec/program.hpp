@@ -113,7 +113,7 @@ enum class ReduxOp : uint8_t { kAddU, kMinS, kMinU, kMaxS, kMaxU, kAnd, kOr, kXo
 enum class BarrierMode : uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr };
 enum class ClockKind : uint8_t { kClock32, kClockHigh, kClock64, kGlobalTimer, kGlobalTimerLow, kGlobalTimerHigh };
 enum class WgmmaMode : uint8_t { kFence, kCommit, kWait, kMultiply, kTouch /* put in: registers of a wgmma are about to be used */ };
-enum class Builtin : uint8_t { kVprintf, kAssertFail };
+enum class Builtin : uint8_t { kVprintf, kAssertFail, kMalloc, kFree, kSetConditional };
 
 // Operands: 2 bits of base, 30 bits of byte offset from it.
 enum OperandBase : uint32_t { kBase32 = 0, kBase64 = 1, kBaseConst = 2, kBaseSpecial = 3 };
@@ -294,6 +294,7 @@ struct Image {
     bool has_calls = false;
     // Of the kernel's performance directives, 0: not given. Threads of a block at most, blocks of a multiprocessor, registers of a thread.
     bool uses_workspace = false;
+    bool uses_heap = false;
     uint32_t most_threads = 0, least_blocks = 1, most_registers = 0;
     bool uses_async = false;
     KernelInfo kernel;

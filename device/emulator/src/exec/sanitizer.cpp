@@ -53,6 +53,8 @@ constexpr FindingInfo kFindings[] = {
     {"cluster_block_exited", Severity::kError, "Access to the shared memory of a block that has exited"},
     {"cluster_block_not_started", Severity::kError, "Access to the shared memory of a block that may not have started"},
     {"cluster_barrier", Severity::kError, "Misuse of the cluster's barrier"},
+    {"invalid_free", Severity::kError, "Free of an address that malloc did not give"},
+    {"double_free", Severity::kError, "Memory freed twice"},
     {"register_budget", Severity::kError, "Misuse of setmaxnreg"},
 };
 
@@ -146,6 +148,7 @@ const char* kind_name(MemoryKind kind) {
         case MemoryKind::kManaged: return "managed memory";
         case MemoryKind::kModule: return "variable";
         case MemoryKind::kAsync: return "stream-ordered allocation";
+        case MemoryKind::kHeap: return "allocation by malloc in a kernel";
         default: return "allocation";
     }
 }

@@ -698,6 +698,8 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
 
     if (launch.cooperative && state.image->uses_workspace) make_workspace(*program, memory, state);
 
+    if (state.image->uses_heap) memory.open_heap();
+
     std::unique_ptr<OrderTable> order;
     state.single_worker = workers == 1;
     state.global_shift = state.image->global_shift;

@@ -60,6 +60,7 @@ private:
     void call(const Inst& inst, uint32_t mask, uint32_t function);
     void call_indirect(const Inst& inst, uint32_t mask);
     void call_builtin(const Inst& inst, uint32_t mask);
+    void heap_free(uint32_t lane, uint64_t address);
     void return_from(uint32_t mask);
     void exit_threads(uint32_t mask);
     void copy_frame_bytes(uint32_t mask, uint32_t from, uint32_t to, uint32_t bytes);

@@ -6,6 +6,7 @@
 // for each other.
 #include <algorithm>
 
+#include "conditional.hpp"
 #include "level.hpp"
 #include "warp.hpp"
 
@@ -333,6 +334,21 @@ void Interpreter<M>::exit_threads(uint32_t mask) {
 }
 
 template <Mode M>
+void Interpreter<M>::heap_free(uint32_t lane, uint64_t address) {
+    if (address == 0) return;
+    const FreeResult freed = memory_.release(address, true);
+    // What is known of allocations from earlier accesses does not hold any more.
+    std::fill(worker_.ranges.begin(), worker_.ranges.end(), Range{});
+    if (freed == FreeResult::kOk) return;
+    char text[64];
+    std::snprintf(text, sizeof text, "free(0x%llx)", static_cast<unsigned long long>(address));
+    report_event(worker_, block_, warp_, pc_, lane, freed == FreeResult::kDoubleFree ? Finding::kDoubleFree : Finding::kInvalidFree, text);
+    if (!checking(kMemcheck)) return stop_launch(kErrorLaunchFailure);
+    std::lock_guard lock(block_.launch->mutex);
+    if (block_.launch->status == kSuccess) block_.launch->status = kErrorLaunchFailure;
+}
+
+template <Mode M>
 void Interpreter<M>::call_builtin(const Inst& inst, uint32_t mask) {
     const CallInfo& call = image_.calls[inst.imm];
     const auto argument = [&](uint32_t lane, size_t i) {
@@ -349,12 +365,25 @@ void Interpreter<M>::call_builtin(const Inst& inst, uint32_t mask) {
         return stop_launch(kErrorAssert);
     }
     for_lanes(mask, [&](uint32_t lane) {
-        uint32_t result = 0;
-        run_printf(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), &result);
+        uint64_t result = 0;
+        switch (static_cast<Builtin>(inst.mode)) {
+            case Builtin::kMalloc: {
+                const uint64_t bytes = argument(lane, 0);
+                result = bytes ? memory_.allocate(bytes, MemoryKind::kHeap) : 0;
+                break;
+            }
+            case Builtin::kFree: heap_free(lane, argument(lane, 0)); break;
+            case Builtin::kSetConditional: set_conditional(argument(lane, 0), static_cast<uint32_t>(argument(lane, 1))); break;
+            default: {
+                uint32_t printed = 0;
+                run_printf(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), &printed);
+                result = printed;
+            }
+        }
         if (call.result_offsets.empty()) return;
         const uint64_t at = static_cast<uint64_t>(thread_of(lane)) * block_.local_stride + local_base_ + call.result_offsets[0];
-        std::memcpy(block_.local + at, &result, 4);
-        if (block_.local_state) std::memset(block_.local_state + at, 1, 4);
+        std::memcpy(block_.local + at, &result, call.result_bytes[0] < 8 ? call.result_bytes[0] : 8);
+        if (block_.local_state) std::memset(block_.local_state + at, 1, call.result_bytes[0]);
     });
     ++pc_;
 }

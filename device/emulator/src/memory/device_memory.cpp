@@ -18,6 +18,7 @@ namespace aicf::emu {
 namespace {
 
 constexpr uint64_t kAlignBytes = 256;
+constexpr uint64_t kHeapHeaderBytes = 16;  // that an allocation of a kernel costs beside its size
 constexpr uint64_t kRedZoneBytes = 256;               // on both sides of every allocation
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kPoisonLimitBytes = 4ull << 20;    // larger allocations stay sparse beyond this
@@ -59,6 +60,8 @@ struct DeviceMemory::State {
         --it;
         return address < it->second.end ? it : blocks.end();
     }
+
+    uint64_t heap_limit = 8 << 20, heap_used = 0, heap_end = 0;
 
     void give_back(uint64_t begin, uint64_t end) {
         auto next = free_spans.lower_bound(begin);
@@ -154,8 +157,10 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     const uint64_t front = pages ? kPageBytes : kRedZoneBytes;
     const uint64_t total = front + payload + front;
     const uint64_t align = pages ? kPageBytes : kAlignBytes;
-    uint64_t begin = s.take(total, align, base_ + capacity_);
-    if (!begin) {
+    const bool in_heap = kind == MemoryKind::kHeap;
+    if (in_heap && s.heap_used + size_bytes + kHeapHeaderBytes > s.heap_limit) return 0;
+    uint64_t begin = s.take(total, align, in_heap ? s.heap_end : base_ + capacity_);
+    if (!begin && !in_heap) {  // what is in quarantine may not go while a kernel runs
         s.expire_quarantine(0, 0);
         begin = s.take(total, align, base_ + capacity_);
     }
@@ -168,6 +173,7 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     const uint64_t address = block.allocation.address;
     s.blocks.emplace(begin, std::move(block));
     s.used_bytes += size_bytes;
+    if (in_heap) s.heap_used += size_bytes + kHeapHeaderBytes;
 
     // Everything from here to the end of the block is untouched, or was freed: forget what was written to it.
     const uint64_t first = (begin - base_) / 8, last = (begin - base_ + total) / 8;
@@ -191,7 +197,7 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     return address;
 }
 
-FreeResult DeviceMemory::release(uint64_t address) {
+FreeResult DeviceMemory::release(uint64_t address, bool in_kernel) {
     State& s = *state_;
     std::unique_lock lock(s.mutex);
     auto found = s.block_at(address);
@@ -202,9 +208,11 @@ FreeResult DeviceMemory::release(uint64_t address) {
         const bool inside = allocation.live && address > allocation.address && address < allocation.address + allocation.size_bytes;
         return inside ? FreeResult::kInsidePointer : FreeResult::kNotAllocated;
     }
+    if (in_kernel != (allocation.kind == MemoryKind::kHeap)) return FreeResult::kNotAllocated;
     if (!allocation.live) return FreeResult::kDoubleFree;
     allocation.live = false;
     s.used_bytes -= allocation.size_bytes;
+    if (in_kernel) s.heap_used -= allocation.size_bytes + kHeapHeaderBytes;
     const uint64_t payload = round_up(std::max<uint64_t>(allocation.size_bytes, 1), kAlignBytes);
     if (host_writable(allocation.kind)) {
         mprotect(reinterpret_cast<void*>(address), round_up(payload, kPageBytes), PROT_NONE);
@@ -216,9 +224,23 @@ FreeResult DeviceMemory::release(uint64_t address) {
     }
     s.quarantine.push_back(block.begin);
     s.quarantine_bytes += block.end - block.begin;
-    s.expire_quarantine(kQuarantineCount, kQuarantineBytes);
+    if (!in_kernel) s.expire_quarantine(kQuarantineCount, kQuarantineBytes);
     s.generation.fetch_add(1, std::memory_order_release);
     return FreeResult::kOk;
+}
+
+void DeviceMemory::open_heap() {
+    // Each allocation takes at least kAlignBytes and two red zones, however small it is.
+    constexpr uint64_t kRoomForSmallOnes = 64;
+    std::unique_lock lock(state_->mutex);
+    const uint64_t end = base_ + capacity_;
+    const uint64_t room = (end - state_->bump) / 2;
+    state_->heap_end = state_->bump + std::min(room, state_->heap_limit * kRoomForSmallOnes);
+}
+
+void DeviceMemory::set_heap_limit(uint64_t bytes) {
+    std::unique_lock lock(state_->mutex);
+    state_->heap_limit = bytes;
 }
 
 const Allocation* DeviceMemory::find(uint64_t address) const {
@@ -289,7 +311,7 @@ std::vector<Allocation> DeviceMemory::live_allocations() const {
 
 uint64_t DeviceMemory::high_water_address() const {
     std::shared_lock lock(state_->mutex);
-    return state_->bump;
+    return std::max(state_->bump, state_->heap_end);
 }
 
 RaceShadow& DeviceMemory::race_shadow() {

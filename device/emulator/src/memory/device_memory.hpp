@@ -15,7 +15,7 @@ namespace aicf::emu {
 
 class RaceShadow;
 
-enum class MemoryKind : uint8_t { kDevice, kPinned, kManaged, kModule /* .global and .const variables */, kAsync };
+enum class MemoryKind : uint8_t { kDevice, kPinned, kManaged, kModule /* .global and .const variables */, kAsync, kHeap /* malloc in kernels */ };
 
 struct Allocation {
     uint64_t address = 0;
@@ -39,7 +39,12 @@ public:
 
     // 256-byte aligned address, or 0 when the arena is full. New memory is uninitialised (the bytes are a poison pattern).
     uint64_t allocate(uint64_t size_bytes, MemoryKind kind, std::string label = {});
-    FreeResult release(uint64_t address);
+    FreeResult release(uint64_t address, bool in_kernel = false);
+
+    // The heap of malloc and free in kernels, which the two functions above serve by kHeap and by `in_kernel`, also while kernels run.
+    // Before a launch that uses it: how far it may grow is fixed, so that high_water_address() holds for the whole launch.
+    void open_heap();
+    void set_heap_limit(uint64_t bytes);
 
     bool contains(uint64_t address) const { return address - base_ < capacity_; }
     std::byte* alias(uint64_t address) const { return reinterpret_cast<std::byte*>(address + delta_); }

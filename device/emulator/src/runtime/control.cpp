@@ -16,6 +16,7 @@ const char* name_of(MemoryKind kind) {
         case MemoryKind::kManaged: return "managed";
         case MemoryKind::kModule: return "module";
         case MemoryKind::kAsync: return "async";
+        case MemoryKind::kHeap: return "heap";
     }
     return "unknown";
 }

@@ -191,10 +191,11 @@ AICF_API cudaDeviceGetLimit(size_t* value, int limit) {
 }
 
 AICF_API cudaDeviceSetLimit(int limit, size_t value) {
-    return api("cudaDeviceSetLimit", [&](Runtime&) {
+    return api("cudaDeviceSetLimit", [&](Runtime& runtime) {
         require(limit >= 0 && limit < static_cast<int>(std::size(limits)), kErrInvalidValue, "there is no such limit");
         require(limit != 3, kErrUnsupportedLimit, "device-side synchronisation is not supported on this architecture");
         limits[limit] = value;
+        if (limit == 2) runtime.memory().set_heap_limit(value);
     });
 }
 

@@ -98,6 +98,17 @@ std::vector<FatbinEntry> read_fatbin(const void* image) {
     return entries;
 }
 
+std::vector<const void*> prelinked_images(const void* image) {
+    constexpr uint32_t kRelocatable = 2;
+    std::vector<const void*> images;
+    const auto* at = static_cast<const std::byte*>(image);
+    if (load<uint32_t>(at) != kFatbinWrapperMagic) return images;
+    const auto wrapper = load<Wrapper>(at);
+    if (wrapper.version != kRelocatable || wrapper.prelinked == nullptr) return images;
+    for (auto each = static_cast<const void* const*>(wrapper.prelinked); *each != nullptr; ++each) images.push_back(*each);
+    return images;
+}
+
 int choose_ptx(const std::vector<FatbinEntry>& entries, const Target& target) {
     const auto own = static_cast<uint32_t>(target.major * 10 + target.minor);
     int best = -1;

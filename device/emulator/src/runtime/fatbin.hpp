@@ -33,6 +33,9 @@ constexpr uint32_t kFatbinMagic = 0xBA55ED50;
 // The entries of a container, or of the container behind a wrapper. Throws Failure(200) on a damaged header.
 std::vector<FatbinEntry> read_fatbin(const void* image);
 
+// The containers of relocatable code that a linked program (nvcc -rdc=true) keeps behind its wrapper, one for each object; else none.
+std::vector<const void*> prelinked_images(const void* image);
+
 // Index of the PTX entry for the target: the highest architecture that it can run, arch-specific code only on its own; -1: none.
 int choose_ptx(const std::vector<FatbinEntry>& entries, const Target& target);
 // Index of the machine code for exactly this target; -1: none.

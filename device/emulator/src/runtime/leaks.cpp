@@ -10,6 +10,7 @@ const char* maker_of(MemoryKind kind) {
         case MemoryKind::kPinned: return "cudaHostAlloc";
         case MemoryKind::kManaged: return "cudaMallocManaged";
         case MemoryKind::kAsync: return "cudaMallocAsync";
+        case MemoryKind::kHeap: return "malloc in a kernel";
         default: return "cudaMalloc";
     }
 }

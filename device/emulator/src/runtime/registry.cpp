@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "../ptx/link.hpp"
 #include "fatbin.hpp"
 
 namespace aicf::emu {
@@ -33,15 +34,32 @@ bool is_ptx_text(const void* image) {
 }
 
 struct Source {
-    std::string text;
+    std::vector<std::string> texts;  // several: of objects that are to be linked
     std::string label;
 };
 
 Source find_source(CodeModule& module, const Target& target) {
-    if (is_ptx_text(module.image)) return {static_cast<const char*>(module.image), module.origin};
-    const std::vector<FatbinEntry> entries = read_fatbin(module.image);
-    const int chosen = choose_ptx(entries, target);
+    if (is_ptx_text(module.image)) return {{static_cast<const char*>(module.image)}, module.origin};
     const std::string own = "sm_" + std::to_string(target.major * 10 + target.minor);
+    const std::vector<FatbinEntry> entries = read_fatbin(module.image);
+    const std::vector<const void*> objects = prelinked_images(module.image);
+    Source linked{{}, module.origin + ", linked from the PTX of " + std::to_string(objects.size()) + " objects"};
+    for (const void* object : objects) {
+        const std::vector<FatbinEntry> parts = read_fatbin(object);
+        const int chosen = choose_ptx(parts, target);
+        if (chosen >= 0) {
+            linked.texts.push_back(parts[chosen].contents());
+        } else if (!parts.empty()) {
+            throw Failure{kErrNoKernelImageForDevice,
+                          "an object of " + module.origin + " holds " + describe_entries(parts) + ", and the emulated " + own +
+                              " runs PTX only: compile with -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]'"};
+        }
+    }
+    if (!linked.texts.empty()) {
+        if (const int elf = choose_elf(entries, target); elf >= 0) module.sass_registers = cubin_registers(entries[elf].contents());
+        return linked;
+    }
+    const int chosen = choose_ptx(entries, target);
     if (chosen < 0) {
         throw Failure{kErrNoKernelImageForDevice, module.origin + " holds " + describe_entries(entries) + ", and the emulated " + own +
                                                       " runs PTX only: compile with -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]'"};
@@ -50,7 +68,7 @@ Source find_source(CodeModule& module, const Target& target) {
         module.sass_registers = cubin_registers(entries[elf].contents());
         module.binary_version = static_cast<int>(entries[elf].arch);
     }
-    return {entries[chosen].contents(), module.origin + ", PTX for " + entries[chosen].arch_name()};
+    return {{entries[chosen].contents()}, module.origin + ", PTX for " + entries[chosen].arch_name()};
 }
 
 // The newest PTX version that the front end was written for; a parse failure beyond it is most likely due to it.
@@ -150,8 +168,12 @@ Program& Registry::load(Runtime& runtime, CodeModule& module) {
     try {
         Source source = find_source(module, *runtime.target);
         label = std::move(source.label);
-        text = std::move(source.text);
-        ptx::Module parsed = ptx::parse(text);
+        std::vector<ptx::Module> objects;
+        for (std::string& each : source.texts) {
+            text = std::move(each);
+            objects.push_back(ptx::parse(text));
+        }
+        ptx::Module parsed = objects.size() == 1 ? std::move(objects[0]) : ptx::link(std::move(objects));
         module.ptx_version = static_cast<int>(parsed.version_major * 10 + parsed.version_minor);
         if (module.binary_version == 0) module.binary_version = runtime.target->major * 10 + runtime.target->minor;
         module.program = Program::load(std::move(parsed), runtime.memory());

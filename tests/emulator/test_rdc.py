@@ -1,0 +1,92 @@
+"""Objects linked on the device, memory from malloc in kernels, recursion and virtual functions."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.toolchain import find_toolchain
+
+from .cuda_runtime import Runtime
+from .kernels import Kernels, kinds
+from .ptx_kernels import refusal
+
+FOLDER = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two objects, linked on the device by a step of its own (nvcc -dlink) and then on the host."""
+    folder, toolchain = tmp_path_factory.mktemp("rdc"), find_toolchain()
+    (folder / "libcudart.so").symlink_to(toolchain.cudart_library)
+    objects = [folder / "rdc_main.o", folder / "rdc_part.o"]
+    flags = ["-rdc=true", "-Xcompiler", "-fPIC", "-cudart", "shared", "-lineinfo", "-gencode", "arch=compute_90a,code=compute_90a"]
+    linking = ["-cudadevrt", "none", f"-L{folder}"]
+    compiling = [[*flags, "-c", str(FOLDER / f"{each.stem}.cu"), "-o", str(each)] for each in objects]
+    steps = [[*flags, *linking, "-dlink", *map(str, objects), "-o", str(folder / "linked.o")]]
+    steps += [["-shared", "-cudart", "shared", *linking, *map(str, objects), str(folder / "linked.o"), "-o", str(folder / "rdc.so")]]
+    for arguments in compiling + steps:
+        done = subprocess.run([str(toolchain.nvcc), *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return folder / "rdc.so"
+
+
+@pytest.fixture
+def kernels(emulator: Runtime, library: Path) -> Kernels:
+    return Kernels(emulator, library)
+
+
+def test_functions_and_variables_of_another_object(kernels: Kernels) -> None:
+    arrays, reports = kernels.run("across", np.zeros(32, np.int32))
+    i = np.arange(32)
+    wanted = 2 * (203 * i) + np.array([10, 20, 30, 40])[i & 3] + 2 * i + 3 * i + 1000
+    assert reports == [] and np.array_equal(arrays[0], wanted)
+
+
+def test_the_host_names_variables_of_either_object(kernels: Kernels) -> None:
+    arrays, reports = kernels.run("tables", np.zeros(32, np.int32), 7)
+    assert reports == [] and arrays[0][:4].tolist() == [21, 24, 90, 120]
+
+
+def test_virtual_functions_and_recursion(kernels: Kernels) -> None:
+    arrays, reports = kernels.run("shapes", np.zeros(32, np.int32))
+    fibonacci = np.array([0, 1, 1, 2, 3, 5, 8, 13])
+    assert reports == [] and np.array_equal(arrays[0], np.arange(32) % 2 * 25 + np.tile(fibonacci, 4))
+
+
+def test_malloc_in_kernels(kernels: Kernels) -> None:
+    arrays, reports = kernels.run("lists", np.zeros(32, np.int32), 0)
+    assert reports == [] and np.array_equal(arrays[0], 6 + 4 * np.arange(32))
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(1, "uninitialized_read"), (2, "out_of_bounds_read"), (3, "double_free"), (4, "use_after_free")]
+)
+def test_faults_with_malloc_in_kernels(kernels: Kernels, fault: int, kind: str) -> None:
+    reports = kernels.run("lists", np.zeros(32, np.int32), fault)[1]
+    assert kind in kinds(reports)
+    assert any("rdc_main.cu" in str(report["source"]) for report in reports if report["kind"] == kind)
+
+
+def test_the_heap_has_a_limit(kernels: Kernels) -> None:
+    arrays, _ = kernels.run("exhaust", np.zeros(2, np.int32))
+    assert arrays[0].tolist() == [1, 0]
+
+
+def test_launches_from_kernels_are_refused_by_name(emulator: Runtime) -> None:
+    text = """.version 8.7
+.target sm_90a
+.address_size 64
+.extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 f, .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);
+.visible .entry parent()
+{
+    .param .b64 r; .param .b64 f; .param .align 4 .b8 g[12]; .param .align 4 .b8 b[12]; .param .b32 s;
+    call.uni (r), cudaGetParameterBufferV2, (f, g, b, s);
+    ret;
+}
+"""
+    said = refusal(emulator, text)
+    assert "dynamic parallelism" in said and "cudaGetParameterBufferV2" in said
