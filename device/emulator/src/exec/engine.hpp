@@ -251,6 +251,7 @@ enum class Finding : uint8_t {
     kClusterExited,
     kClusterNotBegun,
     kClusterBarrier,
+    kTextureObject,
     kInvalidFree,
     kDoubleFree,
     kRegisterBudget,

@@ -8,6 +8,9 @@
 #include "engine.hpp"
 
 namespace aicf::emu {
+struct TextureDescriptor;
+struct ImageDescriptor;
+struct ImageLevel;
 struct MatrixForm;
 
 inline namespace AICF_ENGINE_NAMESPACE {
@@ -253,6 +256,10 @@ private:
     bool come_together(uint32_t& mask, const Inst& inst);
     void note_poll(uint64_t address);
     void texture(const Inst& inst, uint32_t mask);
+    void texture_fetch(const Inst& inst, uint32_t lane, const TextureDescriptor& texture);
+    void surface_access(const Inst& inst, uint32_t lane, const ImageDescriptor& surface);
+    void texture_misuse(uint32_t lane, Finding finding, const std::string& detail);
+    bool image_alive(uint32_t lane, const ImageDescriptor& image, const ImageLevel& level);
 
     // The block that a 32-bit address in shared memory belongs to, and the offset in it; null: no block of the cluster has that rank.
     Block* shared_of(uint32_t address, uint32_t& offset) const {

@@ -1,17 +1,454 @@
-// Textures and surfaces.
+// Textures and surfaces. CUDA C++ programming guide, "Texture and Surface Memory" and the appendix "Texture Fetching": which texels a
+// fetch reads, and weights of 8 fractional bits for linear filtering.
+#include "texture.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
 #include "warp.hpp"
 
 namespace aicf::emu {
 inline namespace AICF_ENGINE_NAMESPACE {
 
+namespace {
+
+using Color = std::array<double, 4>;
+using Words = std::array<uint32_t, 4>;
+
+double half_value(uint16_t bits) {
+    const int exponent = bits >> 10 & 31;
+    const double fraction = bits & 1023;
+    const double sign = bits & 0x8000 ? -1 : 1;
+    if (exponent == 31) return fraction != 0 ? std::nan("") : sign * HUGE_VAL;
+    return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
+}
+
+double from_srgb(double c) { return c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4); }
+
+// The channels of a texel as 32-bit words: integers extended, floats as they are.
+Words read_words(const TexelFormat& format, const uint8_t* at) {
+    const bool is_float = format.kind == TexelKind::kFloat;
+    Words words{0, 0, 0, is_float ? 0x3F800000u : 1u};
+    const uint32_t bytes = format.channel_bits / 8u;
+    for (uint32_t i = 0; i < format.channels; ++i) {
+        uint32_t raw = 0;
+        std::memcpy(&raw, at + i * bytes, bytes);
+        if (is_float && bytes == 2) {
+            raw = std::bit_cast<uint32_t>(static_cast<float>(half_value(static_cast<uint16_t>(raw))));
+        } else if (format.kind == TexelKind::kSigned && bytes < 4) {
+            const uint32_t shift = 32 - 8 * bytes;
+            raw = static_cast<uint32_t>(static_cast<int32_t>(raw << shift) >> shift);
+        }
+        words[i] = raw;
+    }
+    return words;
+}
+
+Color to_color(const TextureDescriptor& texture, const Words& words) {
+    const TexelFormat& format = texture.image.format;
+    Color color{};
+    for (int i = 0; i < 4; ++i) {
+        if (format.kind == TexelKind::kFloat) {
+            color[i] = std::bit_cast<float>(words[i]);
+        } else if (i >= format.channels) {
+            color[i] = i == 3;
+        } else if (format.kind == TexelKind::kUnsigned) {
+            color[i] = words[i] / (std::ldexp(1.0, format.channel_bits) - 1);
+            if (texture.is_srgb && i < 3) color[i] = from_srgb(color[i]);
+        } else {
+            color[i] = std::max(-1.0, static_cast<int32_t>(words[i]) / (std::ldexp(1.0, format.channel_bits - 1) - 1));
+        }
+    }
+    return color;
+}
+
+// Index of a texel along an axis of `size` texels; -1: the border.
+int64_t address_index(int64_t index, int64_t size, TextureAddress mode, bool is_normalized) {
+    if (index >= 0 && index < size) return index;
+    if (!is_normalized && (mode == TextureAddress::kWrap || mode == TextureAddress::kMirror)) mode = TextureAddress::kClamp;
+    switch (mode) {
+        case TextureAddress::kWrap: return (index % size + size) % size;
+        case TextureAddress::kMirror: {
+            const int64_t at = (index % (2 * size) + 2 * size) % (2 * size);
+            return at < size ? at : 2 * size - 1 - at;
+        }
+        case TextureAddress::kBorder: return -1;
+        default: return std::clamp<int64_t>(index, 0, size - 1);
+    }
+}
+
+struct Position {
+    double at[3] = {0, 0, 0};
+    int64_t layer = 0;  // or face, or both
+};
+
+// Reads texels of one level.
+class Sampler {
+public:
+    Sampler(const TextureDescriptor& texture, const ImageLevel& level, DeviceMemory& memory, int axes, bool normalized)
+        : texture_(texture),
+          level_(level),
+          memory_(memory),
+          axes_(axes),
+          normalized_(normalized),
+          size_{level.width, axes > 1 ? level.height : 1, axes > 2 ? level.depth : 1} {}
+
+    // At indices that may lie outside.
+    Words texel(const int64_t (&index)[3], int64_t layer) {
+        uint64_t offset[3] = {};
+        for (int axis = 0; axis < axes_; ++axis) {
+            int64_t at = address_index(index[axis], size_[axis], texture_.address[axis], normalized_);
+            if (texture_.image.source == ImageDescriptor::Source::kLinear && at != index[axis]) return {};  // beyond the memory: zeros
+            if (at < 0) return border();
+            offset[axis] = static_cast<uint64_t>(at);
+        }
+        const TexelFormat& format = texture_.image.format;
+        const uint64_t slice = axes_ > 2 ? offset[2] : static_cast<uint64_t>(layer);
+        const uint64_t address =
+            level_.address + slice * level_.slice_pitch + offset[1] * level_.row_pitch + offset[0] * format.texel_bytes();
+        if (!memory_.is_initialized(address, format.texel_bytes())) unwritten = address;
+        return read_words(format, reinterpret_cast<const uint8_t*>(memory_.alias(address)));
+    }
+
+    Words nearest(const Position& position) {
+        const int64_t index[3] = {whole(position.at[0]), whole(position.at[1]), whole(position.at[2])};
+        return texel(index, position.layer);
+    }
+
+    Color linear(const Position& position) {
+        int64_t first[3] = {};
+        double weight[3] = {};
+        for (int axis = 0; axis < axes_; ++axis) split(position.at[axis], first[axis], weight[axis]);
+        Color sum{};
+        for (int corner = 0; corner < 1 << axes_; ++corner) {
+            int64_t index[3] = {};
+            double part = 1;
+            for (int axis = 0; axis < axes_; ++axis) {
+                const bool upper = corner >> axis & 1;
+                index[axis] = first[axis] + upper;
+                part *= upper ? weight[axis] : 1 - weight[axis];
+            }
+            if (part == 0) continue;
+            const Color color = to_color(texture_, texel(index, position.layer));
+            for (int i = 0; i < 4; ++i) sum[i] += part * color[i];
+        }
+        return sum;
+    }
+
+    // The four texels that linear filtering would read, in the order that tld4 gives them.
+    std::array<Words, 4> gather(const Position& position) {
+        int64_t first[3] = {};
+        double weight[3] = {};
+        for (int axis = 0; axis < 2; ++axis) split(position.at[axis], first[axis], weight[axis]);
+        constexpr int kOrder[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
+        std::array<Words, 4> out;
+        for (int i = 0; i < 4; ++i) out[i] = texel({first[0] + kOrder[i][0], first[1] + kOrder[i][1], 0}, position.layer);
+        return out;
+    }
+
+    uint64_t unwritten = 0;  // address of a texel that nothing wrote
+
+private:
+    static constexpr double kFarAway = 1e15;  // beyond it an index would not fit
+    static int64_t whole(double x) { return static_cast<int64_t>(std::floor(std::clamp(std::isnan(x) ? 0.0 : x, -kFarAway, kFarAway))); }
+
+    static void split(double x, int64_t& first, double& weight) {
+        constexpr int64_t kSteps = 256;
+        const int64_t fixed = whole((x - 0.5) * kSteps + 0.5);
+        first = fixed >> 8;
+        weight = static_cast<double>(fixed & (kSteps - 1)) / kSteps;
+    }
+
+    Words border() const {
+        Words words{};
+        for (int i = 0; i < 4; ++i) {
+            const float value = texture_.border[i];
+            const TexelFormat& format = texture_.image.format;
+            if (format.kind == TexelKind::kFloat)
+                words[i] = std::bit_cast<uint32_t>(value);
+            else if (texture_.is_normalized_read)
+                words[i] = static_cast<uint32_t>(
+                    std::lround(value * (std::ldexp(1.0, format.channel_bits - (format.kind == TexelKind::kSigned)) - 1)));
+            else
+                words[i] = static_cast<uint32_t>(static_cast<int64_t>(value));
+        }
+        return words;
+    }
+
+    const TextureDescriptor& texture_;
+    const ImageLevel& level_;
+    DeviceMemory& memory_;
+    const int axes_;
+    const bool normalized_;
+    const int64_t size_[3];
+};
+
+int axes_of(Geometry geometry) {
+    switch (geometry) {
+        case Geometry::k1d:
+        case Geometry::kLayered1d: return 1;
+        case Geometry::k3d: return 3;
+        default: return 2;
+    }
+}
+
+bool has_layers(Geometry geometry) {
+    return geometry == Geometry::kLayered1d || geometry == Geometry::kLayered2d || geometry == Geometry::kLayeredCube;
+}
+
+bool is_cube(Geometry geometry) { return geometry == Geometry::kCube || geometry == Geometry::kLayeredCube; }
+
+// The face that a direction points to, and where on it.
+int cube_face(const double (&v)[3], double& s, double& t) {
+    const double x = std::fabs(v[0]), y = std::fabs(v[1]), z = std::fabs(v[2]);
+    int face = 0;
+    double m = 0, a = 0, b = 0;
+    if (x >= y && x >= z) {
+        face = v[0] >= 0 ? 0 : 1;
+        m = x, a = v[0] >= 0 ? -v[2] : v[2], b = -v[1];
+    } else if (y >= z) {
+        face = v[1] >= 0 ? 2 : 3;
+        m = y, a = v[0], b = v[1] >= 0 ? v[2] : -v[2];
+    } else {
+        face = v[2] >= 0 ? 4 : 5;
+        m = z, a = v[2] >= 0 ? v[0] : -v[0], b = -v[1];
+    }
+    s = (a / m + 1) / 2;
+    t = (b / m + 1) / 2;
+    return face;
+}
+
+}  // namespace
+
 template <Mode M>
-void Interpreter<M>::texture([[maybe_unused]] const Inst& inst, [[maybe_unused]] uint32_t mask) {
+void Interpreter<M>::texture_misuse(uint32_t lane, Finding finding, const std::string& detail) {
+    report_event(worker_, block_, warp_, pc_, lane, finding, detail);
+    if (!checking(kMemcheck)) return stop_launch(kErrorIllegalAddress);
+    std::lock_guard lock(block_.launch->mutex);
+    if (block_.launch->status == kSuccess) block_.launch->status = kErrorIllegalAddress;
+}
+
+// Whether the memory behind an image is still there.
+template <Mode M>
+bool Interpreter<M>::image_alive(uint32_t lane, const ImageDescriptor&, const ImageLevel& level) {
+    Range& range = worker_.ranges[pc_];
+    if (level.address >= range.begin && level.address < range.end) return true;
+    const Allocation* allocation = memory_.contains(level.address) ? memory_.find(level.address) : nullptr;
+    if (allocation && allocation->live && level.address >= allocation->address) {
+        range = {allocation->address, allocation->address + allocation->size_bytes};
+        return true;
+    }
+    texture_misuse(lane, Finding::kUseAfterFree, "the memory of the texture or surface was freed");
+    return false;
+}
+
+template <Mode M>
+void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const TextureDescriptor& texture) {
+    const TextureOp op = static_cast<TextureOp>(inst.mode);
+    const Geometry geometry = static_cast<Geometry>(inst.mode2);
+    const ImageDescriptor& image = texture.image;
+    const int axes = axes_of(geometry);
+    const bool wrong = image.dimensions > axes || image.is_cubemap != is_cube(geometry) || (image.is_layered && !has_layers(geometry));
+    if (wrong)
+        return texture_misuse(lane, Finding::kTextureObject,
+                              "a fetch with " + std::to_string(axes) + " coordinates" + (has_layers(geometry) ? " and a layer" : "") +
+                                  " from an image of " + std::to_string(image.dimensions) + " dimensions" +
+                                  (image.is_layered ? " with layers" : "") + (image.is_cubemap ? ", a cube map" : ""));
+    if (texture.is_seamless_cubemap && is_cube(geometry) && texture.is_linear_filter)
+        return texture_misuse(lane, Finding::kTextureObject, "seamless cube maps with linear filtering are not supported by this device");
+    // Coordinates.
+    uint32_t at = inst.vec;
+    const auto word = [&](uint32_t index) { return row32(listed(inst, index))[lane]; };
+    const bool by_index = inst.dbytes != 0;
+    const auto number = [&](uint32_t index) {
+        return by_index ? static_cast<double>(static_cast<int32_t>(word(index))) : static_cast<double>(std::bit_cast<float>(word(index)));
+    };
+    Position position;
+    if (has_layers(geometry)) position.layer = std::clamp<int64_t>(static_cast<int32_t>(word(at++)), 0, std::max(image.num_layers, 1u) - 1);
+    bool normalized = texture.is_normalized_coordinates && !by_index;
+    if (is_cube(geometry)) {
+        const double direction[3] = {number(at), number(at + 1), number(at + 2)};
+        at += 3;
+        position.layer = 6 * position.layer + cube_face(direction, position.at[0], position.at[1]);
+        normalized = true;
+    } else {
+        for (int axis = 0; axis < axes; ++axis) position.at[axis] = number(at++);
+    }
+    // Level of detail.
+    double detail = 0;
+    const ImageLevel& base = image.levels[0];
+    const double extent[3] = {static_cast<double>(base.width), static_cast<double>(base.height), static_cast<double>(base.depth)};
+    if (op == TextureOp::kFetchLevel) detail = std::bit_cast<float>(word(at));
+    if (op == TextureOp::kFetchGradient) {
+        double longest = 0;
+        for (int i = 0; i < 2; ++i) {
+            double sum = 0;
+            for (int axis = 0; axis < axes; ++axis) {
+                const double step = std::bit_cast<float>(word(at++)) * (normalized ? extent[axis] : 1);
+                sum += step * step;
+            }
+            longest = std::max(longest, std::sqrt(sum));
+        }
+        detail = longest > 0 ? std::log2(longest) : -1000;
+    }
+    const double last = static_cast<double>(image.levels.size() - 1);
+    detail = std::isnan(detail) ? 0 : detail + texture.mipmap_bias;
+    if (last > 0)
+        detail = std::clamp(detail, static_cast<double>(texture.min_mipmap), std::max<double>(texture.min_mipmap, texture.max_mipmap));
+    detail = std::clamp(detail, 0.0, last);
+    const bool between = texture.is_linear_mipmap && detail != std::floor(detail);
+    const size_t level_index = static_cast<size_t>(texture.is_linear_mipmap ? std::floor(detail) : std::floor(detail + 0.5));
+
+    const bool is_value = image.format.kind == TexelKind::kFloat || texture.is_normalized_read;  // else integers as they are
+    Words result{};
+    uint64_t unwritten = 0;
+    const auto sample = [&](size_t index) {
+        const ImageLevel& level = image.levels[std::min(index, image.levels.size() - 1)];
+        Sampler sampler(texture, level, memory_, axes, normalized);
+        Position scaled = position;
+        const double size[3] = {static_cast<double>(level.width), static_cast<double>(level.height), static_cast<double>(level.depth)};
+        if (normalized) {
+            for (int axis = 0; axis < axes; ++axis) scaled.at[axis] *= size[axis];
+        }
+        Color color{};
+        if (op == TextureOp::kGather) {
+            const std::array<Words, 4> texels = sampler.gather(scaled);
+            for (int i = 0; i < 4; ++i) {
+                result[i] = texels[i][inst.bytes];
+                if (is_value) color[i] = to_color(texture, texels[i])[inst.bytes];
+            }
+        } else if (texture.is_linear_filter && is_value && !by_index) {
+            color = sampler.linear(scaled);
+        } else {
+            result = sampler.nearest(scaled);
+            if (is_value) color = to_color(texture, result);
+        }
+        if (sampler.unwritten) unwritten = sampler.unwritten;
+        return color;
+    };
+    if (!image_alive(lane, image, base)) return;
+    Color color = sample(level_index);
+    if (between) {
+        const Color next = sample(level_index + 1);
+        const double part = std::floor((detail - std::floor(detail)) * 256 + 0.5) / 256;
+        for (int i = 0; i < 4; ++i) color[i] = (1 - part) * color[i] + part * next[i];
+    }
+    if (unwritten && checking(kInitcheck)) {
+        report_access(worker_, block_, warp_, pc_, lane,
+                      {Finding::kUninitialized, MemSpace::kGlobal, false, false, unwritten, image.format.texel_bytes()});
+    }
+    const bool as_bits = image.format.kind == TexelKind::kFloat && !texture.is_linear_filter;  // NaNs too come through as they are
+    for (uint32_t i = 0; i < inst.vec; ++i) {
+        row32(listed(inst, i))[lane] = is_value && !as_bits ? std::bit_cast<uint32_t>(static_cast<float>(color[i])) : result[i];
+    }
+}
+
+template <Mode M>
+void Interpreter<M>::surface_access(const Inst& inst, uint32_t lane, const ImageDescriptor& surface) {
+    const Geometry geometry = static_cast<Geometry>(inst.mode2);
+    const bool is_store = static_cast<TextureOp>(inst.mode) == TextureOp::kSurfaceStore;
+    const int axes = axes_of(geometry);
+    const uint32_t size = inst.bytes * inst.vec;
+    const ImageLevel& level = surface.levels[0];
+    uint32_t at = inst.vec;
+    const auto number = [&] { return static_cast<int64_t>(static_cast<int32_t>(row32(listed(inst, at++))[lane])); };
+    int64_t layer = has_layers(geometry) ? number() : 0;
+    int64_t index[3] = {0, 0, 0};
+    for (int axis = 0; axis < axes; ++axis) index[axis] = number();
+    const int64_t layers = surface.is_cubemap ? 6ll * std::max(surface.num_layers, 1u) : std::max(surface.num_layers, 1u);
+    const int64_t extent[3] = {static_cast<int64_t>(level.width) * surface.format.texel_bytes(), level.height, level.depth};
+    if (index[0] % size != 0)
+        return texture_misuse(
+            lane, Finding::kMisaligned,
+            "the byte offset " + std::to_string(index[0]) + " is no multiple of the " + std::to_string(size) + " bytes of the access");
+    if (surface.dimensions > axes)
+        return texture_misuse(lane, Finding::kTextureObject,
+                              "an access with " + std::to_string(axes) + " coordinates to a surface of " +
+                                  std::to_string(surface.dimensions) + " dimensions");
+    bool outside = has_layers(geometry) && (layer < 0 || layer >= layers);
+    for (int axis = 0; axis < axes; ++axis) outside |= index[axis] < 0 || index[axis] + (axis == 0 ? size : 1) > extent[axis];
+    const SurfaceBounds bounds = static_cast<SurfaceBounds>(inst.c);
+    if (outside && bounds == SurfaceBounds::kTrap) {
+        return texture_misuse(lane, is_store ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead,
+                              "surface coordinates (" + std::to_string(index[0]) + " bytes, " + std::to_string(index[1]) + ", " +
+                                  std::to_string(index[2]) + "), layer " + std::to_string(layer) + ", of a surface of " +
+                                  std::to_string(extent[0]) + " bytes x " + std::to_string(extent[1]) + " x " + std::to_string(extent[2]) +
+                                  " and " + std::to_string(layers) + " layers");
+    }
+    const bool drop = outside && bounds == SurfaceBounds::kZero;
+    if (outside) {
+        index[0] = std::clamp<int64_t>(index[0], 0, std::max<int64_t>(extent[0] - size, 0));
+        for (int axis = 1; axis < axes; ++axis) index[axis] = std::clamp<int64_t>(index[axis], 0, extent[axis] - 1);
+        layer = std::clamp<int64_t>(layer, 0, layers - 1);
+    }
+    if (!image_alive(lane, surface, level)) return;
+    const uint64_t slice = static_cast<uint64_t>(axes > 2 ? index[2] : layer);
+    const uint64_t address =
+        level.address + slice * level.slice_pitch + static_cast<uint64_t>(index[1]) * level.row_pitch + static_cast<uint64_t>(index[0]);
+    uint8_t* bytes = reinterpret_cast<uint8_t*>(memory_.alias(address));
+    if (!is_store && !drop && checking(kInitcheck) && !memory_.is_initialized(address, size))
+        report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kGlobal, false, false, address, size});
+    for (uint32_t i = 0; i < inst.vec; ++i) {
+        uint64_t value = 0;
+        if (is_store) {
+            value = inst.bytes == 8 ? row64(listed(inst, i))[lane] : row32(listed(inst, i))[lane];
+            if (!drop) std::memcpy(bytes + i * inst.bytes, &value, inst.bytes);
+        } else {
+            if (!drop) std::memcpy(&value, bytes + i * inst.bytes, inst.bytes);
+            if (inst.bytes == 8)
+                row64(listed(inst, i))[lane] = value;
+            else
+                row32(listed(inst, i))[lane] = static_cast<uint32_t>(value);
+        }
+    }
+    if (is_store && !drop) memory_.mark_initialized(address, size);
+}
+
+template <Mode M>
+void Interpreter<M>::texture(const Inst& inst, uint32_t mask) {
+    const TextureOp op = static_cast<TextureOp>(inst.mode);
+    const bool is_surface = op == TextureOp::kSurfaceQuery || op == TextureOp::kSurfaceLoad || op == TextureOp::kSurfaceStore;
+    const TextureDescriptor* texture = nullptr;
+    const ImageDescriptor* image = nullptr;
+    uint64_t known = 0;
+    for_lanes(mask, [&](uint32_t lane) {
+        if (fatal_) return;
+        const uint64_t object = row64(inst.a)[lane];
+        if (object != known || !image) {
+            texture = is_surface ? nullptr : find_texture(object);
+            image = is_surface ? find_surface(object) : texture ? &texture->image : nullptr;
+            known = object;
+        }
+        if (!image)
+            return texture_misuse(lane, Finding::kTextureObject,
+                                  "there is no " + std::string(is_surface ? "surface" : "texture") + " object " + std::to_string(object) +
+                                      " (never made, or destroyed)");
+        if (op == TextureOp::kQuery || op == TextureOp::kSurfaceQuery) {
+            const ImageLevel& level = image->levels[0];
+            uint32_t value = 0;
+            switch (static_cast<TextureQuery>(inst.bytes)) {
+                case TextureQuery::kWidth: value = level.width; break;
+                case TextureQuery::kHeight: value = level.height; break;
+                case TextureQuery::kDepth: value = level.depth; break;
+                case TextureQuery::kLayers: value = image->num_layers; break;
+                case TextureQuery::kLevels: value = static_cast<uint32_t>(image->levels.size()); break;
+                case TextureQuery::kNormalized: value = texture && texture->is_normalized_coordinates; break;
+            }
+            row32(inst.d)[lane] = value;
+        } else if (is_surface) {
+            surface_access(inst, lane, *image);
+        } else {
+            texture_fetch(inst, lane, *texture);
+        }
+    });
     ++pc_;
 }
 
-template void Interpreter<Mode::kPlain>::texture(const Inst&, uint32_t);
-template void Interpreter<Mode::kChecked>::texture(const Inst&, uint32_t);
-template void Interpreter<Mode::kCounted>::texture(const Inst&, uint32_t);
+template class Interpreter<Mode::kPlain>;
+template class Interpreter<Mode::kChecked>;
+template class Interpreter<Mode::kCounted>;
 
 }  // namespace AICF_ENGINE_NAMESPACE
 }  // namespace aicf::emu
