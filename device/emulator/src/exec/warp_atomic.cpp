@@ -253,8 +253,10 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
                 order_words(inst, in_global, address, true, true, OrderKind::kGlobalWord);
             }
             if constexpr (kCount) count_global(in_global, address, size, false, true);
-            if (!atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false))
-                note_poll(address[std::countr_zero(in_global)]);
+            const bool changed = atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false);
+            // Others may have handed over something between the above and the operation itself.
+            if (checking(kRacecheck)) order_words(inst, in_global, address, true, false, OrderKind::kGlobalWord);
+            if (!changed) note_poll(address[std::countr_zero(in_global)]);
         }
     }
     if (in_shared == 0) return;

@@ -78,6 +78,7 @@ void Interpreter<M>::settle_cluster_barrier() {
     if (cluster.arrived == 0 || cluster.arrived < cluster.live_threads) return;
     cluster.arrived = 0;
     ++cluster.phase;
+    ++worker_.progress;
     for (Block* block : cluster.blocks) {
         for (Warp& warp : block->warps) {
             warp.cluster_passed |= warp.cluster_arrived;

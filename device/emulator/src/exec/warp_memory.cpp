@@ -379,9 +379,12 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
     }
     if (checking(kRacecheck) && !is_const) {
         const bool strong = inst.order & kOrderStrong;
-        race_global(good, address, size, kStore, !strong ? AccessKind::kWeak : inst.order & kOrderBlock ? AccessKind::kStrongBlock : AccessKind::kStrong,
+        race_global(good, address, size, kStore,
+                    !strong                    ? AccessKind::kWeak
+                    : inst.order & kOrderBlock ? AccessKind::kStrongBlock
+                                               : AccessKind::kStrong,
                     kStore ? &inst : nullptr);
-        if (strong) order_words(inst, good, address, !kStore, kStore, OrderKind::kGlobalWord);
+        if (strong && kStore) order_words(inst, good, address, false, true, OrderKind::kGlobalWord);  // before the others can see it
     }
     if constexpr (kCount) {
         if (is_const)
@@ -390,6 +393,9 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
             count_global(good, address, size, kStore, false);
     }
     move_elements<kStore>(inst, good, base, address, whole ? span.shape : Shape::kScattered);
+    // After the value is known: what came with it has been handed over by then.
+    if (!kStore && (inst.order & kOrderStrong) && !is_const && checking(kRacecheck))
+        order_words(inst, good, address, true, false, OrderKind::kGlobalWord);
 }
 
 template <Mode M>
