@@ -63,7 +63,7 @@ def test_pipeline_without_checks(kernels: Kernels) -> None:
         (3, {"async_copy_in_flight"}),  # the wrong parity
         (4, {"deadlock"}),  # more announced than copied
         (5, {"mbarrier_overflow"}),  # fewer announced than copied
-        (8, {"bulk_store_unfinished"}),
+        (8, {"bulk_copy_unfinished"}),
         (10, {"misaligned_access"}),
         (11, {"misaligned_access"}),
     ],

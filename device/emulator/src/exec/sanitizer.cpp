@@ -24,7 +24,7 @@ constexpr FindingInfo kFindings[] = {
     {"mbarrier_reinit", Severity::kWarning, "An mbarrier that is in use is initialized again"},
     {"tensormap_invalid", Severity::kError, "Invalid tensor map"},
     {"multicast_invalid", Severity::kError, "Invalid mask of a multicast"},
-    {"bulk_store_unfinished", Severity::kWarning, "A bulk copy from shared memory is not waited for"},
+    {"bulk_copy_unfinished", Severity::kWarning, "A bulk copy to or from shared memory is not waited for"},
     {"divergent_barrier", Severity::kError, "Barrier reached by divergent threads of a warp"},
     {"barrier_count", Severity::kError, "Invalid or inconsistent thread count of a barrier"},
     {"sync_mask_missing_lanes", Severity::kError, "Threads named in the mask of a warp instruction do not take part"},

@@ -321,6 +321,14 @@ void Interpreter<M>::exit_bulk(uint32_t lanes) {
                      "the thread exits without a cp.async.bulk.wait_group for it: shared memory may be gone before it has been read");
     }
     finish_bulk(lanes, 0, true, false);
+    if (static_cast<uint32_t>(std::popcount(lanes)) != block_.live_threads || !checking(kSynccheck)) return;
+    for (const auto& [address, barrier] : block_.mbarriers) {
+        for (const BulkCopy& copy : barrier.copies) {
+            report_event(worker_, block_, warp_, copy.pc, std::countr_zero(lanes), Finding::kBulkStoreUnfinished,
+                         "the block ends while " + std::to_string(copy.bytes) + " bytes are on their way into its shared memory: nobody " +
+                             "waited for the mbarrier at shared address " + std::to_string(address));
+        }
+    }
 }
 
 template <Mode M>

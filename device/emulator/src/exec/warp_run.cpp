@@ -319,7 +319,7 @@ void Interpreter<M>::return_from(uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::exit_threads(uint32_t mask) {
     if (!warp_.async.empty()) finish_async(mask, 0, true);
-    if (!warp_.bulk_stores.empty()) exit_bulk(mask);
+    if (!warp_.bulk_stores.empty() || !block_.mbarriers.empty()) exit_bulk(mask);
     warp_.live &= ~mask;
     block_.live_threads -= std::popcount(mask);
     leave_cluster(mask);
