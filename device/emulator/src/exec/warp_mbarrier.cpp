@@ -163,19 +163,21 @@ void Interpreter<M>::mbarrier_arrive(const Inst& inst, uint32_t lane, MbarrierRe
     const uint64_t token = make_token(barrier, ref.address);
     const bool drops = op == MbarrierOp::kArriveDrop || op == MbarrierOp::kArriveDropNoComplete;
     const bool no_complete = op == MbarrierOp::kArriveNoComplete || op == MbarrierOp::kArriveDropNoComplete;
+    const auto out_of_range = [&](const std::string& what) {
+        misuse(lane, Finding::kMbarrierOverflow, name + what);
+        mbarrier_write_back(*ref.owner, ref.address, barrier);
+    };
+    if (count == 0 || count > barrier.pending || (no_complete && count == barrier.pending)) {
+        return out_of_range(" gets " + std::to_string(count) + " arrivals, and phase " + std::to_string(barrier.phase) + " lacks " +
+                            std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) +
+                            (no_complete && count == barrier.pending ? "; .noComplete must not end the phase" : ""));
+    }
     if (inst.mode2 & kMbarrierExpectTx) {
         const uint32_t bytes = row32(inst.c)[lane];
+        if (barrier.tx + bytes > kMbarrierMaxTx)
+            return out_of_range(" awaits " + std::to_string(barrier.tx + bytes) + " bytes; 2^20 - 1 is the most");
         barrier.tx += bytes;
         barrier.announced_bytes += bytes;
-        if (barrier.tx > kMbarrierMaxTx)
-            return misuse(lane, Finding::kMbarrierOverflow,
-                          name + " awaits " + std::to_string(barrier.tx) + " bytes; 2^20 - 1 is the most");
-    }
-    if (count == 0 || count > barrier.pending || (no_complete && count == barrier.pending)) {
-        return misuse(lane, Finding::kMbarrierOverflow,
-                      name + " gets " + std::to_string(count) + " arrivals, and phase " + std::to_string(barrier.phase) + " lacks " +
-                          std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) +
-                          (no_complete && count == barrier.pending ? "; .noComplete must not end the phase" : ""));
     }
     if (drops) barrier.expected -= std::min(count, barrier.expected);
     barrier.pending -= count;
@@ -300,11 +302,12 @@ void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
             case MbarrierOp::kCompleteTx: {
                 const int64_t bytes = row32(inst.b)[lane];
                 Mbarrier& barrier = *ref.barrier;
-                barrier.tx += op == MbarrierOp::kExpectTx ? bytes : -bytes;
-                (op == MbarrierOp::kExpectTx ? barrier.announced_bytes : barrier.delivered_bytes) += static_cast<uint64_t>(bytes);
-                if (barrier.tx > kMbarrierMaxTx || barrier.tx < -kMbarrierMaxTx)
+                const int64_t tx = barrier.tx + (op == MbarrierOp::kExpectTx ? bytes : -bytes);
+                if (tx > kMbarrierMaxTx || tx < -kMbarrierMaxTx)
                     return misuse(lane, Finding::kMbarrierOverflow,
-                                  name + " awaits " + std::to_string(barrier.tx) + " bytes; 2^20 - 1 is the most");
+                                  name + " awaits " + std::to_string(tx) + " bytes; 2^20 - 1 is the most");
+                barrier.tx = tx;
+                (op == MbarrierOp::kExpectTx ? barrier.announced_bytes : barrier.delivered_bytes) += static_cast<uint64_t>(bytes);
                 return mbarrier_settle(*ref.owner, ref.address, barrier, false);
             }
             case MbarrierOp::kArriveAsync:
@@ -312,8 +315,12 @@ void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
                 Mbarrier& barrier = *ref.barrier;
                 if (ref.owner != &block_)
                     return misuse(lane, Finding::kMbarrierInvalid, name + " is of another block: cp.async arrives on one of its own");
-                if (op == MbarrierOp::kArriveAsync && ++barrier.pending > kMbarrierMaxCount)
+                if (op == MbarrierOp::kArriveAsync && barrier.pending == kMbarrierMaxCount)
                     return misuse(lane, Finding::kMbarrierOverflow, name + " awaits more than 2^20 - 1 arrivals");
+                barrier.pending += op == MbarrierOp::kArriveAsync;
+                // When it is complete, what the thread did before is known to those who wait.
+                if (checking(kRacecheck))
+                    release_to(1u << lane, order_object(OrderKind::kMbarrier, *ref.owner, ref.address | (barrier.phase & 7)));
                 barrier.deferred.push_back({&warp_, lane, warp_.async_serial, 0});
                 return mbarrier_write_back(*ref.owner, ref.address, barrier);
             }
