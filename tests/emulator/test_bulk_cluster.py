@@ -12,7 +12,7 @@ from .kernels import Kernels, build, kinds
 
 SOURCE = Path(__file__).with_name("bulk_cluster.cu")
 SCHEDULES = ("default", "reversed", "greedy", "random")
-CHECKS = "memcheck,initcheck,synccheck"
+CHECKS = "all"
 ROUNDS = 5
 
 
@@ -34,7 +34,7 @@ def test_multicast(kernels: Kernels, schedule: str) -> None:
     assert np.array_equal(out, values.sum(axis=0) * np.arange(1, 5)[:, None]) and not reports
 
 
-@pytest.mark.parametrize(("fault", "kind"), [(1, "deadlock"), (3, "multicast_invalid")])
+@pytest.mark.parametrize(("fault", "kind"), [(1, "deadlock"), (2, "shared_race"), (3, "multicast_invalid")])
 def test_faults_of_multicast(kernels: Kernels, fault: int, kind: str) -> None:
     values = np.ones((ROUNDS, 128), np.uint32)
     _, reports = kernels.run("multicast", values, np.zeros((4, 128), np.uint32), ROUNDS, fault, checks=CHECKS)

@@ -13,7 +13,7 @@ from .kernels import Kernels, build, kinds
 
 SOURCE = Path(__file__).with_name("mbarrier.cu")
 SCHEDULES = ("default", "reversed", "greedy", "random")
-CHECKS = "memcheck,initcheck,synccheck"
+CHECKS = "all"
 LAUNCH_FAILURE, TIMEOUT, MISALIGNED = 719, 702, 716
 
 
@@ -49,6 +49,13 @@ def test_missing_arrival_is_a_deadlock(kernels: Kernels) -> None:
     (report,) = reports
     assert report["kind"] == "deadlock" and kernels.status == TIMEOUT
     assert "lacks 1 of 32 arrivals and 0 bytes" in str(report["text"]) and "polls at mbarrier.cu:" in str(report["text"])
+
+
+@pytest.mark.parametrize("fault", [1, 2, 4])
+def test_missing_order_is_a_race(kernels: Kernels, fault: int) -> None:
+    """The wrong parity, no wait for the buffer to be empty, and no barrier between the initialization and the first use."""
+    _, reports = kernels.run("ring", np.zeros((20, 32), np.int32), np.zeros((3, 32), np.int32), 3, 20, fault, checks="all")
+    assert kinds(reports) & {"shared_race", "deadlock"} and (fault == 2 or "shared_race" in kinds(reports))
 
 
 @pytest.mark.parametrize("form", [0, 1])

@@ -40,7 +40,7 @@ from .tma_model import (
     store,
 )
 
-CHECKS = "memcheck,initcheck,synccheck"
+CHECKS = "all"
 SOURCE = Path(__file__).with_name("tma.cu")
 CORPUS = [(seed, copy) for seed, copy in enumerate(make_corpus()) if not copy.explores]
 
@@ -69,7 +69,7 @@ def test_corpus(emulator: Runtime, device: TensorDevice, schedule: str) -> None:
     assert not emulator.reports()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.integers(1, 5), st.sampled_from((U8, U16, U32, I64, F16, BF16, F32)), st.integers(0, 3), st.booleans(), st.integers(0, 2**32))
 def test_random_maps(emulator: Runtime, device: TensorDevice, rank: int, kind: int, swizzle: int, im2col: bool, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -105,6 +105,7 @@ struct Warp {
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
+    uint32_t init_fenced = 0;  // threads whose next relaxed arrival at the cluster barrier publishes mbarriers (fence.mbarrier_init)
     uint32_t cluster_arrived = 0;  // threads that arrived at the cluster's barrier in its current phase
     uint32_t cluster_passed = 0;   // threads whose phase is complete, and who have not waited yet
     uint32_t registers = 0;        // as the last setmaxnreg of the warp set them; 0: none was executed

@@ -24,7 +24,7 @@ constexpr size_t kMostPause = 1000;  // microseconds that a worker rests when al
 constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
-constexpr uint32_t kMaxStuckRounds = 4;         // turns in a row in which blocks only poll mbarriers: then they are in a deadlock
+constexpr uint32_t kMaxStuckRounds = 64;        // turns in a row in which blocks only poll mbarriers: then they are in a deadlock
 constexpr uint32_t kClusterBlockQuanta = 4;     // turns of warps before another block of the cluster has its turn
 constexpr uint32_t kBlocksPerMultiprocessor = 32, kThreadsPerMultiprocessor = 2048, kMultiprocessors = 132;
 constexpr uint32_t kMostClusterBlocks = 16;  // beyond 8 the kernel has to allow it; the runtime sees to that
@@ -224,6 +224,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.async.clear();
         warp.wgmma.reset();
         warp.async_serial = 0;
+        warp.init_fenced = 0;
         warp.bulk_stores.clear();
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);
         warp.polled_block = nullptr;

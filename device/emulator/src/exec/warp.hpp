@@ -215,6 +215,7 @@ private:
     void mbarrier_settle(Block& owner, uint32_t address, Mbarrier& barrier, bool deliver);  // ends the phase when nothing is missing
     void mbarrier_write_back(Block& owner, uint32_t address, const Mbarrier& barrier);
     void shared_addresses(const Inst& inst, uint64_t* out) const;
+    void race_word(uint32_t lanes, const uint64_t* address, bool is_write, bool strong);
     void misuse(uint32_t lane, Finding finding, const std::string& detail);
     void give_way();  // after a poll that found nothing
     void bulk(const Inst& inst, uint32_t mask);

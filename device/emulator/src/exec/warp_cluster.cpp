@@ -114,7 +114,8 @@ void Interpreter<M>::cluster_barrier(const Inst& inst, uint32_t mask) {
         }
         const uint32_t arriving = mask & ~again;
         if constexpr (kCount) count().barriers++;
-        if (!inst.mode2) release_to(arriving, object(cluster.phase));
+        release_to(inst.mode2 ? arriving & warp_.init_fenced : arriving, object(cluster.phase));
+        warp_.init_fenced &= ~arriving;
         warp_.cluster_arrived |= arriving;
         cluster.arrived += static_cast<uint32_t>(std::popcount(arriving));
         ++pc_;

@@ -44,6 +44,25 @@ void Interpreter<M>::shared_addresses(const Inst& inst, uint64_t* out) const {
     }
 }
 
+// An access to the words of mbarriers, for the race check.
+template <Mode M>
+void Interpreter<M>::race_word(uint32_t lanes, const uint64_t* address, bool is_write, bool strong) {
+    alignas(64) uint64_t own[kWarpLanes] = {};
+    uint32_t here = 0;
+    for_lanes(lanes, [&](uint32_t lane) {
+        uint32_t offset = 0;
+        if (shared_of(static_cast<uint32_t>(address[lane]), offset) != &block_) return;  // a peer's
+        if (offset % kWordBytes != 0 || offset < kSharedStart || offset + kWordBytes > block_.shared_end) return;
+        own[lane] = offset;
+        here |= 1u << lane;
+    });
+    if (here == 0) return;
+    if (is_write)
+        race_write(here, own, kWordBytes, strong, nullptr);
+    else
+        race_read(here, own, kWordBytes, strong);
+}
+
 template <Mode M>
 void Interpreter<M>::misuse(uint32_t lane, Finding finding, const std::string& detail) {
     report_event(worker_, block_, warp_, pc_, lane, finding, detail);
@@ -244,6 +263,7 @@ void Interpreter<M>::mbarrier_wait(const Inst& inst, uint32_t mask) {
         if (!(inst.mode2 & kMbarrierRelaxed) && checking(kRacecheck))
             acquire_from(1u << lane, order_object(OrderKind::kMbarrier, *ref.owner, ref.address | ((barrier.phase - 1) & 7)));
     });
+    if (checking(kRacecheck) && done != 0) race_word(done, address, false, true);
     uint32_t& to = predicate_slot(inst.pd);
     to = (to & ~mask) | done;
     if constexpr (kCount) {
@@ -264,7 +284,10 @@ void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
     const MbarrierOp op = static_cast<MbarrierOp>(inst.mode);
     if (op == MbarrierOp::kTestWait) return mbarrier_wait(inst, mask);
     ++pc_;
-    if (op == MbarrierOp::kFenceInit) return;
+    if (op == MbarrierOp::kFenceInit) {
+        warp_.init_fenced |= mask;
+        return;
+    }
     if (op == MbarrierOp::kPendingCount) {
         for_lanes(mask, [&, to = row32(inst.d), from = row64(inst.b)](uint32_t lane) { to[lane] = from[lane] & kMbarrierMaxCount; });
         return;
@@ -273,6 +296,10 @@ void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
     alignas(64) uint64_t address[kWarpLanes];
     shared_addresses(inst, address);
     const bool needs_valid = op != MbarrierOp::kInit;
+    // To the race check, an mbarrier's life begins and ends with a write, and all that is done with it in between is a read: none of it may
+    // come before the beginning or after the end, and it is no race among itself.
+    const bool is_end = op == MbarrierOp::kInit || op == MbarrierOp::kInval;
+    if (checking(kRacecheck)) race_word(mask, address, is_end, !is_end);
     for_lanes(mask, [&](uint32_t lane) {
         if (fatal_) return;
         const MbarrierRef ref = mbarrier_at(lane, address[lane], inst.mode2 & kMbarrierGeneric, needs_valid);
