@@ -13,6 +13,19 @@ from device import Device, choose_device, open_device
 CHOICE = choose_device()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--slow`` runs the tests that are left out otherwise, because the compiler alone takes half a minute for each."""
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the tests marked slow, unless asked for."""
+    if not config.getoption("--slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
 @pytest.fixture(scope="session", params=[CHOICE.name])
 def device() -> Device:
     """The device of this test run; its name is in the test's id."""

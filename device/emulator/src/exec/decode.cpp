@@ -125,10 +125,16 @@ void ImageBuilder::collect_functions() {
 }
 
 void ImageBuilder::lay_out_shared() {
+    // Shared memory that the system keeps for itself, in which cooperative groups lay the barriers of tiles of several warps (288 bytes at
+    // %reserved_smem_offset_1: cooperative_groups/details/memory.h). Here a kernel that asks for it has it behind its own variables.
+    constexpr const char* kReserved = "%reserved_smem_offset_1";
+    constexpr uint32_t kReservedBytes = 288;
+    bool wants_reserved = false;
     std::set<std::string> used;
     for (const ptx::Function* function : functions_) {
         for (const ptx::Instruction& instruction : function->instructions) {
             for (const ptx::Operand& operand : instruction.operands) {
+                wants_reserved |= operand.kind == ptx::Operand::Kind::kRegister && operand.name == kReserved;
                 visit_symbols(operand, [&](const std::string& name) { used.insert(name); });
             }
         }
@@ -151,6 +157,12 @@ void ImageBuilder::lay_out_shared() {
     }
     for (const ptx::Function* function : functions_) {
         for (const ptx::Variable& variable : function->variables) place(variable);
+    }
+    if (wants_reserved) {
+        image->reserved_shared = round_up(at, 16);
+        image->reserved_shared_bytes = kReservedBytes;
+        shared_symbols[kReserved] = image->reserved_shared;
+        at = image->reserved_shared + kReservedBytes;
     }
     uint32_t align = 16;
     for (const ptx::Variable* variable : dynamic) align = std::max(align, variable->align);

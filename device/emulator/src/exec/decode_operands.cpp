@@ -235,6 +235,7 @@ void FunctionDecoder::source(Inst& inst, Field field, const Operand& operand, ui
         return fixed(builder_.special_row(operand.name == "%envreg1" ? Special::kEnvironment1 : Special::kEnvironment2, false));
     }
     if (operand.name.rfind("%envreg", 0) == 0) return fixed(builder_.special_row(Special::kZero32, false));
+    if (operand.name == "%reserved_smem_offset_1") return fixed(builder_.constant_row(builder_.shared_symbols.at(operand.name), row64));
     if (operand.name == "WARP_SZ") return fixed(builder_.constant_row(32, row64));
     for (const SpecialName& entry : kSpecialNames) {
         if (operand.name != entry.name) continue;

@@ -295,6 +295,7 @@ struct Image {
     std::vector<SharedVariable> shared_variables;
     uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest write to shared memory
     uint32_t global_shift = 2;  // the same of global memory
+    uint32_t reserved_shared = 0, reserved_shared_bytes = 0;  // the system's part of it, zero when a block starts; 0: none is asked for
     bool has_calls = false;
     // Of the kernel's performance directives, 0: not given. Threads of a block at most, blocks of a multiprocessor, registers of a thread.
     bool uses_workspace = false;

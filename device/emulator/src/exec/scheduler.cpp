@@ -211,6 +211,10 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     if (local_state) std::fill(local_state, local_state + static_cast<size_t>(num_warps) * kWarpLanes * local_stride, uint8_t{0});
     if (state.options.checks) std::fill(shared + kSharedStart, shared + shared_end, uint8_t{0xCB});
     wgmma_logs.clear();
+    if (const Image& image = *state.image; image.reserved_shared_bytes != 0) {
+        std::fill_n(shared + image.reserved_shared, image.reserved_shared_bytes, uint8_t{0});
+        if (shared_state) std::fill_n(shared_state + image.reserved_shared, image.reserved_shared_bytes, uint8_t{1});
+    }
     for (Warp& warp : warps) {
         warp.live = warp.initial;
         warp.forced_pc = ~0u;

@@ -1,0 +1,29 @@
+"""The programs of this folder, compiled as they are, run to their own PASSED on the emulated device: all checks on, and nothing found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from device import choose_device, read_settings
+from device.loader import find_emulator_library
+from harness.programs import BuildOptions, RunOptions, find_programs, run_program
+from harness.toolchain import find_toolchain
+
+FOLDER = Path(__file__).parent
+SLOW = ("cub_device.cu", "thrust_algorithms.cu")  # nvcc takes half a minute for each
+
+
+def parameters() -> list[object]:
+    return [pytest.param(p, id=p.name, marks=pytest.mark.slow if p.name in SLOW else ()) for p in find_programs(FOLDER)]
+
+
+@pytest.mark.skipif(choose_device().name == "cuda", reason="about the emulated device, and this test run has a GPU")
+@pytest.mark.parametrize("program", parameters())
+def test_program_passes_with_nothing_found(program, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    settings = read_settings()
+    runtime = find_emulator_library(settings).resolve()
+    cache = settings.cache_dir / "programs"
+    verdict = run_program(program, BuildOptions(find_toolchain(), runtime, cache, ptx_only=True), RunOptions(runtime, cache, rerun=True))
+    assert (verdict.status, verdict.findings) == ("pass", ()), verdict.output + verdict.reason
