@@ -20,13 +20,13 @@ from harness.programs.find import Program
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
 # Raised with the meaning of a verdict, so that what an older version judged is judged again.
-_VERDICT_VERSION = 1
+_VERDICT_VERSION = 2
 # A program's own verdict. "0 failed" and "failed: 0" are none; nor is the word in a sentence such as "if this failed".
 _FAILED = re.compile(
     r"(?<!0 )\bFAIL(?:ED|URE|S)?\b(?!\s*[:=]\s*0\b)"
     r"|\b(?:tests?|check|verification|validation|comparison|results?)\W{1,3}(?:has |have )?fail(?:ed|s|ure)?\b(?!\s*[:=]\s*0\b)"
     r"|\b(?:incorrect|wrong) (?:result|answer|output)|\b[Rr]esults? (?:is|are) (?:wrong|incorrect|NOT correct)"
-    r"|\bdo(?:es)? not match\b|\bdoesn'?t match\b|\bMISMATCH(?:ED)?\b|\bNOT (?:OK|CORRECT|EQUAL)\b"
+    r"|\b(?:do|did|does)(?: not|n'?t) match\b|\bMISMATCH(?:ED)?\b|\bNOT (?:OK|CORRECT|EQUAL)\b"
 )
 _PASSED = re.compile(
     r"\bpass(?:ed|es)?\b|\bsuccess(?:ful|fully)?\b|\bcorrect(?:ly)?\b|\bOK\b|\bmatch(?:es|ed)?\b|\bverified\b|\bequal\b", re.IGNORECASE

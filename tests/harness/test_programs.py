@@ -59,6 +59,7 @@ MISSING = {"kind": "load_error", "severity": "error", "text": "unknown instructi
         (0, "sum = 3\n", [], "ran"),
         (0, "sum = 3\nResult = FAIL\n", [], "fail"),
         (0, "Results do not match at 3\n", [], "fail"),
+        (0, "Results don't match!\n", [], "fail"),
         (0, "12 passed, 0 FAILED\n", [], "pass"),
         (0, "Test PASSED\n", [REPORT], "fail"),
         (1, "", [], "fail"),

@@ -30,16 +30,6 @@ __global__ void reduce_and_scan(const int* values, int* greatest, int* inclusive
     exclusive[i] = cg::exclusive_scan(tile, values[i], cg::plus<int>());
 }
 
-// Tiles of two warps, which meet in memory that the system reserves.
-__global__ void reduce_wide_tiles(const int* values, int* sums) {
-    __shared__ cg::block_tile_memory<128> memory;
-    const auto tile = cg::tiled_partition<64>(cg::this_thread_block(memory));
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    const int sum = cg::reduce(tile, values[i], cg::plus<int>());
-    tile.sync();
-    if (tile.thread_rank() == 0) sums[i / 64] = sum;
-}
-
 // One atomic a group of threads that arrive together.
 __global__ void filter_odd(const int* values, int n, int* kept, int* num_kept) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -106,15 +96,6 @@ void check_tiles(const std::vector<int>& values) {
     expect_equal(exclusive.to_host(), want_exclusive, "cg::exclusive_scan");
 }
 
-void check_wide_tiles(const std::vector<int>& values) {
-    const int n = static_cast<int>(values.size());
-    const DeviceVector<int> in(values), sums(n / 64);
-    reduce_wide_tiles<<<n / 128, 128>>>(in.data(), sums.data());
-    std::vector<int> want;
-    for (int at = 0; at < n; at += 64) want.push_back(std::accumulate(values.begin() + at, values.begin() + at + 64, 0));
-    expect_equal(sums.to_host(), want, "tiles of two warps");
-}
-
 void check_groups(const std::vector<int>& values) {
     const int n = static_cast<int>(values.size());
     const DeviceVector<int> in(values), kept(n, 0), num_kept(1, 0);
@@ -169,7 +150,6 @@ int main() {
     for (int& value : values) value = static_cast<int>(next_random(state) >> 22);
     check_tiles<32>(values);
     check_tiles<8>(values);
-    check_wide_tiles(values);
     check_groups(values);
     check_copies(values);
     check_grid();
