@@ -64,7 +64,7 @@ def test_free_memory_is_counted(cuda: Runtime) -> None:
     address = cuda.made("cudaMalloc", 64 << 20)
     cuda.call("cudaMemGetInfo", byref(free), byref(total))
     assert before - free.value >= 64 << 20
-    assert total.value > before
+    assert total.value >= before
     cuda.call("cudaFree", address)
 
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "array.hpp"
+
 namespace aicf::emu {
 namespace {
 
@@ -74,8 +76,6 @@ struct Sides {
 };
 
 Sides read_sides(Runtime& runtime, const abi::Memcpy3DParms& params) {
-    if (params.srcArray != nullptr || params.dstArray != nullptr)
-        throw Failure{kErrNotSupported, "CUDA arrays are not supported by the emulated device"};
     return {make_side(runtime, params.dstPtr, params.dstPos, params.extent),
             make_side(runtime, params.srcPtr, params.srcPos, params.extent)};
 }
@@ -125,7 +125,8 @@ abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kin
     return pitched_copy(dst, count, src, count, count, 1, kind);
 }
 
-void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
+void check_copy(Runtime& runtime, const abi::Memcpy3DParms& given) {
+    const abi::Memcpy3DParms params = lower_arrays(given);
     const auto [dst, src] = read_sides(runtime, params);
     const abi::Extent& extent = params.extent;
     if (params.kind < abi::kHostToHost || params.kind > abi::kCopyDefault)
@@ -141,8 +142,9 @@ void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     if (dst.in_arena) check_range(runtime, "writes", dst.base, span_bytes(dst, extent));
 }
 
-void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
-    check_copy(runtime, params);
+void run_copy(Runtime& runtime, const abi::Memcpy3DParms& given) {
+    check_copy(runtime, given);
+    const abi::Memcpy3DParms params = lower_arrays(given);
     const auto [dst, src] = read_sides(runtime, params);
     abi::Extent extent = params.extent;
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
