@@ -16,6 +16,10 @@ SweepFiles = Annotated[
     list[Path] | None,
     typer.Option("--validate", metavar="FILE", help="judge the model by what `sweep --save` wrote; repeatable", dir_okay=False),
 ]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="with --validate: where tables and points go; profiles/model", file_okay=False),
+]
 Fit = Annotated[bool, typer.Option("--fit", help="with --validate: write the fitted parameters to harness/machines.toml")]
 
 
@@ -26,13 +30,14 @@ def run(
     per_kernel: PerKernel = 24,
     validate: SweepFiles = None,
     fit: Fit = False,
+    out: OutFolder = None,
     target: TargetName = None,
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
     """Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
 
-    With --validate, compare modelled and measured times, fit by fit, and write profiles/model/.
+    With --validate, compare modelled and measured times, held out fold by fold, and write tables and points.
 
     \b
     Examples:
@@ -45,7 +50,7 @@ def run(
     if bool(op) == bool(validate):
         raise SpecError("model needs an OP to rank, or --validate FILE")
     if validate:
-        return _validate(validate, fit, target, jobs)
+        return _validate(validate, fit, out, target, jobs)
     return _rank(op, variant or [], problem or [], per_kernel, target, jobs, json)
 
 
@@ -81,7 +86,7 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
     return ExitCode.DONE
 
 
-def _validate(files: list[Path], fit: bool, target: str | None, jobs: int | None) -> ExitCode:
+def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None, jobs: int | None) -> ExitCode:
     from device.settings import find_project_root, read_settings
     from harness.console import open_progress
     from harness.model_validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
@@ -98,7 +103,7 @@ def _validate(files: list[Path], fit: bool, target: str | None, jobs: int | None
         points = collect_points(sweeps, chosen, jobs or settings.jobs, progress.advance)
     found = validate(points)
     root = find_project_root()
-    folder = root / "profiles" / "model"
+    folder = out or root / "profiles" / "model"
     folder.mkdir(parents=True, exist_ok=True)
     report = make_report(found, sweeps[0].about, chosen)
     write_atomically(folder / f"{chosen.name}.md", report)
