@@ -24,6 +24,7 @@ from harness.errors import RecordError
 from harness.model import LATENCIES, PARAMETERS, THROUGHPUTS, find_terms, load_machine
 from harness.model_features import Features, collect_features
 from harness.model_fit import (
+    PRIOR,
     Floats,
     Point,
     correlate_ranks,
@@ -47,13 +48,14 @@ _QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 @dataclass(frozen=True)
 class Validation:
-    """Measured points, the parameters fitted to all of them, and modelled times: fitted, and held out by variant and by op."""
+    """Measured points, the parameters fitted to all of them, and modelled times: fitted, held out by variant and by op, and by priors."""
 
     points: tuple[Point, ...]
     parameters: Mapping[str, float]
     fitted: Floats
     by_variant: Floats
     by_op: Floats
+    by_prior: Floats
 
     @property
     def measured(self) -> Floats:
@@ -122,6 +124,7 @@ def validate(points: Sequence[Point]) -> Validation:
         model_points(points, parameters),
         hold_out(points, split_by_variant(points)),
         hold_out(points, split_by_op(points)),
+        model_points(points, PRIOR),
     )
 
 
@@ -180,6 +183,7 @@ def make_report(validation: Validation, about: Mapping[str, str], target: Target
     parts = [
         ("Held out by variant", "Five folds: each variant by a fit to the variants of the other folds.", validation.by_variant),
         ("Held out by op", "Each op by a fit to the other ops: what to expect of an op that the fit has never seen.", validation.by_op),
+        ("Not fitted", "The priors alone: published constants, and one for every factor.", validation.by_prior),
         ("Fitted", "The fit to all points, whose parameters are in `harness/machines.toml`.", validation.fitted),
     ]
     for title, text, modelled in parts:
@@ -193,8 +197,9 @@ def make_csv(validation: Validation) -> str:
     out = io.StringIO()
     names = (*THROUGHPUTS, *LATENCIES)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["op", "variant", "problem", "measured_us", "fitted_us", "by_variant_us", "by_op_us", *names])
-    for point, *times in zip(validation.points, validation.fitted, validation.by_variant, validation.by_op, strict=True):
+    writer.writerow(["op", "variant", "problem", "measured_us", "fitted_us", "by_variant_us", "by_op_us", "by_prior_us", *names])
+    v = validation
+    for point, *times in zip(v.points, v.fitted, v.by_variant, v.by_op, v.by_prior, strict=True):
         figures = [f"{value:.6g}" for value in (point.measured_us, *times, *(point.terms[name] for name in names))]
         writer.writerow([point.op, point.variant, point.problem, *figures])
     return out.getvalue()

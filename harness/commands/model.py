@@ -111,7 +111,8 @@ def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None
     if fit:
         machines = root / "harness" / "machines.toml"
         write_atomically(machines, write_parameters(machines.read_text(), chosen.name, found, f"profiles/model/{chosen.name}.csv"))
-    for title, modelled in (("held out by variant", found.by_variant), ("held out by op", found.by_op), ("fitted", found.fitted)):
+    titled = {"held out by variant": found.by_variant, "held out by op": found.by_op, "not fitted": found.by_prior, "fitted": found.fitted}
+    for title, modelled in titled.items():
         print(f"\n{title}\n{'  '.join(COLUMNS)}")
         for row in summarize_points(found, modelled):
             print("  ".join(row))
