@@ -1,5 +1,6 @@
 // Kernels for the tests of tensor-core instructions; each `run_*` takes device pointers and sizes. `fault` plants one, 0 is the clean
 // kernel.
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -171,6 +172,107 @@ void start_wgmma(const void* a, const void* b, float* c, int m, int n, int k) {
     wgmma_gemm<kFault><<<dim3(n / 128, m / 128), 256, 2 * 128 * 128>>>(left, right, c, n, k);
 }
 
+// --- The same with tensor copies: a producer warp and two consuming warpgroups over a ring of stages
+// ----------------------------------------
+
+constexpr int kStages = 3, kStageBytes = 2 * 128 * 128;
+
+enum PipelineFault {
+    kNotEmpty = 1,  // the producer does not wait for a stage to be free
+    kNotFull,       // the consumers do not wait for their tiles
+    kReleaseEarly,  // a stage is released before its multiplication is done
+};
+
+__device__ void wait_for(uint32_t barrier, int parity) {
+    asm volatile(
+        "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @p bra DONE; bra AGAIN; DONE: }" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}
+
+__device__ void arrive_at(uint32_t barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+
+__device__ void load_box(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(map), "r"(x), "r"(y), "r"(barrier)
+                 : "memory");
+}
+
+template <int kFault>
+__global__ void __launch_bounds__(384)
+    pipelined_gemm(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, float* c, int n, int k) {
+    extern __shared__ __align__(1024) char stages[];
+    __shared__ __align__(8) uint64_t full[kStages], empty[kStages];
+    const uint32_t first = shared_address(stages), full_at = shared_address(full), empty_at = shared_address(empty);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < kStages; ++i) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full_at + i * 8));
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty_at + i * 8));
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    const int steps = k / 64;
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x != 0) return;
+        for (int step = 0; step < steps; ++step) {
+            const int stage = step % kStages;
+            const uint32_t at = first + stage * kStageBytes, barrier = full_at + stage * 8;
+            if (step >= kStages && kFault != kNotEmpty) wait_for(empty_at + stage * 8, (step / kStages - 1) & 1);
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(kStageBytes) : "memory");
+            load_box(at, &a, step * 64, blockIdx.y * 128, barrier);
+            load_box(at + kStageBytes / 2, &b, step * 64, blockIdx.x * 128, barrier);
+        }
+        return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    float d[64];
+    for (int step = 0; step < steps; ++step) {
+        const int stage = step % kStages;
+        if (kFault != kNotFull) wait_for(full_at + stage * 8, step / kStages & 1);
+        const uint32_t base_a = first + stage * kStageBytes + group * 64 * 128, base_b = first + stage * kStageBytes + kStageBytes / 2;
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int inner = 0; inner < 4; ++inner) {
+            wgmma_128(d, describe(base_a + inner * 32), describe(base_b + inner * 32), step + inner > 0);
+        }
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        if (kFault == kReleaseEarly) {
+            if (threadIdx.x % 128 == 0) arrive_at(empty_at + stage * 8);
+        } else {
+            // One group stays under way; the stage before this one is free.
+            asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+            asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+            if (step > 0 && threadIdx.x % 128 == 0) arrive_at(empty_at + (step - 1) % kStages * 8);
+        }
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    const int y = blockIdx.y * 128 + group * 64 + warp * 16 + lane / 4, x = blockIdx.x * 128 + lane % 4 * 2;
+    for (int i = 0; i < 64; ++i) c[static_cast<size_t>(y + i / 2 % 2 * 8) * n + x + i / 4 * 8 + i % 2] = d[i];
+}
+
+// A map of a row-major matrix [rows][k] in boxes of 128 rows of 128 bytes.
+CUtensorMap map_matrix(const void* at, int rows, int k) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult state;
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &state);
+    CUtensorMap map{};
+    const cuuint64_t sizes[] = {static_cast<cuuint64_t>(k), static_cast<cuuint64_t>(rows)}, strides[] = {static_cast<cuuint64_t>(k) * 2};
+    const cuuint32_t box[] = {64, 128}, steps[] = {1, 1};
+    reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
+        &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(at), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return map;
+}
+
+template <int kFault>
+void start_pipelined(const CUtensorMap& a, const CUtensorMap& b, float* c, int m, int n, int k) {
+    cudaFuncSetAttribute(pipelined_gemm<kFault>, cudaFuncAttributeMaxDynamicSharedMemorySize, kStages * kStageBytes);
+    pipelined_gemm<kFault><<<dim3(n / 128, m / 128), 384, kStages * kStageBytes>>>(a, b, c, n, k);
+}
+
 // --- wmma: C = A B of one tile, doubled and shifted element by element -------------------------------------------------------------------
 
 template <int M, int N, int K, typename T, typename Acc, typename LayoutA, typename LayoutB, typename Element = T>
@@ -239,6 +341,11 @@ void run_wgmma_gemm(const void* a, const void* b, float* c, int m, int n, int k,
     constexpr decltype(&start_wgmma<0>) kStart[] = {start_wgmma<0>, start_wgmma<1>, start_wgmma<2>, start_wgmma<3>, start_wgmma<4>,
                                                     start_wgmma<5>, start_wgmma<6>, start_wgmma<7>, start_wgmma<8>};
     kStart[fault](a, b, c, m, n, k);
+}
+
+void run_pipelined_gemm(const void* a, const void* b, float* c, int m, int n, int k, int fault) {
+    constexpr decltype(&start_pipelined<0>) kStart[] = {start_pipelined<0>, start_pipelined<1>, start_pipelined<2>, start_pipelined<3>};
+    kStart[fault](map_matrix(a, m, k), map_matrix(b, n, k), c, m, n, k);
 }
 
 void run_wmma(const void* a, const void* b, void* c, int which, int column_major) {

@@ -55,7 +55,7 @@ def run_gemm(
 
 
 @pytest.mark.parametrize("schedule", ["default", "reversed", "random"])
-@pytest.mark.parametrize("name", ["mma_gemm", "wgmma_gemm"])
+@pytest.mark.parametrize("name", ["mma_gemm", "wgmma_gemm", "pipelined_gemm"])
 def test_gemm(kernels: Kernels, rng: np.random.Generator, name: str, schedule: str) -> None:
     with kernels.options(schedule=schedule, seed=5):
         error, reports = run_gemm(kernels, rng, name, (256, 128, 192))
@@ -63,7 +63,7 @@ def test_gemm(kernels: Kernels, rng: np.random.Generator, name: str, schedule: s
     assert error is not None and error.max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["mma_gemm", "wgmma_gemm"])
+@pytest.mark.parametrize("name", ["mma_gemm", "wgmma_gemm", "pipelined_gemm"])
 def test_gemm_without_checks_gives_the_same_bits(kernels: Kernels, rng: np.random.Generator, name: str) -> None:
     a, b = (to_bf16(rng.standard_normal((128, 64), np.float32)) for _ in range(2))
     c = np.zeros((128, 128), np.float32)
@@ -73,7 +73,7 @@ def test_gemm_without_checks_gives_the_same_bits(kernels: Kernels, rng: np.rando
 
 def test_counters_of_tensor_instructions(kernels: Kernels, rng: np.random.Generator) -> None:
     a, b = (to_bf16(rng.standard_normal((128, 64), np.float32)) for _ in range(2))
-    for name, instructions in (("mma_gemm", 128 * 128 * 64 // (16 * 8 * 16)), ("wgmma_gemm", 8 * 4)):
+    for name, instructions in (("mma_gemm", 128 * 128 * 64 // (16 * 8 * 16)), ("wgmma_gemm", 8 * 4), ("pipelined_gemm", 8 * 4)):
         kernels.cuda.library.aicfEmulatorTakeCounters()
         with kernels.options(counters=1):
             kernels.run(name, a, b, np.zeros((128, 128), np.float32), 128, 128, 64, 0)
@@ -106,6 +106,19 @@ def test_wgmma_gemm_with_a_fault(kernels: Kernels, rng: np.random.Generator, fau
     _, reports = run_gemm(kernels, rng, "wgmma_gemm", (128, 128, 128), fault)
     assert kinds(reports) == {kind}
     assert all(str(report["source"]).startswith("tensor_kernels.cu:") for report in reports)
+
+
+@pytest.mark.parametrize(("fault", "kind"), [(1, "mbarrier_overflow"), (2, "async_copy_in_flight")])
+def test_pipelined_gemm_with_a_fault(kernels: Kernels, rng: np.random.Generator, fault: int, kind: str) -> None:
+    """The producer does not wait for a free stage; the consumers do not wait for their tiles."""
+    with kernels.options(instruction_limit=1_000_000):
+        _, reports = run_gemm(kernels, rng, "pipelined_gemm", (128, 128, 512), fault)
+    assert kind in kinds(reports)
+
+
+def test_a_stage_released_before_its_multiplication_is_done_changes_the_result(kernels: Kernels, rng: np.random.Generator) -> None:
+    error, _ = run_gemm(kernels, rng, "pipelined_gemm", (128, 128, 512), 3)
+    assert error is not None and not error.max() < 1e-2
 
 
 def test_operands_overwritten_before_the_wait_change_the_result(kernels: Kernels, rng: np.random.Generator) -> None:
@@ -180,7 +193,7 @@ def test_a_large_gemm_is_quick(kernels: Kernels) -> None:
     a, b, c = (cuda.alloc(np.full((512, 512), value, np.uint16)) for value in (0x3F80, 0x3F80, 0))
     c = cuda.alloc(np.zeros((512, 512), np.float32))
     with kernels.options(checks="all"):
-        for name in ("mma_gemm", "wgmma_gemm"):
+        for name in ("mma_gemm", "wgmma_gemm", "pipelined_gemm"):
             getattr(kernels.library, f"run_{name}")(*(c_void_p(p) for p in (a, b, c)), *(c_int(v) for v in (512, 512, 512, 0)))
             assert cuda.code("cudaDeviceSynchronize") == 0
             assert np.all(cuda.read(c, 512 * 512, np.float32) == 512)

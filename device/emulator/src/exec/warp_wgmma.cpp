@@ -185,6 +185,7 @@ void Interpreter<M>::wgmma(const Inst& inst, uint32_t mask) {
             const uint32_t left = static_cast<uint32_t>(inst.offset);
             size_t ready = 0;
             while (ready < state.pending.size() && state.pending[ready].group + left < state.commits) ++ready;
+            if constexpr (kCount) count().wgmma_waits += ready != 0;
             finish_wgmma(ready);
         }
     }
