@@ -325,6 +325,27 @@ __global__ void matrices(const uint16_t* in, uint16_t* out, uint32_t* registers,
     for (int i = 0; i < kNumber; ++i) registers[i * 32 + threadIdx.x] = r[i];
 }
 
+// C = A B^T of one tile by way of ordinary loads from shared memory, where one row of A is missing; rows [first, last) are stored.
+__global__ void rows_of_mma(const uint32_t* a, const uint32_t* b, float* c, int missing, int first, int last) {
+    __shared__ uint32_t tile[16 * 8];
+    for (int i = threadIdx.x; i < 16 * 8; i += 32) {
+        if (i / 8 != missing) tile[i] = a[i];
+    }
+    __syncwarp();
+    const int row = threadIdx.x / 4, part = threadIdx.x % 4;
+    uint32_t x[4], y[2];
+    for (int i = 0; i < 4; ++i) x[i] = tile[(row + i % 2 * 8) * 8 + part + i / 2 * 4];
+    for (int i = 0; i < 2; ++i) y[i] = b[row * 8 + part + i * 4];
+    float d[4] = {};
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+    for (int i = 0; i < 4; ++i) {
+        const int to = row + i / 2 * 8;
+        if (to >= first && to < last) c[to * 8 + part * 2 + i % 2] = d[i];
+    }
+}
+
 using Row = nvcuda::wmma::row_major;
 using Col = nvcuda::wmma::col_major;
 
@@ -364,6 +385,10 @@ void run_wmma(const void* a, const void* b, void* c, int which, int column_major
         case 6: return start(wmma_tile<16, 16, 8, float, float, Row, Row, wmma::precision::tf32>, 0.0f, 0.0f);
         default: return start(wmma_tile<8, 8, 4, double, double, Row, Col>, 0.0, 0.0);
     }
+}
+
+void run_rows_of_mma(const uint32_t* a, const uint32_t* b, float* c, int missing, int first, int last) {
+    rows_of_mma<<<1, 32>>>(a, b, c, missing, first, last);
 }
 
 void run_matrices(const uint16_t* in, uint16_t* out, uint32_t* registers, int number, int shift) {

@@ -96,6 +96,8 @@ def test_mma_gemm_with_a_fault(kernels: Kernels, rng: np.random.Generator, fault
     [
         (NO_FENCE, "wgmma_missing_fence"),
         (NO_WAIT, "wgmma_register_hazard"),
+        (OVERWRITTEN, "wgmma_operand_overwritten"),
+        (NO_PROXY_FENCE, "missing_proxy_fence"),
         (WARP_MISSING, "wgmma_divergent_warpgroup"),
         (PART_OF_TILE, "uninitialized_read"),
         (OUTSIDE, "out_of_bounds_read"),
@@ -108,9 +110,9 @@ def test_wgmma_gemm_with_a_fault(kernels: Kernels, rng: np.random.Generator, fau
     assert all(str(report["source"]).startswith("tensor_kernels.cu:") for report in reports)
 
 
-@pytest.mark.parametrize(("fault", "kind"), [(1, "mbarrier_overflow"), (2, "async_copy_in_flight")])
+@pytest.mark.parametrize(("fault", "kind"), [(1, "shared_race"), (2, "async_copy_in_flight"), (3, "wgmma_operand_overwritten")])
 def test_pipelined_gemm_with_a_fault(kernels: Kernels, rng: np.random.Generator, fault: int, kind: str) -> None:
-    """The producer does not wait for a free stage; the consumers do not wait for their tiles."""
+    """The producer does not wait for a free stage; the consumers do not wait for their tiles; or they release one too early."""
     with kernels.options(instruction_limit=1_000_000):
         _, reports = run_gemm(kernels, rng, "pipelined_gemm", (128, 128, 512), fault)
     assert kind in kinds(reports)
@@ -179,6 +181,14 @@ def test_ldmatrix_of_a_row_that_is_not_aligned(kernels: Kernels) -> None:
     cells = np.zeros((1, 8, 8), np.uint16)
     _, reports = kernels.run("matrices", cells, cells.copy(), np.zeros((1, 32), np.uint32), 1, 8)
     assert "misaligned_access" in kinds(reports)
+
+
+def test_mma_makes_undefined_what_depends_on_an_unwritten_value(kernels: Kernels) -> None:
+    """Row 5 of A is not written. Nothing is reported while row 5 of C stays unused."""
+    a, b = np.ones((16, 16), np.uint16), np.ones((8, 16), np.uint16)
+    for first, last, found in ((0, 5, set()), (6, 16, set()), (4, 6, {"uninitialized_read"})):
+        _, reports = kernels.run("rows_of_mma", a, b, np.zeros((16, 8), np.float32), 5, first, last)
+        assert kinds(reports) == found
 
 
 def test_ldmatrix_of_a_row_that_nothing_wrote(kernels: Kernels) -> None:

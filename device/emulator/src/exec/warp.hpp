@@ -116,6 +116,7 @@ private:
     void uninitialized(uint32_t lane, MemSpace space, uint64_t address, uint32_t size, uint32_t bytes);  // bytes: a bit for each unwritten one
     void use_undefined(const void* place, uint32_t lanes);           // of a row or predicate: reports the load that it comes from
     void track_undefined(const Inst& inst, uint32_t mask);           // before the instruction
+    void mma_undefined(const Inst& inst, uint32_t mask);
     void store_undefined(const Inst& inst, uint32_t mask);           // after a store
     void shuffle_undefined(const Inst& inst, uint32_t mask, const uint8_t* from);
     Undefined undefined_of(uint32_t operand) const;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tensor.hpp"
 #include "warp.hpp"
 
 namespace aicf::emu {
@@ -218,11 +219,61 @@ void Interpreter<M>::track_undefined(const Inst& inst, uint32_t mask) {
         case Op::kAsyncCopy:
         case Op::kAsyncCommit:
         case Op::kAsyncWait: break;
+        case Op::kMma:
+            if (inst.mode == 0)
+                mma_undefined(inst, mask);
+            else
+                warp_.undefined.clear();
+            break;
+        case Op::kLoadMatrix:  // itself reports what it reads
+            for (uint32_t i = 0; i < inst.vec; ++i) define(listed(inst, i), {});
+            break;
+        case Op::kWgmma: break;  // reports what it reads of shared memory; registers keep what they have
         case Op::kAtomic:
             for (const uint32_t operand : {inst.a, inst.b, inst.c})
                 if (is_register(operand)) use_undefined(row(operand), mask);
             [[fallthrough]];
         default: warp_.undefined.clear();  // it may write registers in ways not modelled here: rather forget than accuse
+    }
+}
+
+// Of a matrix product: a row of A, or a column of B, that holds an undefined value anywhere makes that row or column of the result
+// undefined, and no other. For the layout see tensor.hpp.
+template <Mode M>
+void Interpreter<M>::mma_undefined(const Inst& inst, uint32_t mask) {
+    const MatrixForm form = get_form(&image_.operand_lists[inst.imm]);
+    const uint32_t* operands = &image_.operand_lists[inst.imm + kFormWords];
+    const uint32_t num_d = inst.bytes, num_a = inst.vec, num_b = inst.dbytes, down = form.m / 8;
+    uint64_t rows = 0, columns = 0;
+    Undefined value;
+    const auto look = [&](uint32_t operand) {
+        const Undefined found = undefined_of(operand);
+        if (found.lanes() != 0) value.origin = found.origin;
+        return found.lanes();
+    };
+    const uint32_t real_a = form.quad_pairs ? num_a : operand_registers(form.m, form.k, form.a);
+    const uint32_t real_b = form.quad_pairs ? num_b : operand_registers(form.n(), form.k, form.b);
+    const uint32_t across = real_b / form.n8;
+    for (uint32_t i = 0; i < real_a; ++i)
+        for_lanes(look(operands[num_d + i]), [&](uint32_t lane) { rows |= 1ull << (i % down * 8 + lane / 4); });
+    for (uint32_t i = 0; i < real_b; ++i)
+        for_lanes(look(operands[num_d + num_a + i]), [&](uint32_t lane) { columns |= 1ull << (i / across * 8 + lane / 4); });
+    if (form.quad_pairs && (rows | columns)) rows = ~0ull;  // another layout: all of it
+    const bool halves = form.d == Elem::kF16, same = form.c == form.d;
+    std::array<uint32_t, 64> lanes{};
+    for (uint32_t i = 0; i < num_d; ++i) {
+        const uint32_t tile = halves ? i : i / 2, y = tile % down, x = tile / down;
+        lanes[i] = same ? look(operands[num_d + num_a + num_b + i]) : 0;
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            const uint32_t column = x * 8 + lane % 4 * 2 + (halves ? 0 : i % 2);
+            const bool is_undefined =
+                (rows >> (y * 8 + lane / 4) & 1) || (columns >> column & 1) || (halves && columns >> (column + 1) & 1);
+            lanes[i] |= is_undefined ? 1u << lane : 0;
+        }
+    }
+    for (uint32_t i = 0; i < num_d; ++i) {
+        value.bytes.fill(lanes[i]);
+        if (is_register(operands[i])) set(warp_, row(operands[i]), mask, value);
     }
 }
 
@@ -372,6 +423,7 @@ void Interpreter<M>::undefined_to_global(const Inst& inst, uint32_t element, con
     template void Interpreter<MODE>::uninitialized(uint32_t, MemSpace, uint64_t, uint32_t, uint32_t); \
     template void Interpreter<MODE>::use_undefined(const void*, uint32_t);                            \
     template void Interpreter<MODE>::track_undefined(const Inst&, uint32_t);                          \
+    template void Interpreter<MODE>::mma_undefined(const Inst&, uint32_t);                            \
     template Undefined Interpreter<MODE>::undefined_of(uint32_t) const;                               \
     template Undefined Interpreter<MODE>::undefined_result(const Inst&) const;                        \
     template Undefined Interpreter<MODE>::undefined_by_predicates(const Inst&, Undefined) const;      \

@@ -222,7 +222,7 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
     op.agent = agent.id;
     const auto visit = [&](const Matrix& matrix, uint32_t first, uint32_t rows) {
         bool inside = true, initialized = true;
-        uint64_t bad = 0;
+        uint64_t bad = 0, waiting = ~0ull;
         matrix.for_units(first, rows, [&](uint64_t address, uint32_t, uint32_t) {
             if (address < kSharedStart || address + kUnitBytes > block_.shared_end) {
                 if (inside) bad = address;
@@ -236,9 +236,19 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
                     std::memcpy(bytes, block_.shared_state + address, kUnitBytes);
                     initialized &= (((bytes[0] ^ kWritten) | (bytes[1] ^ kWritten)) & kBits) == 0;
                 }
-                if (checking(kRacecheck)) agent_access(agent, MemSpace::kShared, &block_, address, kUnitBytes, false);
+                // Two units side by side are one access.
+                if (checking(kRacecheck)) {
+                    if (waiting != ~0ull && (waiting ^ address) == kUnitBytes) {
+                        agent_access(agent, MemSpace::kShared, &block_, std::min(waiting, address), 2 * kUnitBytes, false);
+                        waiting = ~0ull;
+                    } else {
+                        if (waiting != ~0ull) agent_access(agent, MemSpace::kShared, &block_, waiting, kUnitBytes, false);
+                        waiting = address;
+                    }
+                }
             }
         });
+        if (waiting != ~0ull && checking(kRacecheck)) agent_access(agent, MemSpace::kShared, &block_, waiting, kUnitBytes, false);
         uint64_t at[kWarpLanes] = {};
         if (!inside) {
             at[lane] = bad;
