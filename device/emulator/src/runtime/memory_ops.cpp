@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "array.hpp"
-
 namespace aicf::emu {
 namespace {
 
@@ -76,6 +74,8 @@ struct Sides {
 };
 
 Sides read_sides(Runtime& runtime, const abi::Memcpy3DParms& params) {
+    if (params.srcArray != nullptr || params.dstArray != nullptr)
+        throw Failure{kErrNotSupported, "CUDA arrays are not supported by the emulated device"};
     return {make_side(runtime, params.dstPtr, params.dstPos, params.extent),
             make_side(runtime, params.srcPtr, params.srcPos, params.extent)};
 }
@@ -125,8 +125,7 @@ abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kin
     return pitched_copy(dst, count, src, count, count, 1, kind);
 }
 
-void check_copy(Runtime& runtime, const abi::Memcpy3DParms& given) {
-    const abi::Memcpy3DParms params = lower_arrays(given);
+void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     const auto [dst, src] = read_sides(runtime, params);
     const abi::Extent& extent = params.extent;
     if (params.kind < abi::kHostToHost || params.kind > abi::kCopyDefault)
@@ -142,9 +141,8 @@ void check_copy(Runtime& runtime, const abi::Memcpy3DParms& given) {
     if (dst.in_arena) check_range(runtime, "writes", dst.base, span_bytes(dst, extent));
 }
 
-void run_copy(Runtime& runtime, const abi::Memcpy3DParms& given) {
-    check_copy(runtime, given);
-    const abi::Memcpy3DParms params = lower_arrays(given);
+void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
+    check_copy(runtime, params);
     const auto [dst, src] = read_sides(runtime, params);
     abi::Extent extent = params.extent;
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;

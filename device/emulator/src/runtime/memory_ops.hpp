@@ -16,10 +16,6 @@ void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
 void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
 void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
 
-// A copy as a synchronous API call makes it, and in a stream.
-void copy_now(Runtime& runtime, bool per_thread, const abi::Memcpy3DParms& params);
-void copy_in(Runtime& runtime, void* stream, bool per_thread, const abi::Memcpy3DParms& params);
-
 // A fill of 1-, 2- or 4-byte elements in a stream, as an API call of its own; returns its error.
 int fill_elements(void* dst, uint32_t value, uint32_t element_bytes, size_t count, void* stream);
 
