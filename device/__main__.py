@@ -15,7 +15,6 @@ from device.program import RunOptions, run_program
 from device.settings import TARGETS, SettingError, parse_choice
 
 _WRONG_USE, _NOT_AVAILABLE = 2, 3
-_MODES = ("eager", "deferred")
 _SCHEDULES = ("default", "reversed", "greedy", "random")
 
 app = typer.Typer(
@@ -37,8 +36,7 @@ The program must be linked with `nvcc -cudart shared`. Findings are printed on s
 python -m device run ./prog 1024               all checks
 python -m device run --checks none ./prog      as fast as it goes
 python -m device run --schedule random --seed 7 --error-exitcode 9 ./prog
-python -m device run --mode deferred ./prog    finds missing synchronisation of streams
-python -m device run --devices 4 --leak-check ./prog
+python -m device run --leak-check ./prog
 python -m device run --counters --report out.json ./prog -- --args of --the program
 """
 
@@ -52,16 +50,11 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGS]...", help="the program and its arguments")],
     checks: Annotated[str, typer.Option(help="all, none, or a list of memcheck,initcheck,synccheck,racecheck")] = "all",
     schedule: Annotated[str, typer.Option(help="order of blocks and warps: default, reversed, greedy, random")] = "default",
-    seed: Annotated[int, typer.Option(min=0, help="of the random schedule and of the deferred mode's order")] = 0,
-    mode: Annotated[str, typer.Option(help="eager: work runs when it is queued; deferred: at synchronisation only")] = "eager",
-    devices: Annotated[int, typer.Option(min=1, max=16, help="number of emulated devices")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="of the random schedule")] = 0,
     target: Annotated[str, typer.Option(help="whose properties are reported: h200, h100, a100 (default: AICF_TARGET)")] = "",
     report: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="write everything found and counted as JSON")] = None,
     counters: Annotated[bool, typer.Option("--counters", help="count instructions, sectors, conflicts; print them by kernel")] = False,
     leak_check: Annotated[bool, typer.Option("--leak-check", help="what is left at exit is an error")] = False,
-    suppressions: Annotated[
-        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="findings that are known; see the README")
-    ] = None,
     error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code where there are errors; 0: the program's own")] = 0,
     print_limit: Annotated[int, typer.Option(min=0, help="distinct findings printed")] = 100,
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="any other option of the emulator; repeatable")] = None,
@@ -82,11 +75,7 @@ def run(
         "summary": "2" if quiet else "1",
         **_parse_options(option or []),
     }
-    if parse_choice("--mode", mode, _MODES) != "eager":
-        settings["mode"] = mode
-    if suppressions is not None:
-        settings["suppressions"] = str(suppressions.absolute())
-    result = run_program(find_emulator_library(own), command, RunOptions(settings, devices, report))
+    result = run_program(find_emulator_library(own), command, RunOptions(settings, report))
     if result.signal is not None:
         errors = (result.report or {}).get("errors", 0)
         print(f"device: the program was ended by {result.signal}; the sanitizer had found {errors} errors", file=sys.stderr)

@@ -45,7 +45,6 @@ class RunOptions:
     """How a program is run. ``settings`` are options of the emulator by name, as in ``aicf_emulator.h``."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    devices: int = 1
     report: Path | None = None
 
 
@@ -118,10 +117,15 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
 
 def _make_environment(library: Path, options: RunOptions, report_file: Path) -> dict[str, str]:
     preload = [str(library), *os.environ.get("LD_PRELOAD", "").split()]
+    # For programs that are linked with -lcuda: our driver API over the same runtime.
+    folders = [str(library.parent), str(library.parent / "driver"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     variables = {**options.settings, "summary_file": str(report_file)}
-    if options.devices != 1:
-        variables["devices"] = str(options.devices)
-    return {**os.environ, "LD_PRELOAD": " ".join(preload), **{EMULATOR_PREFIX + name.upper(): value for name, value in variables.items()}}
+    return {
+        **os.environ,
+        "LD_PRELOAD": " ".join(preload),
+        "LD_LIBRARY_PATH": ":".join(folders),
+        **{EMULATOR_PREFIX + name.upper(): value for name, value in variables.items()},
+    }
 
 
 @contextmanager

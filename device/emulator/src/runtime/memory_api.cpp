@@ -163,6 +163,14 @@ void free_async(Runtime& runtime, void* pointer, void* stream, bool per_thread) 
 
 }  // namespace
 
+void aicf::emu::enqueue_copy(Runtime& runtime, void* stream, bool per_thread, const abi::Memcpy3DParms& params) {
+    run_in(runtime, stream, per_thread, CopyOp{params});
+}
+
+void aicf::emu::copy_now(Runtime& runtime, bool per_thread, const abi::Memcpy3DParms& params) {
+    run_now(runtime, per_thread, CopyOp{params});
+}
+
 int aicf::emu::fill_elements(void* dst, uint32_t value, uint32_t element_bytes, size_t count, void* stream) {
     return api("cuMemset", [&](Runtime& runtime) {
         run_in(runtime, stream, false, FillOp{{dst, count * element_bytes, value, element_bytes, count, 1}, 1, 0});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arrays.hpp"
+
 namespace aicf::emu {
 namespace {
 
@@ -21,6 +23,32 @@ Side make_side(Runtime& runtime, const abi::PitchedPtr& pointer, const abi::Pos&
     side.base = to_address(pointer.ptr) + position.z * side.slice + position.y * side.pitch + position.x;
     side.in_arena = runtime.is_device_address(pointer.ptr);
     return side;
+}
+
+// A side in a CUDA array, whose positions and widths count elements.
+Side make_side(const void* handle, const abi::Pos& position, const abi::Extent& elements) {
+    const auto array = find_array(handle);
+    const ImageLevel& level = array->level;
+    const bool inside = position.x <= level.width && elements.width <= level.width - position.x && position.y <= level.height &&
+                        elements.height <= level.height - position.y && position.z <= level.depth &&
+                        elements.depth <= level.depth - position.z;
+    require(inside, kErrInvalidValue, "the copy reaches beyond the CUDA array");
+    Side side;
+    side.pitch = level.row_pitch;
+    side.slice = level.slice_pitch;
+    side.base = level.address + position.z * side.slice + position.y * side.pitch + position.x * array->element_bytes;
+    side.in_arena = true;
+    return side;
+}
+
+// The extent of a copy, whose width counts elements where a CUDA array takes part.
+abi::Extent extent_in_bytes(const abi::Memcpy3DParms& params) {
+    abi::Extent extent = params.extent;
+    const auto element_bytes = [](const void* array) { return array == nullptr ? 0 : find_array(array)->element_bytes; };
+    const uint32_t from = element_bytes(params.srcArray), to = element_bytes(params.dstArray);
+    require(from == 0 || to == 0 || from == to, kErrInvalidValue, "the two arrays have elements of different sizes");
+    if (from + to != 0) extent.width *= from != 0 ? from : to;
+    return extent;
 }
 
 bool host_accessible(Runtime& runtime, uint64_t address) {
@@ -74,10 +102,11 @@ struct Sides {
 };
 
 Sides read_sides(Runtime& runtime, const abi::Memcpy3DParms& params) {
-    if (params.srcArray != nullptr || params.dstArray != nullptr)
-        throw Failure{kErrNotSupported, "CUDA arrays are not supported by the emulated device"};
-    return {make_side(runtime, params.dstPtr, params.dstPos, params.extent),
-            make_side(runtime, params.srcPtr, params.srcPos, params.extent)};
+    const abi::Extent extent = extent_in_bytes(params);
+    return {params.dstArray != nullptr ? make_side(params.dstArray, params.dstPos, params.extent)
+                                       : make_side(runtime, params.dstPtr, params.dstPos, extent),
+            params.srcArray != nullptr ? make_side(params.srcArray, params.srcPos, params.extent)
+                                       : make_side(runtime, params.srcPtr, params.srcPos, extent)};
 }
 
 // Copies the initialisation bits of a row, or forgets them where the source has none.
@@ -127,12 +156,15 @@ abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kin
 
 void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     const auto [dst, src] = read_sides(runtime, params);
-    const abi::Extent& extent = params.extent;
+    const abi::Extent extent = extent_in_bytes(params);
     if (params.kind < abi::kHostToHost || params.kind > abi::kCopyDefault)
         throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(params.kind) + " is none of 0 to 4"};
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
-    require(params.dstPtr.ptr != nullptr && params.srcPtr.ptr != nullptr, kErrInvalidValue, "a null pointer takes part in a copy");
-    if (extent.height > 1 && (params.dstPos.x + extent.width > dst.pitch || params.srcPos.x + extent.width > src.pitch))
+    require(
+        (params.dstPtr.ptr != nullptr) != (params.dstArray != nullptr) && (params.srcPtr.ptr != nullptr) != (params.srcArray != nullptr),
+        kErrInvalidValue, "each side of a copy is a pointer or an array, and not null");
+    if (extent.height > 1 && ((params.dstArray == nullptr && params.dstPos.x + extent.width > dst.pitch) ||
+                              (params.srcArray == nullptr && params.srcPos.x + extent.width > src.pitch)))
         throw Failure{kErrInvalidPitchValue, "rows of " + std::to_string(extent.width) + " bytes do not fit in the pitches " +
                                                  std::to_string(dst.pitch) + " (destination) and " + std::to_string(src.pitch) +
                                                  " (source)"};
@@ -144,7 +176,7 @@ void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
 void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     check_copy(runtime, params);
     const auto [dst, src] = read_sides(runtime, params);
-    abi::Extent extent = params.extent;
+    abi::Extent extent = extent_in_bytes(params);
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
     if (extent.depth == 1 && dst.pitch == extent.width && src.pitch == extent.width) {
         extent.width *= extent.height;

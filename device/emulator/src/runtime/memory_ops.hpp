@@ -19,6 +19,10 @@ void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, s
 // A fill of 1-, 2- or 4-byte elements in a stream, as an API call of its own; returns its error.
 int fill_elements(void* dst, uint32_t value, uint32_t element_bytes, size_t count, void* stream);
 
+// Copies of API calls: queued in a stream (or captured), and done when this returns.
+void enqueue_copy(Runtime& runtime, void* stream, bool per_thread, const abi::Memcpy3DParms& params);
+void copy_now(Runtime& runtime, bool per_thread, const abi::Memcpy3DParms& params);
+
 // A copy of `count` bytes, and of `height` rows, in the general form.
 abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kind);
 abi::Memcpy3DParms pitched_copy(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "arrays.hpp"
 #include "exit_report.hpp"
 #include "graph.hpp"
 #include "host_fault.hpp"
@@ -91,6 +92,7 @@ void Runtime::fail_context(int code, std::string message) {
 }
 
 void Runtime::reset() {
+    images().clear();
     graph_execs.clear();
     captures.clear();
     graphs.clear();
