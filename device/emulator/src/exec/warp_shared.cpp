@@ -7,6 +7,8 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 namespace {
 
+#pragma GCC diagnostic ignored "-Wpsabi"  // every function here is inlined: no calling convention is at stake
+
 // 8 lanes. Compilers make two halves of it where the level has no such registers.
 typedef uint32_t Lanes __attribute__((vector_size(32)));
 typedef long long Quads __attribute__((vector_size(32)));
@@ -17,7 +19,7 @@ AICF_INLINE Lanes load_lanes(const uint32_t* from) {
     return value;
 }
 
-AICF_INLINE bool is_zero(Lanes value) {
+AICF_INLINE bool is_zero(const Lanes& value) {
 #ifdef __AVX__
     return __builtin_ia32_ptestz256(reinterpret_cast<Quads>(value), reinterpret_cast<Quads>(value));
 #else
@@ -90,7 +92,9 @@ template <bool kStore>
 bool Interpreter<M>::access_shared_simply(const Inst& inst) {
     if constexpr (M != Mode::kPlain) return false;
     constexpr uint8_t kForm = kFlagHasBase | kFlagBase64;
-    if ((inst.flags & kForm) != kFlagHasBase || inst.mode2 != 0 || inst.bytes < 4 || inst.dbytes != inst.bytes) return false;
+    if ((inst.flags & kForm) != kFlagHasBase || inst.mode2 != 0 || inst.dbytes != inst.bytes) return false;
+    if ((inst.bytes != 4 && inst.bytes != 8) || inst.vec > 4) return false;
+    if (inst.order & kOrderStrong) return false;  // may be a poll, which gives way to others
     const uint32_t size = inst.bytes * inst.vec;
     Plan plan;
     plan_access(plan, row32(inst.a), static_cast<uint32_t>(inst.offset), size, block_.shared_end);
