@@ -70,7 +70,8 @@ def find_driver(runtime: Path) -> Path:
 
 def hash_program(program: Program, options: BuildOptions) -> str:
     """Return what names a build: the program's sources, the headers that lie in its folder, the compiler, its options."""
-    digest = hashlib.sha256(repr((options.toolchain.identity, _flags(program, options), program.main.name)).encode())
+    how = (options.toolchain.identity, _flags(program, options), program.main.name, find_driver(options.runtime).is_file())
+    digest = hashlib.sha256(repr(how).encode())
     local = (path for path in program.folder.rglob("*") if path.suffix in _HEADER_SUFFIXES and path.is_file())
     for path in sorted({program.main, *program.helpers, *local}):
         digest.update(str(path.relative_to(program.folder)).encode() + b"\0" + path.read_bytes())
