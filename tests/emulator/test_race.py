@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,20 @@ def test_launches_follow_each_other(emulator: Runtime) -> None:
     text = text_of("mov.u32 %r1, %ctaid.x; add.u32 %r1, %r1, 1; st.global.u32 [%rd0], %r1;")
     for _ in range(2):
         assert run_ptx(emulator, text, np.zeros(64, np.uint32), threads=1)[1] == []
+
+
+def test_suppressed_findings_are_counted(emulator: Runtime, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "rules"
+    text = text_of(CASES["blocks write different values"][0])
+    for rule, expected in (("global_race kernel *", set()), ("global_race other *", {"global_race"}), ("shared* * *", {"global_race"})):
+        rules.write_text(f"# judged\n{rule}\n")
+        assert emulator.set_option("suppressions", rules) == 0
+        try:
+            _, reports = run_ptx(emulator, text, np.zeros(64, np.uint32), threads=1, blocks=2)
+            counted = emulator.library.aicfEmulatorGetOption(b"suppressed").decode()
+        finally:
+            emulator.set_option("suppressions", "")
+        assert kinds(reports) == expected and (int(counted) > 0) == (not expected)
+        assert (rule in capfd.readouterr().err) == (not expected)
+    rules.write_text("global_race\n")
+    assert emulator.set_option("suppressions", rules) == 1 and "is no rule" in emulator.message()

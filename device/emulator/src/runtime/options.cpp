@@ -8,6 +8,7 @@
 
 #include "exit_report.hpp"
 #include "report_file.hpp"
+#include "suppressions.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -125,6 +126,10 @@ const Option kOptions[] = {
      [](const Runtime&) { return std::to_string(exit_options().error_exitcode); }},
     {"summary_file", [](Runtime&, const std::string& v) { exit_options().summary_file = v; },
      [](const Runtime&) { return exit_options().summary_file; }},
+    {"suppressions", [](Runtime&, const std::string& v) { set_suppressions(v); }, [](const Runtime&) { return suppressions_path(); }},
+    {"suppressed",
+     [](Runtime&, const std::string&) { throw Failure{kErrInvalidValue, "option suppressed: it is a count, and cannot be set"}; },
+     [](const Runtime&) { return std::to_string(count_suppressed()); }},
     {"report_file", [](Runtime&, const std::string& v) { set_report_file(v); }, [](const Runtime&) { return report_file(); }},
 };
 

@@ -10,6 +10,7 @@
 #include "options.hpp"
 #include "registry.hpp"
 #include "report_file.hpp"
+#include "suppressions.hpp"
 
 namespace aicf::emu {
 
@@ -47,6 +48,7 @@ DeviceMemory& Runtime::memory() {
 bool Runtime::is_device_address(const void* pointer) const { return memory_ != nullptr && memory_->contains(to_address(pointer)); }
 
 void Runtime::add_report(Report report) {
+    if (is_suppressed(report)) return;
     note_finding(report);
     append_to_report_file(report);
     if (exit_options().summary == 0) reports_.push_back(std::move(report));  // else nobody takes them
