@@ -64,7 +64,7 @@ def test_corpus(emulator: Runtime, device: TensorDevice, schedule: str) -> None:
         tensor, image = make_inputs(copy, seed)
         after, all_came = device.load(copy, tensor, image)
         assert all_came and np.array_equal(after, load(copy, tensor, image)), copy
-        if not copy.is_im2col:
+        if copy.can_store:
             assert np.array_equal(device.store(copy, tensor, image), store(copy, tensor, image)), copy
     assert not emulator.reports()
 
@@ -77,7 +77,7 @@ def test_random_maps(emulator: Runtime, device: TensorDevice, rank: int, kind: i
     tensor, image = make_inputs(copy, seed)
     after, all_came = device.load(copy, tensor, image)
     assert all_came and np.array_equal(after, load(copy, tensor, image)), copy
-    if not im2col:
+    if copy.can_store:
         assert np.array_equal(device.store(copy, tensor, image), store(copy, tensor, image)), copy
     assert not emulator.reports()
 
@@ -190,6 +190,14 @@ def test_tensor_larger_than_its_memory(emulator: Runtime, device: TensorDevice) 
     assert "out_of_bounds_read" in kinds(reports)
     reports = _faulty(emulator, lambda: device.store(replace(inside, at=(0, 0, 6)), tensor, image))
     assert "out_of_bounds_write" in kinds(reports)
+
+
+@pytest.mark.parametrize("at", [(1, 0, 0), (0, -1, 0)])
+def test_coordinates_that_end_a_kernel_on_a_gpu(emulator: Runtime, device: TensorDevice, at: tuple[int, ...]) -> None:
+    """A first coordinate that is no multiple of 16 bytes, and a negative one of a store."""
+    tensor, image = make_inputs(TILE, 3)
+    reports = _faulty(emulator, lambda: device.store(replace(TILE, at=at), tensor, image))
+    assert "tensormap_invalid" in kinds(reports)
 
 
 def test_misaligned_destination(emulator: Runtime, device: TensorDevice) -> None:

@@ -153,7 +153,7 @@ def reduction_cases() -> list[tuple[str, Copy, int, Bytes, Bytes]]:
     for kind, operations in kinds.items():
         dtype = np.dtype(dtypes[kind])
         for op in operations:
-            copy = Copy(f"{OPERATIONS[op]}_{kind}", kind, (32, 6), (32 * dtype.itemsize,), (16, 4), (24, -1))
+            copy = Copy(f"{OPERATIONS[op]}_{kind}", kind, (32, 6), (32 * dtype.itemsize,), (16, 4), (24, 3))
             image = np.zeros(2048, np.uint8)
             image[: copy.box_bytes] = _values(random, 64, kind, dtype, op)
             out.append((copy.name, copy, op, _values(random, 32 * 6, kind, dtype, op), image))

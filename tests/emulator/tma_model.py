@@ -17,7 +17,7 @@ U8, U16, U32, I32, U64, I64, F16, F32, F64, BF16, F32_FTZ, TF32, TF32_FTZ = rang
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 FLOATS = (F16, F32, F64, BF16, F32_FTZ, TF32, TF32_FTZ)
 # The constant that out-of-bounds elements get in place of zero.
-NAN_FILL = {1: 0xFF, 2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
+NAN_FILL = {2: 0x7FF7, 4: 0x7FF77FF7, 8: 0x7FF77FF77FF77FF7}
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ class Copy:
         return bool(self.lower)
 
     @property
+    def can_store(self) -> bool:
+        """Stores have no negative coordinates, and are not tested in im2col mode."""
+        return not self.is_im2col and min(self.at) >= 0
+
+    @property
     def element_bytes(self) -> int:
         return ELEMENT_BYTES[self.type]
 
@@ -64,6 +69,15 @@ class Copy:
     @property
     def box_bytes(self) -> int:
         return int(np.prod(self.shape)) * self.element_bytes
+
+    @property
+    def row_pitch(self) -> int:
+        """Bytes from one row of the box to the next in shared memory: a swizzle wants its whole span."""
+        return max(self.shape[0] * self.element_bytes, (0, 32, 64, 128)[self.swizzle])
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.box_bytes // (self.shape[0] * self.element_bytes) * self.row_pitch
 
     @property
     def tensor_bytes(self) -> int:
@@ -127,7 +141,8 @@ def swizzled(offset: NDArray[np.int64], mode: int) -> NDArray[np.int64]:
 
 def shared_offsets(copy: Copy) -> NDArray[np.int64]:
     """Offset of each element of the box in the shared-memory image, in the order of :func:`element_offsets`."""
-    plain = copy.shared + np.arange(int(np.prod(copy.shape)), dtype=np.int64) * copy.element_bytes
+    index = np.arange(int(np.prod(copy.shape)), dtype=np.int64)
+    plain = copy.shared + index // copy.shape[0] * copy.row_pitch + index % copy.shape[0] * copy.element_bytes
     return swizzled(plain, copy.swizzle)
 
 
@@ -145,15 +160,13 @@ def load(copy: Copy, tensor: Bytes, image: Bytes) -> Bytes:
 
 
 def flush(kind: int, values: Bytes) -> Bytes:
-    """What the types that say so make of 32-bit floats: subnormal numbers become zero, and tf32 keeps 10 bits of the mantissa."""
-    if kind not in (F32_FTZ, TF32, TF32_FTZ):
+    """What loads make of 32-bit floats: tf32 keeps 10 bits of the mantissa. An H200 flushes nothing, whatever the type is called."""
+    if kind not in (TF32, TF32_FTZ):
         return values
     bits = np.ascontiguousarray(values).view(np.uint32)
-    if kind in (F32_FTZ, TF32_FTZ):
-        bits = np.where(bits & 0x7F800000 == 0, bits & 0x80000000, bits).astype(np.uint32)
-    if kind in (TF32, TF32_FTZ):
-        finite = bits & 0x7F800000 != 0x7F800000
-        bits = np.where(finite, (bits + 0x1000) & 0xFFFFE000, bits).astype(np.uint32)  # to nearest, ties away from zero
+    magnitude = bits & 0x7FFFFFFF
+    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)  # to nearest, ties away from zero
+    bits = np.where(magnitude > 0x7F800000, np.uint32(0x7FFFE000), np.where(magnitude < 0x7F800000, rounded, bits)).astype(np.uint32)
     return bits.view(np.uint8).reshape(values.shape)
 
 
@@ -170,7 +183,7 @@ def store(copy: Copy, tensor: Bytes, image: Bytes) -> Bytes:
 def make_inputs(copy: Copy, seed: int) -> tuple[Bytes, Bytes]:
     """Return a tensor and a shared-memory image for the copy, of random bytes."""
     random = np.random.default_rng(seed)
-    image_bytes = (copy.shared + copy.box_bytes + 1023) // 1024 * 1024 + 1024
+    image_bytes = (copy.shared + copy.shared_bytes + 1023) // 1024 * 1024 + 1024
     tensor = random.integers(0, 256, copy.tensor_bytes, np.uint8)
     image: Bytes = random.integers(0, 256, image_bytes, np.uint8)
     return tensor, image
@@ -202,6 +215,7 @@ def random_tile(random: np.random.Generator, name: str, rank: int, kind: int, sw
     at = tuple(
         int(random.integers(-b, d + 2)) if random.random() < 0.5 else int(random.integers(0, d)) for b, d in zip(box, dims, strict=True)
     )
+    at = (at[0] // unit * unit, *at[1:])  # the first coordinate is a multiple of 16 bytes
     fill = int(kind in FLOATS and random.random() < 0.4)
     shared = 128 * int(random.integers(0, 8))
     return Copy(name, kind, dims, _strides(random, dims, size), box, at, steps, swizzle=swizzle, fill=fill, shared=shared)

@@ -18,6 +18,15 @@ namespace {
 constexpr uint32_t kBulkAlignment = 16, kTensorAlignment = 128, kMapBytes = 128;
 constexpr uint8_t kInFlight = 2;
 
+// The runs of shared memory that a copy touches: one, unless a swizzle leaves gaps or ends in the middle of its span.
+template <typename Visit>
+void visit_shared_side(const BulkCopy& copy, Visit&& visit) {
+    if (copy.tensor && (copy.bytes % kTensorAlignment != 0 || copy.tensor->map.shared_bytes() != copy.bytes))
+        visit_box(*copy.tensor, copy.shared, [&](uint64_t, uint32_t shared, uint32_t bytes) { visit(shared, bytes); });
+    else
+        visit(copy.shared, copy.bytes);
+}
+
 AtomType reduction_type(const TensorMap& map, AtomOp op) {
     const bool bitwise = op == AtomOp::kAnd || op == AtomOp::kOr || op == AtomOp::kXor;
     switch (map.type) {
@@ -125,6 +134,13 @@ bool Interpreter<M>::read_tensor_map(const Inst& inst, uint32_t slot, uint32_t l
                                   : "the tensor map is of tile mode, the instruction of im2col mode");
     if (map.interleave != 0) return invalid("interleaved layouts are not supported by the emulated device");
     for (uint32_t i = 0; i < map.rank; ++i) copy.at[i] = static_cast<int32_t>(row32(listed(inst, kSlotCoordinates + i))[lane]);
+    // As an H200 has it: both end a kernel there as an illegal instruction.
+    if (static_cast<int64_t>(copy.at[0]) * map.element_bytes() % kBulkAlignment != 0)
+        return invalid("the first coordinate, " + std::to_string(copy.at[0]) + ", is no multiple of 16 bytes");
+    if (inst.mode2 & kBulkToGlobal) {
+        for (uint32_t i = 0; i < map.rank; ++i)
+            if (copy.at[i] < 0) return invalid("a store has the negative coordinate " + std::to_string(copy.at[i]));
+    }
     for (uint32_t i = 0; i < 3; ++i) copy.offset[i] = row32(listed(inst, kSlotOffsets + i))[lane] & 0xFFFF;
     return true;
 }
@@ -197,14 +213,17 @@ void Interpreter<M>::issue_load(const Inst& inst, uint32_t lane) {
 
 template <Mode M>
 void Interpreter<M>::issue_load_to(uint32_t lane, BulkCopy copy, uint64_t to, uint64_t barrier_address, uint32_t alignment) {
-    copy.shared_block = check_shared_run(lane, to, copy.bytes, alignment, true, copy.shared);
+    const uint32_t extent = copy.tensor ? copy.tensor->map.shared_bytes() : copy.bytes;
+    copy.shared_block = check_shared_run(lane, to, extent, alignment, true, copy.shared);
     if (!copy.shared_block) return;
     if (checking(kRacecheck)) copy.agent = agent_start(lane, Proxy::kAsync).id;
     if (copy.kind == BulkKind::kGlobalToShared && !copy.is_staged && !check_global_side(lane, copy, false)) return;
     if (checking(kRacecheck)) {
         if (copy.kind == BulkKind::kSharedToShared && !copy.is_staged)
             agent_access({copy.agent}, MemSpace::kShared, copy.source_block, copy.source_shared, copy.bytes, false);
-        agent_access({copy.agent}, MemSpace::kShared, copy.shared_block, copy.shared, copy.bytes, true);
+        visit_shared_side(copy, [&](uint32_t shared, uint32_t bytes) {
+            agent_access({copy.agent}, MemSpace::kShared, copy.shared_block, shared, bytes, true);
+        });
     }
     register_load(lane, std::move(copy), barrier_address);
 }
@@ -220,13 +239,9 @@ void Interpreter<M>::register_load(uint32_t lane, BulkCopy copy, uint64_t barrie
         if (copy.reduces) count().bulk_reduce_bytes += copy.bytes;
     }
     if (uint8_t* state = copy.shared_block->shared_state) {
-        const auto mark = [&](uint64_t, uint32_t shared, uint32_t bytes) {
+        visit_shared_side(copy, [&](uint32_t shared, uint32_t bytes) {
             for (uint32_t i = 0; i < bytes; ++i) state[shared + i] |= kInFlight;
-        };
-        if (copy.tensor && copy.bytes % kTensorAlignment != 0)
-            visit_box(*copy.tensor, copy.shared, mark);
-        else
-            mark(0, copy.shared, copy.bytes);
+        });
     }
     ++worker_.progress;
     if (block_.launch->options.schedule == Schedule::kRandom && draw(2) == 0) {
@@ -271,11 +286,14 @@ void Interpreter<M>::issue_store(const Inst& inst, uint32_t lane) {
         if (copy.global % kBulkAlignment != 0)
             return bad_access(lane, Finding::kMisaligned, MemSpace::kGlobal, copy.global, kBulkAlignment, true);
     }
-    copy.shared_block = check_shared_run(lane, listed_address(inst, kSlotFrom, lane), copy.bytes, alignment, false, copy.shared);
+    const uint32_t extent = copy.tensor ? copy.tensor->map.shared_bytes() : copy.bytes;
+    copy.shared_block = check_shared_run(lane, listed_address(inst, kSlotFrom, lane), extent, alignment, false, copy.shared);
     if (!copy.shared_block) return;
     if (checking(kRacecheck)) {
         copy.reader = agent_start(lane, Proxy::kAsync).id;
-        agent_access({copy.reader}, MemSpace::kShared, copy.shared_block, copy.shared, copy.bytes, false);
+        visit_shared_side(copy, [&](uint32_t shared, uint32_t bytes) {
+            agent_access({copy.reader}, MemSpace::kShared, copy.shared_block, shared, bytes, false);
+        });
         copy.agent = agent_start(lane, Proxy::kAsync).id;
     }
     if (!check_global_side(lane, copy, true)) return;

@@ -12,6 +12,11 @@ uint32_t TensorMap::box_bytes() const {
     return bytes;
 }
 
+uint32_t TensorMap::shared_bytes() const {
+    const uint32_t row = (im2col ? channels : box[0]) * element_bytes();
+    return row == 0 ? 0 : box_bytes() / row * row_pitch();
+}
+
 uint32_t TensorMap::sum() const {
     TensorMap copy = *this;
     copy.check = 0;
@@ -35,20 +40,20 @@ void fill_out_of_bounds(const TensorMap& map, uint8_t* to, uint32_t bytes) {
         std::memset(to, 0, bytes);
         return;
     }
-    const uint32_t size = map.element_bytes();
-    for (uint32_t i = 0; i < bytes; ++i) to[i] = i % size == size - 1 ? 0x7F : 0xFF;  // the greatest positive NaN
+    for (uint32_t i = 0; i < bytes; ++i) to[i] = i % 2 == 0 ? 0xF7 : 0x7F;  // a NaN of every type, as an H200 writes it
 }
 
 void convert_loaded(const TensorMap& map, uint8_t* at, uint32_t bytes) {
-    const bool flushes = map.type == MapType::kF32Ftz || map.type == MapType::kTF32Ftz;
-    const bool rounds = map.type == MapType::kTF32 || map.type == MapType::kTF32Ftz;
-    if (!flushes && !rounds) return;
+    // An H200 rounds to tf32 and leaves subnormal numbers alone, also for the types that are called FTZ.
+    if (map.type != MapType::kTF32 && map.type != MapType::kTF32Ftz) return;
     for (uint32_t i = 0; i + 4 <= bytes; i += 4) {
         uint32_t bits;
         std::memcpy(&bits, at + i, 4);
-        const uint32_t exponent = bits & 0x7F800000u;
-        if (flushes && exponent == 0) bits &= 0x80000000u;
-        if (rounds && exponent != 0x7F800000u) bits = (bits + 0x1000u) & 0xFFFFE000u;
+        const uint32_t magnitude = bits & 0x7FFFFFFFu;
+        if (magnitude > 0x7F800000u)
+            bits = 0x7FFFE000u;
+        else if (magnitude < 0x7F800000u)
+            bits = (bits + 0x1000u) & 0xFFFFE000u;
         std::memcpy(at + i, &bits, 4);
     }
 }

@@ -43,6 +43,13 @@ struct alignas(64) TensorMap {
     // Elements of the box along a dimension, in shared memory.
     uint32_t box_elements(uint32_t i) const { return i == 0 ? box[0] : (box[i] + steps[i] - 1u) / steps[i]; }
     uint32_t box_bytes() const;
+    // Bytes from one row of the box to the next one in shared memory: a swizzle wants its whole span, also where the box is narrower.
+    uint32_t row_pitch() const {
+        const uint32_t bytes = (im2col ? channels : box[0]) * element_bytes();
+        return swizzle == 0 ? bytes : std::max(bytes, 16u << swizzle);
+    }
+    // Bytes of shared memory from the first one of the box to the last one.
+    uint32_t shared_bytes() const;
     uint32_t sum() const;
     void seal() { check = sum(); }
 };
@@ -100,7 +107,6 @@ template <typename Visit>
 void visit_box(const TensorCopy& copy, uint32_t shared, Visit&& visit) {
     const TensorMap& map = copy.map;
     const uint32_t rank = map.rank;
-    const uint32_t size = map.element_bytes();
     if (map.im2col) {
         int64_t at[kMaxTensorRank];
         for (uint32_t i = 0; i < rank; ++i) at[i] = copy.at[i];
@@ -113,7 +119,7 @@ void visit_box(const TensorCopy& copy, uint32_t shared, Visit&& visit) {
                 row += static_cast<uint64_t>(where) * map.strides[i - 1];
             }
             detail::visit_row(map, copy.at[0], map.channels, row, inside, shared, visit);
-            shared += map.channels * size;
+            shared += map.row_pitch();
             uint32_t i = 1;
             for (; i + 1 < rank; ++i) {  // on to the next pixel of the pixel box
                 at[i] += map.steps[i];
@@ -134,7 +140,7 @@ void visit_box(const TensorCopy& copy, uint32_t shared, Visit&& visit) {
             row += static_cast<uint64_t>(where) * map.strides[i - 1];
         }
         detail::visit_row(map, copy.at[0], map.box_elements(0), row, inside, shared, visit);
-        shared += map.box_elements(0) * size;
+        shared += map.row_pitch();
         uint32_t i = 1;
         for (; i < rank; ++i) {
             if (++index[i] < map.box_elements(i)) break;
