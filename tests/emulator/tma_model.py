@@ -5,6 +5,7 @@ Source of the rules: PTX ISA, "Tensors" (tiled and im2col mode, interleave, swiz
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -171,13 +172,23 @@ def flush(kind: int, values: Bytes) -> Bytes:
 
 
 def store(copy: Copy, tensor: Bytes, image: Bytes) -> Bytes:
-    """Return the tensor after the copy of a box of shared memory into it; what is out of bounds is left out."""
+    """Return the tensor after the copy of a box of shared memory into it; what is out of bounds is left out.
+
+    But whole units of 16 bytes are written: the last one of a row may reach into the padding that follows it.
+    """
     out = tensor.copy()
     lanes = np.arange(copy.element_bytes)
-    to, source = element_offsets(copy), shared_offsets(copy)
-    inside = to >= 0
+    unit = 16 // copy.element_bytes
+    to, source = (x.reshape(-1, unit) for x in (element_offsets(copy), shared_offsets(copy)))
+    whole = to[:, :1] + np.arange(unit) * copy.element_bytes  # a unit is out of bounds, or begins within
+    inside = (to[:, :1] >= 0) & (whole < copy.tensor_bytes)
+    to = whole
     out[to[inside][:, None] + lanes] = image[source[inside][:, None] + lanes]
     return out
+
+
+def digest(values: Bytes) -> str:
+    return hashlib.sha256(values.tobytes()).hexdigest()[:32]
 
 
 def make_inputs(copy: Copy, seed: int) -> tuple[Bytes, Bytes]:

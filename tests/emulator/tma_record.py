@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import hashlib
 import json
 import shutil
 import subprocess
@@ -24,13 +23,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from tma_cases import encode_cases, reduction_cases
 from tma_device import TensorDevice, TensorMapError
-from tma_model import Bytes, Copy, load, make_corpus, make_inputs, store
+from tma_model import Bytes, Copy, digest, load, make_corpus, make_inputs, store
 
 GENCODE = ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
-
-
-def digest(values: Bytes) -> str:
-    return hashlib.sha256(values.tobytes()).hexdigest()[:32]
 
 
 def build(folder: Path, nvcc: str) -> tuple[Path, Path]:

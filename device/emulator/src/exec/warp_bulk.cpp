@@ -162,6 +162,7 @@ bool Interpreter<M>::check_global_side(uint32_t lane, const BulkCopy& copy, bool
     }
     TensorCopy plain = *copy.tensor;  // row by row: a swizzle changes nothing on this side
     plain.map.swizzle = 0;
+    plain.whole_units = false;  // what goes into padding is nobody's wish
     visit_box(plain, 0, visit);
     return fine;
 }
@@ -276,6 +277,7 @@ void Interpreter<M>::issue_store(const Inst& inst, uint32_t lane) {
             copy.reduce_type = static_cast<uint8_t>(reduction_type(tensor->map, op));
         }
         copy.bytes = tensor->map.box_bytes();
+        tensor->whole_units = !copy.reduces;
         copy.tensor = std::move(tensor);
         alignment = kTensorAlignment;
     } else {

@@ -149,11 +149,19 @@ template <Mode M>
 void Interpreter<M>::write_store(BulkCopy& copy) {
     uint8_t* base = reinterpret_cast<uint8_t*>(memory_.alias(0));
     uint32_t at = 0;
+    Range range;
     visit_copy(copy, [&](uint64_t global, uint32_t, uint32_t bytes) {
         const uint8_t* from = copy.staged.data() + at;
         const uint32_t first = at;
         at += bytes;
         if (global == kOutOfBounds) return;
+        if (copy.tensor && copy.tensor->whole_units && !(global >= range.begin && global + bytes <= range.end)) {
+            // What was asked for is known to be there; the rest of its last unit may not be.
+            const Allocation* allocation = memory_.find(global);
+            if (!allocation) return;
+            range = {allocation->address, allocation->address + allocation->size_bytes};
+            bytes = static_cast<uint32_t>(std::min<uint64_t>(bytes, range.end - global));
+        }
         if (copy.reduces)
             reduce_run(static_cast<AtomOp>(copy.reduce_op), static_cast<AtomType>(copy.reduce_type), base + global, from, bytes);
         else

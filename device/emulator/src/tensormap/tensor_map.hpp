@@ -63,6 +63,8 @@ struct TensorCopy {
     TensorMap map;
     int32_t at[kMaxTensorRank] = {};
     uint32_t offset[3] = {};  // im2col
+    // An H200 stores whole units of 16 bytes: the last one of a row may reach into the padding that follows it.
+    bool whole_units = false;
 };
 
 constexpr uint64_t kOutOfBounds = ~0ull;
@@ -77,7 +79,8 @@ namespace detail {
 
 // One row along dimension 0: `visit(global address or kOutOfBounds, shared address, bytes)` for each run of bytes.
 template <typename Visit>
-void visit_row(const TensorMap& map, int64_t first, uint32_t count, uint64_t row, bool inside, uint32_t shared, Visit&& visit) {
+void visit_row(const TensorMap& map, int64_t first, uint32_t count, uint64_t row, bool inside, bool whole_units, uint32_t shared,
+               Visit&& visit) {
     const uint32_t size = map.element_bytes();
     const auto run = [&](uint64_t global, uint32_t from, uint32_t bytes) {
         if (map.swizzle == 0) return visit(global, shared + from, bytes);
@@ -94,10 +97,12 @@ void visit_row(const TensorMap& map, int64_t first, uint32_t count, uint64_t row
     const int64_t begin = inside ? std::clamp<int64_t>(first, 0, extent) : 0,
                   end = inside ? std::clamp<int64_t>(first + count, 0, extent) : 0;
     if (begin >= end) return run(kOutOfBounds, 0, count * size);
-    const uint32_t before = static_cast<uint32_t>(begin - first), within = static_cast<uint32_t>(end - begin);
-    if (before != 0) run(kOutOfBounds, 0, before * size);
-    run(row + static_cast<uint64_t>(begin) * size, before * size, within * size);
-    if (before + within != count) run(kOutOfBounds, (before + within) * size, (count - before - within) * size);
+    const uint32_t before = static_cast<uint32_t>(begin - first) * size, total = count * size;
+    uint32_t within = static_cast<uint32_t>(end - begin) * size;
+    if (whole_units) within = std::min((within + 15) / 16 * 16, total - before);
+    if (before != 0) run(kOutOfBounds, 0, before);
+    run(row + static_cast<uint64_t>(begin) * size, before, within);
+    if (before + within != total) run(kOutOfBounds, before + within, total - before - within);
 }
 
 }  // namespace detail
@@ -118,7 +123,7 @@ void visit_box(const TensorCopy& copy, uint32_t shared, Visit&& visit) {
                 inside &= where >= 0 && where <= map.last[i];
                 row += static_cast<uint64_t>(where) * map.strides[i - 1];
             }
-            detail::visit_row(map, copy.at[0], map.channels, row, inside, shared, visit);
+            detail::visit_row(map, copy.at[0], map.channels, row, inside, copy.whole_units, shared, visit);
             shared += map.row_pitch();
             uint32_t i = 1;
             for (; i + 1 < rank; ++i) {  // on to the next pixel of the pixel box
@@ -139,7 +144,7 @@ void visit_box(const TensorCopy& copy, uint32_t shared, Visit&& visit) {
             inside &= where >= 0 && where <= map.last[i];
             row += static_cast<uint64_t>(where) * map.strides[i - 1];
         }
-        detail::visit_row(map, copy.at[0], map.box_elements(0), row, inside, shared, visit);
+        detail::visit_row(map, copy.at[0], map.box_elements(0), row, inside, copy.whole_units, shared, visit);
         shared += map.row_pitch();
         uint32_t i = 1;
         for (; i < rank; ++i) {
