@@ -121,7 +121,9 @@ bool FunctionDecoder::decode_texture() {
     const Operand& where = is_store ? operand(0) : operand(1);
     if (where.kind != Operand::Kind::kTensorCoords || where.elements.size() != 2)
         fail("[object, {coordinates}] is expected; textures are reached by objects only");
-    source(inst, Field::kA, where.elements[0], 8, Type::kU64);
+    Operand object = where.elements[0];
+    if (object.kind == Operand::Kind::kAddress && object.base_is_register) object.kind = Operand::Kind::kRegister;
+    source(inst, Field::kA, object, 8, Type::kU64);
     const auto parts = [](const Operand& all) { return all.kind == Operand::Kind::kVector ? all.elements : std::vector<Operand>{all}; };
     const auto list = [&](const Operand& all, uint32_t count, bool is_destination, uint8_t bytes, Type type) {
         const std::vector<Operand> each = parts(all);
