@@ -7,6 +7,10 @@
 
 #include "arith_values.hpp"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace aicf::emu {
 inline namespace AICF_ENGINE_NAMESPACE {
 
@@ -284,14 +288,16 @@ void unpack_columns(Elem elem, const uint8_t* packed, uint32_t columns, uint32_t
 }
 
 void unpack_integers(Elem elem, const uint8_t* packed, uint32_t count, int32_t* value, uint32_t stride) {
-    for (uint32_t i = 0; i < count; ++i) {
-        switch (elem) {
-            case Elem::kS8: value[i * stride] = static_cast<int8_t>(packed[i]); break;
-            case Elem::kU8: value[i * stride] = packed[i]; break;
-            case Elem::kS4: value[i * stride] = static_cast<int8_t>(packed[i / 2] << (i % 2 ? 0 : 4)) >> 4; break;
-            case Elem::kU4: value[i * stride] = packed[i / 2] >> (i % 2 * 4) & 15; break;
-            default: value[i * stride] = packed[i / 8] >> (i % 8) & 1; break;
-        }
+    const auto each = [&](auto read) {
+        for (uint32_t i = 0; i < count; ++i) value[i * stride] = read(i);
+    };
+    switch (elem) {
+        case Elem::kS8: return each([&](uint32_t i) { return static_cast<int32_t>(static_cast<int8_t>(packed[i])); });
+        case Elem::kU8: return each([&](uint32_t i) { return static_cast<int32_t>(packed[i]); });
+        case Elem::kS4:
+            return each([&](uint32_t i) { return static_cast<int32_t>(static_cast<int8_t>(packed[i / 2] << (i % 2 ? 0 : 4)) >> 4); });
+        case Elem::kU4: return each([&](uint32_t i) { return packed[i / 2] >> (i % 2 * 4) & 15; });
+        default: return each([&](uint32_t i) { return packed[i / 8] >> (i % 8) & 1; });
     }
 }
 
@@ -328,32 +334,58 @@ void multiply_integers(const MatrixForm& form, const uint8_t* a, const uint8_t* 
         return;
     }
     const uint32_t a_row = k * bits_of(form.a) / 8, b_row = k * bits_of(form.b) / 8;
-    alignas(64) int32_t left[kMaxDepth];
-    alignas(64) int32_t right[32 * 256];
-    for (uint32_t j = 0; j < n; ++j) unpack_integers(form.b, b + j * b_row, k, right + j, n);
+    // In pairs of k, as 16-bit numbers: what one step of vpmaddwd takes.
+    alignas(64) int32_t wide[kMaxDepth];
+    alignas(64) int16_t left[kMaxDepth], right[32 * 256];
+    for (uint32_t j = 0; j < n; ++j) {
+        unpack_integers(form.b, b + j * b_row, k, wide, 1);
+        for (uint32_t step = 0; step < k; ++step) right[(step / 2 * n + j) * 2 + step % 2] = static_cast<int16_t>(wide[step]);
+    }
     for (uint32_t i = 0; i < m; ++i) {
-        unpack_integers(form.a, a + i * a_row, k, left, 1);
-        int32_t sums[256] = {};  // of at most 64 products of 16 bits
-        for (uint32_t step = 0; step < k; ++step) {
-            for (uint32_t j = 0; j < n; ++j) sums[j] += left[step] * right[step * n + j];
-        }
-        for (uint32_t j = 0; j < n; ++j) {
-            const int64_t sum = static_cast<int64_t>(sums[j]) + c[i * n + j];
-            d[i * n + j] = form.satfinite ? static_cast<int32_t>(std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX))
-                                          : static_cast<int32_t>(static_cast<uint32_t>(sum));
+        unpack_integers(form.a, a + i * a_row, k, wide, 1);
+        for (uint32_t step = 0; step < k; ++step) left[step] = static_cast<int16_t>(wide[step]);
+        for (uint32_t first = 0; first < n; first += 8) {
+            alignas(32) int32_t sums[8] = {};  // of at most 64 products of 16 bits
+#if defined(__AVX2__)
+            __m256i lanes = _mm256_setzero_si256();
+            for (uint32_t pair = 0; pair < k / 2; ++pair) {
+                int32_t both;
+                std::memcpy(&both, left + pair * 2, 4);
+                const __m256i row = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(right + (pair * n + first) * 2));
+                lanes = _mm256_add_epi32(lanes, _mm256_madd_epi16(_mm256_set1_epi32(both), row));
+            }
+            _mm256_store_si256(reinterpret_cast<__m256i*>(sums), lanes);
+#else
+            for (uint32_t pair = 0; pair < k / 2; ++pair) {
+                const int16_t* row = right + (pair * n + first) * 2;
+                for (uint32_t j = 0; j < 8; ++j) sums[j] += left[pair * 2] * row[j * 2] + left[pair * 2 + 1] * row[j * 2 + 1];
+            }
+#endif
+            for (uint32_t j = 0; j < 8; ++j) {
+                const uint32_t at = i * n + first + j;
+                const int64_t sum = static_cast<int64_t>(sums[j]) + c[at];
+                d[at] = form.satfinite ? static_cast<int32_t>(std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX))
+                                       : static_cast<int32_t>(static_cast<uint32_t>(sum));
+            }
         }
     }
 }
 
 // Fused multiply-adds in order of k, rounded to the nearest even each.
 void multiply_doubles(const MatrixForm& form, const double* a, const double* b, const double* c, double* d) {
-    const uint32_t m = form.m, n = form.n(), k = form.k;
+    const uint32_t m = form.m, k = form.k;
+    constexpr uint32_t n = 8;  // of every shape
+    alignas(64) double right[16 * n];
+    for (uint32_t j = 0; j < n; ++j) {
+        for (uint32_t step = 0; step < k; ++step) right[step * n + j] = b[j * k + step];
+    }
     for (uint32_t i = 0; i < m; ++i) {
-        for (uint32_t j = 0; j < n; ++j) {
-            double sum = c[i * n + j];
-            for (uint32_t step = 0; step < k; ++step) sum = std::fma(a[i * k + step], b[j * k + step], sum);
-            d[i * n + j] = sum;
+        alignas(64) double sums[n];
+        std::memcpy(sums, c + i * n, sizeof sums);
+        for (uint32_t step = 0; step < k; ++step) {
+            for (uint32_t j = 0; j < n; ++j) sums[j] = std::fma(a[i * k + step], right[step * n + j], sums[j]);
         }
+        std::memcpy(d + i * n, sums, sizeof sums);
     }
 }
 
