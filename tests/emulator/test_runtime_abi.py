@@ -1,4 +1,4 @@
-"""The layouts in cuda_abi.hpp against the toolkit's own headers, by the compiler."""
+"""The layouts in cuda_abi.hpp and texture_abi.hpp against the toolkit's own headers, by the compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from device.loader import find_cuda_library
 
 from .cuda_runtime import ROOT
 
-ABI_HEADER = ROOT / "device/emulator/src/runtime/cuda_abi.hpp"
+ABI_HEADERS = [ROOT / "device/emulator/src/runtime" / name for name in ("cuda_abi.hpp", "texture_abi.hpp")]
 
 # Ours, CUDA's, and the fields whose offsets are compared (all that are named alike).
 STRUCTS = {
@@ -40,17 +40,20 @@ STRUCTS = {
     "LaunchAttribute": "cudaLaunchAttribute",
     "LaunchConfig": "cudaLaunchConfig_t",
     "ChannelFormatDesc": "cudaChannelFormatDesc",
+    "TextureDesc": "cudaTextureDesc",
+    "ResourceViewDesc": "cudaResourceViewDesc",
 }
 SIZES_ONLY = {
     "GraphNodeParams": "cudaGraphNodeParams",
     "LaunchAttributeValue": "cudaLaunchAttributeValue",
     "IpcHandle": "cudaIpcMemHandle_t",
+    "ResourceDesc": "cudaResourceDesc",
 }
 
 
 def fields_of(struct: str) -> list[str]:
-    """Names of the fields that a struct of cuda_abi.hpp declares."""
-    lines = ABI_HEADER.read_text().split(f"struct {struct} {{")[1].split("\n};")[0].splitlines()
+    """Names of the fields that a struct of our headers declares."""
+    lines = "".join(header.read_text() for header in ABI_HEADERS).split(f"struct {struct} {{")[1].split("\n};")[0].splitlines()
     names: list[str] = []
     for line in lines:
         declaration = line.split("//")[0].strip()
@@ -72,7 +75,13 @@ def include() -> Path:
 
 def compile_checks(include: Path, folder: Path, checks: list[str]) -> None:
     source = folder / "checks.cpp"
-    lines = ["#include <cstddef>", f'#include "{ABI_HEADER}"', "#include <cuda_runtime_api.h>", "using namespace aicf::emu;", *checks]
+    lines = [
+        "#include <cstddef>",
+        *(f'#include "{header}"' for header in ABI_HEADERS),
+        "#include <cuda_runtime_api.h>",
+        "using namespace aicf::emu;",
+        *checks,
+    ]
     source.write_text("\n".join(lines) + "\n")
     command = [
         "g++",
@@ -126,7 +135,7 @@ def test_values_are_cudas(include: Path, tmp_path: Path) -> None:
 
 def test_our_functions_have_cudas_signatures(include: Path, tmp_path: Path) -> None:
     """Each exported function is defined with as many parameters, of the same sizes, as CUDA declares."""
-    sources = "\n".join(path.read_text() for path in [*sorted(ABI_HEADER.parent.glob("*_api.cpp")), ABI_HEADER.parent / "capture.cpp"])
+    sources = "\n".join(path.read_text() for path in [*sorted(ABI_HEADERS[0].parent.glob("*_api.cpp")), ABI_HEADER.parent / "capture.cpp"])
     body = "{ unsigned long n = 0; ((n = n * 31 + sizeof(A)), ...); return n; }"
     checks = [f"template <class... A> constexpr unsigned long bytes(cudaError_t (*)(A...)) {body}"]
     checks.append(f"template <class... A> constexpr unsigned long ours(int (*)(A...)) {body}")

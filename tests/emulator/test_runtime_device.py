@@ -146,11 +146,11 @@ def test_preferences_are_accepted(cuda: Runtime) -> None:
     cuda.call("cudaCtxResetPersistingL2Cache")
 
 
-def test_driver_entry_points_are_absent(emulator: Runtime) -> None:
+@pytest.mark.parametrize(("name", "is_there"), [(b"cuTensorMapEncodeTiled", True), (b"cuGetErrorName", True), (b"cuNoSuchFunction", False)])
+def test_driver_entry_points(emulator: Runtime, name: bytes, is_there: bool) -> None:
     function, found = c_void_p(1), c_int(-1)
-    arguments = (c_char_p(b"cuTensorMapEncodeTiled"), byref(function), c_uint(12000), c_ulonglong(0), byref(found))
-    emulator.call("cudaGetDriverEntryPointByVersion", *arguments)
-    assert (function.value, found.value) == (None, 1)
+    emulator.call("cudaGetDriverEntryPointByVersion", c_char_p(name), byref(function), c_uint(12000), c_ulonglong(0), byref(found))
+    assert (function.value is not None, found.value) == (is_there, 0 if is_there else 1)
 
 
 def test_what_is_not_implemented_says_so_once(runtime_library: Path, emulator: Runtime) -> None:

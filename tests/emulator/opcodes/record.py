@@ -81,14 +81,13 @@ def run_corpus(corpus: list[Instruction], modules: list[bytes], runtime: ctypes.
     for pointer, row in zip(pointers, make_inputs(), strict=False):
         check(runtime.cudaMemcpy(pointer, row.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(size), 1), "cudaMemcpy")
     arguments = (ctypes.c_void_p * 4)(*(ctypes.addressof(pointer) for pointer in pointers))
-    runtime.cudaLaunchKernel.argtypes = (ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     grid, block = Dim3(NUM_ELEMS // BLOCK, 1, 1), Dim3(BLOCK, 1, 1)
     results = np.empty((len(corpus), NUM_ELEMS), np.uint64)
     for index, instruction in enumerate(corpus):
         kernel = ctypes.c_void_p()
         library = libraries[index // KERNELS_PER_MODULE]
         check(runtime.cudaLibraryGetKernel(ctypes.byref(kernel), library, f"op_{index}".encode()), instruction.name)
-        check(runtime.cudaLaunchKernel(kernel, grid, block, arguments, 0, None), instruction.name)
+        check(runtime.cudaLaunchKernel(kernel, grid, block, arguments, ctypes.c_size_t(0), None), instruction.name)
         target = results[index].ctypes.data_as(ctypes.c_void_p)
         check(runtime.cudaMemcpy(target, pointers[3], ctypes.c_size_t(size), 2), instruction.name)
     for pointer in pointers:
