@@ -19,24 +19,44 @@ __device__ void wait_parity(uint64_t* bar, uint32_t parity) {
     uint32_t ok = 0;
     while (!ok) {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(shared_address(bar)), "r"(parity) : "memory");
+                     : "=r"(ok)
+                     : "r"(shared_address(bar)), "r"(parity)
+                     : "memory");
     }
 }
 __device__ void load(void* to, const void* from, uint32_t bytes, uint64_t* bar) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from),
-                 "r"(bytes), "r"(shared_address(bar)) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(bar))
+                 : "memory");
 }
 __device__ void store(void* to, const void* from, uint32_t bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
 }
 __device__ void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int kLeft>
-__device__ void wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory"); }
+__device__ void wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
+}
 template <int kLeft>
-__device__ void wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kLeft) : "memory"); }
+__device__ void wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kLeft) : "memory");
+}
 __device__ void fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-enum Fault { kNone, kNoExpect, kNoFullWait, kWrongParity, kTooFew, kTooMany, kNoEmptyWait, kNoReadWait, kNoLastWait, kNoFence, kMisaligned, kOdd };
+enum Fault {
+    kNone,
+    kNoExpect,
+    kNoFullWait,
+    kWrongParity,
+    kTooFew,
+    kTooMany,
+    kNoEmptyWait,
+    kNoReadWait,
+    kNoLastWait,
+    kNoFence,
+    kMisaligned,
+    kOdd
+};
 
 // out = 2 * in, a tile of 256 floats at a time: bulk loads into two buffers, bulk stores out of two more.
 __global__ void scale(const float* in, float* out, int tiles, int fault) {
@@ -82,7 +102,7 @@ __global__ void reduce(T* out, const T* in, int op) {
     __syncthreads();
     if (threadIdx.x != 0) return;
     const uint32_t from = shared_address(tile), bytes = sizeof tile;
-#define REDUCE(OP, TYPE)                                                                                                              \
+#define REDUCE(OP, TYPE)                                                                                                                \
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group." OP "." TYPE " [%0], [%1], %2;" ::"l"(out), "r"(from), "r"(bytes) \
                  : "memory")
     switch (op) {
@@ -120,26 +140,34 @@ __global__ void local(const uint32_t* in, uint32_t* out) {
         uint64_t policy;
         asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], 256, [%2], %3;" ::"r"(
-                         shared_address(a)), "l"(in), "r"(shared_address(&bar)), "l"(policy) : "memory");
+                         shared_address(a)),
+                     "l"(in), "r"(shared_address(&bar)), "l"(policy)
+                     : "memory");
     }
     wait_parity(&bar, 0);
     __syncthreads();  // or a slow warp misses the phase
     if (t == 0) {
         arrive_expect(&bar, 256);
-        asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(shared_address(c)),
-                     "r"(shared_address(a)), "r"(shared_address(&bar)) : "memory");
+        asm volatile(
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(shared_address(c)),
+            "r"(shared_address(a)), "r"(shared_address(&bar))
+            : "memory");
     }
     wait_parity(&bar, 1);
     __syncthreads();
     if (t == 0) arrive_expect(&bar, 64 * 4);
-    asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%0], %1, [%2];" ::"r"(shared_address(&b[t])),
-                 "r"(c[t]), "r"(shared_address(&bar)) : "memory");
+    asm volatile(
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%0], %1, [%2];" ::"r"(shared_address(&b[t])),
+        "r"(c[t]), "r"(shared_address(&bar))
+        : "memory");
     wait_parity(&bar, 0);
     __syncthreads();
     if (t == 0) arrive_expect(&bar, 64 * 4);
     if (t < 16) {
         asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                         shared_address(&a[4 * t])), "r"(t), "r"(t + 1), "r"(t + 2), "r"(t + 3), "r"(shared_address(&bar)) : "memory");
+                         shared_address(&a[4 * t])),
+                     "r"(t), "r"(t + 1), "r"(t + 2), "r"(t + 3), "r"(shared_address(&bar))
+                     : "memory");
     }
     wait_parity(&bar, 1);
     out[t] = b[t];
@@ -170,14 +198,17 @@ __global__ void changed_map(const __grid_constant__ CUtensorMap map, CUtensorMap
     }
     __syncwarp();
     asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(published),
-                 "r"(shared_address(&copy)) : "memory");
+                 "r"(shared_address(&copy))
+                 : "memory");
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(published) : "memory");
     if (t == 0) {
         arrive_expect(&bar, 128);
         asm volatile("prefetch.tensormap [%0];" ::"l"(published) : "memory");
         asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(published), "r"(0), "r"(row) : "memory");
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-                         shared_address(line)), "l"(published), "r"(0), "r"(row), "r"(shared_address(&bar)) : "memory");
+                         shared_address(line)),
+                     "l"(published), "r"(0), "r"(row), "r"(shared_address(&bar))
+                     : "memory");
     }
     wait_parity(&bar, 0);
     out[t] = line[t];
@@ -189,10 +220,14 @@ extern "C" {
 void run_scale(const float* in, float* out, int tiles, int fault) { scale<<<1, 256>>>(in, out, tiles, fault); }
 void run_reduce(void* out, const void* in, int op) {
     switch (op) {
-        case 2: case 4: return reduce<<<1, 64>>>(static_cast<uint64_t*>(out), static_cast<const uint64_t*>(in), op);
+        case 2:
+        case 4: return reduce<<<1, 64>>>(static_cast<uint64_t*>(out), static_cast<const uint64_t*>(in), op);
         case 9: return reduce<<<1, 64>>>(static_cast<double*>(out), static_cast<const double*>(in), op);
         case 8: return reduce<<<1, 64>>>(static_cast<float*>(out), static_cast<const float*>(in), op);
-        case 10: case 11: case 12: case 13: return reduce<<<1, 64>>>(static_cast<uint16_t*>(out), static_cast<const uint16_t*>(in), op);
+        case 10:
+        case 11:
+        case 12:
+        case 13: return reduce<<<1, 64>>>(static_cast<uint16_t*>(out), static_cast<const uint16_t*>(in), op);
         default: return reduce<<<1, 64>>>(static_cast<uint32_t*>(out), static_cast<const uint32_t*>(in), op);
     }
 }

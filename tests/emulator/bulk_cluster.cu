@@ -29,12 +29,14 @@ __device__ void wait_parity(uint64_t* bar, uint32_t parity) {
     uint32_t ok = 0;
     while (!ok) {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(shared_address(bar)), "r"(parity) : "memory");
+                     : "=r"(ok)
+                     : "r"(shared_address(bar)), "r"(parity)
+                     : "memory");
     }
 }
 
-// Block 0 loads tiles of 128 words into all blocks of the mask; all blocks say when they have read them. `fault`: 1 a block does not announce
-// its bytes, 2 block 0 does not wait for the others before it loads again, 3 the mask names a block too many.
+// Block 0 loads tiles of 128 words into all blocks of the mask; all blocks say when they have read them. `fault`: 1 a block does not
+// announce its bytes, 2 block 0 does not wait for the others before it loads again, 3 the mask names a block too many.
 __global__ void __cluster_dims__(4, 1, 1) multicast(const uint32_t* in, uint32_t* out, int rounds, int fault) {
     __shared__ alignas(128) uint32_t tile[128];
     __shared__ uint64_t full, empty;
@@ -51,7 +53,9 @@ __global__ void __cluster_dims__(4, 1, 1) multicast(const uint32_t* in, uint32_t
                 const uint16_t mask = fault == 3 ? 0x1F : 0xF;
                 asm volatile(
                     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 512, [%2], %3;" ::"r"(
-                        shared_address(tile)), "l"(in + r * 128), "r"(shared_address(&full)), "h"(mask) : "memory");
+                        shared_address(tile)),
+                    "l"(in + r * 128), "r"(shared_address(&full)), "h"(mask)
+                    : "memory");
             }
         }
         wait_parity(&full, r & 1);
@@ -76,11 +80,14 @@ __global__ void __cluster_dims__(2, 1, 1) exchange(uint32_t* out) {
     if (t == 0) {
         arrive_expect(&bar, 512);
         asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(
-                         peer_address(shared_address(theirs), peer)), "r"(shared_address(mine)), "r"(peer_address(shared_address(&bar), peer))
+                         peer_address(shared_address(theirs), peer)),
+                     "r"(shared_address(mine)), "r"(peer_address(shared_address(&bar), peer))
                      : "memory");
     }
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                     peer_address(shared_address(&words[t]), peer)), "r"(rank * 77 + t), "r"(peer_address(shared_address(&bar), peer)) : "memory");
+                     peer_address(shared_address(&words[t]), peer)),
+                 "r"(rank * 77 + t), "r"(peer_address(shared_address(&bar), peer))
+                 : "memory");
     wait_parity(&bar, 0);
     out[rank * 128 + t] = theirs[t];
     out[rank * 128 + 64 + t] = words[t];

@@ -17,7 +17,10 @@ __device__ uint64_t arrive(uint64_t* bar) {
 }
 __device__ uint64_t arrive(uint64_t* bar, uint32_t count) {
     uint64_t state;
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 %0, [%1], %2;" : "=l"(state) : "r"(shared_address(bar)), "r"(count) : "memory");
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 %0, [%1], %2;"
+                 : "=l"(state)
+                 : "r"(shared_address(bar)), "r"(count)
+                 : "memory");
     return state;
 }
 __device__ void expect(uint64_t* bar, uint32_t bytes) {
@@ -32,27 +35,35 @@ __device__ void complete(uint64_t* bar, uint32_t bytes) {
 __device__ bool test(uint64_t* bar, uint64_t state) {
     uint32_t ok;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(ok) : "r"(shared_address(bar)), "l"(state) : "memory");
+                 : "=r"(ok)
+                 : "r"(shared_address(bar)), "l"(state)
+                 : "memory");
     return ok;
 }
 __device__ bool test_parity(uint64_t* bar, uint32_t parity) {
     uint32_t ok;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(ok) : "r"(shared_address(bar)), "r"(parity) : "memory");
+                 : "=r"(ok)
+                 : "r"(shared_address(bar)), "r"(parity)
+                 : "memory");
     return ok;
 }
 __device__ void wait_parity(uint64_t* bar, uint32_t parity) {
     uint32_t ok = 0;
     while (!ok) {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2, 1000; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(shared_address(bar)), "r"(parity) : "memory");
+                     : "=r"(ok)
+                     : "r"(shared_address(bar)), "r"(parity)
+                     : "memory");
     }
 }
 __device__ void wait_state(uint64_t* bar, uint64_t state) {
     uint32_t ok = 0;
     while (!ok) {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(shared_address(bar)), "l"(state) : "memory");
+                     : "=r"(ok)
+                     : "r"(shared_address(bar)), "l"(state)
+                     : "memory");
     }
 }
 __device__ uint32_t pending(uint64_t state) {

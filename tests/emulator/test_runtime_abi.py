@@ -12,7 +12,8 @@ from device.loader import find_cuda_library
 
 from .cuda_runtime import ROOT
 
-ABI_HEADERS = [ROOT / "device/emulator/src/runtime" / name for name in ("cuda_abi.hpp", "texture_abi.hpp")]
+RUNTIME = ROOT / "device/emulator/src/runtime"
+ABI_HEADERS = [RUNTIME / name for name in ("cuda_abi.hpp", "texture_abi.hpp")]
 
 # Ours, CUDA's, and the fields whose offsets are compared (all that are named alike).
 STRUCTS = {
@@ -135,7 +136,7 @@ def test_values_are_cudas(include: Path, tmp_path: Path) -> None:
 
 def test_our_functions_have_cudas_signatures(include: Path, tmp_path: Path) -> None:
     """Each exported function is defined with as many parameters, of the same sizes, as CUDA declares."""
-    sources = "\n".join(path.read_text() for path in [*sorted(ABI_HEADERS[0].parent.glob("*_api.cpp")), ABI_HEADER.parent / "capture.cpp"])
+    sources = "\n".join(path.read_text() for path in [*sorted(RUNTIME.glob("*_api.cpp")), RUNTIME / "capture.cpp"])
     body = "{ unsigned long n = 0; ((n = n * 31 + sizeof(A)), ...); return n; }"
     checks = [f"template <class... A> constexpr unsigned long bytes(cudaError_t (*)(A...)) {body}"]
     checks.append(f"template <class... A> constexpr unsigned long ours(int (*)(A...)) {body}")

@@ -39,7 +39,7 @@ def main() -> None:
 
 def build(folder: Path, clang: str, targets: list[str]) -> None:
     """Configure and build the targets."""
-    configure = ["cmake", "-S", ROOT / "device/emulator", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+    configure: list[str | Path] = ["cmake", "-S", ROOT / "device/emulator", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     options = ["-DAICF_ENGINE_LEVELS=v3", f"-DCMAKE_CXX_COMPILER={clang}", f"-DCMAKE_C_COMPILER={clang.removesuffix('++')}"]
     subprocess.run([*configure, *options, f"-DAICF_SANITIZE={SANITIZERS}"], check=True)
     subprocess.run(["ninja", "-C", folder, *(f"fuzz_{target}" for target in targets)], check=True)
@@ -48,7 +48,7 @@ def build(folder: Path, clang: str, targets: list[str]) -> None:
 def write_seeds(folder: Path) -> None:
     """Compile the tests' kernels to PTX and to fat binaries of each compression, and cut the opcode corpus into small modules."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests/emulator/opcodes")]
-    from corpus import make_corpus, write_module
+    from corpus import make_corpus, write_module  # type: ignore[import-not-found]
 
     from harness.toolchain import find_toolchain
 
@@ -78,7 +78,13 @@ def run(target: str, folder: Path, minutes: float) -> int:
     corpus = folder / "corpus" / target
     for each in (found, corpus):
         each.mkdir(parents=True, exist_ok=True)
-    command = [folder / f"fuzz_{target}", corpus, folder / "seeds" / target, f"-max_total_time={int(60 * minutes)}", "-max_len=16384"]
+    command: list[str | Path] = [
+        folder / f"fuzz_{target}",
+        corpus,
+        folder / "seeds" / target,
+        f"-max_total_time={int(60 * minutes)}",
+        "-max_len=16384",
+    ]
     command += ["-rss_limit_mb=3000", "-timeout=20", "-print_final_stats=1", f"-artifact_prefix={found}/{target}-", "-verbosity=0"]
     if target == "ptx":
         command.append(f"-dict={ROOT / 'device/emulator/fuzz/ptx.dict'}")

@@ -1,5 +1,6 @@
-// Small kernels that synchronise in every way there is. Each is right as it stands; mutate.py takes its synchronisation away piece by piece.
-// All have one signature: in[n], out[n], aux[64] zeroed. Launched with blocks of 128 threads, 2 blocks, n = 256, unless mutate.py says else.
+// Small kernels that synchronise in every way there is. Each is right as it stands; mutate.py takes its synchronisation away piece by
+// piece. All have one signature: in[n], out[n], aux[64] zeroed. Launched with blocks of 128 threads, 2 blocks, n = 256, unless mutate.py
+// says else.
 #include <cstdint>
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(256)
@@ -153,7 +154,9 @@ static __device__ void wait_parity(uint64_t* bar, uint32_t parity) {
     uint32_t ok = 0;
     while (!ok)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(ok) : "r"(shared_address(bar)), "r"(parity) : "memory");
+                     : "=r"(ok)
+                     : "r"(shared_address(bar)), "r"(parity)
+                     : "memory");
 }
 
 KERNEL mbarrier_handoff(ARGS) {  // warp 0 fills, one lane arrives; the others wait
@@ -181,8 +184,10 @@ KERNEL bulk_load(ARGS) {
     __syncthreads();
     if (threadIdx.x == 0) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 512;" ::"r"(shared_address(&bar)) : "memory");
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];" ::"r"(shared_address(stage)),
-                     "l"(in + blockIdx.x * 128), "r"(shared_address(&bar)) : "memory");
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];" ::"r"(shared_address(stage)),
+            "l"(in + blockIdx.x * 128), "r"(shared_address(&bar))
+            : "memory");
     }
     wait_parity(&bar, 0);
     out[blockIdx.x * 128 + threadIdx.x] = stage[127 - threadIdx.x];
@@ -197,7 +202,8 @@ KERNEL bulk_store(ARGS) {  // twice from one buffer
         __syncthreads();
         if (threadIdx.x == 0) {
             asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 256;" ::"l"(out + (blockIdx.x * 2 + round) * 64),
-                         "r"(shared_address(stage)) : "memory");
+                         "r"(shared_address(stage))
+                         : "memory");
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         }
@@ -224,7 +230,8 @@ KERNEL last_block(ARGS) {  // the block that comes last adds up what the others 
 
 KERNEL spin_lock(ARGS) {
     if (threadIdx.x == 0) {
-        while (atomicCAS(aux, 0u, 1u) != 0u) {}
+        while (atomicCAS(aux, 0u, 1u) != 0u) {
+        }
         __threadfence();
         aux[1] = aux[1] * 1u + static_cast<unsigned>(in[blockIdx.x]) + 1u;
         __threadfence();
@@ -239,7 +246,8 @@ KERNEL grid_barrier(ARGS) {
     if (threadIdx.x == 0) {
         __threadfence();
         atomicAdd(aux, 1u);
-        while (*reinterpret_cast<volatile unsigned*>(aux) < gridDim.x) {}
+        while (*reinterpret_cast<volatile unsigned*>(aux) < gridDim.x) {
+        }
         __threadfence();
     }
     __syncthreads();
@@ -267,7 +275,8 @@ KERNEL look_back(ARGS) {  // each block adds what the one before it published
     if (threadIdx.x == 0) {
         unsigned sum = 0;
         if (blockIdx.x > 0) {
-            while (*reinterpret_cast<volatile unsigned*>(aux + 2 * (blockIdx.x - 1)) == 0) {}
+            while (*reinterpret_cast<volatile unsigned*>(aux + 2 * (blockIdx.x - 1)) == 0) {
+            }
             __threadfence();
             sum = aux[2 * (blockIdx.x - 1) + 1];
         }
@@ -365,7 +374,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(128) clus
     asm volatile("barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" ::: "memory");
     uint32_t remote;
     float other;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(&mine[127 - threadIdx.x])), "r"(blockIdx.x ^ 1));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(remote)
+                 : "r"(shared_address(&mine[127 - threadIdx.x])), "r"(blockIdx.x ^ 1));
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(other) : "r"(remote) : "memory");
     asm volatile("barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" ::: "memory");
     out[blockIdx.x * 128 + threadIdx.x] = mine[threadIdx.x] + other;

@@ -331,9 +331,9 @@ constexpr Special kSpecials[] = {
     {"max", ptx::Type::kS16x2, kAny, cold2<Halves<Max, int16_t>, uint32_t, uint32_t>},
 };
 
-// Sums with carry. The condition code holds the carry of what the adder does, so after a subtraction, a + ~b + 1, the inverse of the borrow.
-// The ISA speaks of a borrow and leaves open what an addc sees after a sub.cc; this is what an H200 does.
-// Unsigned T serves both signs, except for the high half of a product.
+// Sums with carry. The condition code holds the carry of what the adder does, so after a subtraction, a + ~b + 1, the inverse of the
+// borrow. The ISA speaks of a borrow and leaves open what an addc sees after a sub.cc; this is what an H200 does. Unsigned T serves both
+// signs, except for the high half of a product.
 template <class T>
 struct WithCarry {
     T value;

@@ -25,7 +25,8 @@ namespace {
 
 // By single features: compilers differ in the names of levels that they know.
 [[maybe_unused]] bool host_has_v3() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
 }
 
 [[maybe_unused]] bool host_has_v4() {

@@ -109,7 +109,8 @@ bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_b
     if (block.known.empty() && warp.known.empty() && !by_lane) return false;
     const uint64_t who = proxy | clock_key(other_block, other_id);
     if (knows_key(block, warp, lane, who, clock)) return true;
-    if (other_id < kIdWarp && knows_key(block, warp, lane, proxy | clock_key(other_block, kIdWarp + other_id / kWarpLanes), clock)) return true;
+    if (other_id < kIdWarp && knows_key(block, warp, lane, proxy | clock_key(other_block, kIdWarp + other_id / kWarpLanes), clock))
+        return true;
     return other_id < kIdChannel && knows_key(block, warp, lane, proxy | clock_key(other_block, kIdWhole), clock);
 }
 

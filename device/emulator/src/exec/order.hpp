@@ -79,10 +79,10 @@ struct AccessRecord {
     bool async_proxy = false;
     bool is_agent = false;
     bool strong = false;
-    uint64_t block = 0;     // who: for agents, the thread that issued it
+    uint64_t block = 0;  // who: for agents, the thread that issued it
     uint32_t thread = 0;
     uint32_t pc = 0;
-    uint64_t key = 0;       // done: ordered after it are those who know of key -> clock + 1
+    uint64_t key = 0;  // done: ordered after it are those who know of key -> clock + 1
     uint32_t clock = 0;
     uint32_t generation = 0;
 };
@@ -110,8 +110,10 @@ struct LaunchState;
 namespace order {
 
 uint32_t tick(Block& block);
-// Whether the lane knows what (block, thread) did up to `clock`. Threads of the own block are asked for here only when the quick tests failed.
-bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock, uint64_t proxy = 0);
+// Whether the lane knows what (block, thread) did up to `clock`. Threads of the own block are asked for here only when the quick tests
+// failed.
+bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock,
+           uint64_t proxy = 0);
 bool knows_key(const Block& block, const Warp& warp, uint32_t lane, uint64_t key, uint32_t clock);
 // Everything that the lanes know, with their own accesses up to own_clock (by lane, if given).
 void publish(const Block& block, const Warp& warp, uint32_t lanes, uint32_t own_clock, const uint32_t* own_by_lane, Clocks& out);

@@ -1,5 +1,5 @@
-// Stamps of accesses to shared memory: clock since Block::clock_base (20 bits) | strong (1 bit) | thread of the block (11 bits). In place of
-// a thread: 1024 + w, several threads of warp w. A clock of all ones: the lower 12 bits are a slot of the RecordTable.
+// Stamps of accesses to shared memory: clock since Block::clock_base (20 bits) | strong (1 bit) | thread of the block (11 bits). In place
+// of a thread: 1024 + w, several threads of warp w. A clock of all ones: the lower 12 bits are a slot of the RecordTable.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Findings and their texts.
-#include <algorithm>
 #include <cxxabi.h>
+#include <algorithm>
 
 #include <cstdio>
 #include <cstdlib>
@@ -294,12 +294,15 @@ const char* race_advice(const LaunchState& state, const Block& block, const Warp
     switch (race.finding) {
         case Finding::kMissingProxyFence:
             return "  fence.proxy.async after the write, before the barrier that leads to the asynchronous operation, makes it visible.\n";
-        case Finding::kWgmmaOperandOverwritten: return "  wgmma.wait_group, and a barrier after it where the writer is another thread, orders them.\n";
-        case Finding::kAsyncSourceOverwritten: return "  cp.async.bulk.wait_group.read, and a barrier after it where the writer is another thread, orders them.\n";
+        case Finding::kWgmmaOperandOverwritten:
+            return "  wgmma.wait_group, and a barrier after it where the writer is another thread, orders them.\n";
+        case Finding::kAsyncSourceOverwritten:
+            return "  cp.async.bulk.wait_group.read, and a barrier after it where the writer is another thread, orders them.\n";
         default: break;
     }
     if (race.in_flight) return "  The asynchronous operation may not be over: its completion has to be waited for.\n";
-    if (race.other_by_agent) return "  The operation is over, but this thread has not waited for its completion, nor for a thread that has.\n";
+    if (race.other_by_agent)
+        return "  The operation is over, but this thread has not waited for its completion, nor for a thread that has.\n";
     const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue;
     if (race.other_block != block.linear)
         return global ? "  Blocks of one launch are ordered by a release and an acquire only (fences with atomics, or a grid barrier).\n"
@@ -316,10 +319,12 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
     if (!is_new(worker, race.finding, pc, key)) return;
     const LaunchState& state = *worker.launch;
     Report report = make_report(state, block, warp, pc, lane, race.finding);
-    const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue || race.address > kSharedOffsetMask;
+    const bool global =
+        race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue || race.address > kSharedOffsetMask;
     report.address = race.address;
     const char* hazard = race.is_write ? (race.other_is_write ? "write after write" : "write after read") : "read after write";
-    std::string text = std::string(finding_info(race.finding).title) + " (" + hazard + ") at " + (global ? "" : "shared ") + "address " + hex(race.address) + "\n";
+    std::string text = std::string(finding_info(race.finding).title) + " (" + hazard + ") at " + (global ? "" : "shared ") + "address " +
+                       hex(race.address) + "\n";
     if (global) {
         text += describe_allocation(*state.memory, race.address);
     } else {
@@ -331,8 +336,10 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
         }
     }
     text += "  " + access_name(race.is_write, race.by_agent) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
-    const std::string_view relation = race.finding == Finding::kMissingProxyFence ? "reads through the async proxy what was left by an" : "is not ordered after an";
-    text += "  " + std::string(relation) + " earlier " + access_name(race.other_is_write, race.other_by_agent) + "\n" + other_party(state, race);
+    const std::string_view relation =
+        race.finding == Finding::kMissingProxyFence ? "reads through the async proxy what was left by an" : "is not ordered after an";
+    text += "  " + std::string(relation) + " earlier " + access_name(race.other_is_write, race.other_by_agent) + "\n" +
+            other_party(state, race);
     text += race_advice(state, block, warp, race);
     report.text = std::move(text);
     publish(worker, key, std::move(report));

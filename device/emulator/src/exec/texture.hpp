@@ -1,5 +1,5 @@
-// Texture and surface objects: what the runtime makes of cudaCreateTextureObject and cudaCreateSurfaceObject, and tex, tld4, suld, sust, sured
-// and txq read. Names and meanings follow the CUDA C++ programming guide, "Texture and surface memory".
+// Texture and surface objects: what the runtime makes of cudaCreateTextureObject and cudaCreateSurfaceObject, and tex, tld4, suld, sust,
+// sured and txq read. Names and meanings follow the CUDA C++ programming guide, "Texture and surface memory".
 #pragma once
 
 #include <cstdint>

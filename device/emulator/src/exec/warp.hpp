@@ -113,7 +113,8 @@ private:
     void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape);
 
     // warp_undefined.cpp: values that nothing wrote. Only while warp_.undefined is not empty, but for the first, which the loads call.
-    void uninitialized(uint32_t lane, MemSpace space, uint64_t address, uint32_t size, uint32_t bytes);  // bytes: a bit for each unwritten one
+    void uninitialized(uint32_t lane, MemSpace space, uint64_t address, uint32_t size,
+                       uint32_t bytes);  // bytes: a bit for each unwritten one
     void use_undefined(const void* place, uint32_t lanes);           // of a row or predicate: reports the load that it comes from
     void track_undefined(const Inst& inst, uint32_t mask);           // before the instruction
     void mma_undefined(const Inst& inst, uint32_t mask);

@@ -156,7 +156,8 @@ void Interpreter<M>::note_sectors(const uint64_t* sectors, uint32_t count, bool 
         if (news & 1) worker_.counters.global_block_bytes_read += 32;
         if (news & 2) worker_.counters.global_block_bytes_written += 32;
         for (const uint32_t kind : {1u, 2u}) {
-            if (news & kind) worker_.counters.global_block_runs += 1 - block_.sectors.holds(at - 1, kind) - block_.sectors.holds(at + 1, kind);
+            if (news & kind)
+                worker_.counters.global_block_runs += 1 - block_.sectors.holds(at - 1, kind) - block_.sectors.holds(at + 1, kind);
         }
     }
 }
@@ -299,7 +300,7 @@ void Interpreter<M>::count_bulk_global(uint64_t address, uint32_t bytes, bool re
 
 #define AICF_INSTANTIATE(MODE)                                                                                         \
     template void Interpreter<MODE>::note_sectors(const uint64_t*, uint32_t, bool, bool);                              \
-    template void Interpreter<MODE>::count_global(uint32_t, const uint64_t*, uint32_t, bool, bool, bool);                    \
+    template void Interpreter<MODE>::count_global(uint32_t, const uint64_t*, uint32_t, bool, bool, bool);              \
     template void Interpreter<MODE>::count_shared(uint32_t, const uint64_t*, uint32_t, bool, bool);                    \
     template void Interpreter<MODE>::count_async_copy(uint32_t, uint32_t, const uint64_t*, const uint64_t*, uint32_t); \
     template void Interpreter<MODE>::count_matrix(const uint64_t*, uint32_t, bool);                                    \

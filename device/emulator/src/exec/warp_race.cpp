@@ -1,9 +1,9 @@
 // The race check of shared memory: happens-before, by the clocks of order.hpp.
 //
 // For each unit of memory are kept: the last write, the latest read, the warps that have read since, and the latest read by an asynchronous
-// operation or another block. An access is stamped with clock, thread, and whether it is strong (atomic, volatile, relaxed and above; two of
-// those do not race). Several readers: of the latest one is known when it read; of the others that it was after the last write, and they are
-// given the benefit of the doubt where that does not decide.
+// operation or another block. An access is stamped with clock, thread, and whether it is strong (atomic, volatile, relaxed and above; two
+// of those do not race). Several readers: of the latest one is known when it read; of the others that it was after the last write, and they
+// are given the benefit of the doubt where that does not decide.
 #include "race.hpp"
 
 #include <algorithm>
@@ -90,7 +90,8 @@ bool Interpreter<M>::readers_ordered(const Block& owner, uint32_t unit, uint32_t
         const uint32_t w = std::countr_zero(rest);
         if (thread_ordered(owner.linear, kIdWarp + w, since, lane)) continue;
         bool some = false;
-        for (uint32_t l = 0; l < kWarpLanes && !some; ++l) some = order::knows(block_, warp_, lane, owner.linear, w * kWarpLanes + l, since);
+        for (uint32_t l = 0; l < kWarpLanes && !some; ++l)
+            some = order::knows(block_, warp_, lane, owner.linear, w * kWarpLanes + l, since);
         if (some) continue;
         other = kIdWarp + w;
         return false;
@@ -119,8 +120,7 @@ void Interpreter<M>::report_unordered(const Block& owner, uint32_t unit, uint32_
         race.other_thread = record.thread;
         race.other_pc = record.pc;
         if (record.is_agent && is_write && !other_is_write) {
-            race.finding =
-                image_.code[record.pc].op == Op::kWgmma ? Finding::kWgmmaOperandOverwritten : Finding::kAsyncSourceOverwritten;
+            race.finding = image_.code[record.pc].op == Op::kWgmma ? Finding::kWgmmaOperandOverwritten : Finding::kAsyncSourceOverwritten;
         }
     }
     report_race(worker_, block_, warp_, pc_, lane, race);
@@ -419,9 +419,8 @@ void Interpreter<M>::race_agent(Block& owner, uint32_t slot, uint32_t lane, uint
             const bool special = is_special(written);
             const uint32_t clock = stamp_clock(written) + owner.clock_base;
             const bool old = !special && clock < owner.start_clock;
-            const bool ordered =
-                old || (special ? record_ordered(order::records(block_).slots[written & 0xFFF], lane)
-                                : thread_ordered(owner.linear, stamp_thread(written), clock, lane));
+            const bool ordered = old || (special ? record_ordered(order::records(block_).slots[written & 0xFFF], lane)
+                                                 : thread_ordered(owner.linear, stamp_thread(written), clock, lane));
             if (!ordered) {
                 report_unordered(owner, u, lane, written, owner.write_pc[u], is_write, true, false, true);
             } else if (!is_write && async_proxy && !special && !old &&

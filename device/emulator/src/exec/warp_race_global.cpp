@@ -70,12 +70,12 @@ void Interpreter<M>::granule_read(Granule& granule, uint64_t units, const uint8_
             const AccessKind written = epoch_kind(epoch);
             if (epoch_block(epoch) == block_.linear && epoch_clock(epoch) < block_.floor && kind != AccessKind::kAsync) continue;
             if (!strong_together(kind, epoch) && !epoch_ordered(epoch, epoch_thread(epoch), lane)) {
-                report_global(base + (static_cast<uint64_t>(u) << shift), lane, epoch, epoch_thread(epoch), granule.write_pc[u], false, true,
-                              Finding::kGlobalRace);
+                report_global(base + (static_cast<uint64_t>(u) << shift), lane, epoch, epoch_thread(epoch), granule.write_pc[u], false,
+                              true, Finding::kGlobalRace);
             } else if (kind == AccessKind::kAsync && written != AccessKind::kAsync &&
                        !order::knows(block_, warp_, lane, epoch_block(epoch), epoch_thread(epoch), epoch_clock(epoch), kProxyKey)) {
-                report_global(base + (static_cast<uint64_t>(u) << shift), lane, epoch, epoch_thread(epoch), granule.write_pc[u], false, true,
-                              Finding::kMissingProxyFence);
+                report_global(base + (static_cast<uint64_t>(u) << shift), lane, epoch, epoch_thread(epoch), granule.write_pc[u], false,
+                              true, Finding::kMissingProxyFence);
             }
             judged = epoch;
             judged_lane = lane;
@@ -118,7 +118,8 @@ bool Interpreter<M>::strong_together(AccessKind kind, uint64_t epoch) const {
 }
 
 template <Mode M>
-void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base, bool same_value) {
+void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base,
+                                   bool same_value) {
     const GranuleLock lock(granule, !block_.launch->single_worker);
     const LaunchState& state = *block_.launch;
     if (granule.launch != state.shadow_epoch) {
@@ -130,7 +131,8 @@ void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8
     for (uint64_t look = units & granule.written; look; look &= look - 1) {
         const uint32_t u = std::countr_zero(look);
         const uint64_t epoch = granule.write[u];
-        if (epoch_block(epoch) == block_.linear && (epoch_clock(epoch) < block_.floor || epoch_thread(epoch) == thread_of(by_unit[u]))) continue;
+        if (epoch_block(epoch) == block_.linear && (epoch_clock(epoch) < block_.floor || epoch_thread(epoch) == thread_of(by_unit[u])))
+            continue;
         if (strong_together(kind, epoch) || epoch_ordered(epoch, epoch_thread(epoch), by_unit[u])) continue;
         report_global(base + (static_cast<uint64_t>(u) << shift), by_unit[u], epoch, epoch_thread(epoch), granule.write_pc[u], true, true,
                       same_value ? Finding::kGlobalRaceSameValue : Finding::kGlobalRace);
@@ -199,7 +201,8 @@ void Interpreter<M>::race_global(uint32_t mask, const uint64_t* address, uint32_
         uint32_t count = 0;
         if (size >= 1u << shift) {
             const uint32_t fit = std::min<uint32_t>((kGranuleUnits - first_unit) / units, kWarpLanes - first);
-            while (count < fit && (rest >> (first + count) & 1) && address[first + count] == address[first] + static_cast<uint64_t>(count) * size)
+            while (count < fit && (rest >> (first + count) & 1) &&
+                   address[first + count] == address[first] + static_cast<uint64_t>(count) * size)
                 ++count;
         }
         if (count >= 4) {

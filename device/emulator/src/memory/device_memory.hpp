@@ -15,7 +15,14 @@ namespace aicf::emu {
 
 class RaceShadow;
 
-enum class MemoryKind : uint8_t { kDevice, kPinned, kManaged, kModule /* .global and .const variables */, kAsync, kHeap /* malloc in kernels */ };
+enum class MemoryKind : uint8_t {
+    kDevice,
+    kPinned,
+    kManaged,
+    kModule /* .global and .const variables */,
+    kAsync,
+    kHeap /* malloc in kernels */
+};
 
 struct Allocation {
     uint64_t address = 0;

@@ -44,7 +44,8 @@ AICF_IMPORT cudaEventQuery(void* event);
 AICF_IMPORT cudaEventSynchronize(void* event);
 AICF_IMPORT cudaEventElapsedTime(float* milliseconds, void* start, void* end);
 AICF_IMPORT cudaLaunchHostFunc(void* stream, aicf::emu::abi::HostFn function, void* user_data);
-AICF_IMPORT cudaLaunchKernel(const void* kernel, aicf::emu::Dim3 grid, aicf::emu::Dim3 block, void** args, size_t shared_bytes, void* stream);
+AICF_IMPORT cudaLaunchKernel(const void* kernel, aicf::emu::Dim3 grid, aicf::emu::Dim3 block, void** args, size_t shared_bytes,
+                             void* stream);
 AICF_IMPORT cudaLaunchCooperativeKernel(const void* kernel, aicf::emu::Dim3 grid, aicf::emu::Dim3 block, void** args, size_t shared_bytes,
                                         void* stream);
 AICF_IMPORT cudaLaunchKernelExC(const aicf::emu::abi::LaunchConfig* config, const void* kernel, void** args);
