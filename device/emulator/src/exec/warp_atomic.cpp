@@ -212,6 +212,26 @@ bool Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_
     return changed;
 }
 
+namespace {
+
+// Held for a few operations at most, so waiting is spinning.
+class TurnLock {
+public:
+    TurnLock(std::atomic_flag& turn, bool needed) : turn_(needed ? &turn : nullptr) {
+        while (turn_ && turn_->test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
+    }
+    ~TurnLock() {
+        if (turn_) turn_->clear(std::memory_order_release);
+    }
+    TurnLock(const TurnLock&) = delete;
+    TurnLock& operator=(const TurnLock&) = delete;
+
+private:
+    std::atomic_flag* turn_;
+};
+
+}  // namespace
+
 template <Mode M>
 void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
     const uint32_t size = inst.bytes * inst.vec;
@@ -247,6 +267,8 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
                 for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, size, address[lane], address[lane]); });
             }
             mark_global(in_global, address, size, lo, hi, false);
+            // The order in which the race check sees atomics on a word has to be that of their values.
+            const TurnLock turn(block_.launch->atomic_turn, checking(kRacecheck) && !block_.launch->single_worker);
             if (checking(kRacecheck)) {
                 const AccessKind kind = inst.order & kOrderBlock ? AccessKind::kStrongBlock : AccessKind::kStrong;
                 race_global(in_global, address, size, true, kind, nullptr);
