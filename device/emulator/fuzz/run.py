@@ -8,6 +8,7 @@ crash's input becomes a case of ``tests/emulator/test_damaged_input.py`` once it
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -47,12 +48,10 @@ def build(folder: Path, clang: str, targets: list[str]) -> None:
 
 def write_seeds(folder: Path) -> None:
     """Compile the tests' kernels to PTX and to fat binaries of each compression, and cut the opcode corpus into small modules."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests/emulator/opcodes")]
+    sys.path.insert(0, str(ROOT / "tests/emulator/opcodes"))
     from corpus import make_corpus, write_module  # type: ignore[import-not-found]
 
-    from harness.toolchain import find_toolchain
-
-    nvcc = str(find_toolchain().nvcc)
+    nvcc = find_nvcc()
     for name in ("ptx", "fatbin"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for source in sorted((ROOT / "tests/emulator").rglob("*.cu")):
@@ -70,6 +69,14 @@ def write_seeds(folder: Path) -> None:
     for seed in (folder / "ptx").iterdir():
         if seed.stat().st_size > MOST_SEED_BYTES:  # long inputs make slow rounds; their parts are in the small ones
             seed.unlink()
+
+
+def find_nvcc() -> str:
+    """Return the compiler on the PATH, else that of the environment's wheels; ends with the remedy where there is none."""
+    wheel = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) / "cu13/bin" for folder in (wheel.submodule_search_locations or [])] if wheel else []
+    found = shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(map(str, folders)))
+    return found or sys.exit("nvcc is neither on the PATH nor in this Python's environment: run `make env`")
 
 
 def run(target: str, folder: Path, minutes: float) -> int:
