@@ -204,7 +204,7 @@ template <uint32_t kRows, uint32_t kWidth>
             } else {
                 Long bits;
                 std::memcpy(&bits, &value, sizeof bits);
-                bits &= ~0ull << (52 - problem.accumulation.result_bits);
+                bits &= ~uint64_t{0} << (52 - problem.accumulation.result_bits);
                 std::memcpy(&value, &bits, sizeof bits);
                 // Adding zero makes +0 of a sum that vanished.
                 const HalfFloat narrow = __builtin_convertvector(value, HalfFloat) + 0.0f;
