@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from .cuda_runtime import ROOT, Runtime
 from .kernels import build
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "tests/emulator/counters"))
 
 from compare_counters import COUNTERS, EMULATED, INFORMATIVE, MEASURED, SOURCE, compare
 

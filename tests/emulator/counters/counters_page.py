@@ -13,7 +13,7 @@ _INTRODUCTION = """# Counters: the emulated device against Nsight Compute on an 
 {num_launches} launches of `tests/emulator/counters/corpus.cu`: probes of one warp and one access each ({num_probes} patterns over
 {num_kernels} kinds of access), and {num_programs} small programs. The emulated device counts PTX; Nsight Compute counts what the hardware
 did with ptxas' machine code (NVIDIA H200, driver 580.159.04, `--clock-control none --cache-control none`, one launch of each). Made by
-`python scripts/compare_counters.py report`; a test recomputes the emulated side and compares it with the same measurement.
+`python tests/emulator/counters/compare_counters.py report`; a test recomputes the emulated side and compares it with the same measurement.
 
 | figure | Nsight Compute (`.sum`) | launches with any | equal | different |
 |---|---|--:|--:|--:|

@@ -1,9 +1,9 @@
 """Compare the emulated device's counters with Nsight Compute's, over the launches of ``tests/emulator/counters/corpus.cu``.
 
-    python scripts/compare_counters.py emulate                  # counts of the emulated device -> tests/emulator/counters/emulated.json
-    python scripts/compare_counters.py profile --out FOLDER     # on a machine with a GPU and ncu: ncu's counts -> FOLDER/ncu.json
-    python scripts/compare_counters.py report FOLDER/ncu.json   # the comparison -> profiles/emulator/counters-h200.md
-    python scripts/compare_counters.py report                   # the same of the committed counts, tests/emulator/counters/h200.json
+    python tests/emulator/counters/compare_counters.py emulate                 # counts of the emulated device -> emulated.json
+    python tests/emulator/counters/compare_counters.py profile --out FOLDER    # with a GPU and ncu: ncu's counts -> FOLDER/ncu.json
+    python tests/emulator/counters/compare_counters.py report FOLDER/ncu.json  # the comparison -> profiles/emulator/counters-h200.md
+    python tests/emulator/counters/compare_counters.py report                  # the same of the committed counts, h200.json
 
 ``profile`` needs nothing of the project but this file and the corpus, so that it runs on any machine with nvcc and ncu.
 """
@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "tests" / "emulator" / "counters" / "corpus.cu"
 EMULATED = SOURCE.with_name("emulated.json")
 MEASURED = SOURCE.with_name("h200.json")
