@@ -295,7 +295,7 @@ struct LaunchState {
     RaceShadow* shadow = nullptr;   // race check of global memory
     uint32_t shadow_epoch = 0, global_shift = 2;
     bool single_worker = false;
-    std::atomic_flag atomic_turn;    // race check: one warp at a time does atomics on global memory
+    std::atomic<uint32_t> atomic_turn{0};   // race check: one warp at a time does atomics on global memory
 
     std::mutex mutex;  // of all below
     int status = kSuccess;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "race.hpp"
 #include "warp.hpp"
 
 namespace aicf::emu {
@@ -212,26 +213,6 @@ bool Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_
     return changed;
 }
 
-namespace {
-
-// Held for a few operations at most, so waiting is spinning.
-class TurnLock {
-public:
-    TurnLock(std::atomic_flag& turn, bool needed) : turn_(needed ? &turn : nullptr) {
-        while (turn_ && turn_->test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
-    }
-    ~TurnLock() {
-        if (turn_) turn_->clear(std::memory_order_release);
-    }
-    TurnLock(const TurnLock&) = delete;
-    TurnLock& operator=(const TurnLock&) = delete;
-
-private:
-    std::atomic_flag* turn_;
-};
-
-}  // namespace
-
 template <Mode M>
 void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
     const uint32_t size = inst.bytes * inst.vec;
@@ -268,7 +249,7 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
             }
             mark_global(in_global, address, size, lo, hi, false);
             // The order in which the race check sees atomics on a word has to be that of their values.
-            const TurnLock turn(block_.launch->atomic_turn, checking(kRacecheck) && !block_.launch->single_worker);
+            const SpinLock turn(checking(kRacecheck) && !block_.launch->single_worker ? &block_.launch->atomic_turn : nullptr);
             if (checking(kRacecheck)) {
                 const AccessKind kind = inst.order & kOrderBlock ? AccessKind::kStrongBlock : AccessKind::kStrong;
                 race_global(in_global, address, size, true, kind, nullptr);

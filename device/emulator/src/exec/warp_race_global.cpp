@@ -10,25 +10,6 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 namespace {
 
-// Blocks on other host threads look at the same granules.
-class GranuleLock {
-public:
-    GranuleLock(Granule& granule, bool needed) : lock_(needed ? &granule.lock : nullptr) {
-        if (!lock_) return;
-        while (lock_->exchange(1, std::memory_order_acquire) != 0) {
-            while (lock_->load(std::memory_order_relaxed) != 0) __builtin_ia32_pause();
-        }
-    }
-    ~GranuleLock() {
-        if (lock_) lock_->store(0, std::memory_order_release);
-    }
-    GranuleLock(const GranuleLock&) = delete;
-    GranuleLock& operator=(const GranuleLock&) = delete;
-
-private:
-    std::atomic<uint32_t>* lock_;
-};
-
 struct LaneRuns {
     // Lane of each unit when lane i has units [i << shift, (i + 1) << shift).
     uint8_t lane[5][2 * kGranuleUnits];
@@ -52,7 +33,7 @@ bool Interpreter<M>::epoch_ordered(uint64_t epoch, uint32_t thread, uint32_t lan
 // A read by the lanes of one warp of `units` of the granule; by_unit: the lane of each of them.
 template <Mode M>
 void Interpreter<M>::granule_read(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base) {
-    const GranuleLock lock(granule, !block_.launch->single_worker);
+    const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
     if (granule.launch != block_.launch->shadow_epoch) {
         granule.launch = block_.launch->shadow_epoch;
         granule.written = 0;
@@ -120,7 +101,7 @@ bool Interpreter<M>::strong_together(AccessKind kind, uint64_t epoch) const {
 template <Mode M>
 void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base,
                                    bool same_value) {
-    const GranuleLock lock(granule, !block_.launch->single_worker);
+    const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
     const LaunchState& state = *block_.launch;
     if (granule.launch != state.shadow_epoch) {
         granule.launch = state.shadow_epoch;
