@@ -151,10 +151,13 @@ def correlate_ranks(left: Floats, right: Floats) -> float:
     return float(a @ b) / size if size else math.nan
 
 
-def find_best_share(measured: Floats, modelled: Floats) -> float:
-    """Return how far down the model's order the best measured point stands, as a share: 0.1 is at the end of the first tenth."""
-    place = int(np.count_nonzero(modelled < modelled[int(np.argmin(measured))])) + 1
-    return place / len(measured)
+def find_best_share(measured: Floats, modelled: Floats, tie: float = 0.0) -> float:
+    """Return how far down the model's order the best measured point stands, as a share: 0.1 is at the end of the first tenth.
+
+    ``tie`` is the relative difference below which measured times are not told apart: the first of all that tie with the best counts.
+    """
+    best = modelled[measured <= measured.min() * (1 + tie)].min()
+    return (int(np.count_nonzero(modelled < best)) + 1) / len(measured)
 
 
 def find_first_tenth(measured: Floats, modelled: Floats, share: float = 0.1) -> float:

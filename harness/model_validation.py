@@ -43,6 +43,8 @@ from harness.targets import Target
 from harness.toolchain import find_toolchain
 
 _INTERVAL = (0.1, 0.9)
+# Two medians of one kernel differ by so much from run to run (docs/measuring.md): times nearer than this have no order.
+TIE = 0.005
 _QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
@@ -140,10 +142,11 @@ def summarize_points(validation: Validation, modelled: Floats) -> list[list[str]
         y, q = measured[members], modelled[members]
         one_problem = len({points[i].problem for i in members}) == 1
         best = f"{100 * find_best_share(y, q):.1f} %" if one_problem else ""
+        tied = f"{100 * find_best_share(y, q, TIE):.1f} %" if one_problem else ""
         chosen = f"{y[int(np.argmin(q))] / y.min():.3f}" if one_problem else ""
         tenth = f"{find_first_tenth(y, q):.3f}" if one_problem else ""
         quantiles = [f"{v:.2f}" for v in np.quantile(q / y, _QUANTILES)]
-        rows.append([name, str(len(members)), f"{correlate_ranks(y, q):.3f}", best, tenth, chosen, *quantiles])
+        rows.append([name, str(len(members)), f"{correlate_ranks(y, q):.3f}", best, tied, tenth, chosen, *quantiles])
     return rows
 
 
@@ -152,6 +155,7 @@ COLUMNS = (
     "number",
     "rank correlation",
     "best stands at",
+    f"or a tie ({TIE:.1%})",
     "first tenth / best",
     "first / best",
     *(f"q{round(100 * q):02d}" for q in _QUANTILES),
@@ -173,7 +177,8 @@ def make_report(validation: Validation, about: Mapping[str, str], target: Target
         f"every point is in [{target.name}.csv]({target.name}.csv).",
         "",
         "*Rank correlation* is Spearman's between modelled and measured times. *Best stands at* is the place of the fastest measured "
-        "variant in the model's order, as a share of the variants. *First tenth / best* is the fastest measured time among the model's "
+        "variant in the model's order, as a share of the variants; *or a tie*: of the first that is "
+        f"within {TIE:.1%} of it, which is what a median repeats to. *First tenth / best* is the fastest measured time among the model's "
         "first tenth over the fastest of all: what measuring no more than these loses; *first / best* is that of its first choice. "
         "The quantiles are of modelled over measured times.",
         "",

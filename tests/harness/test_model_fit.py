@@ -81,6 +81,9 @@ def test_best_share_is_the_place_of_the_fastest_in_the_models_order() -> None:
     measured, modelled = np.array([5.0, 1.0, 3.0, 9.0]), np.array([2.0, 4.0, 3.0, 8.0])
     assert find_best_share(measured, modelled) == 0.75
     assert find_best_share(measured, measured) == 0.25
+    tied = np.array([1.004, 1.0, 3.0, 9.0])
+    assert find_best_share(tied, modelled) == 0.75
+    assert find_best_share(tied, modelled, 0.005) == 0.25
 
 
 def test_the_first_tenth_loses_what_its_fastest_takes_longer() -> None:
