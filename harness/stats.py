@@ -1,7 +1,11 @@
 """Statistics of timing samples: pure, deterministic, in NumPy alone.
 
 The median is the figure and its bootstrap interval the uncertainty (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
-chapter 13: percentile interval). Means are left out on purpose: one interrupted sample moves them.
+chapter 13: percentile interval). Samples that follow each other are alike, because clock and temperature move slowly: whole blocks of
+them are drawn (Künsch, *The Jackknife and the Bootstrap for General Stationary Observations*, Annals of Statistics 17(3), 1989), and
+the blocks are as long as the samples' own correlation. Means are left out on purpose: one interrupted sample moves them.
+
+Whether one thing is faster than another is decided in :mod:`harness.verdicts`.
 """
 
 from __future__ import annotations
@@ -18,6 +22,11 @@ _BOOTSTRAP_SEED = 0x5EED
 _NUM_RESAMPLES = 1000
 # Beyond this many samples the order-statistic interval is used: resampling costs more and says the same.
 _MAX_BOOTSTRAP_SAMPLES = 512
+# A sample whose SM clock is below this share of the one the GPU is made for says how slow a slowed-down GPU is, and nothing else.
+THROTTLED_BELOW = 0.75
+# The spread has come to rest when it moved less than this over the latter half of the samples, looked at this many times.
+_PLATEAU_CHANGE = 0.05
+_NUM_PLATEAU_LOOKS = 8
 
 Samples = Sequence[float] | NDArray[np.floating]
 
@@ -47,9 +56,10 @@ class Summary:
 
 
 class StopReason(StrEnum):
-    """Which rule ended the sampling."""
+    """Which rule ended the sampling: the interval is narrow enough, the spread no longer changes, or time or count are used up."""
 
     SETTLED = "settled"
+    PLATEAU = "plateau"
     BUDGET = "budget"
     MAX_SAMPLES = "max_samples"
 
@@ -58,12 +68,14 @@ class StopReason(StrEnum):
 class StopRule:
     """When to stop sampling: enough samples and a median known to ``relative_interval``, or the time or the count is used up.
 
-    ``min_samples`` are taken unless the budget ends first; ``floor_samples`` are taken whatever it costs.
+    ``min_samples`` are taken unless the budget ends first; ``floor_samples`` are taken whatever it costs. From ``plateau_samples`` on,
+    a spread that no longer changes ends it too: more samples of the same noise say the same.
     """
 
     relative_interval: float = 0.005
     min_samples: int = 30
     floor_samples: int = 10
+    plateau_samples: int = 1000
     max_samples: int = 5000
     budget_s: float = 3.0
 
@@ -75,27 +87,85 @@ class StopRule:
                 return StopReason.SETTLED
             if count >= self.max_samples:
                 return StopReason.MAX_SAMPLES
+            if count >= self.plateau_samples and has_steady_spread(samples):
+                return StopReason.PLATEAU
         return StopReason.BUDGET if count >= self.floor_samples and elapsed_s >= self.budget_s else None
 
 
 def find_median_interval(samples: Samples, confidence: float = 0.95, seed: int = _BOOTSTRAP_SEED) -> tuple[float, float]:
-    """Return a confidence interval of the median.
+    """Return a confidence interval of the median of samples in the order in which they were taken.
 
-    Percentile bootstrap with a fixed seed; for many samples the distribution-free interval between order statistics
-    (n/2 ± z·√n/2, normal approximation of the binomial; David & Nagaraja, *Order Statistics*, 2003, section 7.1).
+    Percentile bootstrap of blocks with a fixed seed; for many samples the distribution-free interval between order statistics
+    (n/2 ± z·√(τn)/2, normal approximation of the binomial; David & Nagaraja, *Order Statistics*, 2003, section 7.1), which the
+    correlation time τ widens.
     """
-    values = np.sort(np.asarray(samples, dtype=np.float64))
+    values = np.asarray(samples, dtype=np.float64)
     _require_finite(values)
     count = len(values)
+    tau = find_correlation_time(values)
     if count > _MAX_BOOTSTRAP_SAMPLES:
-        reach = 0.5 * _find_normal_quantile(confidence) * np.sqrt(count)
+        values = np.sort(values)
+        reach = 0.5 * _find_normal_quantile(confidence) * np.sqrt(tau * count)
         low, high = int(np.floor(count / 2 - reach)), int(np.ceil(count / 2 + reach))
         return float(values[max(low, 0)]), float(values[min(high, count - 1)])
-    rng = np.random.Generator(np.random.PCG64(seed))
-    medians = np.median(values[rng.integers(0, count, (_NUM_RESAMPLES, count))], axis=1)
+    medians = np.median(values[_draw_blocks(count, tau, seed)], axis=1)
     tail = (1 - confidence) / 2
     low_value, high_value = np.quantile(medians, [tail, 1 - tail])
     return float(low_value), float(high_value)
+
+
+def _draw_blocks(count: int, tau: float, seed: int) -> NDArray[np.intp]:
+    """Return [_NUM_RESAMPLES, count] indices, made of blocks of neighbours that wrap around the end."""
+    length = min(round(tau), max(1, count // 4))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    starts = rng.integers(0, count, (_NUM_RESAMPLES, -(-count // length)))
+    indices = (starts[:, :, None] + np.arange(length)) % count
+    return indices.reshape(_NUM_RESAMPLES, -1)[:, :count]
+
+
+def find_correlation_time(values: Samples) -> float:
+    """Return how many neighbouring samples count as one, at least 1.
+
+    1 + 2 Σρ(k) over the autocorrelation of the ranks, summed in pairs of lags until a pair is no longer positive (Geyer, *Practical
+    Markov Chain Monte Carlo*, Statistical Science 7(4), 1992: initial positive sequence). Ranks, so that one outlier changes little.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    count = len(array)
+    _, ranks, sizes = np.unique(array, return_inverse=True, return_counts=True)
+    # Equal values share the middle of their ranks.
+    centred = (np.cumsum(sizes) - (sizes - 1) / 2)[ranks] - (count + 1) / 2
+    padded = np.fft.rfft(centred, 2 * count)
+    covariance = np.fft.irfft(padded * np.conj(padded))[:count]
+    if count < 8 or covariance[0] <= 0:
+        return 1.0
+    rho = covariance / covariance[0]
+    total = -1.0
+    for lag in range(0, count // 2 - 1, 2):
+        pair = float(rho[lag] + rho[lag + 1])
+        if pair <= 0:
+            break
+        total += 2 * pair
+    return max(1.0, total)
+
+
+def has_steady_spread(samples: Samples) -> bool:
+    """Return whether the relative interquartile range no longer changes as samples are added."""
+    values = np.asarray(samples, dtype=np.float64)
+    ends = np.linspace(len(values) // 2, len(values), _NUM_PLATEAU_LOOKS).astype(int)
+    quartiles = np.array([np.quantile(values[:end], [0.25, 0.5, 0.75]) for end in ends])
+    spreads = (quartiles[:, 2] - quartiles[:, 0]) / quartiles[:, 1]
+    return bool(np.ptp(spreads) <= _PLATEAU_CHANGE * spreads[-1])
+
+
+def windows_agree(before: Samples, after: Samples, tolerance: float) -> bool:
+    """Return whether the medians of two windows differ by at most a share ``tolerance`` of the earlier: then warm-up is over."""
+    first, second = float(np.median(before)), float(np.median(after))
+    return abs(second - first) <= tolerance * abs(first)
+
+
+def find_throttled(clocks_mhz: Samples, default_mhz: float) -> NDArray[np.bool_]:
+    """Return True per sample that a slowed-down GPU took; a clock that is not known (NaN) is not held against its sample."""
+    return np.asarray(clocks_mhz, dtype=np.float64) < THROTTLED_BELOW * default_mhz
 
 
 def summarize(samples: Samples) -> Summary:
