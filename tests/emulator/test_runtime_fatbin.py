@@ -21,7 +21,8 @@ from .test_runtime_zstd import lz4_block
 
 SOURCE = Path(__file__).with_name("runtime_kernels.cu")
 INVALID_IMAGE, NO_IMAGE = 200, 209
-ZSTD, LZ4, ARCH_SPECIFIC = 0x8000, 0x2000, 0x100000
+ZSTD, LZ4 = 0x8000, 0x2000
+SPECIFIC = {"": 0, "a": 0x100000, "f": 0x200000}
 BOTH = "arch=compute_90a,code=[sm_90a,compute_90a]"
 
 
@@ -78,16 +79,21 @@ def test_compressions(emulator: Runtime, flags: int) -> None:
         ([(80, ""), (100, "")], "k80"),
         ([(80, ""), (100, "a")], "k80"),
         ([(80, ""), (89, "a")], "k80"),
+        ([(120, ""), (100, "a"), (100, ""), (103, "f")], "k100"),
+        ([(120, "a"), (100, "a"), (100, "f")], "k100f"),
+        ([(120, "a")], "k120a"),
     ],
 )
 def test_the_best_ptx_is_chosen(emulator: Runtime, entries: list[tuple[int, str]], chosen: str) -> None:
-    packed = [entry(ptx(f"k{arch}{suffix}"), arch, 0x11 | (ARCH_SPECIFIC if suffix else 0)) for arch, suffix in entries]
+    packed = [entry(ptx(f"k{arch}{suffix}", f"sm_{arch}{suffix}"), arch, 0x11 | SPECIFIC[suffix]) for arch, suffix in entries]
     assert load(emulator, container(*packed)) == (0, [chosen])
+    found = [(r["kind"], r["severity"]) for r in emulator.reports()]
+    assert found == ([("foreign_target", "note")] if int(chosen[1:].rstrip("af")) > 90 else [])
 
 
 def test_what_holds_no_ptx_for_the_target(emulator: Runtime) -> None:
-    assert load(emulator, container(entry(b"\x7fELF", 90, kind=2), entry(ptx("k"), 100))) == (NO_IMAGE, [])
-    assert "machine code for sm_90, PTX for sm_100" in emulator.message()
+    assert load(emulator, container(entry(b"\x7fELF", 90, kind=2), entry(b"\x7fELF", 100, kind=2))) == (NO_IMAGE, [])
+    assert "machine code for sm_90, machine code for sm_100" in emulator.message()
     assert "-gencode" in emulator.message()
     assert [r["kind"] for r in emulator.reports()] == ["load_error"]
 

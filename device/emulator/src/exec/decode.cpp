@@ -336,7 +336,9 @@ void FunctionDecoder::lay_out_frame() {
 
 void FunctionDecoder::fail(const std::string& reason) const {
     std::string text;
+    std::string better;
     if (current_) {
+        better = refusal();
         text = "unsupported instruction '" + current_->spelling() + "' in " + function_.name + " (PTX line " +
                std::to_string(current_->where.ptx_line);
         const std::string source_line = builder_.program.module.source_of(current_->where);
@@ -345,7 +347,7 @@ void FunctionDecoder::fail(const std::string& reason) const {
     } else {
         text = "cannot load " + function_.name;
     }
-    throw LoadError(text + ": " + reason);
+    throw LoadError(text + ": " + (better.empty() ? reason : better));
 }
 
 void FunctionDecoder::decode() {

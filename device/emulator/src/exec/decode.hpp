@@ -61,7 +61,9 @@ private:
         bool is_symbol = false;
     };
 
+    // Throws LoadError, for the reason that decode_refused.cpp knows, or else for this one.
     [[noreturn]] void fail(const std::string& reason) const;
+    std::string refusal() const;
     void lay_out_frame();
     void decode_instruction(const ptx::Instruction& instruction);
     void finish();

@@ -87,7 +87,7 @@ void FunctionDecoder::decode_load_store(bool is_load) {
         inst.vec = 2;
     }
     if (type == Type::kNone || type == Type::kPred || inst.bytes > 8) fail("its type is not supported");
-    if (inst.vec * inst.bytes > 16) fail("vectors of more than 16 bytes need a newer target");
+    if (inst.vec * inst.bytes > 16) fail("vectors of more than 16 bytes need sm_100");
     expect_operands(2, has("L2::cache_hint") ? 3 : 2);
     const Operand& data = is_load ? operand(0) : operand(1);
     const Operand& where = is_load ? operand(1) : operand(0);

@@ -2,6 +2,8 @@
 
 #include <elf.h>
 
+#include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "errors.hpp"
@@ -14,6 +16,7 @@ namespace {
 constexpr uint64_t kFlagLz4 = 0x2000;
 constexpr uint64_t kFlagZstd = 0x8000;
 constexpr uint64_t kFlagArchSpecific = 0x100000;
+constexpr uint64_t kFlagFamilySpecific = 0x200000;
 constexpr size_t kMostPlainBytes = size_t{1} << 30;
 
 struct Wrapper {
@@ -51,6 +54,7 @@ FatbinEntry read_entry(const std::byte* at, uint64_t room, uint64_t* size_bytes)
     entry.arch = load<uint32_t>(at + 28);
     entry.flags = load<uint64_t>(at + 40);
     entry.is_arch_specific = (entry.flags & kFlagArchSpecific) != 0;
+    entry.is_family_specific = (entry.flags & kFlagFamilySpecific) != 0;
     entry.data = at + header_bytes;
     const bool compressed = (entry.flags & (kFlagLz4 | kFlagZstd)) != 0;
     entry.stored_bytes = compressed && compressed_bytes != 0 ? compressed_bytes : payload_bytes;
@@ -61,7 +65,9 @@ FatbinEntry read_entry(const std::byte* at, uint64_t room, uint64_t* size_bytes)
 
 }  // namespace
 
-std::string FatbinEntry::arch_name() const { return "sm_" + std::to_string(arch) + (is_arch_specific ? "a" : ""); }
+std::string FatbinEntry::arch_name() const {
+    return "sm_" + std::to_string(arch) + (is_arch_specific ? "a" : is_family_specific ? "f" : "");
+}
 
 std::string FatbinEntry::contents() const {
     std::string plain;
@@ -109,14 +115,25 @@ std::vector<const void*> prelinked_images(const void* image) {
     return images;
 }
 
-int choose_ptx(const std::vector<FatbinEntry>& entries, const Target& target) {
+bool is_native(const FatbinEntry& entry, const Target& target) {
     const auto own = static_cast<uint32_t>(target.major * 10 + target.minor);
+    if (entry.arch > own) return false;
+    if (entry.is_arch_specific) return entry.arch == own;
+    return !entry.is_family_specific || entry.arch / 10 == own / 10;
+}
+
+int choose_ptx(const std::vector<FatbinEntry>& entries, const Target& target) {
+    const auto own = static_cast<int>(target.major * 10 + target.minor);
+    const auto rank = [&](const FatbinEntry& entry) {
+        const int arch = static_cast<int>(entry.arch);
+        const int specific = entry.is_arch_specific ? 2 : entry.is_family_specific ? 1 : 0;
+        if (is_native(entry, target)) return std::array{2, arch, specific};
+        return std::array{specific == 0 ? 1 : 0, -std::abs(arch - own), -specific};
+    };
     int best = -1;
     for (int i = 0; i < static_cast<int>(entries.size()); ++i) {
-        const FatbinEntry& entry = entries[i];
-        if (entry.kind != FatbinEntry::Kind::kPtx || entry.arch > own || (entry.is_arch_specific && entry.arch != own)) continue;
-        const auto rank = [&](int index) { return entries[index].arch * 2 + (entries[index].is_arch_specific ? 1 : 0); };
-        if (best < 0 || rank(i) > rank(best)) best = i;
+        if (entries[i].kind != FatbinEntry::Kind::kPtx) continue;
+        if (best < 0 || rank(entries[i]) > rank(entries[best])) best = i;
     }
     return best;
 }

@@ -16,6 +16,7 @@ struct FatbinEntry {
     Kind kind = Kind::kPtx;
     uint32_t arch = 0;              // 90
     bool is_arch_specific = false;  // 90a
+    bool is_family_specific = false;  // 100f
     uint32_t isa_major = 0, isa_minor = 0;
     uint64_t flags = 0;
     const std::byte* data = nullptr;
@@ -36,7 +37,10 @@ std::vector<FatbinEntry> read_fatbin(const void* image);
 // The containers of relocatable code that a linked program (nvcc -rdc=true) keeps behind its wrapper, one for each object; else none.
 std::vector<const void*> prelinked_images(const void* image);
 
-// Index of the PTX entry for the target: the highest architecture that it can run, arch-specific code only on its own; -1: none.
+// Whether a device of the target takes PTX of the entry: no newer architecture, "a" only on its own, "f" only within its family.
+bool is_native(const FatbinEntry& entry, const Target& target);
+// Index of the PTX entry to run; -1: none. The highest native one; without any, the nearest newer one, for a module that uses no
+// instruction of newer chips can be run all the same; an "f" or "a" of another chip only where there is nothing else.
 int choose_ptx(const std::vector<FatbinEntry>& entries, const Target& target);
 // Index of the machine code for exactly this target; -1: none.
 int choose_elf(const std::vector<FatbinEntry>& entries, const Target& target);

@@ -71,6 +71,16 @@ Source find_source(CodeModule& module, const Target& target) {
     return {{entries[chosen].contents()}, module.origin + ", PTX for " + entries[chosen].arch_name()};
 }
 
+// The architecture of a `.target`, as a fat binary would state it.
+FatbinEntry entry_of_target(const std::string& name) {
+    FatbinEntry entry;
+    char suffix = 0;
+    std::sscanf(name.c_str(), "sm_%u%c", &entry.arch, &suffix);
+    entry.is_arch_specific = suffix == 'a';
+    entry.is_family_specific = suffix == 'f';
+    return entry;
+}
+
 // The newest PTX version that the front end was written for; a parse failure beyond it is most likely due to it.
 constexpr uint32_t kNewestPtxMajor = 9;
 
@@ -174,9 +184,17 @@ Program& Registry::load(Runtime& runtime, CodeModule& module) {
             objects.push_back(ptx::parse(text));
         }
         ptx::Module parsed = objects.size() == 1 ? std::move(objects[0]) : ptx::link(std::move(objects));
-        module.ptx_version = static_cast<int>(parsed.version_major * 10 + parsed.version_minor);
+        const FatbinEntry made_for = entry_of_target(parsed.target);
+        module.ptx_version = static_cast<int>(made_for.arch);
         if (module.binary_version == 0) module.binary_version = runtime.target->major * 10 + runtime.target->minor;
         module.program = Program::load(std::move(parsed), runtime.memory());
+        if (!is_native(made_for, *runtime.target)) {
+            runtime.add_report("foreign_target", Severity::kNote,
+                               module.origin + ": what was compiled for " + made_for.arch_name() +
+                                   " runs here, as it uses no instruction of that chip alone; a device of compute capability " +
+                                   std::to_string(runtime.target->major) + "." + std::to_string(runtime.target->minor) +
+                                   " refuses it (error 209)");
+        }
     } catch (const Failure& failure) {
         fail(failure.code, failure.message);
     } catch (const ptx::ParseError& error) {

@@ -44,7 +44,7 @@ struct CodeModule {
     int load_error = 0;
     std::string load_message;
     std::shared_ptr<Program> program;
-    int ptx_version = 0, binary_version = 0;   // 90 = 9.0, as in cudaFuncAttributes
+    int ptx_version = 0, binary_version = 0;   // architectures, 90 = sm_90, as in cudaFuncAttributes
     std::map<std::string, int> sass_registers;  // registers by kernel, where machine code lies beside the PTX
     std::map<std::string, std::shared_ptr<Kernel>> kernels;
     std::map<std::string, std::unique_ptr<DeviceVariable>> variables;
