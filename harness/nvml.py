@@ -11,6 +11,7 @@ from typing import Any
 
 _CLOCK_SM = 1
 _TEMPERATURE_GPU = 0
+_USER_CLOCK_BIT = 0x2
 # Reasons why the clock is below the one asked for; an idle GPU and a user's own setting are no throttling.
 _THROTTLE_BITS = {
     0x4: "power cap",
@@ -23,11 +24,15 @@ _THROTTLE_BITS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """SM clock in MHz, GPU temperature in degrees Celsius, and why the clock is held down ("power cap", ...)."""
+    """SM clock in MHz, GPU temperature in degrees Celsius, and why the clock is held down ("power cap", ...).
+
+    ``is_fixed`` says that somebody set the clock.
+    """
 
     sm_mhz: float
     temperature_c: float
     throttle_reasons: tuple[str, ...]
+    is_fixed: bool = False
 
 
 class ClockMonitor:
@@ -48,7 +53,7 @@ class ClockMonitor:
         if any(calls):
             return None
         held = tuple(text for bit, text in _THROTTLE_BITS.items() if reasons.value & bit)
-        return Reading(float(clock.value), float(temperature.value), held)
+        return Reading(float(clock.value), float(temperature.value), held, bool(reasons.value & _USER_CLOCK_BIT))
 
 
 def open_monitor(uuid: str, library_name: str = "libnvidia-ml.so.1") -> ClockMonitor | None:

@@ -1,59 +1,73 @@
 """How long a launch takes on a real GPU: cold and hot, from CUDA events, with every sample kept.
 
-Cold
-    Before every launch a fill of several times the L2 cache is queued on the same stream, which evicts the operands. It also keeps the
-    GPU busy while the host queues the events and the launch behind it, so that launch overhead stays outside the interval.
-Hot
-    Launches follow each other with nothing between; one sample covers as many launches as make it long against the cost of an event.
-    Launches that take less than ``graph_below_us``, or than a few times what the host needs to queue one, are replayed from one CUDA
-    graph of unrolled calls.
+A batch of samples is queued on a held stream, which starts when all of it is there: what the host takes to queue a launch is in no sample,
+and is reported beside them. What is to be compared is measured together, in rounds of A B ... B A whose order rotates.
 
-Warm-up is by time: until the medians of two windows agree, which is when the clock has settled. An emulated device is refused: its
-times are the host's.
+Cold
+    Before every launch a fill of several times the L2 cache, by the device's own attribute, evicts the operands.
+Hot
+    One launch that is not timed warms the cache; then launches follow each other with nothing between. One sample covers as many as
+    make it long against the cost of an event. Launches that take less than ``graph_below_us``, or than a few times what the host needs
+    to queue one, are replayed from one CUDA graph of unrolled calls.
+
+Warm-up is by time, the same work included, until two windows agree: then the clock has settled. Samples of a slowed-down GPU are kept and
+marked, but set aside where there are others. An emulated device is refused: its times are the host's.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, Event, Graph, Stream, UnavailableError
+from harness.instruments import CudaInstruments, Instruments
 from harness.nvml import Reading, open_monitor
-from harness.stats import StopReason, StopRule, Summary, summarize
+from harness.stats import StopReason, StopRule, Summary, find_throttled, summarize, windows_agree
+from harness.verdicts import plan_round
 
 Launch = Callable[[Stream], None]
 
-# The GPU must be kept busy for this many times what the host needs to queue a launch, its events included.
+# Hot launches that the host queues in less than this many times their duration come from a graph.
 _HOST_MARGIN = 3.0
 _NUM_HOST_LAUNCHES = 7
+_NUM_EMPTY = 100
+_MONITOR_EVERY_S = 0.2
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
 
 class TimingError(RuntimeError):
     """A measured time cannot be true, or no time could be measured."""
 
 
+class Mode(StrEnum):
+    """What is in the caches when a launch starts: nothing of its operands, or what the launch before left."""
+
+    COLD = "cold"
+    HOT = "hot"
+
+
 @dataclass(frozen=True)
 class TimingPolicy:
     """How to measure. Times in the units of the names.
 
-    ``flush_factor`` times the L2 size is written between cold launches, and again where the host is slow to queue one. Below
-    ``graph_below_us`` hot launches come from a graph. ``sample_us`` is the least work that a hot sample covers. ``max_batch`` samples
-    are queued before the host waits, fewer where they would take longer than ``batch_us``.
+    ``flush_factor`` times the L2 size is written between cold launches. Below ``graph_below_us`` hot launches come from a graph.
+    ``sample_us`` is the least work that a hot sample covers: starting a graph takes a few microseconds, which its launches share. At
+    most ``max_batch`` samples are queued on a held stream, fewer where they would take longer than ``batch_us``.
     """
 
     stop: StopRule = field(default_factory=StopRule)
     flush_factor: float = 2.0
-    sample_us: float = 200.0
+    sample_us: float = 500.0
     graph_below_us: float = 100.0
-    max_unrolled: int = 100
-    max_batch: int = 16
+    max_unrolled: int = 250
+    max_batch: int = 32
     batch_us: float = 50_000.0
     warmup_min_s: float = 0.15
     warmup_window_s: float = 0.05
@@ -63,30 +77,41 @@ class TimingPolicy:
 
 @dataclass(frozen=True)
 class Timing:
-    """What was measured: ``samples_us`` are microseconds per launch.
+    """What was measured: ``samples_us`` are microseconds per launch, in the order taken, with the SM clock of each (NaN: not known).
 
-    ``method`` says how (``events`` or ``graph``), ``empty_pair_us`` is the median interval between two events with nothing between
-    them, which is reported and not subtracted; ``host_us`` is what the host needs to queue a launch, which is in no sample. ``settled``
-    is False when warm-up ran into its cap. ``clock_mhz`` is the median SM clock and ``temperature_c`` the highest temperature over the
-    batches, ``throttle_reasons`` what held the clock down in any of them; None and empty where NVML does not tell.
+    ``summary`` leaves the ``num_throttled`` samples of a slowed-down GPU out, unless there are no others. ``method`` says how (``events``
+    or ``graph``). ``empty_pair_us`` is the median interval between two events with nothing between them, ``empty_launch_us`` with an
+    empty kernel; both are reported and not subtracted. ``host_us`` is what the host needs to queue a launch, which is in no sample.
+    ``settled`` is False when warm-up ran into its cap. ``clock_label`` is ``fixed-power`` for a GPU as shipped, whose clock follows its
+    power, and ``fixed-frequency`` for one whose clock somebody set: times of the two are not to be compared. ``temperature_c`` is the
+    highest over the batches, ``throttle_reasons`` what held the clock down in any of them; None and empty where NVML does not tell.
     """
 
     mode: str
     samples_us: NDArray[np.float32]
+    clocks_mhz: NDArray[np.float32]
     summary: Summary
+    num_throttled: int
     stop_reason: StopReason
     method: str
     launches_per_sample: int
     warmup_s: float
     settled: bool
     empty_pair_us: float
+    empty_launch_us: float
     host_us: float
-    clock_mhz: float | None = None
+    clock_label: str = "fixed-power"
     temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] = ()
 
+    @property
+    def clock_mhz(self) -> float | None:
+        """Median SM clock of the samples, None where it is not known."""
+        known = self.clocks_mhz[np.isfinite(self.clocks_mhz)]
+        return float(np.median(known)) if len(known) else None
+
     def to_figures(self) -> dict[str, Any]:
-        """Return everything but the samples as plain values."""
+        """Return everything but the samples and their clocks as plain values."""
         s = self.summary
         return {
             "mode": self.mode,
@@ -98,85 +123,291 @@ class Timing:
             "median_low_us": s.low,
             "median_high_us": s.high,
             "num_samples": s.num_samples,
+            "num_throttled": self.num_throttled,
             "stop_reason": self.stop_reason.value,
             "method": self.method,
             "launches_per_sample": self.launches_per_sample,
             "warmup_s": self.warmup_s,
             "settled": self.settled,
             "empty_pair_us": self.empty_pair_us,
+            "empty_launch_us": self.empty_launch_us,
             "host_us": self.host_us,
+            "clock_label": self.clock_label,
             "clock_mhz": self.clock_mhz,
             "temperature_c": self.temperature_c,
             "throttle_reasons": list(self.throttle_reasons),
         }
 
 
-class Timer:
-    """Measures launches on one device. Holds a flush buffer and a pool of events; ``clock`` returns host seconds."""
+@dataclass(frozen=True)
+class Subject:
+    """A launch made ready to be timed: ``run`` queues one sample of ``count`` launches, ``before`` what precedes it and is not timed.
 
-    def __init__(self, device: Device, policy: TimingPolicy | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    ``cost_us`` is what both take on the device.
+    """
+
+    mode: Mode
+    before: Launch
+    run: Launch
+    count: int
+    method: str
+    host_us: float
+    cost_us: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Microseconds per launch and SM clock in MHz (NaN: not known) of samples, in the order in which they were queued."""
+
+    times_us: NDArray[np.float64]
+    clocks_mhz: NDArray[np.float64]
+
+
+@dataclass
+class _Run:
+    """One subject's samples as they come."""
+
+    subject: Subject
+    next_check: int
+    times_us: list[float] = field(default_factory=list)
+    clocks_mhz: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+    reason: StopReason | None = None
+
+    def find_good(self, default_mhz: float) -> list[float]:
+        throttled = find_throttled(self.clocks_mhz, default_mhz)
+        return [t for t, slow in zip(self.times_us, throttled, strict=True) if not slow]
+
+
+class Timer:
+    """Measures launches on one device. Holds a flush buffer, a pool of events and the instruments; ``clock`` returns host seconds."""
+
+    def __init__(
+        self,
+        device: Device,
+        policy: TimingPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        instruments: Instruments | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         if device.is_emulated:
             raise UnavailableError("the emulated device has no GPU times; run on a machine with a GPU (AICF_DEVICE=cuda)")
         self.device = device
         self.policy = policy or TimingPolicy()
         self._clock = clock
+        self._sleep = sleep
+        self._tools: Instruments = instruments or CudaInstruments()
+        self._tools.reset_persisting_cache()
         self._stream = device.create_stream(non_blocking=True)
         self._flush = device.allocate(math.ceil(self.policy.flush_factor * max(device.properties.l2_bytes, 1 << 20)))
         self._events: list[Event] = []
+        self._max_batch = self.policy.max_batch
+        self._readings: list[Reading] = []
+        self._last_reading_s = -math.inf
         self._monitor = open_monitor(device.properties.uuid)
-        self.empty_pair_us = self._measure_empty_pair()
-        self.flush_us = self._measure_flush()
+        self._default_mhz = device.properties.clock_khz / 1000
+        self._num_fills = 0
+        self.empty_pair_us = self._measure_empty(lambda stream: None)
+        self.empty_launch_us = self._measure_empty(self._tools.launch_nothing)
+        self.flush_us = self._measure_empty(self._fill, _NUM_HOST_LAUNCHES)
 
     def close(self) -> None:
-        """Free the flush buffer."""
+        """Free the flush buffer and the instruments."""
         self._flush.free()
+        self._tools.close()
 
     def measure_cold(self, launch: Launch) -> Timing:
-        """Time single launches, each after the L2 was overwritten for long enough that all of it is queued before it starts."""
-        host_us = self._measure_host(launch)
-        num_fills = max(1, math.ceil(_HOST_MARGIN * host_us / self.flush_us))
-
-        def run_batch(count: int) -> list[float]:
-            pairs = []
-            for i in range(count):
-                start, stop = self._event(2 * i), self._event(2 * i + 1)
-                for _ in range(num_fills):
-                    self._flush.fill(i % 256, stream=self._stream)
-                self._stream.record(start)
-                launch(self._stream)
-                self._stream.record(stop)
-                pairs.append((start, stop))
-            self._stream.synchronize()
-            return [stop.elapsed_us(start) for start, stop in pairs]
-
-        return self._sample("cold", run_batch, method="events", launches_per_sample=1, host_us=host_us)
+        """Time single launches, each after the L2 was overwritten."""
+        return self.measure([self.prepare(launch, Mode.COLD)])[0]
 
     def measure_hot(self, launch: Launch) -> Timing:
         """Time launches that follow each other, operands in the cache as far as they fit."""
+        return self.measure([self.prepare(launch, Mode.HOT)])[0]
+
+    def prepare(self, launch: Launch, mode: Mode) -> Subject:
+        """Find out how a launch is to be timed. Raises RuntimeError where a launch refuses to be captured and must be."""
         host_us = self._measure_host(launch)
-        single_us = max(float(np.median(self._time_groups(launch, 1, 4))), 1e-3)
+        single = Subject(mode, self._fill if mode is Mode.COLD else launch, launch, 1, "events", host_us, 0.0)
+        single_us = self._estimate(single)
+        if mode is Mode.COLD:
+            return Subject(mode, self._fill, launch, 1, "events", host_us, single_us + self.flush_us)
         if single_us < max(self.policy.graph_below_us, _HOST_MARGIN * host_us):
-            return self._measure_hot_graph(launch, single_us, host_us)
+            graph, count = self._unroll(launch, single_us)
+            return Subject(mode, launch, graph.launch, count, "graph", host_us, (count + 1) * single_us)
         count = math.ceil(self.policy.sample_us / single_us)
 
         def run_group(stream: Stream) -> None:
             for _ in range(count):
                 launch(stream)
 
-        def run_batch(num_groups: int) -> list[float]:
-            return self._time_groups(run_group, count, num_groups)
+        return Subject(mode, launch, run_group, count, "events", host_us, (count + 1) * single_us)
 
-        return self._sample("hot", run_batch, method="events", launches_per_sample=count, host_us=host_us)
+    def measure(self, subjects: Sequence[Subject]) -> list[Timing]:
+        """Warm up, then time subjects together in rounds until each one's stop rule ends it."""
+        warmup_s, settled = self.warm_up(subjects)
+        self._readings, self._last_reading_s = [], -math.inf
+        runs = [_Run(s, self.policy.stop.min_samples) for s in subjects]
+        active, num_rounds, pause_s = list(runs), 0, _FIRST_PAUSE_S
+        while active:
+            sequence, num_rounds = self._fill_batch(active, num_rounds)
+            started = self._clock()
+            batch = self.run_batch([r.subject for r in sequence])
+            elapsed_s = self._clock() - started
+            if find_throttled(batch.clocks_mhz, self._default_mhz).any():
+                self._sleep(pause_s)
+                pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
+            else:
+                pause_s = _FIRST_PAUSE_S
+            self._collect(sequence, batch, elapsed_s)
+            for run in active:
+                self._decide(run)
+            active = [r for r in active if r.reason is None]
+        return [self._make_timing(r, warmup_s, settled) for r in runs]
 
-    def _measure_hot_graph(self, launch: Launch, single_us: float, host_us: float) -> Timing:
-        graph, count = self._unroll(launch, single_us)
-        # The first estimate held the host's overhead, the graph's own time does not: unroll more where there is room for it.
-        graph, count = self._unroll(launch, max(float(np.median(self._time_groups(graph.launch, count, 4))), 1e-3))
+    def run_rounds(self, subjects: Sequence[Subject], num_rounds: int, first_round: int = 0) -> Batch:
+        """Time subjects in rounds; returns [rounds, subjects, 2] times and clocks."""
+        order = [i for r in range(num_rounds) for i in plan_round(len(subjects), first_round + r)]
+        done = self.run_batch([subjects[i] for i in order])
+        shape = (num_rounds, len(subjects), 2)
+        # A stable sort by round and subject keeps each subject's two times of a round in their order.
+        places = np.argsort(np.repeat(np.arange(num_rounds), 2 * len(subjects)) * len(subjects) + order, kind="stable")
+        return Batch(done.times_us[places].reshape(shape), done.clocks_mhz[places].reshape(shape))
 
-        def run_batch(num_groups: int) -> list[float]:
-            return self._time_groups(graph.launch, count, num_groups)
+    def warm_up(self, subjects: Sequence[Subject]) -> tuple[float, bool]:
+        """Run until two windows in a row have the same median; return the seconds spent, and whether that was reached.
 
-        return self._sample("hot", run_batch, method="graph", launches_per_sample=count, host_us=host_us)
+        Times are relative to each subject's own first: a window may end in the middle of the subjects.
+        """
+        policy = self.policy
+        started = self._clock()
+        runs = [_Run(s, 0) for s in subjects]
+        first: dict[int, float] = {}
+        before: list[float] = []
+        num_rounds = 0
+        while True:
+            window_start = self._clock()
+            window: list[float] = []
+            while not window or self._clock() - window_start < policy.warmup_window_s:
+                sequence, num_rounds = self._fill_batch(runs, num_rounds)
+                batch = self.run_batch([r.subject for r in sequence])
+                window += [t / first.setdefault(id(r), t) for r, t in zip(sequence, batch.times_us.tolist(), strict=True)]
+            spent = self._clock() - started
+            if before and spent >= policy.warmup_min_s and windows_agree(before, window, policy.warmup_agreement):
+                return spent, True
+            if spent >= policy.warmup_cap_s:
+                return spent, False
+            before = window
+
+    def run_batch(self, subjects: Sequence[Subject]) -> Batch:
+        """Time one sample of each, in this order, as few held batches as the limits allow."""
+        parts: list[Batch] = []
+        start = 0
+        while start < len(subjects):
+            end = self._find_end(subjects, start)
+            part = self._run_held(subjects[start:end])
+            if part is None and end - start == 1:
+                raise TimingError("the stream was held too long: the launch waits for the device, which waits for it")
+            if part is None:  # more launches than the stream's queue takes, perhaps
+                self._max_batch = max(1, (end - start) // 2)
+                continue
+            parts.append(part)
+            start = end
+        return Batch(np.concatenate([p.times_us for p in parts]), np.concatenate([p.clocks_mhz for p in parts]))
+
+    def _find_end(self, subjects: Sequence[Subject], start: int) -> int:
+        end, cost = start + 1, subjects[start].cost_us
+        while end < len(subjects) and end - start < self._max_batch and cost + subjects[end].cost_us <= self.policy.batch_us:
+            cost += subjects[end].cost_us
+            end += 1
+        return end
+
+    def _run_held(self, subjects: Sequence[Subject]) -> Batch | None:
+        """Queue samples on a held stream and let it go; None when the hold ended by itself."""
+        stream, tools = self._stream, self._tools
+        tools.hold(stream)
+        try:
+            for i, subject in enumerate(subjects):
+                tools.stamp(stream, i)
+                subject.before(stream)
+                stream.record(self._event(2 * i))
+                subject.run(stream)
+                stream.record(self._event(2 * i + 1))
+            tools.stamp(stream, len(subjects))
+        finally:
+            tools.release()
+        stream.synchronize()
+        if tools.has_expired():
+            return None
+        times = np.array([self._event(2 * i + 1).elapsed_us(self._event(2 * i)) / s.count for i, s in enumerate(subjects)])
+        if times.min() <= 0:
+            raise TimingError(
+                f"a {subjects[int(times.argmin())].mode} sample is {times.min():.3g} us: the events did not enclose the launch"
+            )
+        clocks = tools.read_clocks_mhz(len(subjects))
+        self._read_monitor()
+        if self._readings:
+            clocks = np.where(np.isfinite(clocks), clocks, self._readings[-1].sm_mhz)
+        return Batch(times, clocks)
+
+    def _read_monitor(self) -> None:
+        # The driver takes milliseconds to answer, and the GPU idles meanwhile.
+        if self._monitor is None or self._clock() - self._last_reading_s < _MONITOR_EVERY_S:
+            return
+        self._last_reading_s = self._clock()
+        if (reading := self._monitor.read()) is not None:
+            self._readings.append(reading)
+
+    def _fill_batch(self, runs: Sequence[_Run], num_rounds: int) -> tuple[list[_Run], int]:
+        """Return whole rounds of samples to be queued together, at least one, and the number of rounds planned so far."""
+        sequence: list[_Run] = []
+        round_us = 2 * sum(r.subject.cost_us for r in runs)
+        for _ in range(max(1, min(self._max_batch // (2 * len(runs)), int(self.policy.batch_us / max(round_us, 1e-3))))):
+            sequence += [runs[i] for i in plan_round(len(runs), num_rounds)]
+            num_rounds += 1
+        return sequence, num_rounds
+
+    def _collect(self, sequence: Sequence[_Run], batch: Batch, elapsed_s: float) -> None:
+        total_us = sum(r.subject.cost_us for r in sequence)
+        for run, time_us, clock_mhz in zip(sequence, batch.times_us.tolist(), batch.clocks_mhz.tolist(), strict=True):
+            run.times_us.append(time_us)
+            run.clocks_mhz.append(clock_mhz)
+            run.spent_s += elapsed_s * run.subject.cost_us / total_us
+
+    def _decide(self, run: _Run) -> None:
+        if len(run.times_us) < run.next_check and run.spent_s < self.policy.stop.budget_s:
+            return
+        run.reason = self.policy.stop.decide(run.find_good(self._default_mhz), run.spent_s)
+        rule = self.policy.stop
+        if run.reason is None and run.spent_s >= 2 * rule.budget_s and len(run.times_us) >= 2 * rule.floor_samples:
+            run.reason = StopReason.BUDGET  # hardly a good sample in all this time
+        # The interval of the median costs more than a batch of short launches: look again when there is news.
+        run.next_check = math.ceil(1.1 * len(run.times_us))
+
+    def _make_timing(self, run: _Run, warmup_s: float, settled: bool) -> Timing:
+        good = run.find_good(self._default_mhz)
+        assert run.reason is not None
+        return Timing(
+            mode=run.subject.mode.value,
+            samples_us=np.asarray(run.times_us, dtype=np.float32),
+            clocks_mhz=np.asarray(run.clocks_mhz, dtype=np.float32),
+            summary=summarize(good or run.times_us),
+            num_throttled=len(run.times_us) - len(good),
+            stop_reason=run.reason,
+            method=run.subject.method,
+            launches_per_sample=run.subject.count,
+            warmup_s=warmup_s,
+            settled=settled,
+            empty_pair_us=self.empty_pair_us,
+            empty_launch_us=self.empty_launch_us,
+            host_us=run.subject.host_us,
+            clock_label="fixed-frequency" if any(r.is_fixed for r in self._readings) else "fixed-power",
+            temperature_c=max((r.temperature_c for r in self._readings), default=None),
+            throttle_reasons=tuple(dict.fromkeys(text for r in self._readings for text in r.throttle_reasons)),
+        )
+
+    def _fill(self, stream: Stream) -> None:
+        self._num_fills += 1
+        self._flush.fill(self._num_fills % 256, stream=stream)
 
     def _unroll(self, launch: Launch, single_us: float) -> tuple[Graph, int]:
         """Capture as many calls as make a sample; return the graph and their number."""
@@ -185,6 +416,10 @@ class Timer:
             for _ in range(count):
                 launch(self._stream)
         return graphs[0], count
+
+    def _estimate(self, subject: Subject, num_samples: int = 4) -> float:
+        """Return the median microseconds of a few samples, at least a nanosecond."""
+        return max(float(np.median(self.run_batch([subject] * num_samples).times_us)), 1e-3)
 
     def _measure_host(self, launch: Launch) -> float:
         """Return the median microseconds that the host needs to queue one launch."""
@@ -196,95 +431,21 @@ class Timer:
             self._stream.synchronize()
         return float(np.median(times))
 
-    def _measure_flush(self) -> float:
-        """Return the median microseconds of one fill of the flush buffer."""
-        times = []
-        for _ in range(_NUM_HOST_LAUNCHES):
-            self._stream.record(self._event(0))
-            self._flush.fill(0, stream=self._stream)
-            self._stream.record(self._event(1))
+    def _measure_empty(self, launch: Launch, count: int = _NUM_EMPTY) -> float:
+        """Return the median microseconds between two events around a launch that needs no care, at least 0."""
+        launch(self._stream)
+        intervals: list[float] = []
+        while len(intervals) < count:
+            self._tools.hold(self._stream)
+            try:
+                for i in range(_NUM_HOST_LAUNCHES):
+                    self._stream.record(self._event(2 * i))
+                    launch(self._stream)
+                    self._stream.record(self._event(2 * i + 1))
+            finally:
+                self._tools.release()
             self._stream.synchronize()
-            times.append(self._event(1).elapsed_us(self._event(0)))
-        return max(float(np.median(times)), 1.0)
-
-    def _time_groups(self, run_group: Launch, count: int, num_groups: int) -> list[float]:
-        """Queue groups of ``count`` launches, one after the other; return microseconds per launch of each of ``num_groups`` groups.
-
-        The first group covers the host's start and is not returned.
-        """
-        events = [self._event(i) for i in range(num_groups + 2)]
-        self._stream.record(events[0])
-        for event in events[1:]:
-            run_group(self._stream)
-            self._stream.record(event)
-        self._stream.synchronize()
-        return [b.elapsed_us(a) / count for a, b in itertools.pairwise(events[1:])]
-
-    def _sample(self, mode: str, run: Callable[[int], list[float]], *, method: str, launches_per_sample: int, host_us: float) -> Timing:
-        single_us = max(run(1)[0] * launches_per_sample, 1e-3)
-        size = min(max(1, int(self.policy.batch_us / single_us)), self.policy.max_batch)
-
-        def run_batch() -> list[float]:
-            return run(size)
-
-        warmup_s, settled = self._warm_up(run_batch)
-        started = self._clock()
-        samples: list[float] = []
-        readings: list[Reading] = []
-        reason: StopReason | None = None
-        next_check = self.policy.stop.min_samples
-        while reason is None:
-            samples += run_batch()
-            if self._monitor is not None and (reading := self._monitor.read()) is not None:
-                readings.append(reading)
-            if min(samples) <= 0:
-                raise TimingError(f"a {mode} sample is {min(samples):.3g} us: the events did not enclose the launch")
-            if len(samples) >= next_check:
-                reason = self.policy.stop.decide(samples, self._clock() - started)
-                # The interval of the median costs more than a batch of short launches: look again when there is news.
-                next_check = math.ceil(1.1 * len(samples))
-        return Timing(
-            mode=mode,
-            samples_us=np.asarray(samples, dtype=np.float32),
-            summary=summarize(samples),
-            stop_reason=reason,
-            method=method,
-            launches_per_sample=launches_per_sample,
-            warmup_s=warmup_s,
-            settled=settled,
-            empty_pair_us=self.empty_pair_us,
-            host_us=host_us,
-            clock_mhz=float(np.median([r.sm_mhz for r in readings])) if readings else None,
-            temperature_c=max((r.temperature_c for r in readings), default=None),
-            throttle_reasons=tuple(dict.fromkeys(text for r in readings for text in r.throttle_reasons)),
-        )
-
-    def _warm_up(self, run_batch: Callable[[], list[float]]) -> tuple[float, bool]:
-        """Run until two windows in a row have the same median; return the seconds spent, and whether that was reached."""
-        policy = self.policy
-        started = self._clock()
-        before: float | None = None
-        while True:
-            window_start = self._clock()
-            samples: list[float] = []
-            while not samples or self._clock() - window_start < policy.warmup_window_s:
-                samples += run_batch()
-            median = float(np.median(samples))
-            spent = self._clock() - started
-            agrees = before is not None and abs(median - before) <= policy.warmup_agreement * before
-            if agrees and spent >= policy.warmup_min_s:
-                return spent, True
-            if spent >= policy.warmup_cap_s:
-                return spent, False
-            before = median
-
-    def _measure_empty_pair(self, num_pairs: int = 100) -> float:
-        intervals = []
-        for _ in range(num_pairs):
-            self._stream.record(self._event(0))
-            self._stream.record(self._event(1))
-            self._stream.synchronize()
-            intervals.append(self._event(1).elapsed_us(self._event(0)))
+            intervals += [self._event(2 * i + 1).elapsed_us(self._event(2 * i)) for i in range(_NUM_HOST_LAUNCHES)]
         return float(np.median(intervals))
 
     def _event(self, index: int) -> Event:

@@ -90,6 +90,12 @@ class Outcome:
     note: str = ""
 
 
+def plan_round(count: int, index: int) -> list[int]:
+    """Return the order in which ``count`` contenders are timed in one round: each twice, mirrored, and rotated from round to round."""
+    order = [(index + i) % count for i in range(count)]
+    return [*order, *reversed(order)]
+
+
 def find_differences(incumbent: Samples, candidate: Samples) -> NDArray[np.float64]:
     """Return the rounds' log ratios from [rounds, 2] times (or cycles) of each; rounds with a value that is not known are left out."""
     first, second = (np.asarray(x, dtype=np.float64) for x in (incumbent, candidate))

@@ -243,3 +243,44 @@ class FakeDevice(Device):
     @property
     def observer(self) -> FakeObserver | None:
         return self.fake_observer
+
+
+class FakeInstruments:
+    """Timing instruments of the fake device: ``clock_mhz`` is asked with its time, more samples than ``max_held`` overrun a hold."""
+
+    def __init__(self, device: FakeDevice) -> None:
+        self.device = device
+        self.clock_mhz: Callable[[float], float] = lambda now_us: 1980.0
+        self.max_held = 10**9
+        self.calls: list[str] = []
+        self.num_stamps: list[int] = []
+        self.stamps_us: list[float] = []
+        self.is_open = True
+
+    def hold(self, stream: Stream) -> None:
+        self.calls.append("hold")
+        self.stamps_us = []
+
+    def release(self) -> None:
+        self.calls.append("release")
+        self.num_stamps.append(len(self.stamps_us))
+
+    def has_expired(self) -> bool:
+        return len(self.stamps_us) - 1 > self.max_held
+
+    def stamp(self, stream: Stream, index: int) -> None:
+        assert index == len(self.stamps_us)
+        self.stamps_us.append(self.device.clock_us)
+
+    def read_clocks_mhz(self, count: int) -> NDArray[np.float64]:
+        assert len(self.stamps_us) == count + 1
+        return np.array([self.clock_mhz(t) for t in self.stamps_us[:-1]])
+
+    def launch_nothing(self, stream: Stream) -> None:
+        self.device.enqueue(stream.handle, lambda: None, "nothing")
+
+    def reset_persisting_cache(self) -> None:
+        self.calls.append("reset")
+
+    def close(self) -> None:
+        self.is_open = False

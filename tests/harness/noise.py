@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.verdicts import plan_round
+
 
 @dataclass(frozen=True)
 class Noise:
-    """Relative sizes. ``drift`` over 1000 launches; ``wander`` is autocorrelated with ``memory``; ``step`` of a clock that flips now and then."""
+    """Relative sizes. ``drift`` over 1000 launches; ``wander`` is correlated by ``memory``; ``step`` is that of a clock that ``flip``s."""
 
     white: float = 0.006
     wander: float = 0.004
@@ -51,8 +53,8 @@ def make_rounds(rng: np.random.Generator, noise: Noise, times_us: Sequence[float
     factors = noise.make(rng, num_rounds * 2 * count).reshape(num_rounds, 2 * count)
     rounds = np.empty((num_rounds, count, 2))
     for i in range(num_rounds):
-        order = [(i + j) % count for j in range(count)]
-        for place, (first, again) in enumerate(zip(order, order, strict=True)):
-            rounds[i, first, 0] = times_us[first] * factors[i, place]
-            rounds[i, again, 1] = times_us[again] * factors[i, 2 * count - 1 - place]
+        seen = [0] * count
+        for place, contender in enumerate(plan_round(count, i)):
+            rounds[i, contender, seen[contender]] = times_us[contender] * factors[i, place]
+            seen[contender] += 1
     return rounds

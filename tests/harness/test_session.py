@@ -20,7 +20,7 @@ from harness.resources import Resources
 from harness.spec import Op, Peer, Problem, Variant
 from harness.stats import StopRule
 from harness.timing import TimingPolicy
-from tests.harness.fake_device import FakeArray, FakeDevice
+from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import Body, ToyKernel, honest, make_toy
 
 SUITES = frozenset({"bench", "emulated"})
@@ -57,7 +57,7 @@ class Bench:
             monkeypatch.setattr(f"{place}.open_variant", self.open_variant)
         quick = TimingPolicy(stop=StopRule(min_samples=8, budget_s=0.0), warmup_cap_s=0.0)
         real = harness.bench.Timer
-        monkeypatch.setattr("harness.bench.Timer", lambda device: real(device, quick))
+        monkeypatch.setattr("harness.bench.Timer", lambda device: real(device, quick, instruments=FakeInstruments(self.device)))
 
     def run_slowly(self, **arguments: Any) -> None:
         self.device.clock_us += self.peer_us

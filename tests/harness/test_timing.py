@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from device.interface import Stream, UnavailableError
+from device.interface import DeviceError, Stream, UnavailableError
 from harness.nvml import ClockMonitor, open_monitor
 from harness.stats import StopReason, StopRule
-from harness.timing import Timer, TimingError, TimingPolicy, check_floor
-from tests.harness.fake_device import FakeDevice
+from harness.timing import Mode, Timer, TimingError, TimingPolicy, check_floor
+from tests.harness.fake_device import FakeDevice, FakeInstruments
 
 POLICY = TimingPolicy(stop=StopRule(min_samples=30, max_samples=200, budget_s=0.5))
 
@@ -22,6 +22,8 @@ class Gpu:
 
     def __init__(self, time_us: Callable[[int], float]) -> None:
         self.device = FakeDevice()
+        self.tools = FakeInstruments(self.device)
+        self.pauses: list[float] = []
         self.time_us = time_us
         self.num_runs = 0
         self.num_host_launches = 0
@@ -42,7 +44,7 @@ class Gpu:
             self.device.host_us += 1e-3
             return self.device.host_us * 1e-6
 
-        return Timer(self.device, policy, clock)
+        return Timer(self.device, policy, clock, self.tools, self.pauses.append)
 
 
 def test_steady_launch_settles_and_keeps_every_sample() -> None:
@@ -60,16 +62,16 @@ def test_steady_launch_settles_and_keeps_every_sample() -> None:
 def test_short_launches_are_replayed_from_one_graph() -> None:
     gpu = Gpu(lambda _: 4.0)
     timing = gpu.make_timer().measure_hot(gpu.launch)
-    assert (timing.method, timing.launches_per_sample) == ("graph", 50)
+    assert (timing.method, timing.launches_per_sample) == ("graph", 125)
     assert timing.summary.median == pytest.approx(4.0)
     assert gpu.device.num_graph_launches > 30
-    assert gpu.num_host_launches < 300
+    assert gpu.num_host_launches < 600
 
 
 def test_long_launches_are_queued_one_by_one() -> None:
     gpu = Gpu(lambda _: 150.0)
     timing = gpu.make_timer().measure_hot(gpu.launch)
-    assert (timing.method, timing.launches_per_sample) == ("events", 2)
+    assert (timing.method, timing.launches_per_sample) == ("events", 4)
     assert timing.summary.median == pytest.approx(150.0)
     assert gpu.device.num_graph_launches == 0
 
@@ -96,10 +98,10 @@ def test_noise_stops_at_the_budget() -> None:
     assert timing.summary.relative_interval > POLICY.stop.relative_interval
 
 
-def test_a_slow_host_gets_more_time_and_is_kept_out_of_the_samples() -> None:
+def test_launches_are_queued_on_a_held_stream() -> None:
     gpu = Gpu(lambda _: 120.0)
     gpu.host_cost_us = 90.0
-    order: list[str] = []
+    order = gpu.tools.calls
     real = gpu.device.enqueue
     gpu.device.enqueue = lambda stream, work, name="kernel": (order.append(name), real(stream, work, name))  # type: ignore[method-assign, assignment, return-value]
     timer = gpu.make_timer()
@@ -107,8 +109,84 @@ def test_a_slow_host_gets_more_time_and_is_kept_out_of_the_samples() -> None:
     timing = timer.measure_cold(gpu.launch)
     assert timing.host_us == pytest.approx(90.0, abs=1)
     assert timing.summary.median == pytest.approx(120.0)
-    assert order[-4:] == ["memset", "memset", "memset", "kernel"], "three times 90 us of queueing take three fills of 100 us"
-    assert timer.measure_hot(gpu.launch).method == "graph"
+    last_hold = len(order) - 1 - order[::-1].index("hold")
+    assert order[last_hold + 1 : -1] == ["memset", "kernel"] * 32
+    assert order[-1] == "release"
+    assert timer.measure_hot(gpu.launch).method == "graph", "a host that needs 90 us cannot queue launches of 120 us fast enough"
+
+
+def test_a_batch_too_long_for_the_queue_is_halved_and_one_that_never_ends_is_an_error() -> None:
+    gpu = Gpu(lambda _: 120.0)
+    gpu.tools.max_held = 10
+    assert gpu.make_timer().measure_cold(gpu.launch).summary.median == pytest.approx(120.0)
+    assert max(gpu.tools.num_stamps[-20:]) <= 11
+    gpu.tools.max_held = 0
+    with pytest.raises(TimingError, match="held too long"):
+        gpu.make_timer().measure_cold(gpu.launch)
+
+
+def test_a_launch_that_fails_lets_the_stream_go() -> None:
+    gpu = Gpu(lambda _: 50.0)
+    timer = gpu.make_timer()
+    subject = timer.prepare(gpu.launch, Mode.COLD)
+    gpu.device.sticky = DeviceError("an illegal memory access", 700)
+    with pytest.raises(DeviceError, match="illegal"):
+        timer.measure([subject])
+    assert gpu.tools.calls[-1] == "release"
+
+
+def test_samples_of_a_slowed_down_gpu_are_kept_and_set_aside() -> None:
+    gpu = Gpu(lambda _: 100.0 if gpu.tools.clock_mhz(gpu.device.clock_us) > 1500 else 180.0)
+    gpu.tools.clock_mhz = lambda now_us: 1100.0 if now_us % 4000 > 3000 else 1980.0
+    timing = gpu.make_timer().measure_cold(gpu.launch)
+    assert timing.summary.q1 == timing.summary.q3 == pytest.approx(100.0)
+    assert 0 < timing.num_throttled < len(timing.samples_us) == timing.summary.num_samples + timing.num_throttled
+    assert sorted(set(timing.clocks_mhz.tolist())) == [1100.0, 1980.0]
+    assert 0.05 in gpu.pauses and max(gpu.pauses) <= 0.5
+
+
+def test_a_gpu_that_is_always_slow_still_gives_a_result() -> None:
+    gpu = Gpu(lambda _: 180.0)
+    gpu.tools.clock_mhz = lambda now_us: 900.0
+    timing = gpu.make_timer().measure_cold(gpu.launch)
+    assert timing.summary.median == pytest.approx(180.0)
+    assert timing.num_throttled == len(timing.samples_us) >= 20
+    assert timing.stop_reason is StopReason.BUDGET
+    assert gpu.pauses[:3] == pytest.approx([0.05, 0.075, 0.1125])
+
+
+def test_what_is_compared_is_timed_in_mirrored_rounds() -> None:
+    gpu, slow = Gpu(lambda _: 50.0), Gpu(lambda _: 70.0)
+    slow.device = gpu.device
+    order: list[str] = []
+    timer = gpu.make_timer()
+    subjects = [
+        timer.prepare(lambda s: (order.append("A"), gpu.launch(s))[0], Mode.COLD),
+        timer.prepare(lambda s: (order.append("B"), slow.launch(s))[0], Mode.COLD),
+    ]
+    del order[:]
+    rounds = timer.run_rounds(subjects, 3)
+    assert "".join(order) == "ABBA" + "BAAB" + "ABBA"
+    assert rounds.times_us.shape == rounds.clocks_mhz.shape == (3, 2, 2)
+    assert np.allclose(rounds.times_us[:, 0], 50.0) and np.allclose(rounds.times_us[:, 1], 70.0)
+    timings = timer.measure(subjects)
+    assert [t.summary.median for t in timings] == pytest.approx([50.0, 70.0])
+
+
+def test_a_round_keeps_the_order_of_the_two_times() -> None:
+    gpu = Gpu(float)
+    timer = gpu.make_timer()
+    subjects = [timer.prepare(gpu.launch, Mode.COLD) for _ in range(3)]
+    gpu.num_runs = 1
+    assert timer.run_rounds(subjects, 2).times_us.tolist() == [[[1, 6], [2, 5], [3, 4]], [[9, 10], [7, 12], [8, 11]]]
+
+
+def test_empty_costs_are_measured_and_persisting_cache_lines_given_back() -> None:
+    gpu = Gpu(lambda _: 50.0)
+    timer = gpu.make_timer()
+    assert gpu.tools.calls[0] == "reset"
+    figures = timer.measure_cold(gpu.launch).to_figures()
+    assert (figures["empty_pair_us"], figures["empty_launch_us"], figures["clock_label"]) == (0.0, 0.0, "fixed-power")
 
 
 def test_cold_launches_follow_a_flush_of_twice_the_cache() -> None:
@@ -121,13 +199,13 @@ def test_cold_launches_follow_a_flush_of_twice_the_cache() -> None:
     assert order[-4:] == ["memset", "kernel", "memset", "kernel"]
     assert timer._flush.size_bytes >= 2 * gpu.device.properties.l2_bytes
     timer.close()
-    assert gpu.device.num_live == 0
+    assert gpu.device.num_live == 0 and not gpu.tools.is_open
 
 
 def test_launches_that_take_no_time_are_refused() -> None:
     gpu = Gpu(lambda _: 0.0)
     with pytest.raises(TimingError, match="did not enclose the launch"):
-        Timer(gpu.device, TimingPolicy(warmup_cap_s=0.01, warmup_min_s=0.0, warmup_window_s=0.0)).measure_cold(gpu.launch)
+        gpu.make_timer(TimingPolicy(warmup_cap_s=0.01, warmup_min_s=0.0, warmup_window_s=0.0)).measure_cold(gpu.launch)
 
 
 def test_a_time_below_the_roofline_is_an_error() -> None:
@@ -146,8 +224,9 @@ def test_an_emulated_device_is_refused() -> None:
 class FakeNvml:
     """NVML of a GPU at 1500 MHz under a power cap; ``status`` is what each query returns."""
 
-    def __init__(self, status: int = 0) -> None:
+    def __init__(self, status: int = 0, reasons: int = 0x5) -> None:
         self.status = status
+        self.reasons = reasons
 
     def nvmlDeviceGetClockInfo(self, handle: object, kind: int, value: object) -> int:  # noqa: N802
         value._obj.value = 1500  # type: ignore[attr-defined]
@@ -158,19 +237,23 @@ class FakeNvml:
         return self.status
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: object, value: object) -> int:  # noqa: N802
-        value._obj.value = 0x5  # type: ignore[attr-defined]
+        value._obj.value = self.reasons  # type: ignore[attr-defined]
         return self.status
 
 
-def test_clock_and_throttling_are_recorded_where_the_driver_tells() -> None:
+def test_the_drivers_word_stands_in_where_the_clock_cannot_be_read() -> None:
     gpu = Gpu(lambda _: 50.0)
+    gpu.tools.clock_mhz = lambda now_us: float("nan")
     timer = gpu.make_timer()
     assert timer.measure_cold(gpu.launch).to_figures()["clock_mhz"] is None
     timer._monitor = ClockMonitor(FakeNvml(), ctypes.c_void_p())
     figures = timer.measure_cold(gpu.launch).to_figures()
     assert (figures["clock_mhz"], figures["temperature_c"], figures["throttle_reasons"]) == (1500.0, 60.0, ["power cap"])
+    assert figures["clock_label"] == "fixed-power"
     timer._monitor = ClockMonitor(FakeNvml(status=3), ctypes.c_void_p())
     assert timer.measure_cold(gpu.launch).clock_mhz is None
+    timer._monitor = ClockMonitor(FakeNvml(reasons=0x2), ctypes.c_void_p())
+    assert timer.measure_cold(gpu.launch).clock_label == "fixed-frequency"
 
 
 def test_no_nvml_is_no_error() -> None:
