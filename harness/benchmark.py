@@ -1,18 +1,22 @@
-"""Timing verified variants and peers on a GPU, problem by problem, and judging each output once more after it was timed."""
+"""Timing verified variants and peers on a GPU, problem by problem: all of them in the same rounds, and each output judged afterwards.
+
+Whoever is timed later meets a warmer GPU; in rounds of A B ... B A everybody meets the same one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from device.interface import Device
 from harness.inputs import make_inputs
 from harness.reference import Expected, compute_expected
-from harness.roofline import Floor, find_floor
+from harness.roofline import find_floor
 from harness.runner import Case
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
-from harness.timing import Timer, Timing, TimingError, check_floor
+from harness.timing import Launch, Mode, Subject, Timer, Timing, TimingError, check_floor
 from harness.verify import judge_outputs
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
@@ -34,10 +38,26 @@ class Timed:
     hot: Timing | None = None
 
 
+@dataclass
+class _Entry:
+    """One contender of a problem as its timing proceeds; ``status`` is "" while nothing is wrong."""
+
+    name: str
+    launchable: Launchable
+    launch: Launch
+    subjects: dict[Mode, Subject] = field(default_factory=dict)
+    timings: dict[Mode, Timing] = field(default_factory=dict)
+    status: str = ""
+    reason: str = ""
+
+    def fail(self, reason: str) -> None:
+        self.status, self.reason = "failed", reason
+
+
 def time_problem(
     device: Device, timer: Timer, op: Op, problem: Problem, entries: Sequence[tuple[str, Launchable]], target: Target
 ) -> Iterator[Timed]:
-    """Time every (name, launchable) on one problem and yield each as it is done.
+    """Time all (name, launchable) on one problem together, and yield each.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -46,39 +66,87 @@ def time_problem(
     floor = find_floor(op.cost(problem), target)
     with Case(device, op, problem) as case:
         case.upload(expected.inputs)
-        for name, launchable in entries:
-            try:
-                timed = _time_entry(timer, case, name, launchable, expected, floor)
-            except (RuntimeError, TypeError, ValueError) as error:
-                # One launch that fails is its entry's result, unless it took the device with it.
-                device.take_last_error()
-                device.synchronize()
-                timed = Timed(name, problem.name, "failed", str(error))
-            yield timed
+        all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
+        _prepare_entries(timer, case, all_entries)
+        for mode, floor_us in ((Mode.COLD, floor.cold_us), (Mode.HOT, floor.cached_us)):
+            _measure_entries(timer, case, all_entries, mode)
+            for entry in all_entries:
+                if not entry.status and mode in entry.timings:
+                    _judge(timer, case, entry, mode, expected, floor_us)
+        for entry in all_entries:
+            status = entry.status or "passed"
+            yield Timed(entry.name, problem.name, status, entry.reason, entry.timings.get(Mode.COLD), entry.timings.get(Mode.HOT))
 
 
-def _time_entry(timer: Timer, case: Case, name: str, launchable: Launchable, expected: Expected, floor: Floor) -> Timed:
-    problem = case.problem.name
-    reason = launchable.supports(**case.arguments)
-    if reason:
-        return Timed(name, problem, "unsupported", reason)
-    case.prepare(launchable)
-    case.poison(0xFF)
-    cold = timer.measure_cold(lambda stream: case.launch(launchable, stream))
-    check_floor(cold, floor.cold_us)
-    hot = None
+def _bind(case: Case, launchable: Launchable) -> Launch:
+    return lambda stream: case.launch(launchable, stream)
+
+
+def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry]) -> None:
+    """Find out who serves the problem, allocate what they need, and how each is to be timed."""
+    for entry in entries:
+        with _own_failure(case, entry):
+            if reason := entry.launchable.supports(**case.arguments):
+                entry.status, entry.reason = "unsupported", reason
+    serving = [e for e in entries if not e.status]
+    if serving:
+        case.prepare(*(e.launchable for e in serving))
+        case.poison(0xFF)
+    for entry in serving:
+        with _own_failure(case, entry):
+            entry.subjects[Mode.COLD] = timer.prepare(entry.launch, Mode.COLD)
+    for entry in (e for e in serving if not e.status):
+        try:
+            entry.subjects[Mode.HOT] = timer.prepare(entry.launch, Mode.HOT)
+        except RuntimeError as error:
+            # A peer's library may refuse to be captured, which short hot launches need; its cold time stands.
+            _recover(case)
+            entry.reason = f"no hot time: {error}"
+
+
+def _measure_entries(timer: Timer, case: Case, entries: Sequence[_Entry], mode: Mode) -> None:
+    """Time everybody who can be timed together; one that fails on the way is left out, and the others are timed anew."""
+    while True:
+        serving = [e for e in entries if not e.status and mode in e.subjects]
+        if not serving:
+            return
+        try:
+            timings = timer.measure([e.subjects[mode] for e in serving])
+        except TimingError as error:
+            culprit = next((e for e in serving if e.subjects[mode] is error.subject), None)
+            if culprit is None:
+                raise
+            _recover(case)
+            culprit.fail(str(error))
+            continue
+        for entry, timing in zip(serving, timings, strict=True):
+            entry.timings[mode] = timing
+        return
+
+
+def _judge(timer: Timer, case: Case, entry: _Entry, mode: Mode, expected: Expected, floor_us: float) -> None:
+    """Hold the time against the floor, and the output of one more sample, timed like the others, against the reference."""
+    with _own_failure(case, entry):
+        check_floor(entry.timings[mode], floor_us)
+        case.poison(0xFF)
+        timer.run_batch([entry.subjects[mode]])
+        for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
+            if not comparison.ok:
+                entry.fail(f"wrong after it was timed: {comparison.describe(tensor)}")
+                return
+
+
+@contextmanager
+def _own_failure(case: Case, entry: _Entry) -> Iterator[None]:
+    """Within the block, an error of one launch is its entry's result, unless it took the device with it."""
     try:
-        hot = timer.measure_hot(lambda stream: case.launch(launchable, stream))
-    except TimingError:
-        raise
-    except RuntimeError as error:
-        # A peer's library may refuse to be captured, which short hot launches need; its cold time stands.
-        case.device.take_last_error()
-        case.device.synchronize()
-        reason = f"no hot time: {error}"
-    if hot is not None:
-        check_floor(hot, floor.cached_us)
-    for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
-        if not comparison.ok:
-            return Timed(name, problem, "failed", f"wrong after it was timed: {comparison.describe(tensor)}", cold, hot)
-    return Timed(name, problem, "passed", reason, cold, hot)
+        yield
+    except (RuntimeError, TypeError, ValueError) as error:
+        _recover(case)
+        entry.fail(str(error))
+
+
+def _recover(case: Case) -> None:
+    """Clear the last error; raises :class:`DeviceError` where the device is lost."""
+    case.device.take_last_error()
+    case.device.synchronize()

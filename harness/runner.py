@@ -197,9 +197,9 @@ class Case:
         """Queue the variant once, with the workspace it asks for (call :meth:`prepare` before capturing)."""
         launchable.launch(workspace=self.workspace_address, stream=stream.handle, **self.arguments)
 
-    def prepare(self, launchable: Launchable) -> None:
-        """Allocate the workspace that the variant asks for."""
-        self.ensure_workspace(int(launchable.workspace_bytes(**self.arguments)))
+    def prepare(self, *launchables: Launchable) -> None:
+        """Allocate the workspace that the variant asks for, or the largest of several that take turns."""
+        self.ensure_workspace(max(int(each.workspace_bytes(**self.arguments)) for each in launchables))
 
     def read_outputs(self) -> dict[str, NDArray[Any]]:
         """Return the outputs as contiguous host arrays."""

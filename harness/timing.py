@@ -43,7 +43,11 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
 
 class TimingError(RuntimeError):
-    """A measured time cannot be true, or no time could be measured."""
+    """A measured time cannot be true, or no time could be measured; ``subject`` is whose, where one of several is to blame."""
+
+    def __init__(self, message: str, subject: Subject | None = None) -> None:
+        super().__init__(message)
+        self.subject = subject
 
 
 class Mode(StrEnum):
@@ -306,7 +310,7 @@ class Timer:
             end = self._find_end(subjects, start)
             part = self._run_held(subjects[start:end])
             if part is None and end - start == 1:
-                raise TimingError("the stream was held too long: the launch waits for the device, which waits for it")
+                raise TimingError("the stream was held too long: the launch waits for the device, which waits for it", subjects[start])
             if part is None:  # more launches than the stream's queue takes, perhaps
                 self._max_batch = max(1, (end - start) // 2)
                 continue
@@ -328,10 +332,7 @@ class Timer:
         try:
             for i, subject in enumerate(subjects):
                 tools.stamp(stream, i)
-                subject.before(stream)
-                stream.record(self._event(2 * i))
-                subject.run(stream)
-                stream.record(self._event(2 * i + 1))
+                self._queue(subject, i)
             tools.stamp(stream, len(subjects))
         finally:
             tools.release()
@@ -348,6 +349,15 @@ class Timer:
         if self._readings:
             clocks = np.where(np.isfinite(clocks), clocks, self._readings[-1].sm_mhz)
         return Batch(times, clocks)
+
+    def _queue(self, subject: Subject, index: int) -> None:
+        try:
+            subject.before(self._stream)
+            self._stream.record(self._event(2 * index))
+            subject.run(self._stream)
+            self._stream.record(self._event(2 * index + 1))
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise TimingError(str(error), subject) from error
 
     def _read_monitor(self) -> None:
         # The driver takes milliseconds to answer, and the GPU idles meanwhile.

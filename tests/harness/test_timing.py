@@ -130,8 +130,9 @@ def test_a_launch_that_fails_lets_the_stream_go() -> None:
     timer = gpu.make_timer()
     subject = timer.prepare(gpu.launch, Mode.COLD)
     gpu.device.sticky = DeviceError("an illegal memory access", 700)
-    with pytest.raises(DeviceError, match="illegal"):
+    with pytest.raises(TimingError, match="illegal") as caught:
         timer.measure([subject])
+    assert caught.value.subject is subject
     assert gpu.tools.calls[-1] == "release"
 
 
