@@ -127,13 +127,19 @@ def _measure_entries(timer: Timer, case: Case, entries: Sequence[_Entry], mode: 
 def _judge(timer: Timer, case: Case, entry: _Entry, mode: Mode, expected: Expected, floor_us: float) -> None:
     """Hold the time against the floor, and the output of one more sample, timed like the others, against the reference."""
     with _own_failure(case, entry):
-        check_floor(entry.timings[mode], floor_us)
-        case.poison(0xFF)
-        timer.run_batch([entry.subjects[mode]])
-        for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
-            if not comparison.ok:
-                entry.fail(f"wrong after it was timed: {comparison.describe(tensor)}")
-                return
+        check_floor(entry.timings[mode].summary.median, floor_us, mode)
+        if wrong := check_output(timer, case, entry.subjects[mode], expected):
+            entry.fail(wrong)
+
+
+def check_output(timer: Timer, case: Case, subject: Subject, expected: Expected) -> str:
+    """Run one more sample, timed like the others, over poison; return "" or what is wrong with its output."""
+    case.poison(0xFF)
+    timer.run_batch([subject])
+    for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
+        if not comparison.ok:
+            return f"wrong after it was timed: {comparison.describe(tensor)}"
+    return ""
 
 
 @contextmanager

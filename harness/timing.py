@@ -464,10 +464,10 @@ class Timer:
         return self._events[index]
 
 
-def check_floor(timing: Timing, floor_us: float) -> None:
-    """Raise :class:`TimingError` when the median is below what the hardware can do at best: then the launch did not do its work."""
-    if not timing.summary.median >= floor_us:
+def check_floor(median_us: float, floor_us: float, mode: Mode) -> None:
+    """Raise :class:`TimingError` when a median is below what the hardware can do at best: then the launch did not do its work."""
+    if not median_us >= floor_us:
         raise TimingError(
-            f"the {timing.mode} median of {timing.summary.median:.3f} us is below the roofline floor of {floor_us:.3f} us: "
+            f"the {mode} median of {median_us:.3f} us is below the roofline floor of {floor_us:.3f} us: "
             "no GPU of this kind is that fast, so the launch skipped work or the events missed it"
         )

@@ -210,11 +210,11 @@ def test_launches_that_take_no_time_are_refused() -> None:
 
 
 def test_a_time_below_the_roofline_is_an_error() -> None:
-    gpu = Gpu(lambda _: 50.0)
-    timing = gpu.make_timer().measure_cold(gpu.launch)
-    check_floor(timing, 49.0)
-    with pytest.raises(TimingError, match=r"50\.000 us is below the roofline floor of 51\.000 us"):
-        check_floor(timing, 51.0)
+    check_floor(50.0, 49.0, Mode.COLD)
+    with pytest.raises(TimingError, match=r"cold median of 50\.000 us is below the roofline floor of 51\.000 us"):
+        check_floor(50.0, 51.0, Mode.COLD)
+    with pytest.raises(TimingError, match="nan us"):
+        check_floor(float("nan"), 51.0, Mode.HOT)
 
 
 def test_an_emulated_device_is_refused() -> None:

@@ -1,0 +1,176 @@
+"""``compare``: whether one variant is faster than another, than itself at another revision, or one record than another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.errors import ExitCode
+
+if TYPE_CHECKING:
+    from harness.comparing import Compared
+    from harness.verdicts import Criteria
+
+BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
+Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
+RecordIds = Annotated[list[int] | None, typer.Option("--record", metavar="ID", help="compare two records: incumbent, then candidate")]
+ModeName = Annotated[str, typer.Option("--mode", metavar="cold|hot", help="what is in the caches when a launch starts")]
+Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
+Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a verdict, over all looks")]
+
+
+def run(
+    op: OpName,
+    base: BaseName = None,
+    variant: VariantNames = None,
+    against: Revision = None,
+    record: RecordIds = None,
+    problem: ProblemNames = None,
+    mode: ModeName = "cold",
+    margin: Margin = 0.5,
+    confidence: Confidence = 99.0,
+    device: DeviceName = None,
+    target: TargetName = None,
+    jobs: Jobs = None,
+    json: AsJson = False,
+) -> ExitCode:
+    """Time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with effect and confidence.
+
+    The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a candidate is SLOWER or
+    a run is void.
+
+    \b
+    Examples:
+      python -m harness compare gemm_bias_act --base smem_tiled/bm32_bn32_bk32 --variant warp_tiled
+      python -m harness compare gemm_bias_act --against main --variant pipelined
+      python -m harness compare gemm_bias_act --record 12 --record 40
+    """
+    from harness.console import print_json
+    from harness.spec import SpecError
+    from harness.verdicts import Criteria
+
+    if sum(x is not None for x in (base, against, record)) != 1:
+        raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
+    if mode not in ("cold", "hot"):
+        raise SpecError(f"--mode {mode}: must be cold or hot")
+    criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
+    if record is not None:
+        rows, where = _compare_records(op, record, criteria)
+    else:
+        rows, where = _compare_variants(op, base, against, variant or [], problem or [], mode, criteria, device, target, jobs, json)
+    if json:
+        print_json({"op": op, "where": where, "criteria": vars(criteria), "rows": [r.to_json() for r in rows]})
+    else:
+        _print(rows, where)
+    return ExitCode.CHECK_FAILED if any(r.is_regression for r in rows) else ExitCode.DONE
+
+
+def _compare_records(op: str, ids: list[int], criteria: Criteria) -> tuple[list[Compared], str]:
+    from device.settings import read_settings
+    from harness.comparing import compare_records
+    from harness.discover import find_op
+    from harness.errors import RecordError
+    from harness.records import Records
+    from harness.spec import SpecError
+
+    if len(ids) != 2:
+        raise SpecError(f"--record was given {len(ids)} times: give the incumbent's record, then the candidate's")
+    url = read_settings().records_url
+    records = Records(url)
+    try:
+        found = {r.id: r for r in records.list_results(op=find_op(op).op.name)}
+    finally:
+        records.close()
+    if missing := [i for i in ids if i not in found]:
+        raise RecordError(f"no record {missing[0]} of op {op} in {url}; python -m harness report {op} lists them")
+    return [compare_records(found[ids[0]], found[ids[1]], criteria)], url
+
+
+def _compare_variants(
+    op: str,
+    base: str | None,
+    against: str | None,
+    names: list[str],
+    problem_names: list[str],
+    mode: str,
+    criteria: Criteria,
+    device: str | None,
+    target: str | None,
+    jobs: int | None,
+    quiet: bool,
+) -> tuple[list[Compared], str]:
+    from device import UnavailableError
+    from harness.comparing import Side, compare_sides, open_other_sides
+    from harness.console import open_progress
+    from harness.discover import find_op
+    from harness.errors import BuildError
+    from harness.session import Judged, Session
+    from harness.spec import SpecError
+    from harness.timing import Mode, Timer
+
+    loaded = find_op(op)
+    incumbent = loaded.op.select_variants([base])[0] if base else None
+    if incumbent is not None and incumbent.name != base:
+        raise SpecError(f"--base {base}: give one variant by its exact name; `python -m harness list {op}` shows them")
+    candidates = [v for v in loaded.op.select_variants(names) if v != incumbent]
+    if not candidates:
+        raise SpecError("there is no candidate: name one with --variant")
+    problems = loaded.op.select_problems("bench", problem_names)
+    command = f"compare {op} {f'--base {base}' if base else f'--against {against}'} --mode {mode}"
+    with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
+        if session.device.is_emulated:
+            raise UnavailableError("a comparison measures times, which need a GPU")
+        wanted = [*([incumbent] if incumbent else []), *candidates]
+        with open_progress(f"build {op}", len(wanted), quiet=quiet) as progress:
+            builds, binding = session.build(wanted, lambda b: progress.advance(b.variant.name))
+
+        def say(judged: Judged) -> None:
+            progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
+
+        with open_progress(f"verify {op}", len(wanted), quiet=quiet) as progress:
+            judged = session.judge(builds, binding, reuse=True, on_judged=say)
+        if failed := [j for j in judged if not j.ok]:
+            raise BuildError("only what is right is timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
+        sides = [Side(b.variant.name, loaded.op, b, binding) for b in builds]
+        pairs = [(sides[0], sides[1:])] if base else open_other_sides(session, against or "", sides)
+        timer = Timer(session.device)
+        rows: list[Compared] = []
+        try:
+            with open_progress(f"compare {op}", sum(len(c) for _, c in pairs) * len(problems), quiet=quiet) as progress:
+                for old, new in pairs:
+                    for row in compare_sides(session, timer, old, new, problems, Mode(mode), criteria):
+                        rows.append(row)
+                        progress.advance(f"{row.problem} {row.candidate}: {row.outcome.verdict if row.outcome else row.reason}")
+        finally:
+            timer.close()
+        where = f"{session.device.properties.name}; run {session.run_id} in {session.settings.records_url}"
+    return rows, where
+
+
+def _print(rows: list[Compared], where: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from harness.report import format_us, print_tables
+
+    styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", "change", "interval", "confidence", "rounds"):
+        table.add_column(name, justify="right" if name in ("us", "change", "interval", "confidence", "rounds") else "left")
+    for r in rows:
+        cells = [escape(r.problem), escape(r.incumbent), format_us(r.incumbent_us), escape(r.candidate), format_us(r.candidate_us)]
+        if r.outcome is None:
+            table.add_row(*cells, escape(r.reason))
+            continue
+        e, word = r.outcome.effect, r.outcome.verdict.value
+        interval = f"{100 * e.low:+.2f} to {100 * e.high:+.2f} %"
+        verdict = f"[{styles[word]}]{word}[/]" if styles[word] else word
+        table.add_row(*cells, verdict, f"{100 * e.change:+.2f} %", interval, f"{100 * (1 - e.p_value):.4g} %", str(e.num_rounds))
+    print_tables([table])
+    for r in rows:
+        if r.outcome is not None and r.reason:
+            print(f"{r.candidate} on {r.problem}: {r.reason}")
+    print(f"confidence: 1 - p of the change; the interval holds at that of one planned look. {where}")
