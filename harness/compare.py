@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.dtypes import find_largest, is_float
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -62,16 +64,16 @@ def find_mismatches(actual: NDArray[Any], expected: NDArray[np.float64], bound: 
     allowed = np.broadcast_to(bound, actual.shape)
     got = actual.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = expected.astype(actual.dtype).astype(np.float64) if actual.dtype.kind == "f" else expected
+        rounded = expected.astype(actual.dtype).astype(np.float64) if is_float(actual.dtype) else expected
         within = np.abs(got - expected) <= allowed
     right = np.where(np.isfinite(rounded), within & np.isfinite(got), (got == rounded) | (np.isnan(got) & np.isnan(rounded)))
     return ~right
 
 
 def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
-    if dtype.kind != "f":
+    if not is_float(dtype):
         return np.ones_like(expected)
-    limit = float(np.finfo(dtype).max)
+    limit = find_largest(dtype)
     return np.asarray(np.abs(np.spacing(np.clip(expected, -limit, limit).astype(dtype)).astype(np.float64)))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device
+from harness.dtypes import find_dtype, is_float
 from harness.errors import RecordError
 from harness.inputs import make_inputs
 from harness.runner import Case
@@ -75,10 +76,15 @@ def load_outputs(path: Path) -> tuple[Outputs, str]:
     """Read what :func:`save_outputs` wrote. Raises :class:`RecordError` for anything else."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            outputs = {key: file[key] for key in file.files}
+            outputs = {key: _restore_dtype(file[key]) for key in file.files}
         return outputs, str(outputs.pop("about"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise RecordError(f"{path} holds no outputs saved by crosscheck: {error}") from error
+
+
+def _restore_dtype(values: NDArray[Any]) -> NDArray[Any]:
+    # A file holds bfloat16 as two bytes of no kind.
+    return values.view(find_dtype("bfloat16")) if values.dtype.str == "|V2" else values
 
 
 def measure_ulps(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int64]:
@@ -113,12 +119,12 @@ def compare_outputs(op: Op, left: Outputs, right: Outputs) -> list[Agreement]:
 
 def _summarise(variant: str, label: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Agreement:
     equal = sum(int(np.count_nonzero(_same_bits(a, b))) for a, b in pairs)
-    ulps = max((int(measure_ulps(a, b).max(initial=0)) for a, b in pairs if a.dtype.kind == "f"), default=0)
+    ulps = max((int(measure_ulps(a, b).max(initial=0)) for a, b in pairs if is_float(a.dtype)), default=0)
     return Agreement(variant, label, len(pairs), sum(a.size for a, _ in pairs), equal, ulps)
 
 
 def _same_bits(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.bool_]:
-    if left.dtype.kind != "f":
+    if not is_float(left.dtype):
         return np.asarray(left == right)
     integer = _ORDERED_BITS[left.dtype.itemsize]
     return np.asarray((left.view(integer) == right.view(integer)) | (np.isnan(left) & np.isnan(right)))

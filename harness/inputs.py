@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.dtypes import find_dtype, find_smallest_normal
 from harness.spec import Op, Problem, SpecError
 
 _Floats = NDArray[np.float64]
 
 # Exponents of ``wide``, by float dtype: products of two values summed over any practical length stay finite, and products stay normal.
-_WIDE_EXPONENTS = {"float16": (-6, 3), "float32": (-24, 24), "float64": (-160, 160)}
+_WIDE_EXPONENTS = {"float16": (-6, 3), "bfloat16": (-24, 24), "float32": (-24, 24), "float64": (-160, 160)}
 _TIED_VALUES = (-1.5, -0.5, 0.0, 0.5, 1.0)
 # Scale of integer values: sums of products over a few thousand terms stay inside int32.
 _INTEGER_SPAN = 8
@@ -52,8 +53,7 @@ def _draw_ties(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype
 
 
 def _draw_denormal(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
-    info = np.finfo(dtype)
-    subnormal = rng.uniform(-1.0, 1.0, shape) * float(info.smallest_normal)
+    subnormal = rng.uniform(-1.0, 1.0, shape) * find_smallest_normal(dtype)
     return np.where(rng.random(shape) < 0.5, subnormal, rng.standard_normal(shape))
 
 
@@ -102,17 +102,17 @@ def draw(
     """
     if distribution not in _FLOAT_DRAWS:
         raise SpecError(f"op {op}: no input distribution {distribution!r}; there are: {', '.join(DISTRIBUTIONS)}")
-    if dtype == "bfloat16":
-        raise SpecError(f"op {op}, tensor {tensor}: bfloat16 inputs are not generated; use float16 or float32")
     try:
-        dt = np.dtype(dtype)
+        dt = find_dtype(dtype)
     except TypeError as error:
         raise SpecError(f"op {op}, tensor {tensor}: NumPy knows no dtype {dtype!r}") from error
     rng = _seed_generator(op, problem, tensor, distribution, seed)
     if dt.kind in "iu":
         return np.ascontiguousarray(_draw_integers(rng, shape, dt, distribution))
     if dt.name not in _WIDE_EXPONENTS:
-        raise SpecError(f"op {op}, tensor {tensor}: no random values for dtype {dtype!r}; use float16, float32, float64 or an integer")
+        raise SpecError(
+            f"op {op}, tensor {tensor}: no random values for dtype {dtype!r}; use float16, bfloat16, float32, float64 or an integer"
+        )
     values = _FLOAT_DRAWS[distribution](rng, shape, dt)
     return np.ascontiguousarray(values.astype(dt))
 
@@ -122,7 +122,7 @@ def make_inputs(op: Op, problem: Problem, distribution: str = "normal", seed: in
     return {
         tensor.name: draw(
             tensor.resolve_shape(problem),
-            tensor.dtype,
+            tensor.resolve_dtype(problem),
             distribution,
             op=op.name,
             problem=problem.name,

@@ -257,6 +257,6 @@ def make_pattern(op: Op, problem: Problem) -> dict[str, NDArray[Any]]:
     inputs: dict[str, NDArray[Any]] = {}
     for tensor in op.inputs:
         if tensor.present(problem):
-            pattern = draw((_PATTERN_ELEMS,), tensor.dtype, "uniform", op=op.name, problem="pattern", tensor=tensor.name)
+            pattern = draw((_PATTERN_ELEMS,), tensor.resolve_dtype(problem), "uniform", op=op.name, problem="pattern", tensor=tensor.name)
             inputs[tensor.name] = np.resize(pattern, tensor.resolve_shape(problem))
     return inputs

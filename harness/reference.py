@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.compare import find_mismatches
+from harness.dtypes import find_dtype
 from harness.findings import Fault, FaultKind
 from harness.inputs import make_inputs
 from harness.spec import Op, Problem
@@ -76,7 +77,7 @@ def compute_expected(op: Op, problem: Problem, inputs: dict[str, NDArray[np.gene
 def check_tolerance(op: Op, problem: Problem, expected: Expected) -> list[Fault]:
     """Return what is wrong with the op's bound on this problem: not finite, negative, or so wide that zeros pass."""
     faults = []
-    dtypes: dict[str, Any] = {t.name: np.dtype(t.dtype) for t in op.outputs}
+    dtypes: dict[str, Any] = {t.name: find_dtype(t.resolve_dtype(problem)) for t in op.outputs}
     for name, values in expected.outputs.items():
         bound = np.broadcast_to(expected.bounds[name], values.shape)
         if not (np.isfinite(bound) & (bound >= 0))[np.isfinite(values)].all():

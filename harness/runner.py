@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Buffer, Device, DeviceArray, Stream
+from harness.dtypes import find_dtype
 from harness.spec import Launchable, Op, Problem, Tensor
 
 # Bytes before and after each guarded tensor: more than a tile of rows of a small problem, and a multiple of the allocation alignment.
@@ -58,7 +59,7 @@ class _Slot:
     def __init__(self, device: Device, name: str, shape: tuple[int, ...], dtype: str, row_pad: int, layout: Layout) -> None:
         self.name = name
         self.shape = shape
-        self.dtype = np.dtype(dtype)
+        self.dtype = find_dtype(dtype)
         self.layout = layout
         self.strides = _find_strides(shape, self.dtype.itemsize, row_pad)
         self.span_bytes = self.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True))
@@ -143,7 +144,7 @@ class Case:
 
     def _place(self, tensor: Tensor) -> _Slot:
         pad = self.problem.padding.get(tensor.name, 0)
-        return _Slot(self.device, tensor.name, tensor.resolve_shape(self.problem), tensor.dtype, pad, self.layout)
+        return _Slot(self.device, tensor.name, tensor.resolve_shape(self.problem), tensor.resolve_dtype(self.problem), pad, self.layout)
 
     def __enter__(self) -> Self:
         return self

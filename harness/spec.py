@@ -57,21 +57,30 @@ def _require_identifier(kind: str, name: str) -> None:
 class Tensor:
     """One array argument, row-major.
 
-    ``shape`` names the sizes of a problem, outermost first (``("M", "K")``). ``present`` tells for which problems the tensor is
+    ``shape`` names the sizes of a problem, outermost first (``("M", "K")``). ``dtype`` is a name of NumPy's or ``bfloat16``. Both may be
+    functions of the problem, where its attributes choose. ``present`` tells for which problems the tensor is
     passed at all; where it is not, the binding is given ``None``. ``can_pad_rows`` says that the row stride may exceed the row
     length (leading dimension), which :attr:`Problem.padding` then exercises.
     """
 
     name: str
-    shape: tuple[str, ...]
+    shape: tuple[str, ...] | Callable[[Problem], tuple[str, ...]]
     role: Role
-    dtype: str = "float32"
+    dtype: str | Callable[[Problem], str] = "float32"
     present: Callable[[Problem], bool] = _always
     can_pad_rows: bool = False
 
+    def name_sizes(self, problem: Problem) -> tuple[str, ...]:
+        """Return the names of the sizes that are the shape for ``problem``."""
+        return self.shape(problem) if callable(self.shape) else self.shape
+
     def resolve_shape(self, problem: Problem) -> tuple[int, ...]:
         """Return the shape in elements for ``problem``."""
-        return tuple(problem.sizes[dim] for dim in self.shape)
+        return tuple(problem.sizes[dim] for dim in self.name_sizes(problem))
+
+    def resolve_dtype(self, problem: Problem) -> str:
+        """Return the name of the element type for ``problem``."""
+        return self.dtype(problem) if callable(self.dtype) else self.dtype
 
 
 @dataclass(frozen=True)
@@ -326,7 +335,7 @@ class Op:
             self._check_problem(problem)
 
     def _check_problem(self, problem: Problem) -> None:
-        needed = {dim for t in self.tensors for dim in t.shape}
+        needed = {dim for t in self.tensors for dim in t.name_sizes(problem)}
         if missing := sorted(needed - set(problem.sizes)):
             raise SpecError(f"op {self.name}, problem {problem.name}: size {', '.join(missing)} is missing")
         known = {a.name: a for a in self.attributes}

@@ -54,8 +54,8 @@ __device__ __forceinline__ float apply_rough_activation(float x) {
     if constexpr (kAct == AICF_ACT_RELU) return relu(x);
     if constexpr (kAct == AICF_ACT_GELU_TANH) return scale_by_tanh(x, x * fmaf(0.035677408136300125f * x, x, 0.7978845608028654f));
     if constexpr (kAct == AICF_ACT_GELU_ERF) {
-        // erf(x / sqrt 2) = tanh(x P(x^2)): P fitted to atanh(erf) so that x / 2 tanh errs by at most 2.6e-5, and 3.1e-5 |x|. Past x^2 = 21 the
-        // tanh is 1 to within 1e-5, and P is kept from falling.
+        // erf(x / sqrt 2) = tanh(x P(x^2)): P fitted to atanh(erf) so that x / 2 tanh errs by at most 2.6e-5, and 3.1e-5 |x|. Past x^2 = 21
+        // the tanh is 1 to within 1e-5, and P is kept from falling.
         const float square = fminf(x * x, 21.0f);
         return scale_by_tanh(x, x * fmaf(square, fmaf(square, -0.00035151702f, 0.037005648f), 0.79750788f));
     }

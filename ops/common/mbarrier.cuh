@@ -57,7 +57,8 @@ __device__ __forceinline__ bool has_ended(Barrier* barrier, std::uint32_t parity
     return ended != 0;
 }
 
-// Waits for the end of the phase of that parity. What arriving threads of this block wrote before, and what copies brought, is then visible.
+// Waits for the end of the phase of that parity. What arriving threads of this block wrote before, and what copies brought, is then
+// visible.
 __device__ __forceinline__ void wait_phase(Barrier* barrier, std::uint32_t parity) {
     while (!has_ended(barrier, parity)) {
     }

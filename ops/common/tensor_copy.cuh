@@ -16,11 +16,10 @@ __device__ __forceinline__ void prefetch_map(const TensorMap* map) { asm volatil
 
 // One thread starts the copy of a box to shared memory; its bytes count towards the phase of `barrier`.
 __device__ __forceinline__ void load_box(void* shared, const TensorMap* map, int x, int y, Barrier* barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-            find_shared_address(shared)),
-        "l"(map), "r"(x), "r"(y), "r"(find_shared_address(barrier))
-        : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+                     find_shared_address(shared)),
+                 "l"(map), "r"(x), "r"(y), "r"(find_shared_address(barrier))
+                 : "memory");
 }
 
 // The same box to the same place in every block of the cluster whose bit is set in `blocks`; each gets the bytes on its own barrier.

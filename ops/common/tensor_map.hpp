@@ -43,9 +43,9 @@ inline AicfStatus encode_tensor_map(CUtensorMap* map, const MatrixView& view) {
     const cuuint64_t strides[] = {static_cast<cuuint64_t>(view.row_stride) * static_cast<cuuint64_t>(view.element_bytes)};
     const cuuint32_t box[] = {static_cast<cuuint32_t>(view.box_columns), static_cast<cuuint32_t>(view.box_rows)};
     const cuuint32_t steps[] = {1, 1};
-    const CUresult result = reinterpret_cast<Encode>(function)(map, view.type, 2, const_cast<void*>(view.base), extents, strides, box, steps,
-                                                               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result = reinterpret_cast<Encode>(function)(map, view.type, 2, const_cast<void*>(view.base), extents, strides, box,
+                                                               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                                               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return make_ok();
     return make_unsupported("cuTensorMapEncodeTiled failed (%d) for %lld x %lld elements of %d bytes, row stride %lld, box %d x %d",
                             static_cast<int>(result), static_cast<long long>(view.rows), static_cast<long long>(view.columns),

@@ -1,8 +1,8 @@
-// Matrix instructions of a warp group (wgmma, sm_90a): D[64, N] += A[64, 16] B[16, N] on 16-bit floats with fp32 sums; A and B lie in shared
-// memory, as tensor copies with the 128-byte swizzle leave them.
+// Matrix instructions of a warp group (wgmma, sm_90a): D[64, N] += A[64, 16] B[16, N] on 16-bit floats with fp32 sums; A and B lie in
+// shared memory, as tensor copies with the 128-byte swizzle leave them.
 //
-// D: lane l of warp w of the group holds rows 16 w + l / 4 (+ 8) and columns 8 j + l % 4 * 2 (+ 1): sums 4 j + 0, 1 in the first row, 4 j + 2, 3
-// in the other (PTX ISA, "Register Fragments for wgmma").
+// D: lane l of warp w of the group holds rows 16 w + l / 4 (+ 8) and columns 8 j + l % 4 * 2 (+ 1): sums 4 j + 0, 1 in the first row, 4 j +
+// 2, 3 in the other (PTX ISA, "Register Fragments for wgmma").
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace aicf {
 
-inline constexpr int kSwizzleBytes = 128;                // a row of a swizzled box
+inline constexpr int kSwizzleBytes = 128;  // a row of a swizzled box
 inline constexpr int kSwizzleAtomBytes = 8 * kSwizzleBytes;  // 8 rows: the swizzle's period, and the alignment of a tile
 
 // Descriptor of a tile in shared memory, 128-byte swizzle. Offsets in bytes.
 //   K-major, [rows, 64 k]:  kStrideBytes = 1024 from 8 rows to the next 8; k + 16 lies 32 bytes further; kLeadingBytes is not used.
-//   N-major, [k, 64 n]:     kStrideBytes = 1024 from 8 k to the next 8; kLeadingBytes from 64 n to the next 64; k + 16 lies 2048 bytes further.
+//   N-major, [k, 64 n]:     kStrideBytes = 1024 from 8 k to the next 8; kLeadingBytes from 64 n to the next 64; k + 16 lies 2048 bytes
+//   further.
 template <int kLeadingBytes, int kStrideBytes>
 __device__ __forceinline__ std::uint64_t describe_tile(const void* tile) {
     constexpr std::uint64_t kSwizzle128 = 1;

@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <climits>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/cuda_check.hpp"
 #include "common/status.hpp"
+#include "common/tensor_map.hpp"
 #include "gemm_bias_act/api.hpp"
 #include "gemm_bias_act/kernels.cu"
+#include "gemm_bias_act/mma.cuh"
+#include "gemm_bias_act/wgmma.cuh"
 
 #ifndef AICF_BM
 #define AICF_BM 0
@@ -40,40 +44,60 @@
 #ifndef AICF_MINBLOCKS
 #define AICF_MINBLOCKS 0
 #endif
+#ifndef AICF_CLUSTERM
+#define AICF_CLUSTERM 0
+#endif
+#ifndef AICF_CLUSTERN
+#define AICF_CLUSTERN 0
+#endif
+#ifndef AICF_PINGPONG
+#define AICF_PINGPONG 0
+#endif
 
 namespace aicf::gemm_bias_act {
 namespace {
 
 // Meanings and units of the tunables are in op.py.
 struct Tunables {
-    int bm, bn, bk, wm, wn, tm, tn, stages, group, minblocks;
+    int bm, bn, bk, wm, wn, tm, tn, stages, group, minblocks, clusterm, clustern, pingpong;
 };
 
-constexpr Tunables kTunables = {AICF_BM, AICF_BN, AICF_BK, AICF_WM, AICF_WN, AICF_TM, AICF_TN, AICF_STAGES, AICF_GROUP, AICF_MINBLOCKS};
+constexpr Tunables kTunables = {AICF_BM,     AICF_BN,    AICF_BK,        AICF_WM,       AICF_WN,       AICF_TM,      AICF_TN,
+                                AICF_STAGES, AICF_GROUP, AICF_MINBLOCKS, AICF_CLUSTERM, AICF_CLUSTERN, AICF_PINGPONG};
 
-using KernelFunction = void (*)(Gemm);
-
-// How to launch a problem: which instance, with how many threads a block and how much dynamic shared memory.
-struct Plan {
-    KernelFunction kernel;
-    int num_threads;
-    int shared_bytes;
-};
+// Tiles of Y.
+[[maybe_unused]] std::int64_t count_blocks(const GemmBiasActParams& params) {
+    return ((params.m + kTunables.bm - 1) / kTunables.bm) * ((params.n + kTunables.bn - 1) / kTunables.bn);
+}
 
 constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(sizeof(float)); }
 
-[[maybe_unused]] AicfStatus accept_any(const GemmBiasActParams&) { return make_ok(); }
+template <class Kernel>
+AicfStatus allow_shared_memory(Kernel kernel, int bytes) {
+    constexpr int kDefaultBytes = 48 * 1024;
+    if (bytes <= kDefaultBytes) return make_ok();
+    return AICF_CUDA_STATUS(
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+[[maybe_unused]] AicfStatus require_fp32(const GemmBiasActParams& params) {
+    if (params.dtype != AICF_DTYPE_FLOAT32)
+        return make_unsupported("a: this kernel is for float32; wgmma and mma take bfloat16 and float16");
+    if (params.b_layout != AICF_B_KN) return make_unsupported("b_layout: this kernel reads b as [k, n] ('kn')");
+    return make_ok();
+}
 
 [[maybe_unused]] AicfStatus require_vector_rows(const GemmBiasActParams& params) {
+    AICF_RETURN_IF_NOT_OK(require_fp32(params));
     const struct {
         const char* name;
-        const float* base;
+        const void* base;
         long long stride;
     } matrices[] = {{"a", params.a, params.lda}, {"b", params.b, params.ldb}};
     for (const auto& matrix : matrices) {
         if (!is_vector_aligned(matrix.base)) {
             return make_unsupported("%s: address %p is not a multiple of %d bytes, which this kernel's float4 reads need", matrix.name,
-                                    static_cast<const void*>(matrix.base), kVectorBytes);
+                                    matrix.base, kVectorBytes);
         }
         if (matrix.stride % kVectorElems != 0) {
             return make_unsupported(
@@ -84,125 +108,14 @@ constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(s
     return make_ok();
 }
 
-template <Tunables t>
-struct naive_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return accept_any(params); }
-    static Plan make(const GemmBiasActParams&) { return {multiply_naive<t.bm, t.bn>, t.bm * t.bn, 0}; }
-};
-
-template <Tunables t>
-struct coalesced_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return accept_any(params); }
-    static Plan make(const GemmBiasActParams&) { return {multiply_coalesced<t.bm, t.bn>, t.bm * t.bn, 0}; }
-};
-
-template <Tunables t>
-struct smem_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return accept_any(params); }
-    static Plan make(const GemmBiasActParams&) { return {multiply_smem_tiled<t.bm, t.bn, t.bk>, t.bm * t.bn, 0}; }
-};
-
-// The block's tile of Y takes the place of the tiles of A and B in the epilogue.
-[[maybe_unused]] constexpr int count_tile_bytes(const Tunables& t, int padding) {
-    return count_bytes(std::max((t.bm + padding + t.bn) * t.bk, t.bm * t.bn));
-}
-
-template <Tunables t>
-struct reg_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return accept_any(params); }
-    static Plan make(const GemmBiasActParams&) {
-        return {multiply_reg_tiled<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, 0)};
-    }
-};
-
-template <Tunables t>
-struct vectorised_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
-    static Plan make(const GemmBiasActParams&) {
-        return {multiply_vectorised<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, kVectorElems)};
-    }
-};
-
-template <Tunables t>
-struct warp_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
-    static Plan make(const GemmBiasActParams&) {
-        return {multiply_warp_tiled<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
-                count_tile_bytes(t, kVectorElems)};
-    }
-};
-
-template <Tunables t>
-struct pipelined_plan {
-    using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        constexpr std::int64_t kMaxStride = UINT32_MAX / t.bm;
-        if (params.lda > kMaxStride) {
-            return make_unsupported("a: row stride %lld exceeds %lld elements, beyond which offsets in this kernel's tile overflow 32 bits",
-                                    static_cast<long long>(params.lda), static_cast<long long>(kMaxStride));
-        }
-        return make_ok();
-    }
-
-    static Plan make(const GemmBiasActParams& params) {
-        const bool is_aligned = has_vector_rows(params.b, params.ldb);
-        return {is_aligned ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems>
-                           : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1>,
-                Config::kThreads, Config::kSharedBytes};
-    }
-};
-
-using Chosen = AICF_CONCAT(AICF_KERNEL, _plan)<kTunables>;
-
-AicfStatus check_size(const char* name, std::int64_t size) {
-    if (size < 1) return make_invalid("%s = %lld: must be at least 1", name, static_cast<long long>(size));
-    if (size > INT_MAX) return make_unsupported("%s = %lld: must not exceed %d", name, static_cast<long long>(size), INT_MAX);
-    return make_ok();
-}
-
-AicfStatus check_matrix(const char* name, const float* base, std::int64_t row_length, std::int64_t stride) {
-    if (base == nullptr) return make_invalid("%s: null pointer", name);
-    if (stride < row_length) {
-        return make_invalid("%s: row stride %lld is smaller than a row of %lld elements", name, static_cast<long long>(stride),
-                            static_cast<long long>(row_length));
-    }
-    return make_ok();
-}
-
-std::int64_t count_blocks(const GemmBiasActParams& params) {
-    return ((params.m + kTunables.bm - 1) / kTunables.bm) * ((params.n + kTunables.bn - 1) / kTunables.bn);
-}
-
-AicfStatus check_params(const GemmBiasActParams& params) {
-    AICF_RETURN_IF_NOT_OK(check_size("m", params.m));
-    AICF_RETURN_IF_NOT_OK(check_size("n", params.n));
-    AICF_RETURN_IF_NOT_OK(check_size("k", params.k));
-    AICF_RETURN_IF_NOT_OK(check_matrix("a", params.a, params.k, params.lda));
-    AICF_RETURN_IF_NOT_OK(check_matrix("b", params.b, params.n, params.ldb));
-    AICF_RETURN_IF_NOT_OK(check_matrix("y", params.y, params.n, params.ldy));
-    if (params.z) AICF_RETURN_IF_NOT_OK(check_matrix("z", params.z, params.n, params.ldz));
-    if (params.act < 0 || params.act >= AICF_ACT_COUNT) {
-        return make_invalid("act = %d: must be from 0 to %d", static_cast<int>(params.act), AICF_ACT_COUNT - 1);
-    }
-    // Rows, columns and blocks are counted in 32 bits; the last tile may end this far past the matrix.
-    constexpr std::int64_t kMaxExtent = INT_MAX - 1024;
-    if (params.m > kMaxExtent || params.n > kMaxExtent || params.k > kMaxExtent || count_blocks(params) > kMaxExtent / 64) {
-        return make_unsupported("m, n, k = %lld, %lld, %lld: sizes must not exceed %lld, nor %d x %d tiles of y %lld",
-                                static_cast<long long>(params.m), static_cast<long long>(params.n), static_cast<long long>(params.k),
-                                static_cast<long long>(kMaxExtent), kTunables.bm, kTunables.bn, static_cast<long long>(kMaxExtent / 64));
-    }
-    return Chosen::check(params);
-}
-
 Gemm make_gemm(const GemmBiasActParams& params) {
     const bool has_vector_outputs = has_vector_rows(params.y, params.ldy) && is_vector_aligned(params.bias) &&
                                     (params.z == nullptr || has_vector_rows(params.z, params.ldz));
-    return {params.a,
-            params.b,
-            params.bias,
-            params.y,
-            params.z,
+    return {static_cast<const float*>(params.a),
+            static_cast<const float*>(params.b),
+            static_cast<const float*>(params.bias),
+            static_cast<float*>(params.y),
+            static_cast<float*>(params.z),
             params.lda,
             params.ldb,
             params.ldy,
@@ -214,16 +127,262 @@ Gemm make_gemm(const GemmBiasActParams& params) {
             has_vector_outputs};
 }
 
+[[maybe_unused]] AicfStatus launch_fp32(void (*kernel)(Gemm), int num_threads, int shared_bytes, const GemmBiasActParams& params,
+                                        cudaStream_t stream) {
+    AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
+    kernel<<<static_cast<unsigned>(count_blocks(params)), num_threads, shared_bytes, stream>>>(make_gemm(params));
+    return AICF_CUDA_STATUS(cudaGetLastError());
+}
+
+template <Tunables t>
+struct naive_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_naive<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
+    }
+};
+
+template <Tunables t>
+struct coalesced_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_coalesced<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
+    }
+};
+
+template <Tunables t>
+struct smem_tiled_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_smem_tiled<t.bm, t.bn, t.bk>, t.bm * t.bn, 0, params, stream);
+    }
+};
+
+// The block's tile of Y takes the place of the tiles of A and B in the epilogue.
+[[maybe_unused]] constexpr int count_tile_bytes(const Tunables& t, int padding) {
+    return count_bytes(std::max((t.bm + padding + t.bn) * t.bk, t.bm * t.bn));
+}
+
+template <Tunables t>
+struct reg_tiled_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_reg_tiled<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, 0), params,
+                           stream);
+    }
+};
+
+template <Tunables t>
+struct vectorised_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_vectorised<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
+                           count_tile_bytes(t, kVectorElems), params, stream);
+    }
+};
+
+template <Tunables t>
+struct warp_tiled_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_warp_tiled<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
+                           count_tile_bytes(t, kVectorElems), params, stream);
+    }
+};
+
+template <Tunables t>
+struct pipelined_plan {
+    using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_fp32(params));
+        constexpr std::int64_t kMaxStride = UINT32_MAX / t.bm;
+        if (params.lda > kMaxStride) {
+            return make_unsupported("a: row stride %lld exceeds %lld elements, beyond which offsets in this kernel's tile overflow 32 bits",
+                                    static_cast<long long>(params.lda), static_cast<long long>(kMaxStride));
+        }
+        return make_ok();
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        const bool is_aligned = has_vector_rows(params.b, params.ldb);
+        const auto kernel = is_aligned
+                                ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems>
+                                : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1>;
+        return launch_fp32(kernel, Config::kThreads, Config::kSharedBytes, params, stream);
+    }
+};
+
+// Calls `use` with what a problem of 16-bit floats is in types: its element (a value of it), and whether B is [k, n].
+template <class Use>
+AicfStatus dispatch_half(const GemmBiasActParams& params, Use use) {
+    const bool is_bf16 = params.dtype == AICF_DTYPE_BFLOAT16;
+    if (params.b_layout == AICF_B_NK) return is_bf16 ? use(Bf16{}, std::false_type{}) : use(Fp16{}, std::false_type{});
+    return is_bf16 ? use(Bf16{}, std::true_type{}) : use(Fp16{}, std::true_type{});
+}
+
+[[maybe_unused]] AicfStatus require_half(const GemmBiasActParams& params) {
+    if (params.dtype == AICF_DTYPE_FLOAT32) return make_unsupported("a: this kernel is for bfloat16 and float16, not float32");
+    return make_ok();
+}
+
+template <Tunables t>
+struct mma_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_half(params); }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
+            using L = MmaLayout<t.bm, t.bn, t.wm, t.wn, t.stages>;
+            const auto kernel = multiply_mma<Element, IsTransposed::value, t.bm, t.bn, t.wm, t.wn, t.stages, t.group>;
+            const auto is_pair_aligned = [](const void* base, std::int64_t stride) {
+                return reinterpret_cast<std::uintptr_t>(base) % 4 == 0 && stride % 2 == 0;
+            };
+            const HalfGemm<Element> gemm = {
+                static_cast<const Element*>(params.a),
+                static_cast<const Element*>(params.b),
+                static_cast<const Element*>(params.bias),
+                static_cast<Element*>(params.y),
+                static_cast<Element*>(params.z),
+                params.lda,
+                params.ldb,
+                params.ldy,
+                params.ldz,
+                static_cast<int>(params.m),
+                static_cast<int>(params.n),
+                static_cast<int>(params.k),
+                static_cast<int>(params.act),
+                is_mappable(params.a, params.lda, sizeof(Element)),
+                is_mappable(params.b, params.ldb, sizeof(Element)),
+                is_pair_aligned(params.y, params.ldy) && (params.z == nullptr || is_pair_aligned(params.z, params.ldz)),
+            };
+            AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
+            kernel<<<static_cast<unsigned>(count_blocks(params)), L::kThreads, L::kSharedBytes, stream>>>(gemm);
+            return AICF_CUDA_STATUS(cudaGetLastError());
+        });
+    }
+};
+
+template <Tunables t>
+struct wgmma_plan {
+    using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group>;
+    using L = WgmmaLayout<Config>;
+    static constexpr int kElementBytes = 2;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_half(params));
+        const struct {
+            const char* name;
+            const void* base;
+            std::int64_t stride;
+        } matrices[] = {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}};
+        for (const auto& matrix : matrices) {
+            if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, kElementBytes)) continue;
+            return make_unsupported(
+                "%s: address %p and row stride %lld are not multiples of %d bytes, which tensor copies need; pad the rows", matrix.name,
+                matrix.base, static_cast<long long>(matrix.stride), kTensorMapAlignment);
+        }
+        return make_ok();
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
+            return launch_kernel(multiply_wgmma<Element, Config, IsTransposed::value>, params, stream);
+        });
+    }
+
+    template <class Kernel>
+    static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
+        const auto type = params.dtype == AICF_DTYPE_BFLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+        const auto encode = [&](CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                                int box_rows) {
+            return encode_tensor_map(map, {base, rows, columns, stride, type, kElementBytes, box_rows, L::kTileK, kSwizzleBytes});
+        };
+        CUtensorMap a, b, y, z;
+        AICF_RETURN_IF_NOT_OK(encode(&a, params.a, params.m, params.k, params.lda, t.bm / t.clustern));
+        if (params.b_layout == AICF_B_NK) {
+            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm));
+        } else {
+            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm));
+        }
+        AICF_RETURN_IF_NOT_OK(encode(&y, params.y, params.m, params.n, params.ldy, L::kSlabRows));
+        z = y;
+        if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode(&z, params.z, params.m, params.n, params.ldz, L::kSlabRows));
+        AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
+
+        int device = 0;
+        int num_sms = 0;
+        AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+        AICF_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device));
+        const auto count = [](std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; };
+        const std::int64_t num_clusters = count(params.m, t.bm * t.clusterm) * count(params.n, t.bn * t.clustern);
+        const std::int64_t num_resident = std::max(num_sms / L::kClusterSize, 1);
+
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim = {L::kClusterSize, 1, 1};
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(static_cast<unsigned>(std::min(num_clusters, num_resident)) * L::kClusterSize);
+        config.blockDim = dim3(L::kThreads);
+        config.dynamicSmemBytes = L::kSharedBytes;
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = L::kClusterSize > 1 ? 1 : 0;
+        const WgmmaProblem problem = {params.bias,
+                                      static_cast<int>(params.m),
+                                      static_cast<int>(params.n),
+                                      static_cast<int>(params.k),
+                                      static_cast<int>(params.act),
+                                      params.z != nullptr};
+        return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, a, b, y, z, problem));
+    }
+};
+
+using Chosen = AICF_CONCAT(AICF_KERNEL, _plan)<kTunables>;
+
+AicfStatus check_size(const char* name, std::int64_t size) {
+    if (size < 1) return make_invalid("%s = %lld: must be at least 1", name, static_cast<long long>(size));
+    if (size > INT_MAX) return make_unsupported("%s = %lld: must not exceed %d", name, static_cast<long long>(size), INT_MAX);
+    return make_ok();
+}
+
+AicfStatus check_code(const char* name, std::int32_t code, int count) {
+    if (code >= 0 && code < count) return make_ok();
+    return make_invalid("%s = %d: must be from 0 to %d", name, static_cast<int>(code), count - 1);
+}
+
+AicfStatus check_matrix(const char* name, const void* base, std::int64_t row_length, std::int64_t stride) {
+    if (base == nullptr) return make_invalid("%s: null pointer", name);
+    if (stride < row_length) {
+        return make_invalid("%s: row stride %lld is smaller than a row of %lld elements", name, static_cast<long long>(stride),
+                            static_cast<long long>(row_length));
+    }
+    return make_ok();
+}
+
+AicfStatus check_params(const GemmBiasActParams& params) {
+    AICF_RETURN_IF_NOT_OK(check_size("m", params.m));
+    AICF_RETURN_IF_NOT_OK(check_size("n", params.n));
+    AICF_RETURN_IF_NOT_OK(check_size("k", params.k));
+    AICF_RETURN_IF_NOT_OK(check_code("act", params.act, AICF_ACT_COUNT));
+    AICF_RETURN_IF_NOT_OK(check_code("dtype", params.dtype, AICF_DTYPE_COUNT));
+    AICF_RETURN_IF_NOT_OK(check_code("b_layout", params.b_layout, AICF_B_LAYOUT_COUNT));
+    AICF_RETURN_IF_NOT_OK(check_matrix("a", params.a, params.k, params.lda));
+    AICF_RETURN_IF_NOT_OK(check_matrix("b", params.b, params.b_layout == AICF_B_NK ? params.k : params.n, params.ldb));
+    AICF_RETURN_IF_NOT_OK(check_matrix("y", params.y, params.n, params.ldy));
+    if (params.z) AICF_RETURN_IF_NOT_OK(check_matrix("z", params.z, params.n, params.ldz));
+    // Rows, columns and blocks are counted in 32 bits; the last tile may end this far past the matrix.
+    constexpr std::int64_t kMaxExtent = INT_MAX - 1024;
+    if (params.m > kMaxExtent || params.n > kMaxExtent || params.k > kMaxExtent || count_blocks(params) > kMaxExtent / 64) {
+        return make_unsupported("m, n, k = %lld, %lld, %lld: sizes must not exceed %lld, nor %d x %d tiles of y %lld",
+                                static_cast<long long>(params.m), static_cast<long long>(params.n), static_cast<long long>(params.k),
+                                static_cast<long long>(kMaxExtent), kTunables.bm, kTunables.bn, static_cast<long long>(kMaxExtent / 64));
+    }
+    return Chosen::check(params);
+}
+
 AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
     AICF_RETURN_IF_NOT_OK(check_params(params));
-    const Plan plan = Chosen::make(params);
-    constexpr int kDefaultSharedBytes = 48 * 1024;
-    if (plan.shared_bytes > kDefaultSharedBytes) {
-        AICF_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(reinterpret_cast<const void*>(plan.kernel),
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes));
-    }
-    plan.kernel<<<static_cast<unsigned>(count_blocks(params)), plan.num_threads, plan.shared_bytes, stream>>>(make_gemm(params));
-    return AICF_CUDA_STATUS(cudaGetLastError());
+    return Chosen::launch(params, stream);
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
-"""gemm_bias_act: ``Y = act(A B + bias)`` and optionally ``Z = A B + bias``, fp32, row-major, any sizes and row strides."""
+"""gemm_bias_act: ``Y = act(A B + bias)`` and optionally ``Z = A B + bias``, row-major, any sizes and row strides.
+
+In fp32 throughout, or in bf16 or fp16 with fp32 sums; B as [K, N] or, for these two, as [N, K].
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from harness.spec import Arrays, Attribute, Constraint, Cost, Kernel, Op, Proble
 Values = Mapping[str, int]
 
 FLOAT_BYTES = 4
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 MAX_THREADS = 1024
 MAX_REGISTERS = 255
 REGISTERS_PER_SM = 65536
@@ -21,6 +25,15 @@ MAX_SHARED_BYTES = 227 * 1024  # a block of an H100 or H200, after opting in
 UNIT_ROUNDOFF = 2.0**-24
 SMALLEST_SUBNORMAL = 2.0**-149
 SMALLEST_NORMAL = 2.0**-126
+
+
+def _dtype(problem: Problem) -> str:
+    return str(problem.attributes.get("dtype", "float32"))
+
+
+def _is_nk(problem: Problem) -> bool:
+    return problem.attributes.get("b_layout", "kn") == "nk"
+
 
 # ---------------------------------------------------------------------------------------------------------------- reference
 
@@ -42,8 +55,9 @@ def activate(name: str, z: NDArray[np.float64]) -> NDArray[np.float64]:
     return z
 
 
-def _find_preactivation(inputs: Arrays) -> NDArray[np.float64]:
-    z: NDArray[np.float64] = np.matmul(inputs["a"].astype(np.float64), inputs["b"].astype(np.float64))
+def _find_preactivation(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
+    b = inputs["b"].T if _is_nk(problem) else inputs["b"]
+    z: NDArray[np.float64] = np.matmul(inputs["a"].astype(np.float64), b.astype(np.float64))
     if "bias" in inputs:
         z += inputs["bias"].astype(np.float64)
     return z
@@ -52,7 +66,7 @@ def _find_preactivation(inputs: Arrays) -> NDArray[np.float64]:
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return Y, and Z where the problem saves it, in float64 from float64 inputs."""
     with np.errstate(invalid="ignore"):
-        z = _find_preactivation(inputs)
+        z = _find_preactivation(inputs, problem)
     y = activate(str(problem.attributes.get("act", "none")), z)
     return {"y": y, "z": z} if problem.attributes.get("save_z", False) else {"y": y}
 
@@ -80,26 +94,52 @@ def find_rounding_factor(num_roundings: int, num_elems: int) -> float:
     return min(n * u / (1.0 - n * u), math.expm1(spread * math.sqrt(n) * u + n * u * u / (1.0 - u)))
 
 
+# Rounding to a 16-bit output: unit roundoff, and half of the distance of its subnormals.
+_OUTPUT_ROUNDOFF = {"float32": 0.0, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+_OUTPUT_UNDERFLOW = {"float32": 0.0, "bfloat16": 2.0**-134, "float16": 2.0**-25}
+# Error of apply_rough_activation in units of |z|: ops/common/activations.cuh.
+_ROUGH_ACTIVATION = 3.0 * 2.0**-13
+
+
+def find_sum_error(dtype: str, k: int, num_elems: int) -> float:
+    """Return the error of z, before it is rounded to its own dtype, in units of ``|A| |B| + |bias|``.
+
+    fp32: :func:`find_rounding_factor`. 16-bit floats have exact products, which tensor cores add in groups of at least 4 (8 or 16 on
+    known GPUs), each group aligned to its largest term and cut off below fp32's last bit or finer: 2^-23 of the magnitudes at most
+    (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). The cut has a sign, so that it is summed
+    in full.
+    """
+    if dtype == "float32":
+        return find_rounding_factor(k + 1, num_elems)
+    cuts = (math.ceil(k / 4) + 1) * 2.0**-23
+    return cuts / (1.0 - cuts)
+
+
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return absolute bounds for Y and Z.
 
-    Z: ``find_rounding_factor(K + 1)`` times ``|A| |B| + |bias|``, plus a subnormal for each of the K + 1 roundings (underflow).
-    Y: that times the activation's slope, plus the activation's own error. Where Z is infinite the result has no rounding error.
+    Z: :func:`find_sum_error` times ``|A| |B| + |bias|``, plus a subnormal for each of the K + 1 roundings (underflow).
+    Y: that times the activation's slope, plus the activation's own error. Both are then rounded to their dtype, where that is no fp32.
+    Where Z is infinite the result has no rounding error.
     """
-    act = str(problem.attributes.get("act", "none"))
+    act, dtype = str(problem.attributes.get("act", "none")), _dtype(problem)
     m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
+    is_smooth = _ACTIVATION_ROUNDINGS[act] > 0.0
+    own_error = _ACTIVATION_ROUNDINGS[act] * UNIT_ROUNDOFF if dtype == "float32" else is_smooth * _ROUGH_ACTIVATION
     with np.errstate(invalid="ignore", over="ignore"):
-        magnitudes = np.matmul(np.abs(inputs["a"]), np.abs(inputs["b"]))
+        b = inputs["b"].T if _is_nk(problem) else inputs["b"]
+        magnitudes = np.matmul(np.abs(inputs["a"]), np.abs(b))
         if "bias" in inputs:
             magnitudes = magnitudes + np.abs(inputs["bias"])
-        z = outputs["z"] if "z" in outputs else _find_preactivation(inputs)
-        bound_z = find_rounding_factor(k + 1, m * n) * magnitudes + (k + 1) * SMALLEST_SUBNORMAL
-        bound_y = _LIPSCHITZ[act] * bound_z + _ACTIVATION_ROUNDINGS[act] * UNIT_ROUNDOFF * np.abs(z)
-        if _ACTIVATION_ROUNDINGS[act] > 0.0:
-            bound_y = bound_y + SMALLEST_NORMAL
+        z = outputs["z"] if "z" in outputs else _find_preactivation(inputs, problem)
+        bound_z = find_sum_error(dtype, k, m * n) * magnitudes + (k + 1) * SMALLEST_SUBNORMAL
+        bound_y = _LIPSCHITZ[act] * bound_z + own_error * np.abs(z) + is_smooth * SMALLEST_NORMAL
+        bounds = {
+            name: bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(exact) + bound) + _OUTPUT_UNDERFLOW[dtype]
+            for name, bound, exact in (("y", bound_y, outputs["y"]), ("z", bound_z, z))
+        }
     finite = np.isfinite(z)
-    bounds = {"y": np.where(finite, bound_y, 0.0), "z": np.where(finite, bound_z, 0.0)}
-    return {name: bounds[name] for name in outputs}
+    return {name: np.where(finite, bounds[name], 0.0) for name in outputs}
 
 
 # --------------------------------------------------------------------------------------------------------------------- cost
@@ -114,10 +154,13 @@ def cost(problem: Problem) -> Cost:
     with_bias = bool(problem.attributes.get("with_bias", False))
     save_z = bool(problem.attributes.get("save_z", False))
     act = str(problem.attributes.get("act", "none"))
+    item_bytes = ITEM_BYTES[_dtype(problem)]
     return Cost(
         flops=2.0 * m * n * k + m * n * (_ACTIVATION_FLOPS[act] + int(with_bias)),
-        bytes_read=float(FLOAT_BYTES * (m * k + k * n + (n if with_bias else 0))),
-        bytes_written=float(FLOAT_BYTES * m * n * (2 if save_z else 1)),
+        bytes_read=float(item_bytes * (m * k + k * n + (n if with_bias else 0))),
+        bytes_written=float(item_bytes * m * n * (2 if save_z else 1)),
+        # bf16 and fp16 share the tensor cores' rate.
+        flop_unit="fp32" if item_bytes == FLOAT_BYTES else "bf16_tensor",
     )
 
 
@@ -185,15 +228,62 @@ REGISTERS = Constraint(
     ),
 )
 
+# The wgmma kernel (wgmma.cuh): its block is three warp groups, its tiles are 64 deep.
+_HALF_BYTES = 2
+_HALF_TILE_K = 64
+_SLAB_BYTES = 16 * 128  # 16 rows of 64 elements on their way out; 2 for each of 8 warps
+
+
+def _count_wgmma_bytes(t: Values) -> int:
+    ring = t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8)
+    return ring + 8 * 2 * _SLAB_BYTES + 2 * 2 * t["bn"] * _HALF_BYTES
+
+
+GROUP_ROWS = Constraint(
+    "group_rows",
+    "a warp group multiplies 64 or 128 rows: bm, or half of it without pingpong",
+    lambda t: t["bm"] // (1 if t["pingpong"] else 2) in (64, 128),
+)
+GROUP_SUMS = Constraint(
+    "group_sums",
+    "a thread holds at most 192 sums: (bm, or half of it without pingpong) * bn / 128",
+    lambda t: t["bm"] // (1 if t["pingpong"] else 2) * t["bn"] // 128 <= 192,
+)
+CLUSTER_SIZE = Constraint("cluster_size", "clusters have one or two blocks", lambda t: t["clusterm"] * t["clustern"] <= 2)
+RING_FITS = Constraint(
+    "ring_fits", "tiles, slabs on their way out and bias must fit 227 KiB", lambda t: _count_wgmma_bytes(t) <= MAX_SHARED_BYTES
+)
+MMA_SHAPES = Constraint(
+    "mma_shapes",
+    "bn must be 64 or more, wm and wn divide bm and bn, and 1 to 16 warps copy the tiles evenly",
+    lambda t: (
+        t["bn"] >= 64
+        and t["bm"] % t["wm"] == 0
+        and t["bn"] % t["wn"] == 0
+        and 1 <= t["bm"] // t["wm"] * (t["bn"] // t["wn"]) <= 16
+        and t["bm"] * 8 % (t["bm"] // t["wm"] * (t["bn"] // t["wn"]) * 32) == 0
+        and t["bn"] * 8 % (t["bm"] // t["wm"] * (t["bn"] // t["wn"]) * 32) == 0
+    ),
+)
+MMA_SHARED = Constraint(
+    "mma_shared",
+    "stages of (bm + bn) * 64 16-bit floats must fit 227 KiB",
+    lambda t: t["stages"] * (t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES <= MAX_SHARED_BYTES,
+)
+MMA_REGISTERS = Constraint("mma_registers", "a thread holds at most 128 sums: wm * wn / 32", lambda t: t["wm"] * t["wn"] // 32 <= 128)
+
 BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of Y that a block computes")
-BN = Tunable("bn", (8, 16, 32, 64, 128, 256), "columns of Y that a block computes")
+BN = Tunable("bn", (8, 16, 32, 64, 128, 192, 256), "columns of Y that a block computes")
 BK = Tunable("bk", (4, 8, 16, 32, 64), "depth of a tile of A and B in shared memory, in elements of K")
 TM = Tunable("tm", (1, 2, 4, 8, 16), "rows of Y that a thread computes")
 TN = Tunable("tn", (1, 2, 4, 8, 16), "columns of Y that a thread computes")
 WM = Tunable("wm", (16, 32, 64, 128), "rows of Y that a warp computes")
 WN = Tunable("wn", (16, 32, 64, 128), "columns of Y that a warp computes")
-STAGES = Tunable("stages", (2, 3, 4, 5, 6), "tiles in the ring of shared memory")
+STAGES = Tunable("stages", (2, 3, 4, 5, 6, 7, 8), "tiles in the ring of shared memory")
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
+CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of B by multicast")
+CLUSTERN = Tunable("clustern", (1, 2), "blocks of a cluster side by side, which share tiles of A by multicast")
+PINGPONG = Tunable("pingpong", (0, 1), "1: the two warp groups take turns at whole tiles; 0: each takes half of the rows of every tile")
 MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4, 6, 8), "blocks that must fit a multiprocessor, which caps registers")
 
 
@@ -265,15 +355,48 @@ KERNELS = (
             (64, 64, 16, 32, 64, 8, 8, 3, 8, 4),
         ),
     ),
+    Kernel(
+        "mma",
+        "bf16 and fp16: tensor cores by mma.sync, fragments by ldmatrix from swizzled tiles; any alignment",
+        (BM, BN, WM, WN, STAGES, GROUP),
+        (MMA_SHAPES, MMA_SHARED, MMA_REGISTERS),
+        _bind(("bm", "bn", "wm", "wn", "stages", "group"), (128, 128, 64, 32, 3, 8), (64, 64, 32, 32, 4, 8)),
+    ),
+    Kernel(
+        "wgmma",
+        "bf16 and fp16 on Hopper: tensor copies fill a ring that two warp groups multiply from, in persistent clusters",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
+        (GROUP_ROWS, GROUP_SUMS, CLUSTER_SIZE, RING_FITS),
+        _bind(
+            ("bm", "bn", "stages", "clusterm", "clustern", "pingpong", "group"),
+            (128, 256, 4, 2, 1, 0, 8),
+            (128, 192, 4, 2, 1, 1, 8),
+            (128, 128, 6, 2, 1, 0, 8),
+            (128, 64, 7, 1, 1, 0, 8),
+            (128, 128, 6, 2, 1, 1, 8),
+        ),
+        min_arch=90,
+    ),
 )
 
 # ----------------------------------------------------------------------------------------------------------------- problems
 
 
 def _problem(
-    suite: str, m: int, n: int, k: int, act: str = "none", *, bias: bool = False, z: bool = False, padding: Mapping[str, int] | None = None
+    suite: str,
+    m: int,
+    n: int,
+    k: int,
+    act: str = "none",
+    *,
+    bias: bool = False,
+    z: bool = False,
+    padding: Mapping[str, int] | None = None,
+    kind: str = "",
 ) -> Problem:
+    """``kind`` is a 16-bit dtype and the layout of B, "bfloat16 nk"; empty for fp32."""
     attributes: dict[str, bool | int | float | str] = {"act": act}
+    attributes |= dict(zip(("dtype", "b_layout"), kind.split(), strict=False))
     attributes |= {"with_bias": True} if bias else {}
     attributes |= {"save_z": True} if z else {}
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
@@ -294,7 +417,19 @@ PROBLEMS = (
     _problem("verify", 5, 300, 131, "none", bias=True),
     _problem("verify", 131, 2, 100, "gelu_tanh", bias=True),
     _problem("verify", 97, 101, 103, "silu", bias=True, z=True),
+    _problem("verify", 1, 8, 8, bias=True, kind="bfloat16 nk"),
+    _problem("verify", 64, 64, 64, "relu", kind="bfloat16 nk"),
+    _problem("verify", 65, 40, 1, "none", bias=True, padding={"a": 7, "b": 7}, kind="float16 nk"),
+    _problem("verify", 33, 31, 29, "silu", bias=True, z=True, kind="bfloat16 kn"),
+    _problem("verify", 5, 301, 131, "none", bias=True, kind="float16 nk"),
+    _problem("verify", 130, 72, 200, "gelu_tanh", bias=True, z=True, kind="float16 kn"),
+    _problem("verify", 257, 264, 72, "silu", bias=True, padding={"a": 8, "y": 8}, kind="bfloat16 kn"),
+    _problem("verify", 129, 136, 136, "gelu_erf", bias=True, z=True, padding={"b": 8, "z": 8}, kind="float16 nk"),
+    _problem("verify", 300, 328, 456, "gelu_tanh", bias=True, kind="bfloat16 nk"),
+    # More tiles than multiprocessors: a block gets a second one.
+    _problem("verify", 17800, 40, 72, "relu", bias=True, kind="bfloat16 nk"),
     _problem("emulated", 256, 256, 256),
+    _problem("emulated", 384, 256, 320, "gelu_tanh", bias=True, kind="bfloat16 nk"),
     _problem("emulated", 200, 130, 77, "gelu_tanh", bias=True),
     _problem("bench", 1024, 1024, 1024),
     _problem("bench sweep", 2048, 2048, 2048),
@@ -304,17 +439,40 @@ PROBLEMS = (
     _problem("bench", 16, 4096, 4096, "gelu_tanh", bias=True),
     _problem("bench", 1, 4096, 4096),
     _problem("bench sweep", 8192, 128, 1000),
+    *(
+        _problem("bench", m, n, k, act, bias=True, kind="bfloat16 nk")
+        for m, n, k in (
+            (1024, 1024, 1024),
+            (2048, 2048, 2048),
+            (4096, 4096, 4096),
+            (8192, 8192, 8192),
+            (8192, 16384, 4096),
+            (8192, 4096, 16384),
+            (8192, 3072, 768),
+            (16384, 4096, 1024),
+        )
+        for act in ("relu", "gelu_tanh", "silu")
+    ),
+    _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="bfloat16 kn"),
+    _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="float16 nk"),
+    _problem("bench", 8192, 3072, 768, "gelu_erf", bias=True, z=True, kind="bfloat16 nk"),
+    _problem("bench", 4095, 4097, 1023, "relu", bias=True, kind="bfloat16 nk"),
 )
+
+
+def _name_b(problem: Problem) -> tuple[str, ...]:
+    return ("N", "K") if _is_nk(problem) else ("K", "N")
+
 
 OP = Op(
     name="gemm_bias_act",
-    summary="Y = act(A B + bias), fp32, row-major; the pre-activation Z on request",
+    summary="Y = act(A B + bias) in fp32, bf16 or fp16, row-major; the pre-activation Z on request",
     tensors=(
-        Tensor("a", ("M", "K"), Role.INPUT, can_pad_rows=True),
-        Tensor("b", ("K", "N"), Role.INPUT, can_pad_rows=True),
-        Tensor("bias", ("N",), Role.INPUT, present=lambda p: bool(p.attributes.get("with_bias", False))),
-        Tensor("y", ("M", "N"), Role.OUTPUT, can_pad_rows=True),
-        Tensor("z", ("M", "N"), Role.OUTPUT, present=lambda p: bool(p.attributes.get("save_z", False)), can_pad_rows=True),
+        Tensor("a", ("M", "K"), Role.INPUT, _dtype, can_pad_rows=True),
+        Tensor("b", _name_b, Role.INPUT, _dtype, can_pad_rows=True),
+        Tensor("bias", ("N",), Role.INPUT, _dtype, present=lambda p: bool(p.attributes.get("with_bias", False))),
+        Tensor("y", ("M", "N"), Role.OUTPUT, _dtype, can_pad_rows=True),
+        Tensor("z", ("M", "N"), Role.OUTPUT, _dtype, present=lambda p: bool(p.attributes.get("save_z", False)), can_pad_rows=True),
     ),
     kernels=KERNELS,
     problems=PROBLEMS,
@@ -323,6 +481,8 @@ OP = Op(
     cost=cost,
     attributes=(
         Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),
+        Attribute("dtype", ("float32", "bfloat16", "float16"), "float32", passed=False),
+        Attribute("b_layout", ("kn", "nk"), "kn"),
         Attribute("with_bias", (False, True), False, passed=False),
         Attribute("save_z", (False, True), False, passed=False),
     ),

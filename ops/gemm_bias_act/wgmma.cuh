@@ -24,7 +24,8 @@ namespace aicf::gemm_bias_act {
 // Tunables of one instance; meanings in op.py.
 template <int kBm, int kBn, int kStages, int kClusterM, int kClusterN, int kPingpong, int kGroup>
 struct WgmmaTunables {
-    static constexpr int bm = kBm, bn = kBn, stages = kStages, clusterm = kClusterM, clustern = kClusterN, pingpong = kPingpong, group = kGroup;
+    static constexpr int bm = kBm, bn = kBn, stages = kStages, clusterm = kClusterM, clustern = kClusterN, pingpong = kPingpong,
+                         group = kGroup;
 };
 
 // Shapes and places in shared memory.
@@ -34,8 +35,8 @@ struct WgmmaLayout {
     static constexpr int kThreads = 3 * kWarpGroupThreads;
     static constexpr int kClusterSize = T::clusterm * T::clustern;
     static constexpr int kRows = T::pingpong ? T::bm : T::bm / 2;  // of Y's tile, that one warp group computes
-    static constexpr int kBlocksM = kRows / 64;                 // products of a warp group, one below the other
-    static constexpr int kSums = T::bn / 2;                      // of each of them, per thread
+    static constexpr int kBlocksM = kRows / 64;  // products of a warp group, one below the other
+    static constexpr int kSums = T::bn / 2;  // of each of them, per thread
 
     static constexpr int kBytesA = T::bm * kSwizzleBytes;
     static constexpr int kBytesB = T::bn * kSwizzleBytes;
@@ -43,7 +44,8 @@ struct WgmmaLayout {
     // A warp stores 16 rows of 64 columns at a time, and fills the next while the last is on its way.
     static constexpr int kSlabColumns = 64;
     static constexpr int kSlabs = T::bn / kSlabColumns;
-    static constexpr int kSlabBytes = 16 * kSwizzleBytes;
+    static constexpr int kSlabRows = 16;
+    static constexpr int kSlabBytes = kSlabRows * kSwizzleBytes;
     static constexpr int kNumSlabs = 2;
     static constexpr int kStoreBytes = 8 * kNumSlabs * kSlabBytes;
     static constexpr int kBiasBytes = T::bn * 2;
@@ -103,8 +105,8 @@ struct TileOrder {
 
 // The one thread that fills the ring.
 template <class T, bool kTransposedB>
-__device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const TensorMap* map_b, const WgmmaProblem& problem, std::uint32_t rank,
-                                              std::uint8_t* ring, Barrier* full, Barrier* empty) {
+__device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const TensorMap* map_b, const WgmmaProblem& problem,
+                                              std::uint32_t rank, std::uint8_t* ring, Barrier* full, Barrier* empty) {
     using L = WgmmaLayout<T>;
     constexpr std::uint16_t kAllBlocks = (1u << L::kClusterSize) - 1;
     // Of an operand that the cluster shares each block copies its part, to all.
@@ -129,13 +131,13 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
                 load_box(tile_a, map_a, k, origin.x, ready);
             }
             if constexpr (kTransposedB) {
+                const int row = order.row_in_cluster * kPartK;
 #pragma unroll
                 for (int slab = 0; slab < L::kSlabs; ++slab) {
-                    std::uint8_t* target = tile_b + slab * L::kTileK * kSwizzleBytes;
+                    std::uint8_t* target = tile_b + (slab * L::kTileK + row) * kSwizzleBytes;
                     const int column = origin.y + slab * L::kSlabColumns;
                     if constexpr (T::clusterm > 1) {
-                        const int row = order.row_in_cluster * kPartK;
-                        load_box_multicast(target + row * kSwizzleBytes, map_b, column, k + row, ready, kAllBlocks);
+                        load_box_multicast(target, map_b, column, k + row, ready, kAllBlocks);
                     } else {
                         load_box(target, map_b, column, k, ready);
                     }
@@ -228,8 +230,15 @@ struct SlabWriter {
     }
 };
 
+// Applies an activation, which is the same for all threads, to what one slab holds of a thread.
+template <int kAct>
+__device__ __forceinline__ void activate_slab(float* z) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) z[i] = apply_rough_activation<kAct>(z[i]);
+}
+
 // Bias, Z, activation and Y of 16 rows of each block of 64, whose sums are this warp's.
-template <class Element, class T, int kAct>
+template <class Element, class T>
 __device__ __forceinline__ void finish_tile(float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], const WgmmaProblem& problem,
                                             const TensorMap* map_y, const TensorMap* map_z, const std::uint32_t* bias, int row, int column,
                                             SlabWriter& writer) {
@@ -256,21 +265,37 @@ __device__ __forceinline__ void finish_tile(float (&sums)[WgmmaLayout<T>::kBlock
                 for (int i = 0; i < 16; ++i) words[i] = pack_pair<Element>(z[2 * i], z[2 * i + 1]);
                 writer.store<L::kNumSlabs, L::kSlabBytes>(map_z, first_column, row + block * 64, words);
             }
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                words[i] = pack_pair<Element>(apply_rough_activation<kAct>(z[2 * i]), apply_rough_activation<kAct>(z[2 * i + 1]));
+            switch (problem.act) {
+                case AICF_ACT_RELU: activate_slab<AICF_ACT_RELU>(z); break;
+                case AICF_ACT_GELU_TANH: activate_slab<AICF_ACT_GELU_TANH>(z); break;
+                case AICF_ACT_GELU_ERF: activate_slab<AICF_ACT_GELU_ERF>(z); break;
+                case AICF_ACT_SILU: activate_slab<AICF_ACT_SILU>(z); break;
+                default: break;
             }
+#pragma unroll
+            for (int i = 0; i < 16; ++i) words[i] = pack_pair<Element>(z[2 * i], z[2 * i + 1]);
             writer.store<L::kNumSlabs, L::kSlabBytes>(map_y, first_column, row + block * 64, words);
         }
     }
 }
 
+// This thread's elements of a tile's bias, kWarpGroupThreads apart; zero past its end.
+template <class T>
+__device__ __forceinline__ void fetch_bias(std::uint16_t (&fetched)[(T::bn + kWarpGroupThreads - 1) / kWarpGroupThreads],
+                                           const std::uint16_t* bias, int thread, int first_column, int num_columns) {
+#pragma unroll
+    for (int i = 0; i * kWarpGroupThreads < T::bn; ++i) {
+        const int column = i * kWarpGroupThreads + thread;
+        fetched[i] = column < T::bn && first_column + column < num_columns ? bias[first_column + column] : std::uint16_t{0};
+    }
+}
+
 // One of the two warp groups that multiply.
 template <class Element, class T, bool kTransposedB>
-__device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const TensorMap* map_z, const WgmmaProblem& problem, std::uint32_t rank,
-                                              std::uint8_t* shared, Barrier* full, Barrier* empty) {
+__device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const TensorMap* map_z, const WgmmaProblem& problem,
+                                              std::uint32_t rank, std::uint8_t* shared, Barrier* full, Barrier* empty) {
     using L = WgmmaLayout<T>;
-    constexpr int kBiasBarrier = 1;   // and 2: of one warp group
+    constexpr int kBiasBarrier = 1;  // and 2: of one warp group
     constexpr int kOrderBarrier = 3;  // and 4: of both
     const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     const int consumer = static_cast<int>(threadIdx.x) / kWarpGroupThreads - 1;
@@ -293,15 +318,9 @@ __device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const Tens
     float sums[L::kBlocksM][L::kSums];
     while (order.has_next()) {
         const int2 origin = order.find();
-        // This tile's bias is fetched under the products.
-        std::uint16_t fetched[T::bn / kWarpGroupThreads + 1];
-        if (bias != nullptr) {
-#pragma unroll
-            for (int i = 0; i * kWarpGroupThreads < T::bn; ++i) {
-                const int column = i * kWarpGroupThreads + thread;
-                fetched[i] = column < T::bn && origin.y + column < problem.n ? bias[origin.y + column] : std::uint16_t{0};
-            }
-        }
+        // This tile's bias is fetched under the products; the other group's products hide it too, and then registers are worth more.
+        std::uint16_t fetched[(T::bn + kWarpGroupThreads - 1) / kWarpGroupThreads];
+        if (!T::pingpong && bias != nullptr) fetch_bias<T>(fetched, bias, thread, origin.y, problem.n);
         if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
         multiply_tile<Element, T, kTransposedB>(sums, num_steps, first_row, shared, full, empty, position);
         order.advance();
@@ -313,6 +332,7 @@ __device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const Tens
         }
         const std::uint32_t* pairs = nullptr;
         if (bias != nullptr) {
+            if (T::pingpong) fetch_bias<T>(fetched, bias, thread, origin.y, problem.n);
             std::uint16_t* target = bias_tiles + bias_tile * T::bn;
             bias_tile ^= 1;
 #pragma unroll
@@ -325,26 +345,12 @@ __device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const Tens
             pairs = reinterpret_cast<const std::uint32_t*>(target);
         }
         const int row = origin.x + first_row + warp * 16;
-        switch (problem.act) {
-            case AICF_ACT_RELU:
-                finish_tile<Element, T, AICF_ACT_RELU>(sums, problem, map_y, map_z, pairs, row, origin.y, writer);
-                break;
-            case AICF_ACT_GELU_TANH:
-                finish_tile<Element, T, AICF_ACT_GELU_TANH>(sums, problem, map_y, map_z, pairs, row, origin.y, writer);
-                break;
-            case AICF_ACT_GELU_ERF:
-                finish_tile<Element, T, AICF_ACT_GELU_ERF>(sums, problem, map_y, map_z, pairs, row, origin.y, writer);
-                break;
-            case AICF_ACT_SILU:
-                finish_tile<Element, T, AICF_ACT_SILU>(sums, problem, map_y, map_z, pairs, row, origin.y, writer);
-                break;
-            default: finish_tile<Element, T, AICF_ACT_NONE>(sums, problem, map_y, map_z, pairs, row, origin.y, writer);
-        }
+        finish_tile<Element, T>(sums, problem, map_y, map_z, pairs, row, origin.y, writer);
     }
     if (writer.lane == 0) wait_stores_read<0>();
 }
 
-// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB (wgmma's own order is [n, k]), else [n, k].
+// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k], which is wgmma's own order.
 template <class Element, class T, bool kTransposedB>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     multiply_wgmma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
@@ -372,10 +378,10 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
         __syncthreads();
     }
     if (threadIdx.x < kWarpGroupThreads) {
-        release_registers<40>();
+        release_registers<24>();
         if (threadIdx.x == 0) produce_tiles<T, kTransposedB>(&map_a, &map_b, problem, rank, shared, full, empty);
     } else {
-        claim_registers<232>();
+        claim_registers<240>();
         consume_tiles<Element, T, kTransposedB>(&map_y, &map_z, problem, rank, shared, full, empty);
     }
     // No block may leave while another copies into its shared memory or arrives at its barriers.
