@@ -22,9 +22,9 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 def find_largest(dtype: np.dtype[Any]) -> float:
     """Return the largest finite value of a floating dtype."""
-    return float(ml_dtypes.finfo(dtype).max)
+    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
 def find_smallest_normal(dtype: np.dtype[Any]) -> float:
     """Return the smallest positive normal value of a floating dtype."""
-    return float(ml_dtypes.finfo(dtype).smallest_normal)
+    return float(ml_dtypes.finfo(dtype).smallest_normal)  # type: ignore[no-untyped-call]
