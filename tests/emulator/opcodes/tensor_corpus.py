@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tensor_sparse import draw_units, expand, pack_metadata
 
 BITS = {
     "f16": 16,
@@ -63,7 +64,10 @@ KINDS = ("f16", "bf16", "tf32")
 
 @dataclass(frozen=True)
 class Form:
-    """``layout_a``, ``layout_b`` of a wgmma: swizzle bytes (0, 32, 64, 128) and major ("k" or "mn"); ``a_registers``: A in registers."""
+    """``layout_a``, ``layout_b`` of a wgmma: swizzle bytes (0, 32, 64, 128) and major ("k" or "mn"); ``a_registers``: A in registers.
+
+    ``sparse``: ``.sp`` or ``.sp::ordered_metadata``; of A the stored half of k is drawn, and `selector` names the lanes with metadata.
+    """
 
     family: str
     m: int
@@ -77,14 +81,23 @@ class Form:
     layout_b: tuple[int, str] = (0, "k")
     a_registers: bool = False
     negate: tuple[int, int] = (1, 1)
+    sparse: str = ""
+    selector: int = 0
+
+    @property
+    def stored_k(self) -> int:
+        """Elements of a row of A that there are."""
+        return self.k // 2 if self.sparse else self.k
 
     @property
     def name(self) -> str:
         shape = f"m{self.m}n{self.n}k{self.k}"
         if self.family == "mma":
-            return f"mma.{shape}.{self.d}.{self.a}.{self.b}{self.flags}"
+            return f"mma{self.sparse}.{shape}.{self.d}.{self.a}.{self.b}{self.flags}" + (f" {self.selector}" if self.sparse else "")
         operands = "rs" if self.a_registers else f"{self.layout_a[0]}{self.layout_a[1]}"
-        return f"wgmma.{shape}.{self.d}.{self.a}.{self.b}{self.flags} {operands} {self.layout_b[0]}{self.layout_b[1]} {self.negate}"
+        selector = f" {self.selector}" if self.sparse else ""
+        text = f"wgmma{self.sparse}.{shape}.{self.d}.{self.a}.{self.b}{self.flags} {operands}"
+        return f"{text} {self.layout_b[0]}{self.layout_b[1]} {self.negate}{selector}"
 
     @property
     def cases(self) -> int:
@@ -99,6 +112,39 @@ class Form:
 
 def make_corpus() -> list[Form]:
     return [*_mma_forms(), *_wgmma_forms()]
+
+
+def make_sparse_corpus() -> list[Form]:
+    return [*_sparse_mma_forms(), *_sparse_wgmma_forms()]
+
+
+def _sparse_mma_forms() -> Iterator[Form]:
+    floats = [("f32", "f16", 16), ("f16", "f16", 16), ("f32", "bf16", 16), ("f32", "f16", 32), ("f16", "f16", 32), ("f32", "bf16", 32)]
+    floats += [("f32", "tf32", 8), ("f32", "tf32", 16)]
+    for d, a, k in floats:
+        last = 3 if k == (8 if a == "tf32" else 16) else 1
+        yield Form("mma", 16, 8, k, d, a, a, sparse=".sp::ordered_metadata")
+        yield Form("mma", 16, 8, k, d, a, a, sparse=".sp", selector=last)
+    yield from (Form("mma", 16, 8, 64, "f32", a, b, sparse=".sp::ordered_metadata") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2"))
+    for bits, small in ((8, 32), (4, 64)):
+        for a, b in ((f"s{bits}", f"s{bits}"), (f"u{bits}", f"s{bits}"), (f"s{bits}", f"u{bits}")):
+            yield Form("mma", 16, 8, small, "s32", a, b, sparse=".sp::ordered_metadata", selector=1)
+            yield Form("mma", 16, 8, 2 * small, "s32", a, b, sparse=".sp::ordered_metadata")
+        yield Form("mma", 16, 8, small, "s32", f"s{bits}", f"s{bits}", ".satfinite", sparse=".sp")
+
+
+def _sparse_wgmma_forms() -> Iterator[Form]:
+    types = [("f32", "f16", "f16"), ("f16", "f16", "f16"), ("f32", "bf16", "bf16"), ("f32", "tf32", "tf32")]
+    types += [("f32", "e4m3", "e4m3"), ("f32", "e5m2", "e4m3"), ("f16", "e4m3", "e5m2"), ("s32", "s8", "s8"), ("s32", "u8", "s8")]
+    for d, a, b in types:
+        k = 512 // BITS[a]
+        yield Form("wgmma", 64, 8, k, d, a, b, sparse=".sp")
+        yield Form("wgmma", 64, 16, k, d, a, b, a_registers=True, sparse=".sp", selector=int(BITS[a] > 8))
+    for swizzle in (0, 32, 64, 128):
+        yield Form("wgmma", 64, 64, 32, "f32", "f16", "f16", "", (swizzle, "k"), (swizzle, "mn"), sparse=".sp")
+        if swizzle in (0, 64, 128):  # of B two swizzled rows would make one of 64 bytes
+            yield Form("wgmma", 64, 64, 32, "f32", "f16", "f16", "", (swizzle, "mn"), (swizzle, "k"), sparse=".sp")
+            yield Form("wgmma", 64, 32, 64, "f32", "e4m3", "e4m3", "", (swizzle, "k"), (swizzle, "k"), sparse=".sp")
 
 
 def _mma_forms() -> Iterator[Form]:
@@ -165,14 +211,14 @@ def draw(rng: np.random.Generator, kind: str, span: Any, zeros: float, shape: tu
 
 
 def make_matrices(form: Form) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return patterns of A [cases, m, k], B transposed [cases, n, k] and C [cases, m, n]."""
+    """Return patterns of A [cases, m, stored k], B transposed [cases, n, k] and C [cases, m, n]."""
     rng = np.random.default_rng(zlib.crc32(form.name.encode()))
     parts = []
     for span, accumulator, zeros in RANGES * REPEATS:
         a_zeros = 1.0 if span == "zeros" else zeros
         parts.append(
             (
-                draw(rng, form.a, span, a_zeros, (form.m, form.k)),
+                draw(rng, form.a, span, a_zeros, (form.m, form.stored_k)),
                 draw(rng, form.b, None if span == "zeros" else span, zeros, (form.n, form.k)),
                 draw(rng, form.d, accumulator, zeros / 2, (form.m, form.n)),
             )
@@ -265,7 +311,7 @@ def to_image(bits: NDArray[np.uint64], kind: str, layout: tuple[int, str]) -> Im
     if major == "k":
         unit, inside, line = col // per, col % per, row
         if swizzle == 0:
-            leading, stride = 128, 256 + 128
+            leading, stride = 128, 128 * (k // per) + 128
             offset = line // 8 * stride + unit * leading + line % 8 * 16 + inside * size
         else:
             leading, stride = 16, swizzle * 8 * 2
@@ -300,13 +346,26 @@ def pad_image(image: Image, side: str) -> NDArray[np.uint8]:
     return padded
 
 
+def make_units(form: Form) -> NDArray[np.int64]:
+    """Return the units of k [cases, m, stored units] that a sparse A stores."""
+    per_unit = 2 if BITS[form.a] == 4 else 1
+    return draw_units(form.name, form.cases, form.m, form.k // per_unit, form.a == "tf32")
+
+
+def make_metadata(form: Form) -> NDArray[np.uint8]:
+    """Return the metadata's register [warps, 1, 32 lanes, 4]; of a wgmma a case has four warps."""
+    rows = make_units(form).reshape(-1, 16, make_units(form).shape[-1])
+    return pack_metadata(rows, BITS[form.a], form.selector).view(np.uint8).reshape(-1, 1, 32, 4)
+
+
 def make_inputs(form: Form) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], int, int]:
     """Return what the kernel reads for A, B and C, and two descriptors."""
     a, b, c = make_matrices(form)
     cell = 8 if form.a == "f64" else 4
     if form.family == "mma":
+        left = to_fragment(pack_rows(a, form.a), cell, rows_first=True)
         return (
-            to_fragment(pack_rows(a, form.a), cell, rows_first=True),
+            np.concatenate([left, make_metadata(form)], 1) if form.sparse else left,
             to_fragment(pack_rows(b, form.b), cell, rows_first=False),
             to_accumulator(c, form.d),
             0,
@@ -317,9 +376,15 @@ def make_inputs(form: Form) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArr
     image_b = to_image(b, form.b, form.layout_b)
     if form.a_registers:
         raw_a = to_fragment(pack_rows(a, form.a).reshape(form.cases * 4, 16, -1), 4, rows_first=True)
+        if form.sparse:
+            raw_a = np.concatenate([raw_a, make_metadata(form)], 1)
         return raw_a, pad_image(image_b, "b"), to_accumulator(warps, form.d), 0, image_b.descriptor
     image_a = to_image(a, form.a, form.layout_a)
-    return pad_image(image_a, "a"), pad_image(image_b, "b"), to_accumulator(warps, form.d), image_a.descriptor, image_b.descriptor
+    left = pad_image(image_a, "a")
+    if form.sparse:
+        assert image_a.data.shape[1] <= IMAGE_BYTES["a"] - 512
+        left[:, -512:] = make_metadata(form).reshape(form.cases, 512)
+    return left, pad_image(image_b, "b"), to_accumulator(warps, form.d), image_a.descriptor, image_b.descriptor
 
 
 def to_matrix(raw: NDArray[np.uint8], form: Form) -> NDArray[np.uint64]:
@@ -334,6 +399,8 @@ def reference(form: Form) -> NDArray[np.float64]:
     a, b, c = make_matrices(form)
     with np.errstate(all="ignore"):
         left = to_values(a, form.a) * form.negate[0]
+        if form.sparse:
+            left = expand(left, make_units(form), form.k, 2 if BITS[form.a] == 4 else 1)
         right = to_values(b, form.b) * form.negate[1]
         if form.a == "b1":
             both = (a[:, :, None] ^ b[:, None]) if "xor" in form.flags else (a[:, :, None] & b[:, None])
@@ -356,25 +423,27 @@ def _write_mma(form: Form, index: int) -> str:
     word, letter = {"f64": ("double", "d")}.get(form.a, ("unsigned", "r"))
     c_word, c_letter = {"f64": ("double", "d"), "f32": ("float", "f")}.get(form.d, ("unsigned", "r"))
     cell = 64 if form.a == "f64" else 32
-    num_a, num_b = (rows * form.k * BITS[form.a] // (32 * cell) for rows in (form.m, form.n))
+    num_a, num_b = (rows * k * BITS[form.a] // (32 * cell) for rows, k in ((form.m, form.stored_k), (form.n, form.k)))
+    num_x = num_a + bool(form.sparse)  # with the metadata
     num_c = form.m * form.n // (64 if form.d == "f16" else 32)
     operands = [
-        ", ".join(f"%{i}" for i in range(first, first + num)) for first, num in ((0, num_c), (num_c, num_a), (num_c + num_a, num_b))
+        ", ".join(f"%{i}" for i in range(first, first + num)) for first, num in ((0, num_c), (num_c, num_a), (num_c + num_x, num_b))
     ]
     flags = form.flags if form.a == "b1" else ""
     sat = ".satfinite" if "satfinite" in form.flags else ""
-    text = f"mma.sync.aligned.m{form.m}n{form.n}k{form.k}.row.col{sat}.{form.d}.{form.a}.{form.b}.{form.d}{flags}"
+    tail = f", %{num_c + num_a}, {form.selector}" if form.sparse else ""
+    text = f"mma{form.sparse}.sync.aligned.m{form.m}n{form.n}k{form.k}.row.col{sat}.{form.d}.{form.a}.{form.b}.{form.d}{flags}"
     return f"""
 __global__ void k{index}(const {word}* a, const {word}* b, const {c_word}* c, {c_word}* d, unsigned long long, unsigned long long) {{
-  {word} x[{num_a}], y[{num_b}];
+  {word} x[{num_x}], y[{num_b}];
   {c_word} z[{num_c}];
   const int lane = threadIdx.x, at = blockIdx.x;
-  for (int i = 0; i < {num_a}; ++i) x[i] = a[(at * {num_a} + i) * 32 + lane];
+  for (int i = 0; i < {num_x}; ++i) x[i] = a[(at * {num_x} + i) * 32 + lane];
   for (int i = 0; i < {num_b}; ++i) y[i] = b[(at * {num_b} + i) * 32 + lane];
   for (int i = 0; i < {num_c}; ++i) z[i] = c[(at * {num_c} + i) * 32 + lane];
-  asm volatile("{text} {{{operands[0]}}}, {{{operands[1]}}}, {{{operands[2]}}}, {{{operands[0]}}};"
+  asm volatile("{text} {{{operands[0]}}}, {{{operands[1]}}}, {{{operands[2]}}}, {{{operands[0]}}}{tail};"
       : {", ".join(f'"+{c_letter}"(z[{i}])' for i in range(num_c))}
-      : {", ".join([f'"{letter}"(x[{i}])' for i in range(num_a)] + [f'"{letter}"(y[{i}])' for i in range(num_b)])});
+      : {", ".join([f'"{letter}"(x[{i}])' for i in range(num_x)] + [f'"{letter}"(y[{i}])' for i in range(num_b)])});
   for (int i = 0; i < {num_c}; ++i) d[(at * {num_c} + i) * 32 + lane] = z[i];
 }}
 """
@@ -384,20 +453,27 @@ def _write_wgmma(form: Form, index: int) -> str:
     c_word, c_letter = ("float", "f") if form.d == "f32" else ("unsigned", "r")
     num_c = 16 * form.n // (64 if form.d == "f16" else 32)
     num_a = 4 if form.a_registers else 0
+    num_x = num_a + bool(form.sparse)  # with the metadata
     first = "{" + ", ".join(f"%{num_c + i}" for i in range(num_a)) + "}" if num_a else f"%{num_c}"
     desc_b = num_c + max(num_a, 1)
     is_float = form.a in FLOATS
     tail = f", {form.negate[0]}, {form.negate[1]}" if is_float else ""
     if form.a in ("f16", "bf16"):
         tail += ("" if num_a else f", {int(form.layout_a[1] == 'mn')}") + f", {int(form.layout_b[1] == 'mn')}"
-    text = f"wgmma.mma_async.sync.aligned.m64n{form.n}k{form.k}.{form.d}.{form.a}.{form.b}{form.flags}"
+    sparse = f"%{desc_b + 1}, {form.selector}, " if form.sparse else ""
+    text = f"wgmma.mma_async{form.sparse}.sync.aligned.m64n{form.n}k{form.k}.{form.d}.{form.a}.{form.b}{form.flags}"
     inputs = [f'"r"(x[{i}])' for i in range(num_a)] or ['"l"(left)']
     load_a = (
-        "unsigned x[4]; for (int i = 0; i < 4; ++i) x[i] = reinterpret_cast<const unsigned*>(a)[(warp * 4 + i) * 32 + lane];"
+        f"unsigned x[{num_x}]; "
+        f"for (int i = 0; i < {num_x}; ++i) x[i] = reinterpret_cast<const unsigned*>(a)[(warp * {num_x} + i) * 32 + lane];"
         if num_a
         else f"for (int i = threadIdx.x; i < {IMAGE_BYTES['a'] // 4}; i += 128) shared[i] = "
         f"reinterpret_cast<const unsigned*>(a)[blockIdx.x * {IMAGE_BYTES['a'] // 4} + i];"
     )
+    if form.sparse and not num_a:
+        at = f"(blockIdx.x + 1) * {IMAGE_BYTES['a'] // 4} - 128 + threadIdx.x"
+        load_a += f" const unsigned x[1] = {{reinterpret_cast<const unsigned*>(a)[{at}]}};"
+    metadata = f', "r"(x[{num_a}])' if form.sparse else ""
     return f"""
 __global__ void k{index}(const void* a, const void* b, const {c_word}* c, {c_word}* d, unsigned long long left, unsigned long long right) {{
   __shared__ __align__(1024) unsigned shared[{(IMAGE_BYTES["a"] + IMAGE_BYTES["b"]) // 4}];
@@ -413,9 +489,9 @@ __global__ void k{index}(const void* a, const void* b, const {c_word}* c, {c_wor
   asm volatile("fence.proxy.async;" ::: "memory");
   __syncthreads();
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  asm volatile("{text} {{{", ".join(f"%{i}" for i in range(num_c))}}}, {first}, %{desc_b}, 1{tail};"
+  asm volatile("{text} {{{", ".join(f"%{i}" for i in range(num_c))}}}, {first}, %{desc_b}, {sparse}1{tail};"
       : {", ".join(f'"+{c_letter}"(z[{i}])' for i in range(num_c))}
-      : {", ".join(inputs)}, "l"(right));
+      : {", ".join(inputs)}, "l"(right){metadata});
   asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
   for (int i = 0; i < {num_c}; ++i) d[(warp * {num_c} + i) * 32 + lane] = z[i];
 }}

@@ -20,7 +20,18 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
 from record import describe, find_runtime
-from tensor_corpus import BITS, Form, make_corpus, make_inputs, pack_results, reference, to_matrix, to_values, write_source
+from tensor_corpus import (
+    BITS,
+    Form,
+    make_corpus,
+    make_inputs,
+    make_sparse_corpus,
+    pack_results,
+    reference,
+    to_matrix,
+    to_values,
+    write_source,
+)
 
 FLAGS = ("-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-cudart", "shared", "--compress-mode=none")
 GENCODE = ("-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]")
@@ -110,8 +121,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parents[2] / "goldens/tensor.npz")
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     parser.add_argument("--family", choices=("mma", "wgmma"), help="only these (the tests want a file with both)")
+    parser.add_argument("--sparse", action="store_true", help="the sparse forms, for a file of their own")
     arguments = parser.parse_args()
-    corpus = [form for form in make_corpus() if arguments.family in (None, form.family)]
+    corpus = [form for form in (make_sparse_corpus() if arguments.sparse else make_corpus()) if arguments.family in (None, form.family)]
     runtime = ctypes.CDLL(str(find_runtime(arguments.nvcc)), ctypes.RTLD_GLOBAL)  # before anything that links to it
     with tempfile.TemporaryDirectory() as folder:
         results = record(corpus, compile_corpus(corpus, arguments.nvcc, Path(folder)), runtime)

@@ -109,6 +109,7 @@ private:
     void find_wgmma_registers();
     void touch_wgmma_registers();  // before an instruction that uses registers of a wgmma
     uint32_t list_form(const MatrixForm& form);
+    uint8_t sparse_selector(const MatrixForm& form, const ptx::Operand& operand) const;
 
     // Operands.
     uint32_t register_id(const std::string& name) const;

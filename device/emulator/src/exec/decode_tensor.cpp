@@ -49,6 +49,11 @@ constexpr Shape kMmaShapes[] = {
     {Elem::kS8, 16, 8, 32},  {Elem::kS4, 8, 8, 32},    {Elem::kS4, 16, 8, 32},   {Elem::kS4, 16, 8, 64},  {Elem::kB1, 8, 8, 128},
     {Elem::kB1, 16, 8, 128}, {Elem::kB1, 16, 8, 256},
 };
+constexpr Shape kSparseShapes[] = {
+    {Elem::kF16, 16, 8, 16}, {Elem::kF16, 16, 8, 32},  {Elem::kBF16, 16, 8, 16}, {Elem::kBF16, 16, 8, 32},
+    {Elem::kTF32, 16, 8, 8}, {Elem::kTF32, 16, 8, 16}, {Elem::kE4M3, 16, 8, 64}, {Elem::kS8, 16, 8, 32},
+    {Elem::kS8, 16, 8, 64},  {Elem::kS4, 16, 8, 64},   {Elem::kS4, 16, 8, 128},
+};
 constexpr Shape kWmmaShapes[] = {
     {Elem::kF16, 16, 16, 16}, {Elem::kF16, 32, 8, 16}, {Elem::kF16, 8, 32, 16}, {Elem::kBF16, 16, 16, 16}, {Elem::kBF16, 32, 8, 16},
     {Elem::kBF16, 8, 32, 16}, {Elem::kS8, 16, 16, 16}, {Elem::kS8, 32, 8, 16},  {Elem::kS8, 8, 32, 16},    {Elem::kTF32, 16, 16, 8},
@@ -140,8 +145,8 @@ void FunctionDecoder::decode_mma() {
             form.satfinite = 1;
         } else if (word == "and") {
             form.bit_and = 1;
-        } else if (word == "sp" || word.rfind("sp::", 0) == 0) {
-            fail("sparse matrix instructions are not supported");
+        } else if (!is_wmma && (word == "sp" || word == "sp::ordered_metadata")) {
+            form.sparse = 1;
         } else if (word != "sync" && word != "aligned" && word != "popc" && word != "xor" && word != "mma" && word != "rn") {
             fail("modifier '." + word + "' is not supported");
         }
@@ -152,9 +157,10 @@ void FunctionDecoder::decode_mma() {
     form.a = types[1];
     form.b = types[2];
     form.c = types[3];
-    if (!is_kin(form.a, form.b) ||
-        !is_listed(form, form.a, is_wmma ? std::span<const Shape>(kWmmaShapes) : std::span<const Shape>(kMmaShapes)))
-        fail("this shape does not exist for its types");
+    const std::span<const Shape> shapes = is_wmma       ? std::span<const Shape>(kWmmaShapes)
+                                          : form.sparse ? std::span<const Shape>(kSparseShapes)
+                                                        : std::span<const Shape>(kMmaShapes);
+    if (!is_kin(form.a, form.b) || !is_listed(form, form.a, shapes)) fail("this shape does not exist for its types");
     if (!can_accumulate(form.a, form.c) || !can_accumulate(form.a, form.d)) fail("its factors and accumulators do not go together");
     form.quad_pairs = !is_wmma && form.a == Elem::kF16 && form.m == 8;
     form.a_col = !layouts[0];
@@ -162,14 +168,15 @@ void FunctionDecoder::decode_mma() {
     // Fragments of wmma have one form for both layouts; mma fixes the layout, but for quad pairs.
     if (!is_wmma && !form.quad_pairs && (form.a_col || form.b_row)) fail("A has to be .row and B .col");
 
-    expect_operands(4, 4);
+    expect_operands(form.sparse ? 6 : 4, form.sparse ? 6 : 4);
+    if (form.sparse) form.selector = sparse_selector(form, operand(5));
     const auto d = elements_of(operand(0)), a = elements_of(operand(1)), b = elements_of(operand(2)), c = elements_of(operand(3));
     const bool copies = is_wmma && form.a == Elem::kF16;  // always 8 registers
     const auto expect = [&](std::span<const Operand> elements, uint32_t count) {
         if (elements.size() != count)
             fail("an operand has " + std::to_string(elements.size()) + " registers, not " + std::to_string(count));
     };
-    expect(a, form.quad_pairs ? 2 : copies ? 8 : operand_registers(form.m, form.k, form.a));
+    expect(a, form.quad_pairs ? 2 : copies ? 8 : operand_registers(form.m, form.sparse ? form.k / 2 : form.k, form.a));
     expect(b, form.quad_pairs ? 2 : copies ? 8 : operand_registers(form.n(), form.k, form.b));
     const auto accumulator = [&](Elem elem) {
         return form.quad_pairs ? (elem == Elem::kF16 ? 4u : 8u) : accumulator_registers(form.m, form.n(), elem);
@@ -188,7 +195,18 @@ void FunctionDecoder::decode_mma() {
     for (const Operand& element : a) listed_source(element, row, immediate_type(form.a));
     for (const Operand& element : b) listed_source(element, row, immediate_type(form.b));
     for (const Operand& element : c) listed_source(element, row, immediate_type(form.c));
+    if (form.sparse) listed_source(operand(4), 4, Type::kB32);
     emit(inst);
+}
+
+// Which lanes of four hold the metadata of a sparse A: one of them, two neighbours, or all.
+uint8_t FunctionDecoder::sparse_selector(const MatrixForm& form, const Operand& operand) const {
+    if (operand.kind != Operand::Kind::kImmediate) fail("the sparsity selector must be a constant");
+    const uint32_t bits = form.a == Elem::kTF32 ? 4 : bits_of(form.a) == 4 ? 1 : 2;  // of an element
+    const uint32_t lanes = form.k * bits / 32;
+    const uint64_t most = lanes <= 1 ? 3 : lanes == 2 ? 1 : 0;
+    if (operand.bits > most) fail("the sparsity selector is at most " + std::to_string(most));
+    return static_cast<uint8_t>(operand.bits);
 }
 
 void FunctionDecoder::decode_wmma_access() {
@@ -390,8 +408,8 @@ void FunctionDecoder::decode_wgmma() {
             form.satfinite = 1;
         else if (word == "and")
             form.bit_and = 1;
-        else if (word == "sp" || word.rfind("sp::", 0) == 0)
-            fail("sparse matrix instructions are not supported");
+        else if (word == "sp")
+            form.sparse = 1;
         else if (word != "mma_async" && word != "sync" && word != "aligned" && word != "popc")
             fail("modifier '." + word + "' is not supported");
     }
@@ -401,16 +419,20 @@ void FunctionDecoder::decode_wgmma() {
     form.b = types[2];
     const bool is_known = form.a == Elem::kF16 || form.a == Elem::kBF16 || form.a == Elem::kTF32 || is_float8(form.a) ||
                           form.a == Elem::kS8 || form.a == Elem::kU8 || (form.a == Elem::kB1 && form.bit_and);
+    if (form.sparse && form.a == Elem::kB1) fail("its types do not go together");
     if (!is_known || !is_kin(form.a, form.b) || !can_accumulate(form.a, form.d)) fail("its types do not go together");
     const uint32_t n = form.n();
     const bool has_n = n >= 8 && (!is_integer(form.a) || n <= 24 || n % 16 == 0);
-    if (form.m != 64 || form.k != 256 / bits_of(form.a) || !has_n) fail("this shape does not exist for its types");
+    if (form.m != 64 || form.k != (form.sparse ? 512 : 256) / bits_of(form.a) || !has_n) fail("this shape does not exist for its types");
 
     form.a_in_registers = operand(1).kind == Operand::Kind::kVector;
     const bool is_16_bit = bits_of(form.a) == 16;
     const size_t constants = is_integer(form.a) ? 0 : 2 + (is_16_bit ? (form.a_in_registers ? 1 : 2) : 0);
-    expect_operands(4 + constants, 4 + constants);
-    const auto constant = [&](size_t index) {
+    const size_t shift = form.sparse ? 2 : 0;  // metadata and selector
+    expect_operands(4 + shift + constants, 4 + shift + constants);
+    if (form.sparse) form.selector = sparse_selector(form, operand(4));
+    const auto constant = [&](size_t number) {
+        const size_t index = number + shift;
         if (operand(index).kind != Operand::Kind::kImmediate) fail("operand " + std::to_string(index + 1) + " must be a constant");
         return static_cast<int64_t>(operand(index).bits);
     };
@@ -424,7 +446,7 @@ void FunctionDecoder::decode_wgmma() {
     }
     const auto d = elements_of(operand(0));
     if (d.size() != accumulator_registers(16, n, form.d)) fail("the accumulator has " + std::to_string(d.size()) + " registers");
-    source_predicate(inst, Field::kPa, operand(3));
+    source_predicate(inst, Field::kPa, operand(3 + shift));
     source(inst, Field::kB, operand(2), 8, Type::kB64);
     if (!form.a_in_registers) source(inst, Field::kA, operand(1), 8, Type::kB64);
     inst.imm = list_form(form);
@@ -436,6 +458,7 @@ void FunctionDecoder::decode_wgmma() {
         if (operand(1).elements.size() != 4) fail("A has " + std::to_string(operand(1).elements.size()) + " registers");
         for (const Operand& element : operand(1).elements) listed_source(element, 4, Type::kB32);
     }
+    if (form.sparse) listed_source(operand(3), 4, Type::kB32);
     emit(inst);
 }
 

@@ -108,6 +108,17 @@ void multiply_floats(const FloatProblem& problem, const uint32_t* c, uint32_t* d
 // low half), or doubles.
 void multiply(const MatrixForm& form, const uint8_t* a, const uint8_t* b, const void* c, void* d);
 
+// Sparse A: of every four units of k (an element, of tf32 every two; of the 4-bit types a pair of elements) a row of A stores two (of tf32
+// one). `words` is the metadata of the warp's lanes, and units[row][i] becomes the unit of k that stored unit i stands at. PTX ISA,
+// "Sparse matrix storage"; which bits of which lane say so is as CUTLASS has it (ELayout_64x64 and ELayout_64x32 of
+// cute/atom/mma_traits_sm90_gmma_sparse.hpp).
+constexpr uint32_t kMaxStoredUnits = 32;
+using SparseUnits = uint8_t[16][kMaxStoredUnits];
+void find_sparse_units(const MatrixForm& form, const uint32_t* words, SparseUnits& units);
+constexpr uint32_t unit_bytes(Elem elem) { return bits_of(elem) < 8 ? 1 : bits_of(elem) / 8; }
+// The rows b[n][k] that one row of sparse A multiplies: of each the stored units only, k / 2 elements.
+void gather_sparse(const MatrixForm& form, const uint8_t* units, const uint8_t* b, uint8_t* to);
+
 // One multiplication of m8n8k4: a[8][4], b transposed [8][4], c [8][8] in and out.
 void multiply_quad_pair(const MatrixForm& form, const uint16_t* a, const uint16_t* b, uint32_t* c);
 

@@ -306,10 +306,13 @@ void multiply_floats(const FloatProblem& problem, const uint32_t* c, uint32_t* d
     for (; column + kLanes <= problem.n; column += kLanes) {
         uint32_t row = 0;
         for (; row + 4 <= problem.m; row += 4) multiply_block<4, kLanes>(problem, row, column, c, d);
+        for (; row < problem.m; ++row) multiply_block<1, kLanes>(problem, row, column, c, d);
     }
     if constexpr (kLanes == 16) {
         for (; column < problem.n; column += 8) {
-            for (uint32_t row = 0; row + 4 <= problem.m; row += 4) multiply_block<4, 8>(problem, row, column, c, d);
+            uint32_t row = 0;
+            for (; row + 4 <= problem.m; row += 4) multiply_block<4, 8>(problem, row, column, c, d);
+            for (; row < problem.m; ++row) multiply_block<1, 8>(problem, row, column, c, d);
         }
     }
 }
@@ -439,6 +442,38 @@ void multiply_quad_pair(const MatrixForm& form, const uint16_t* a, const uint16_
         for (uint32_t step = 0; step < 4; ++step) sum = arith::fma32(half(a[i / 8 * 4 + step]), half(b[i % 8 * 4 + step]), sum);
         const float total = arith::canonical((form.c == Elem::kF16 ? half(c[i]) : std::bit_cast<float>(c[i])) + sum);
         c[i] = form.d == Elem::kF16 ? arith::to_f16(total).bits : std::bit_cast<uint32_t>(total);
+    }
+}
+
+void find_sparse_units(const MatrixForm& form, const uint32_t* words, SparseUnits& units) {
+    const uint32_t width = bits_of(form.a);
+    for (uint32_t row = 0; row < 16; ++row) {
+        const uint32_t upper = row / 8, quad = row % 8 * 4;
+        if (width >= 16) {  // 16 bits of a lane for each row, of 16 elements (8 of tf32)
+            const uint32_t parts = form.k / (width == 16 ? 16 : 8);
+            for (uint32_t part = 0; part < parts; ++part) {
+                const uint32_t lane = quad + (parts == 1 ? form.selector : 2 * form.selector + part);
+                const uint32_t bits = words[lane & 31] >> (16 * upper);
+                for (uint32_t i = 0; i < 8 && width == 16; ++i)
+                    units[row][part * 8 + i] = static_cast<uint8_t>(part * 16 + i / 2 * 4 + (bits >> 2 * i & 3));
+                for (uint32_t i = 0; i < 4 && width == 32; ++i)
+                    units[row][part * 4 + i] = static_cast<uint8_t>(part * 8 + i * 2 + (bits >> (4 * i + 1) & 1));
+            }
+            continue;
+        }
+        const uint32_t parts = form.k * width / 256;  // 32 bits of a lane for one row, of 32 units
+        for (uint32_t part = 0; part < parts; ++part) {
+            const uint32_t bits = words[(quad + (parts == 1 ? 2 * form.selector : 2 * part) + upper) & 31];
+            for (uint32_t i = 0; i < 16; ++i) units[row][part * 16 + i] = static_cast<uint8_t>(part * 32 + i / 2 * 4 + (bits >> 2 * i & 3));
+        }
+    }
+}
+
+void gather_sparse(const MatrixForm& form, const uint8_t* units, const uint8_t* b, uint8_t* to) {
+    const uint32_t size = unit_bytes(form.b), row_bytes = form.k * bits_of(form.b) / 8, stored = row_bytes / size / 2;
+    for (uint32_t column = 0; column < form.n(); ++column) {
+        const uint8_t* from = b + column * row_bytes;
+        for (uint32_t i = 0; i < stored; ++i, to += size) std::memcpy(to, from + units[i] * size, size);
     }
 }
 

@@ -97,6 +97,21 @@ void scatter_halves(uint32_t m, uint32_t n, Row row, const uint32_t* from, uint3
     }
 }
 
+// Each row of a sparse A multiplies other rows of B: `cells` is the accumulator, in and out.
+void sparse_multiply(const MatrixForm& form, const uint8_t* a, const uint8_t* b, const uint32_t* metadata, uint32_t* cells) {
+    SparseUnits units;
+    find_sparse_units(form, metadata, units);
+    alignas(64) uint8_t chosen[32 * 128];
+    MatrixForm part = form;
+    part.m = 1;
+    part.k = form.k / 2;
+    const uint32_t row_bytes = part.k * bits_of(form.a) / 8;
+    for (uint32_t row = 0; row < form.m; ++row) {
+        gather_sparse(form, units[row], b, chosen);
+        multiply(part, a + row * row_bytes, chosen, cells + row * form.n(), cells + row * form.n());
+    }
+}
+
 TensorType counted_as(Elem elem) {
     switch (elem) {
         case Elem::kBF16: return TensorType::kBF16;
@@ -121,21 +136,22 @@ void Interpreter<M>::mma(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
     const uint32_t* const list = &image_.operand_lists[inst.imm];
     const MatrixForm form = get_form(list);
-    if constexpr (kCount) count_tensor(counted_as(form.a), 2ull * form.m * form.n() * form.k * (form.quad_pairs ? 4 : 1));
+    if constexpr (kCount)
+        count_tensor(counted_as(form.a), 2ull * form.m * form.n() * form.k * (form.quad_pairs ? 4 : 1) / (form.sparse ? 2 : 1));
     const uint32_t* operands = list + kFormWords;
     if (form.quad_pairs) {
         quad_pair_mma(inst, mask);
         ++pc_;
         return;
     }
-    const uint32_t m = form.m, n = form.n(), k = form.k;
+    const uint32_t m = form.m, n = form.n(), k = form.k, stored_k = form.sparse ? k / 2 : k;
     const bool is_64 = form.a == Elem::kF64;
     // Counts of registers as written: wmma keeps copies of small fragments, which come last and are not read.
     const uint32_t num_d = inst.bytes, num_a = inst.vec, num_b = inst.dbytes;
     alignas(64) uint8_t a[32 * 128], b[32 * 128];
     alignas(64) uint64_t cells[kMaxCells];
     const auto rows_from = [&](uint32_t first) { return [this, operands, first](uint32_t i) { return row(operands[first + i]); }; };
-    gather_tiles(m, k * bits_of(form.a) / 8, rows_from(num_d), is_64, true, a);
+    gather_tiles(m, stored_k * bits_of(form.a) / 8, rows_from(num_d), is_64, true, a);
     gather_tiles(n, k * bits_of(form.b) / 8, rows_from(num_d + num_a), is_64, false, b);
     const auto c_rows = rows_from(num_d + num_a + num_b);
     if (is_64)
@@ -144,7 +160,11 @@ void Interpreter<M>::mma(const Inst& inst, uint32_t mask) {
         gather_halves(m, n, c_rows, reinterpret_cast<uint32_t*>(cells));
     else
         gather_accumulator(m, n, c_rows, reinterpret_cast<uint32_t*>(cells));
-    multiply(form, a, b, cells, cells);
+    if (form.sparse)
+        sparse_multiply(form, a, b, row32(operands[num_d + num_a + num_b + accumulator_registers(m, n, form.c)]),
+                        reinterpret_cast<uint32_t*>(cells));
+    else
+        multiply(form, a, b, cells, cells);
     const auto d_rows = rows_from(0);
     if (is_64)
         scatter_accumulator(m, n, d_rows, cells, mask);

@@ -14,19 +14,20 @@ inline namespace AICF_ENGINE_NAMESPACE {
 namespace {
 
 constexpr uint32_t kUnitBytes = 16;
-constexpr uint32_t kRowBytes = 32;  // of K-major operands: k of every shape
+constexpr uint32_t kRowBytes = 32;  // of K-major operands: k of every shape. B of a sparse one has rows of twice as much
 constexpr uint32_t kMaxColumns = 256, kMaxDepth = 32;
 
 // A matrix in shared memory. PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout" and "Matrix-descriptor Format".
 class Matrix {
 public:
-    Matrix(uint64_t descriptor, uint32_t k, bool is_transposed)
+    Matrix(uint64_t descriptor, uint32_t k, bool is_transposed, uint32_t row_bytes = kRowBytes)
         : start_((descriptor & 0x3FFF) << 4),
           leading_((descriptor >> 16 & 0x3FFF) << 4),
           stride_((descriptor >> 32 & 0x3FFF) << 4),
           base_(descriptor >> 49 & 7),
           is_transposed_(is_transposed),
-          k_(k) {
+          k_(k),
+          row_bytes_(row_bytes) {
         constexpr uint32_t kWidths[] = {0, 128, 64, 32};
         width_ = kWidths[descriptor >> 62];
     }
@@ -36,11 +37,12 @@ public:
     template <typename F>
     void for_units(uint32_t first, uint32_t rows, F&& each) const {
         if (!is_transposed_) {
+            // Where rows are longer than the swizzled ones, the rest is `leading_` bytes on.
+            const uint32_t units = row_bytes_ / kUnitBytes, inside = width_ ? width_ / kUnitBytes : 1;
             for (uint32_t row = first; row < first + rows; ++row) {
                 const uint64_t line = start_ + row / 8 * stride_ + row % 8 * (width_ ? width_ : kUnitBytes);
-                const uint64_t step = width_ ? kUnitBytes : leading_;
-                each(swizzle(line), row, 0u);
-                each(swizzle(line + step), row, 1u);
+                for (uint32_t unit = 0; unit < units; ++unit)
+                    each(swizzle(line + unit / inside * leading_ + unit % inside * kUnitBytes), row, unit);
             }
             return;
         }
@@ -56,16 +58,16 @@ public:
         }
     }
 
-    // Rows [first, first + rows) as packed rows of 32 bytes.
+    // Rows [first, first + rows) as packed rows.
     void gather(const uint8_t* shared, uint32_t first, uint32_t rows, uint8_t* to) const {
         if (!is_transposed_) {
             for_units(first, rows, [&](uint64_t address, uint32_t row, uint32_t part) {
-                std::memcpy(to + (row - first) * kRowBytes + part * kUnitBytes, shared + address, kUnitBytes);
+                std::memcpy(to + (row - first) * row_bytes_ + part * kUnitBytes, shared + address, kUnitBytes);
             });
             return;
         }
         for_units(first, rows, [&](uint64_t address, uint32_t row, uint32_t k) {
-            for (uint32_t i = 0; i < 8; ++i) std::memcpy(to + (row - first + i) * kRowBytes + k * 2, shared + address + i * 2, 2);
+            for (uint32_t i = 0; i < 8; ++i) std::memcpy(to + (row - first + i) * row_bytes_ + k * 2, shared + address + i * 2, 2);
         });
     }
 
@@ -80,8 +82,13 @@ private:
     uint64_t start_, leading_, stride_, base_;
     uint32_t width_;
     bool is_transposed_;
-    uint32_t k_;
+    uint32_t k_, row_bytes_;
 };
+
+Matrix matrix_a(const MatrixForm& form, const PendingWgmma& op) { return Matrix(op.a, form.sparse ? form.k / 2 : form.k, form.a_col); }
+Matrix matrix_b(const MatrixForm& form, const PendingWgmma& op) {
+    return Matrix(op.b, form.k, form.b_row, form.sparse ? 2 * kRowBytes : kRowBytes);
+}
 
 TensorType counted_as(Elem elem) {
     switch (elem) {
@@ -145,23 +152,35 @@ void store_accumulator(const MatrixForm& form, const PendingWgmma& op, const uin
     }
 }
 
-// One multiplication of 16 rows: `cells` is the accumulator, in and out.
+// One multiplication of form.m rows, 16 at most: `cells` is the accumulator, in and out.
 void multiply_rows(const MatrixForm& form, const uint8_t* a, const uint8_t* b, uint32_t* cells) {
-    const uint32_t n = form.n(), k = form.k;
-    MatrixForm part = form;
-    part.m = 16;
-    if (is_integer(form.a)) return multiply(part, a, b, cells, cells);
+    const uint32_t m = form.m, n = form.n(), k = form.k;
+    if (is_integer(form.a)) return multiply(form, a, b, cells, cells);
     alignas(64) static thread_local float left[16 * kMaxDepth], right[kMaxDepth * kMaxColumns];
     alignas(64) static thread_local int32_t left_exponent[16 * kMaxDepth], right_exponent[kMaxDepth * kMaxColumns];
-    unpack_floats(form.a, a, 16 * k, left, left_exponent, 1);
+    unpack_floats(form.a, a, m * k, left, left_exponent, 1);
     unpack_columns(form.b, b, n, k, right, right_exponent);
     if (form.negate_a != form.negate_b) {
-        for (uint32_t i = 0; i < 16 * k; ++i) left[i] = -left[i];
+        for (uint32_t i = 0; i < m * k; ++i) left[i] = -left[i];
     }
     // The 8-bit formats have a narrower adder here.
     const Accumulation rule = is_float8(form.a) ? Accumulation{13, 13} : Accumulation{};
     const bool is_f16 = form.d == Elem::kF16;
-    multiply_floats({16, n, k, left, left_exponent, right, right_exponent, is_f16, is_f16, rule}, cells, cells);
+    multiply_floats({m, n, k, left, left_exponent, right, right_exponent, is_f16, is_f16, rule}, cells, cells);
+}
+
+// The same where A is sparse: each of its rows multiplies other rows of B.
+void multiply_sparse_rows(const MatrixForm& form, const uint8_t* a, const uint8_t* b, const uint32_t* metadata, uint32_t* cells) {
+    alignas(64) static thread_local uint8_t chosen[kMaxColumns * kRowBytes];
+    SparseUnits units;
+    find_sparse_units(form, metadata, units);
+    MatrixForm part = form;
+    part.m = 1;
+    part.k = form.k / 2;
+    for (uint32_t row = 0; row < 16; ++row) {
+        gather_sparse(form, units[row], b, chosen);
+        multiply_rows(part, a + row * kRowBytes, chosen, cells + row * form.n());
+    }
 }
 
 }  // namespace
@@ -212,7 +231,8 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
         op.a = row64(inst.a)[lane];
     }
     op.b = row64(inst.b)[lane];
-    if constexpr (kCount) count_tensor(counted_as(form.a), 2ull * 16 * form.n() * form.k);
+    if (form.sparse) std::memcpy(op.metadata, row32(operands[num_d + (form.a_in_registers ? 4 : 0)]), kRow32Bytes);
+    if constexpr (kCount) count_tensor(counted_as(form.a), 2ull * 16 * form.n() * form.k / (form.sparse ? 2 : 1));
     if (checking(kSynccheck)) check_wgmma_order(form, operands);
 
     // What it reads: of A this warp's rows, of B everything.
@@ -261,8 +281,8 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
             });
         }
     };
-    if (!form.a_in_registers) visit(Matrix(op.a, form.k, form.a_col), warp_.id % 4 * 16, 16);
-    visit(Matrix(op.b, form.k, form.b_row), 0, form.n());
+    if (!form.a_in_registers) visit(matrix_a(form, op), warp_.id % 4 * 16, 16);
+    visit(matrix_b(form, op), 0, form.n());
     if (fatal_) return;
     state.pending.push_back(op);
     ++pc_;
@@ -393,7 +413,7 @@ void Interpreter<M>::finish_wgmma(size_t count) {
     if (count == 0) return;
     std::vector<PendingWgmma>& pending = warp_.wgmma.pending;
     alignas(64) static thread_local uint32_t cells[16 * kMaxColumns];
-    alignas(64) static thread_local uint8_t a[16 * kRowBytes], b[kMaxColumns * kRowBytes];
+    alignas(64) static thread_local uint8_t a[16 * kRowBytes], b[kMaxColumns * 2 * kRowBytes];
     const auto same_accumulator = [](const PendingWgmma& x, const PendingWgmma& y) {
         const MatrixForm left = get_form(x.list), right = get_form(y.list);
         if (left.n8 != right.n8 || left.d != right.d || x.rows != y.rows) return false;
@@ -411,10 +431,15 @@ void Interpreter<M>::finish_wgmma(size_t count) {
                         std::memcpy(a + (reg % 2 * 8 + r) * kRowBytes + reg / 2 * 16, op.a_fragment[reg] + r * 4, 16);
                 }
             } else {
-                Matrix(op.a, form.k, form.a_col).gather(block_.shared, warp_.id % 4 * 16, 16, a);
+                matrix_a(form, op).gather(block_.shared, warp_.id % 4 * 16, 16, a);
             }
-            Matrix(op.b, form.k, form.b_row).gather(block_.shared, 0, form.n(), b);
-            multiply_rows(form, a, b, cells);
+            matrix_b(form, op).gather(block_.shared, 0, form.n(), b);
+            MatrixForm rows = form;
+            rows.m = 16;
+            if (form.sparse)
+                multiply_sparse_rows(rows, a, b, op.metadata, cells);
+            else
+                multiply_rows(rows, a, b, cells);
         }
         if (i + 1 == count || !same_accumulator(op, pending[i + 1])) store_accumulator(form, op, cells);
         if (op.agent) agent_join(Agent{op.agent}, op.mask);

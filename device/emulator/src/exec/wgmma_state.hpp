@@ -19,6 +19,7 @@ struct PendingWgmma {
     const uint32_t* list = nullptr;  // form and operands
     uint8_t* rows = nullptr;         // of the frame that issued it
     uint32_t a_fragment[4][32];
+    uint32_t metadata[32];  // of sparse A
 };
 
 struct WarpWgmma {
