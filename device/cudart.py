@@ -9,7 +9,7 @@ import ctypes
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
-from device.interface import DeviceError, DeviceProperties
+from device.interface import DeviceError, DeviceProperties, KernelNode
 
 MEMCPY_HOST_TO_DEVICE = 1
 MEMCPY_DEVICE_TO_HOST = 2
@@ -19,6 +19,7 @@ CAPTURE_MODE_GLOBAL = 0
 NODE_TYPE_KERNEL = 0
 NODE_TYPE_CHILD_GRAPH = 4
 DEFAULT_STREAM = 0
+ERROR_INVALID_DEVICE_FUNCTION = 98
 
 _ATTRIBUTES = {
     "warp_size": 10,
@@ -56,6 +57,35 @@ class KernelNodeParams(ctypes.Structure):
         ("kernel_params", c_void_p),
         ("extra", c_void_p),
     )
+
+
+class _DriverNodeParams(ctypes.Structure):
+    """``CUDA_KERNEL_NODE_PARAMS_v2`` of the driver API; one of ``function`` and ``kernel`` is set."""
+
+    _fields_ = (
+        ("function", c_void_p),
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared_bytes", c_uint),
+        ("kernel_params", c_void_p),
+        ("extra", c_void_p),
+        ("kernel", c_void_p),
+        ("context", c_void_p),
+    )
+
+
+def read_driver_node(node: int) -> KernelNode:
+    """Ask the CUDA driver about a kernel node of a graph."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    params, name = _DriverNodeParams(), c_char_p()
+    if code := driver.cuGraphKernelNodeGetParams_v2(c_void_p(node), ctypes.byref(params)):
+        raise DeviceError(f"cuGraphKernelNodeGetParams: error {code}", code)
+    if params.function:
+        driver.cuFuncGetName(ctypes.byref(name), c_void_p(params.function))
+    elif params.kernel:
+        driver.cuKernelGetName(ctypes.byref(name), c_void_p(params.kernel))
+    (gx, gy, gz), (bx, by, bz) = params.grid, params.block
+    return KernelNode((name.value or b"").decode(), (gx, gy, gz), (bx, by, bz), params.shared_bytes)
 
 
 class _DeviceProp(ctypes.Structure):

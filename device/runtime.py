@@ -282,7 +282,14 @@ def _read_kernel_nodes(cudart: Cudart, nodes: Sequence[int]) -> Iterator[KernelN
             yield from _read_kernel_nodes(cudart, _list_nodes(cudart, child.value or 0))
         elif kind.value == api.NODE_TYPE_KERNEL:
             params = api.KernelNodeParams()
-            cudart.call("cudaGraphKernelNodeGetParams", node, ctypes.byref(params))
+            try:
+                cudart.call("cudaGraphKernelNodeGetParams", node, ctypes.byref(params))
+            except DeviceError as error:
+                if error.code != api.ERROR_INVALID_DEVICE_FUNCTION:
+                    raise
+                # Kernels that a library loaded through the driver API, as CuPy does, are unknown to the runtime.
+                yield api.read_driver_node(node)
+                continue
             name = ctypes.c_char_p()
             cudart.call("cudaFuncGetName", ctypes.byref(name), params.func)
             gx, gy, gz = params.grid

@@ -5,7 +5,7 @@ Whoever is timed later meets a warmer GPU; in rounds of A B ... B A everybody me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -68,12 +68,11 @@ def time_problem(
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
         _prepare_entries(timer, case, all_entries)
-        for mode, floor_us in ((Mode.COLD, floor.cold_us), (Mode.HOT, floor.cached_us)):
+        for mode in Mode:
             _measure_entries(timer, case, all_entries, mode)
-            for entry in all_entries:
-                if not entry.status and mode in entry.timings:
-                    _judge(timer, case, entry, mode, expected, floor_us)
         for entry in all_entries:
+            if entry.timings and not entry.status:
+                _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us})
             status = entry.status or "passed"
             yield Timed(entry.name, problem.name, status, entry.reason, entry.timings.get(Mode.COLD), entry.timings.get(Mode.HOT))
 
@@ -124,18 +123,19 @@ def _measure_entries(timer: Timer, case: Case, entries: Sequence[_Entry], mode: 
         return
 
 
-def _judge(timer: Timer, case: Case, entry: _Entry, mode: Mode, expected: Expected, floor_us: float) -> None:
-    """Hold the time against the floor, and the output of one more sample, timed like the others, against the reference."""
+def _judge(timer: Timer, case: Case, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float]) -> None:
+    """Hold the times against the floors, and the output of more samples, timed like the others, against the reference."""
     with _own_failure(case, entry):
-        check_floor(entry.timings[mode].summary.median, floor_us, mode)
-        if wrong := check_output(timer, case, entry.subjects[mode], expected):
+        for mode, timing in entry.timings.items():
+            check_floor(timing.summary.median, floors_us[mode], mode)
+        if wrong := check_output(timer, case, [entry.subjects[mode] for mode in entry.timings], expected):
             entry.fail(wrong)
 
 
-def check_output(timer: Timer, case: Case, subject: Subject, expected: Expected) -> str:
-    """Run one more sample, timed like the others, over poison; return "" or what is wrong with its output."""
+def check_output(timer: Timer, case: Case, subjects: Sequence[Subject], expected: Expected) -> str:
+    """Take one more sample of each of a launch's subjects, over poison; return "" or what is wrong with the output."""
     case.poison(0xFF)
-    timer.run_batch([subject])
+    timer.run_batch(subjects)
     for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
         if not comparison.ok:
             return f"wrong after it was timed: {comparison.describe(tensor)}"

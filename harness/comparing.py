@@ -160,7 +160,7 @@ def _find_fault(
         check_floor(float(np.median(contest.times_us[:, index])), floor_us, mode)
     except RuntimeError as error:
         return f"{contest.names[index]}: {error}"
-    wrong = check_output(timer, case, subject, expected)
+    wrong = check_output(timer, case, [subject], expected)
     return f"{contest.names[index]}: {wrong}" if wrong else ""
 
 

@@ -4,7 +4,8 @@ A batch of samples is queued on a held stream, which starts when all of it is th
 and is reported beside them. What is to be compared is measured together, in rounds of A B ... B A whose order rotates.
 
 Cold
-    Before every launch a fill of several times the L2 cache, by the device's own attribute, evicts the operands.
+    Before every launch a fill of several times the L2 cache, by the device's own attribute, evicts the operands. Then a pause: what the
+    fill left on its way to memory would slow the launch down, by more than a tenth where it takes five microseconds.
 Hot
     One launch that is not timed warms the cache; then launches follow each other with nothing between. One sample covers as many as
     make it long against the cost of an event. Launches that take less than ``graph_below_us``, or than a few times what the host needs
@@ -61,13 +62,14 @@ class Mode(StrEnum):
 class TimingPolicy:
     """How to measure. Times in the units of the names.
 
-    ``flush_factor`` times the L2 size is written between cold launches. Below ``graph_below_us`` hot launches come from a graph.
-    ``sample_us`` is the least work that a hot sample covers: starting a graph takes a few microseconds, which its launches share. At
-    most ``max_batch`` samples are queued on a held stream, fewer where they would take longer than ``batch_us``.
+    ``flush_factor`` times the L2 size is written between cold launches, ``settle_us`` before each. Below ``graph_below_us`` hot launches
+    come from a graph. ``sample_us`` is the least work that a hot sample covers: starting a graph takes a few microseconds, which its
+    launches share. At most ``max_batch`` samples are queued on a held stream, fewer where they would take longer than ``batch_us``.
     """
 
     stop: StopRule = field(default_factory=StopRule)
     flush_factor: float = 2.0
+    settle_us: float = 20.0
     sample_us: float = 500.0
     graph_below_us: float = 100.0
     max_unrolled: int = 250
@@ -213,7 +215,7 @@ class Timer:
         self._num_fills = 0
         self.empty_pair_us = self._measure_empty(lambda stream: None)
         self.empty_launch_us = self._measure_empty(self._tools.launch_nothing)
-        self.flush_us = self._measure_empty(self._fill, _NUM_HOST_LAUNCHES)
+        self.flush_us = self._measure_empty(self._evict, _NUM_HOST_LAUNCHES)
 
     def close(self) -> None:
         """Free the flush buffer and the instruments."""
@@ -231,10 +233,10 @@ class Timer:
     def prepare(self, launch: Launch, mode: Mode) -> Subject:
         """Find out how a launch is to be timed. Raises RuntimeError where a launch refuses to be captured and must be."""
         host_us = self._measure_host(launch)
-        single = Subject(mode, self._fill if mode is Mode.COLD else launch, launch, 1, "events", host_us, 0.0)
+        single = Subject(mode, self._evict if mode is Mode.COLD else launch, launch, 1, "events", host_us, 0.0)
         single_us = self._estimate(single)
         if mode is Mode.COLD:
-            return Subject(mode, self._fill, launch, 1, "events", host_us, single_us + self.flush_us)
+            return Subject(mode, self._evict, launch, 1, "events", host_us, single_us + self.flush_us)
         if single_us < max(self.policy.graph_below_us, _HOST_MARGIN * host_us):
             graph, count = self._unroll(launch, single_us)
             return Subject(mode, launch, graph.launch, count, "graph", host_us, (count + 1) * single_us)
@@ -415,9 +417,11 @@ class Timer:
             throttle_reasons=tuple(dict.fromkeys(text for r in self._readings for text in r.throttle_reasons)),
         )
 
-    def _fill(self, stream: Stream) -> None:
+    def _evict(self, stream: Stream) -> None:
         self._num_fills += 1
         self._flush.fill(self._num_fills % 256, stream=stream)
+        if self.policy.settle_us > 0:
+            self._tools.pause(stream, self.policy.settle_us)
 
     def _unroll(self, launch: Launch, single_us: float) -> tuple[Graph, int]:
         """Capture as many calls as make a sample; return the graph and their number."""

@@ -157,3 +157,18 @@ def _expect_a_usable_stream(device: Device, kernels: Kernels) -> None:
     stream.synchronize()
     device.synchronize()
     assert (array.copy_to_host() == 1.5).all()
+
+
+@pytest.mark.gpu
+def test_a_graph_knows_kernels_that_another_library_loaded(cuda_device: Device) -> None:
+    cupy = pytest.importorskip("cupy")
+    kernel = cupy.RawKernel('extern "C" __global__ void mark(int* at) { at[threadIdx.x] = 7; }', "mark")
+    at = cupy.zeros(32, cupy.int32)
+    stream = cuda_device.create_stream()
+    with cuda_device.capture(stream) as graphs, cupy.cuda.ExternalStream(stream.handle):
+        kernel((1,), (32,), (at,))
+    (node,) = graphs[0].kernel_nodes
+    assert (node.name, node.grid, node.block) == ("mark", (1, 1, 1), (32, 1, 1))
+    graphs[0].launch(stream)
+    stream.synchronize()
+    assert (at.get() == 7).all()
