@@ -10,6 +10,8 @@ import pytest
 
 from device import Device, choose_device, open_device
 
+pytest_plugins = ["harness.pytest_plugin"]
+
 CHOICE = choose_device()
 
 

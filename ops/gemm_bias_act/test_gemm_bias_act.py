@@ -13,12 +13,13 @@ from device import Device
 from device.settings import read_settings
 from harness.build import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, load_op
-from harness.dtypes import find_dtype
+from harness.inputs import make_inputs
 from harness.plan import Effort
+from harness.pytest_plugin import GpuBenchmark
 from harness.runner import Case
 from harness.spec import Launchable, Problem, SpecError
 from harness.targets import find_target
-from harness.timing import Timer
+from harness.timing import Mode
 from harness.toolchain import find_toolchain
 from harness.verify import Verifier
 
@@ -161,32 +162,10 @@ def test_tolerance_is_below_what_a_dropped_term_changes(attributes: dict[str, st
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_speed(benchmark: Callable[..., object], cuda_device: Device, open_kernel: Open, kernel: str, problem: Problem) -> None:
-    """Time one variant of each kernel on the bench problems: rounds of one launch and a wait, and cold GPU times by events beside them."""
-    variant = open_kernel(kernel)
-    rng = np.random.default_rng(1)
-    with Case(cuda_device, OP, problem) as case:
-        if reason := variant.supports(**case.arguments):
-            pytest.skip(f"{kernel} does not serve this problem: {reason}")
-        case.upload(
-            {
-                t.name: rng.standard_normal(t.resolve_shape(problem)).astype(find_dtype(t.resolve_dtype(problem)))
-                for t in OP.inputs
-                if t.present(problem)
-            }
-        )
-        case.prepare(variant)
-        stream = cuda_device.create_stream(non_blocking=True)
-
-        def run() -> None:
-            case.launch(variant, stream)
-            stream.synchronize()
-
-        benchmark.pedantic(run, rounds=10, warmup_rounds=2)  # type: ignore[attr-defined]
-        timer = Timer(cuda_device)
-        timing = timer.measure_cold(lambda s: case.launch(variant, s))
-        timer.close()
-        benchmark.extra_info["cold"] = timing.to_figures()  # type: ignore[attr-defined]
-        assert timing.summary.median > 0.0
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)

@@ -13,10 +13,13 @@ from device import Device
 from device.settings import read_settings
 from harness.build import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, load_op
+from harness.inputs import make_inputs
 from harness.plan import Effort
+from harness.pytest_plugin import GpuBenchmark
 from harness.runner import Case
 from harness.spec import Launchable, Problem
 from harness.targets import find_target
+from harness.timing import Mode
 from harness.toolchain import find_toolchain
 from harness.verify import Verifier
 
@@ -24,6 +27,7 @@ FOLDER = Path(__file__).parent
 LOADED = LoadedOp(load_op(FOLDER), FOLDER)
 OP = LOADED.op
 VARIANTS = {k.name: k.bind(k.variants[1]) for k in OP.kernels}
+BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
 
@@ -92,3 +96,13 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
     with pytest.raises(TypeError, match=r"^x: expected a device array .* got NoneType"):
         variant.supports(x=None, y=y)
     assert variant.supports(x=x, y=y) == ""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)

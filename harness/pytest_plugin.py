@@ -1,0 +1,86 @@
+"""The pytest fixture ``gpu_benchmark``: device time through pytest-benchmark.
+
+    def test_speed(gpu_benchmark, cuda_device):
+        gpu_benchmark(launch)                        # cold; gpu_benchmark(launch, Mode.HOT) for hot
+        gpu_benchmark.run_case(case, launchable)     # a variant on a problem
+
+Samples come from :mod:`harness.timing`, cold or hot, and become the rounds of pytest-benchmark's own ``benchmark`` fixture, so that its
+tables, ``--benchmark-json``, ``--benchmark-compare`` and histograms show device time. All that timing knows besides is in ``extra_info``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from device.interface import Device
+from harness.runner import Case
+from harness.spec import Launchable
+from harness.timing import Launch, Mode, Timer, Timing
+
+
+class _SampleClock:
+    """A clock in seconds that stands still but for the samples it is told to pass."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class GpuBenchmark:
+    """What the fixture gives. Each may be used once, as pytest-benchmark's own."""
+
+    def __init__(self, benchmark: Any, timer: Timer, clock: _SampleClock) -> None:
+        self.benchmark = benchmark
+        self.timer = timer
+        self._clock = clock
+
+    def __call__(self, launch: Launch, mode: Mode = Mode.COLD) -> Timing | None:
+        """Time a launch and hand its samples over; returns the timing, or None where benchmarks are off and it ran once."""
+        if self.benchmark.disabled:
+            self.timer.run_batch([self.timer.prepare(launch, mode)])
+            self.benchmark.pedantic(lambda: None)
+            return None
+        (timing,) = self.timer.measure([self.timer.prepare(launch, mode)])
+        self._report(timing)
+        return timing
+
+    def run_case(self, case: Case, launchable: Launchable, mode: Mode = Mode.COLD) -> Timing | None:
+        """Time a variant on a problem whose inputs are uploaded; a problem that it does not serve skips the test."""
+        if reason := launchable.supports(**case.arguments):
+            pytest.skip(f"this problem is not served: {reason}")
+        case.prepare(launchable)
+        return self(lambda stream: case.launch(launchable, stream), mode)
+
+    def _report(self, timing: Timing) -> None:
+        samples: Sequence[float] = timing.samples_us.tolist()
+        waiting = iter(samples)
+
+        def pass_sample() -> None:
+            self._clock.now_s += 1e-6 * next(waiting)
+
+        self.benchmark.extra_info["device_time"] = timing.to_figures()
+        self.benchmark.pedantic(pass_sample, rounds=len(samples), iterations=1)
+
+
+@pytest.fixture(scope="session")
+def gpu_timer(cuda_device: Device) -> Iterator[Timer]:
+    """Give a timer of the GPU of this test run."""
+    timer = Timer(cuda_device)
+    yield timer
+    timer.close()
+
+
+@pytest.fixture
+def gpu_benchmark(request: pytest.FixtureRequest, gpu_timer: Timer) -> GpuBenchmark:
+    """Time launches on the GPU, reported through pytest-benchmark."""
+    clock = _SampleClock()
+    # Options that the test asks for stay in force, all but the timer: it is the device's time that counts.
+    asked = request.node.get_closest_marker("benchmark")
+    options = dict(asked.kwargs) if asked is not None else {}
+    request.node.add_marker(pytest.mark.benchmark(**(options | {"timer": clock})), append=False)
+    return GpuBenchmark(request.getfixturevalue("benchmark"), gpu_timer, clock)
