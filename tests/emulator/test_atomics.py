@@ -134,8 +134,8 @@ def test_64_bits(emulator: Runtime, op: str, kind: str, start: float, wanted: fl
         ("atom.global.add.b128 %q0, [%rd0], %q1;", "128-bit"),
         ("atom.global.max.f32 %f0, [%rd0], %f1;", "floating-point"),
         ("multimem.red.relaxed.gpu.global.add.u32 [%rd0], %r0;", "multimem.red"),
-        ("ld.global.v8.f32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%rd0];", "newer target"),
-        ("redux.sync.max.f32 %f0, %f1, -1;", "newer target"),
+        ("ld.global.v8.f32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%rd0];", "need sm_100"),
+        ("redux.sync.max.f32 %f0, %f1, -1;", "need sm_100a"),
     ],
 )
 def test_forms_that_do_not_exist_are_refused_by_name(emulator: Runtime, text: str, reason: str) -> None:

@@ -306,6 +306,13 @@ private:
     bool fatal_ = false;
 };
 
+// Where a lane's address is in host memory. `base` may stand for address 0 of the device, outside of any object of the host: a sum of integers
+// wraps, one of pointers must not.
+template <typename Byte>
+AICF_INLINE Byte* byte_at(Byte* base, uint64_t address) {
+    return reinterpret_cast<Byte*>(reinterpret_cast<uintptr_t>(base) + address);
+}
+
 template <typename F>
 AICF_INLINE void for_lanes(uint32_t mask, F&& body) {
     if (mask == ~0u) {

@@ -116,7 +116,7 @@ void Interpreter<M>::make_async_copies(const AsyncCopy& copy, uint32_t lanes) {
     const uint8_t* base = reinterpret_cast<const uint8_t*>(memory_.alias(0));
     for_lanes(lanes, [&](uint32_t lane) {
         uint8_t* to = block_.shared + copy.destination[lane];
-        std::memcpy(to, base + copy.source[lane], copy.source_bytes[lane]);
+        std::memcpy(to, byte_at(base, copy.source[lane]), copy.source_bytes[lane]);
         std::memset(to + copy.source_bytes[lane], 0, copy.bytes - copy.source_bytes[lane]);
         if (checking(kInitcheck)) std::memset(block_.shared_state + copy.destination[lane], 1, copy.bytes);
     });

@@ -137,7 +137,7 @@ bool run_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t
                Row* results) {
     bool changed = false;
     for_lanes(mask, [&](uint32_t lane) {
-        T* cell = reinterpret_cast<T*>(base + address[lane]);
+        T* cell = reinterpret_cast<T*>(byte_at(base, address[lane]));
         const T value = static_cast<T>(b[lane]);
         const T swap = static_cast<T>(c[lane]);
         T old = __atomic_load_n(cell, __ATOMIC_RELAXED);
@@ -180,7 +180,7 @@ bool Interpreter<M>::atomic_lanes(const Inst& inst, uint32_t mask, const uint64_
             return static_cast<Wide>(row64(listed(inst, first + 1))[lane]) << 64 | row64(listed(inst, first))[lane];
         };
         for_lanes(mask, [&](uint32_t lane) {
-            Wide* cell = reinterpret_cast<Wide*>(base + address[lane]);
+            Wide* cell = reinterpret_cast<Wide*>(byte_at(base, address[lane]));
             const bool is_cas = static_cast<AtomOp>(inst.mode) == AtomOp::kCas;
             const Wide value = wide(0, lane);
             Wide old = is_cas ? value : *cell;

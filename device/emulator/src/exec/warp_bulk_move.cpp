@@ -92,7 +92,6 @@ void visit_copy(const BulkCopy& copy, Visit&& visit) {
 template <Mode M>
 void Interpreter<M>::deliver_bulk(BulkCopy& copy) {
     Block& to = *copy.shared_block;
-    const uint8_t* base = reinterpret_cast<const uint8_t*>(memory_.alias(0));
     if (copy.kind == BulkKind::kSharedToShared) {
         const uint8_t* from = copy.is_staged ? copy.staged.data() : copy.source_block->shared + copy.source_shared;
         if (copy.reduces)
@@ -110,7 +109,7 @@ void Interpreter<M>::deliver_bulk(BulkCopy& copy) {
         if (global == kOutOfBounds) {
             fill_out_of_bounds(copy.tensor->map, at, bytes);
         } else {
-            std::memcpy(at, base + global, bytes);
+            std::memcpy(at, memory_.alias(global), bytes);
             if (copy.tensor) convert_loaded(copy.tensor->map, at, bytes);
         }
         if (!to.shared_state) return;
@@ -147,7 +146,6 @@ void Interpreter<M>::stage_store(BulkCopy& copy) {
 // Writes what stage_store() has read.
 template <Mode M>
 void Interpreter<M>::write_store(BulkCopy& copy) {
-    uint8_t* base = reinterpret_cast<uint8_t*>(memory_.alias(0));
     uint32_t at = 0;
     Range range;
     visit_copy(copy, [&](uint64_t global, uint32_t, uint32_t bytes) {
@@ -163,9 +161,10 @@ void Interpreter<M>::write_store(BulkCopy& copy) {
             bytes = static_cast<uint32_t>(std::min<uint64_t>(bytes, range.end - global));
         }
         if (copy.reduces)
-            reduce_run(static_cast<AtomOp>(copy.reduce_op), static_cast<AtomType>(copy.reduce_type), base + global, from, bytes);
+            reduce_run(static_cast<AtomOp>(copy.reduce_op), static_cast<AtomType>(copy.reduce_type),
+                       reinterpret_cast<uint8_t*>(memory_.alias(global)), from, bytes);
         else
-            std::memcpy(base + global, from, bytes);
+            std::memcpy(memory_.alias(global), from, bytes);
         if (copy.reduces) return;
         if (copy.staged_state.empty()) return memory_.mark_initialized(global, bytes);
         uint32_t begin = 0;

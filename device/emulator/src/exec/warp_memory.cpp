@@ -61,36 +61,36 @@ AICF_INLINE void load_element(Row* to, const uint8_t* base, const uint64_t* addr
         case Shape::kContiguousHalves:
             if constexpr (sizeof(Memory) == sizeof(Row)) {
                 if (offset == 0) {
-                    std::memcpy(to, base + address[0], sizeof(Row) * 16);
-                    std::memcpy(to + 16, base + address[16], sizeof(Row) * 16);
+                    std::memcpy(to, byte_at(base, address[0]), sizeof(Row) * 16);
+                    std::memcpy(to + 16, byte_at(base, address[16]), sizeof(Row) * 16);
                     return;
                 }
             }
             break;
         case Shape::kUniform:
         case Shape::kUniformHalves: {
-            const Row low = static_cast<Row>(read_cell<Memory>(base + address[0] + offset)),
-                      high = static_cast<Row>(read_cell<Memory>(base + address[16] + offset));
+            const Row low = static_cast<Row>(read_cell<Memory>(byte_at(base, address[0] + offset))),
+                      high = static_cast<Row>(read_cell<Memory>(byte_at(base, address[16] + offset)));
             for (uint32_t lane = 0; lane < 16; ++lane) to[lane] = low;
             for (uint32_t lane = 16; lane < 32; ++lane) to[lane] = high;
             return;
         }
         case Shape::kScattered: break;
     }
-    for_lanes(mask, [&](uint32_t lane) { to[lane] = static_cast<Row>(read_cell<Memory>(base + address[lane] + offset)); });
+    for_lanes(mask, [&](uint32_t lane) { to[lane] = static_cast<Row>(read_cell<Memory>(byte_at(base, address[lane] + offset))); });
 }
 
 template <typename Memory, typename Row>
 AICF_INLINE void store_element(const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, uint32_t offset) {
     if constexpr (sizeof(Memory) == sizeof(Row)) {
         if (contiguous) {
-            std::memcpy(base + address[0], from, sizeof(Row) * kWarpLanes);
+            std::memcpy(byte_at(base, address[0]), from, sizeof(Row) * kWarpLanes);
             return;
         }
     }
     for_lanes(mask, [&](uint32_t lane) {
         const Memory value = static_cast<Memory>(from[lane]);
-        std::memcpy(base + address[lane] + offset, &value, sizeof value);
+        std::memcpy(byte_at(base, address[lane] + offset), &value, sizeof value);
     });
 }
 
@@ -141,7 +141,7 @@ bool all_equal(const uint8_t* state, uint64_t count, uint8_t value) {
 
 }  // namespace
 
-// Moves all elements between memory (at base + address[lane]) and rows. Addresses have been checked.
+// Moves all elements between memory (at byte_at(base, address[lane])) and rows. Addresses have been checked.
 template <Mode M>
 template <bool kStore>
 void Interpreter<M>::move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape) {
