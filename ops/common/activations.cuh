@@ -7,7 +7,11 @@
 namespace aicf {
 
 // Not fmaxf, which drops NaN.
-__device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
+__device__ __forceinline__ float relu(float x) {
+    float result;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(result) : "f"(x));
+    return result;
+}
 
 // x / (1 + e^-t). An overflowing e^-t gives a zero of x's sign, off by less than |x| * 2^-126.
 __device__ __forceinline__ float scale_by_sigmoid(float x, float t) { return __fdividef(x, 1.0f + expf(-t)); }
@@ -61,6 +65,17 @@ __device__ __forceinline__ float apply_rough_activation(float x) {
     }
     if constexpr (kAct == AICF_ACT_SILU) return scale_by_tanh(x, 0.5f * x);
     return x;
+}
+
+// The same, chosen at run time; `act` is the same for all threads.
+__device__ __forceinline__ float apply_rough_activation(int act, float x) {
+    switch (act) {
+        case AICF_ACT_RELU: return apply_rough_activation<AICF_ACT_RELU>(x);
+        case AICF_ACT_GELU_TANH: return apply_rough_activation<AICF_ACT_GELU_TANH>(x);
+        case AICF_ACT_GELU_ERF: return apply_rough_activation<AICF_ACT_GELU_ERF>(x);
+        case AICF_ACT_SILU: return apply_rough_activation<AICF_ACT_SILU>(x);
+        default: return x;
+    }
 }
 
 }  // namespace aicf

@@ -20,6 +20,12 @@ __device__ __forceinline__ void sync_cluster() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// The same barrier without its fences, for threads that share no ordinary writes, or none but those of publish_barriers().
+__device__ __forceinline__ void meet_cluster() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 // Named barriers of a block, 1 to 15 (0 is __syncthreads): kThreads of them meet, whole warps.
 template <int kThreads>
 __device__ __forceinline__ void sync_named(int id) {

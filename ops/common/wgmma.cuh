@@ -51,18 +51,26 @@ __device__ __forceinline__ void pin_sums(float (&sums)[kCount]) {
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
-// D = A B + (keep ? D : 0), queued. kSums = N / 2. kTransposed: B is N-major.
-template <class Element, bool kTransposed, int kSums>
+// D = A B + (keep ? D : 0), queued. kSums = N / 2. Transposed operands are stored along their rows of D (A) or columns of D (B), the others
+// along k.
+template <class Element, bool kTransposedA, bool kTransposedB, int kSums>
 struct GroupProduct;
 
 // clang-format off
-#define AICF_SUMS_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define AICF_SUMS_32(i) AICF_SUMS_8(i), AICF_SUMS_8(i + 8), AICF_SUMS_8(i + 16), AICF_SUMS_8(i + 24)
+#define AICF_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define AICF_SUMS_8(i) AICF_SUMS_4(i), AICF_SUMS_4(i + 4)
+#define AICF_SUMS_16(i) AICF_SUMS_8(i), AICF_SUMS_8(i + 8)
+#define AICF_SUMS_32(i) AICF_SUMS_16(i), AICF_SUMS_16(i + 16)
 #define AICF_SUMS_64(i) AICF_SUMS_32(i), AICF_SUMS_32(i + 32)
 #define AICF_SUMS_96(i) AICF_SUMS_64(i), AICF_SUMS_32(i + 64)
 #define AICF_SUMS_128(i) AICF_SUMS_64(i), AICF_SUMS_64(i + 64)
-#define AICF_NAMES_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+#define AICF_NAMES_4 \
+    "%0, %1, %2, %3"
+#define AICF_NAMES_8 AICF_NAMES_4 ", " \
+    "%4, %5, %6, %7"
+#define AICF_NAMES_16 AICF_NAMES_8 ", " \
+    "%8, %9, %10, %11, %12, %13, %14, %15"
+#define AICF_NAMES_32 AICF_NAMES_16 ", " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define AICF_NAMES_64 AICF_NAMES_32 ", " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
@@ -74,41 +82,52 @@ struct GroupProduct;
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define AICF_GROUP_PRODUCT(ELEMENT, TYPE, SUMS, N, A, B, KEEP, TRANSPOSED)                                                            \
-    template <bool kTransposed>                                                                                                      \
-    struct GroupProduct<ELEMENT, kTransposed, SUMS> {                                                                                \
+#define AICF_GROUP_PRODUCT(ELEMENT, TYPE, SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)                                            \
+    template <bool kTransposedA, bool kTransposedB>                                                                                  \
+    struct GroupProduct<ELEMENT, kTransposedA, kTransposedB, SUMS> {                                                                 \
         __device__ static __forceinline__ void run(float (&d)[SUMS], std::uint64_t a, std::uint64_t b, int keep) {                   \
             asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" KEEP ", 0;\n"                                                         \
                          "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" AICF_NAMES_##SUMS "}, %" A ", %" B      \
-                         ", p, 1, 1, 0, %" TRANSPOSED ";\n}"                                                                         \
+                         ", p, 1, 1, %" TRANSPOSED_A ", %" TRANSPOSED_B ";\n}"                                                       \
                          : AICF_SUMS_##SUMS(0)                                                                                       \
-                         : "l"(a), "l"(b), "r"(keep), "n"(kTransposed ? 1 : 0));                                                     \
+                         : "l"(a), "l"(b), "r"(keep), "n"(kTransposedA ? 1 : 0), "n"(kTransposedB ? 1 : 0));                         \
         }                                                                                                                            \
     };
-AICF_GROUP_PRODUCT(Bf16, "bf16", 32, "64", "32", "33", "34", "35")
-AICF_GROUP_PRODUCT(Fp16, "f16", 32, "64", "32", "33", "34", "35")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 64, "128", "64", "65", "66", "67")
-AICF_GROUP_PRODUCT(Fp16, "f16", 64, "128", "64", "65", "66", "67")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 96, "192", "96", "97", "98", "99")
-AICF_GROUP_PRODUCT(Fp16, "f16", 96, "192", "96", "97", "98", "99")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 128, "256", "128", "129", "130", "131")
-AICF_GROUP_PRODUCT(Fp16, "f16", 128, "256", "128", "129", "130", "131")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 4, "8", "4", "5", "6", "7", "8")
+AICF_GROUP_PRODUCT(Fp16, "f16", 4, "8", "4", "5", "6", "7", "8")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 8, "16", "8", "9", "10", "11", "12")
+AICF_GROUP_PRODUCT(Fp16, "f16", 8, "16", "8", "9", "10", "11", "12")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 16, "32", "16", "17", "18", "19", "20")
+AICF_GROUP_PRODUCT(Fp16, "f16", 16, "32", "16", "17", "18", "19", "20")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 32, "64", "32", "33", "34", "35", "36")
+AICF_GROUP_PRODUCT(Fp16, "f16", 32, "64", "32", "33", "34", "35", "36")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 64, "128", "64", "65", "66", "67", "68")
+AICF_GROUP_PRODUCT(Fp16, "f16", 64, "128", "64", "65", "66", "67", "68")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 96, "192", "96", "97", "98", "99", "100")
+AICF_GROUP_PRODUCT(Fp16, "f16", 96, "192", "96", "97", "98", "99", "100")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 128, "256", "128", "129", "130", "131", "132")
+AICF_GROUP_PRODUCT(Fp16, "f16", 128, "256", "128", "129", "130", "131", "132")
 
 #undef AICF_GROUP_PRODUCT
 #undef AICF_NAMES_128
 #undef AICF_NAMES_96
 #undef AICF_NAMES_64
 #undef AICF_NAMES_32
+#undef AICF_NAMES_16
+#undef AICF_NAMES_8
+#undef AICF_NAMES_4
 #undef AICF_SUMS_128
 #undef AICF_SUMS_96
 #undef AICF_SUMS_64
 #undef AICF_SUMS_32
+#undef AICF_SUMS_16
 #undef AICF_SUMS_8
+#undef AICF_SUMS_4
 // clang-format on
 
-template <class Element, bool kTransposed, int kSums>
+template <class Element, bool kTransposedA, bool kTransposedB, int kSums>
 __device__ __forceinline__ void multiply_group(float (&sums)[kSums], std::uint64_t a, std::uint64_t b, bool keep) {
-    GroupProduct<Element, kTransposed, kSums>::run(sums, a, b, keep ? 1 : 0);
+    GroupProduct<Element, kTransposedA, kTransposedB, kSums>::run(sums, a, b, keep ? 1 : 0);
 }
 
 }  // namespace aicf

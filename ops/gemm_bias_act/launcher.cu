@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <climits>
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "common/cuda_check.hpp"
 #include "common/status.hpp"
 #include "common/tensor_map.hpp"
 #include "gemm_bias_act/api.hpp"
+#include "gemm_bias_act/decode.cuh"
+#include "gemm_bias_act/gemv.cuh"
 #include "gemm_bias_act/kernels.cu"
 #include "gemm_bias_act/mma.cuh"
 #include "gemm_bias_act/wgmma.cuh"
@@ -50,6 +53,9 @@
 #ifndef AICF_CLUSTERN
 #define AICF_CLUSTERN 0
 #endif
+#ifndef AICF_SPLITS
+#define AICF_SPLITS 0
+#endif
 #ifndef AICF_PINGPONG
 #define AICF_PINGPONG 0
 #endif
@@ -59,15 +65,17 @@ namespace {
 
 // Meanings and units of the tunables are in op.py.
 struct Tunables {
-    int bm, bn, bk, wm, wn, tm, tn, stages, group, minblocks, clusterm, clustern, pingpong;
+    int bm, bn, bk, wm, wn, tm, tn, stages, group, minblocks, clusterm, clustern, pingpong, splits;
 };
 
-constexpr Tunables kTunables = {AICF_BM,     AICF_BN,    AICF_BK,        AICF_WM,       AICF_WN,       AICF_TM,      AICF_TN,
-                                AICF_STAGES, AICF_GROUP, AICF_MINBLOCKS, AICF_CLUSTERM, AICF_CLUSTERN, AICF_PINGPONG};
+constexpr Tunables kTunables = {AICF_BM,     AICF_BN,    AICF_BK,        AICF_WM,       AICF_WN,       AICF_TM,       AICF_TN,
+                                AICF_STAGES, AICF_GROUP, AICF_MINBLOCKS, AICF_CLUSTERM, AICF_CLUSTERN, AICF_PINGPONG, AICF_SPLITS};
 
-// Tiles of Y.
+// Tiles of Y; a kernel without one of these tunables counts rows or columns instead.
 [[maybe_unused]] std::int64_t count_blocks(const GemmBiasActParams& params) {
-    return ((params.m + kTunables.bm - 1) / kTunables.bm) * ((params.n + kTunables.bn - 1) / kTunables.bn);
+    constexpr std::int64_t kRows = std::max(kTunables.bm, 1);
+    constexpr std::int64_t kColumns = std::max(kTunables.bn, 1);
+    return (params.m + kRows - 1) / kRows * ((params.n + kColumns - 1) / kColumns);
 }
 
 constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(sizeof(float)); }
@@ -221,9 +229,59 @@ AicfStatus dispatch_half(const GemmBiasActParams& params, Use use) {
     return is_bf16 ? use(Bf16{}, std::true_type{}) : use(Fp16{}, std::true_type{});
 }
 
+inline constexpr int kHalfBytes = 2;
+
 [[maybe_unused]] AicfStatus require_half(const GemmBiasActParams& params) {
     if (params.dtype == AICF_DTYPE_FLOAT32) return make_unsupported("a: this kernel is for bfloat16 and float16, not float32");
     return make_ok();
+}
+
+struct MatrixArgument {
+    const char* name;
+    const void* base;  // null where the problem has no such matrix
+    std::int64_t stride;
+};
+
+[[maybe_unused]] AicfStatus require_mappable(std::initializer_list<MatrixArgument> matrices) {
+    for (const auto& matrix : matrices) {
+        if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, kHalfBytes)) continue;
+        return make_unsupported(
+            "%s: address %p and row stride %lld are not multiples of %d bytes, which this kernel's copies need; pad the rows", matrix.name,
+            matrix.base, static_cast<long long>(matrix.stride), kTensorMapAlignment);
+    }
+    return make_ok();
+}
+
+// A tensor map of boxes of 64 columns, swizzled as wgmma reads them.
+[[maybe_unused]] AicfStatus encode_half(CUtensorMap* map, const GemmBiasActParams& params, const void* base, std::int64_t rows,
+                                        std::int64_t columns, std::int64_t stride, int box_rows) {
+    const auto type = params.dtype == AICF_DTYPE_BFLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    return encode_tensor_map(map, {base, rows, columns, stride, type, kHalfBytes, box_rows, kSwizzleBytes / kHalfBytes, kSwizzleBytes});
+}
+
+template <class Element>
+HalfGemm<Element> make_half_gemm(const GemmBiasActParams& params) {
+    const auto is_pair_aligned = [](const void* base, std::int64_t stride) {
+        return reinterpret_cast<std::uintptr_t>(base) % 4 == 0 && stride % 2 == 0;
+    };
+    return {
+        static_cast<const Element*>(params.a),
+        static_cast<const Element*>(params.b),
+        static_cast<const Element*>(params.bias),
+        static_cast<Element*>(params.y),
+        static_cast<Element*>(params.z),
+        params.lda,
+        params.ldb,
+        params.ldy,
+        params.ldz,
+        static_cast<int>(params.m),
+        static_cast<int>(params.n),
+        static_cast<int>(params.k),
+        static_cast<int>(params.act),
+        is_mappable(params.a, params.lda, kHalfBytes),
+        is_mappable(params.b, params.ldb, kHalfBytes),
+        is_pair_aligned(params.y, params.ldy) && (params.z == nullptr || is_pair_aligned(params.z, params.ldz)),
+    };
 }
 
 template <Tunables t>
@@ -234,29 +292,8 @@ struct mma_plan {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
             using L = MmaLayout<t.bm, t.bn, t.wm, t.wn, t.stages>;
             const auto kernel = multiply_mma<Element, IsTransposed::value, t.bm, t.bn, t.wm, t.wn, t.stages, t.group>;
-            const auto is_pair_aligned = [](const void* base, std::int64_t stride) {
-                return reinterpret_cast<std::uintptr_t>(base) % 4 == 0 && stride % 2 == 0;
-            };
-            const HalfGemm<Element> gemm = {
-                static_cast<const Element*>(params.a),
-                static_cast<const Element*>(params.b),
-                static_cast<const Element*>(params.bias),
-                static_cast<Element*>(params.y),
-                static_cast<Element*>(params.z),
-                params.lda,
-                params.ldb,
-                params.ldy,
-                params.ldz,
-                static_cast<int>(params.m),
-                static_cast<int>(params.n),
-                static_cast<int>(params.k),
-                static_cast<int>(params.act),
-                is_mappable(params.a, params.lda, sizeof(Element)),
-                is_mappable(params.b, params.ldb, sizeof(Element)),
-                is_pair_aligned(params.y, params.ldy) && (params.z == nullptr || is_pair_aligned(params.z, params.ldz)),
-            };
             AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
-            kernel<<<static_cast<unsigned>(count_blocks(params)), L::kThreads, L::kSharedBytes, stream>>>(gemm);
+            kernel<<<static_cast<unsigned>(count_blocks(params)), L::kThreads, L::kSharedBytes, stream>>>(make_half_gemm<Element>(params));
             return AICF_CUDA_STATUS(cudaGetLastError());
         });
     }
@@ -266,22 +303,11 @@ template <Tunables t>
 struct wgmma_plan {
     using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group>;
     using L = WgmmaLayout<Config>;
-    static constexpr int kElementBytes = 2;
 
     static AicfStatus check(const GemmBiasActParams& params) {
         AICF_RETURN_IF_NOT_OK(require_half(params));
-        const struct {
-            const char* name;
-            const void* base;
-            std::int64_t stride;
-        } matrices[] = {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}};
-        for (const auto& matrix : matrices) {
-            if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, kElementBytes)) continue;
-            return make_unsupported(
-                "%s: address %p and row stride %lld are not multiples of %d bytes, which tensor copies need; pad the rows", matrix.name,
-                matrix.base, static_cast<long long>(matrix.stride), kTensorMapAlignment);
-        }
-        return make_ok();
+        return require_mappable(
+            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}});
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
@@ -292,48 +318,131 @@ struct wgmma_plan {
 
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
-        const auto type = params.dtype == AICF_DTYPE_BFLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-        const auto encode = [&](CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                                int box_rows) {
-            return encode_tensor_map(map, {base, rows, columns, stride, type, kElementBytes, box_rows, L::kTileK, kSwizzleBytes});
-        };
         CUtensorMap a, b, y, z;
-        AICF_RETURN_IF_NOT_OK(encode(&a, params.a, params.m, params.k, params.lda, t.bm / t.clustern));
+        AICF_RETURN_IF_NOT_OK(encode_half(&a, params, params.a, params.m, params.k, params.lda, t.bm / t.clustern));
         if (params.b_layout == AICF_B_NK) {
-            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm));
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm));
         } else {
-            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm));
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm));
         }
-        AICF_RETURN_IF_NOT_OK(encode(&y, params.y, params.m, params.n, params.ldy, L::kSlabRows));
+        AICF_RETURN_IF_NOT_OK(encode_half(&y, params, params.y, params.m, params.n, params.ldy, L::kSlabRows));
         z = y;
-        if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode(&z, params.z, params.m, params.n, params.ldz, L::kSlabRows));
+        if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode_half(&z, params, params.z, params.m, params.n, params.ldz, L::kSlabRows));
         AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
 
         int device = 0;
         int num_sms = 0;
         AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
         AICF_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device));
-        const auto count = [](std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; };
-        const std::int64_t num_clusters = count(params.m, t.bm * t.clusterm) * count(params.n, t.bn * t.clustern);
-        const std::int64_t num_resident = std::max(num_sms / L::kClusterSize, 1);
+        WgmmaProblem problem = {};
+        problem.bias = params.bias;
+        problem.m = static_cast<int>(params.m);
+        problem.n = static_cast<int>(params.n);
+        problem.k = static_cast<int>(params.k);
+        problem.act = static_cast<int>(params.act);
+        problem.has_z = params.z != nullptr;
+        count_tiles<Config>(problem);
+        const int num_resident = std::max(num_sms / L::kClusterSize, 1);
 
         cudaLaunchAttribute attribute = {};
         attribute.id = cudaLaunchAttributeClusterDimension;
         attribute.val.clusterDim = {L::kClusterSize, 1, 1};
         cudaLaunchConfig_t config = {};
-        config.gridDim = dim3(static_cast<unsigned>(std::min(num_clusters, num_resident)) * L::kClusterSize);
+        config.gridDim = dim3(static_cast<unsigned>(std::min(problem.num_tiles, num_resident)) * L::kClusterSize);
         config.blockDim = dim3(L::kThreads);
         config.dynamicSmemBytes = L::kSharedBytes;
         config.stream = stream;
         config.attrs = &attribute;
         config.numAttrs = L::kClusterSize > 1 ? 1 : 0;
-        const WgmmaProblem problem = {params.bias,
-                                      static_cast<int>(params.m),
-                                      static_cast<int>(params.n),
-                                      static_cast<int>(params.k),
-                                      static_cast<int>(params.act),
-                                      params.z != nullptr};
         return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, a, b, y, z, problem));
+    }
+};
+
+template <Tunables t>
+struct gemv_plan {
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_half(params));
+        if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
+        if (params.m > kGemvMaxRows)
+            return make_unsupported("m = %lld: this kernel takes at most %d", static_cast<long long>(params.m), kGemvMaxRows);
+        if (params.k % 8 != 0) return make_unsupported("k = %lld: must be a multiple of 8", static_cast<long long>(params.k));
+        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}});
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return params.dtype == AICF_DTYPE_BFLOAT16 ? launch_rows<Bf16>(params, stream) : launch_rows<Fp16>(params, stream);
+    }
+
+    template <class Element>
+    static AicfStatus launch_rows(const GemmBiasActParams& params, cudaStream_t stream) {
+        if (params.m == 1) return launch_kernel<Element, 1>(params, stream);
+        if (params.m == 2) return launch_kernel<Element, 2>(params, stream);
+        return launch_kernel<Element, kGemvMaxRows>(params, stream);
+    }
+
+    template <class Element, int kRows>
+    static AicfStatus launch_kernel(const GemmBiasActParams& params, cudaStream_t stream) {
+        constexpr int kColumnsPerBlock = t.bn;
+        constexpr int kColumns = t.tn;
+        constexpr int kWarps = kColumnsPerBlock / kColumns;
+        const auto num_blocks = static_cast<unsigned>((params.n + kColumnsPerBlock - 1) / kColumnsPerBlock);
+        multiply_gemv<Element, kRows, kColumns, kWarps, t.stages><<<num_blocks, kWarps * 32, 0, stream>>>(make_half_gemm<Element>(params));
+        return AICF_CUDA_STATUS(cudaGetLastError());
+    }
+};
+
+template <Tunables t>
+struct decode_plan {
+    using L = DecodeLayout<t.bm, t.bn, t.stages, t.splits>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_half(params));
+        constexpr std::int64_t kMaxTiles = 65535;  // of a grid's second and third dimension
+        if ((params.n + t.bn - 1) / t.bn > kMaxTiles || (params.m + t.bm - 1) / t.bm > kMaxTiles) {
+            return make_unsupported("m, n = %lld, %lld: this kernel takes at most %lld tiles of %d x %d each way",
+                                    static_cast<long long>(params.m), static_cast<long long>(params.n), static_cast<long long>(kMaxTiles),
+                                    t.bm, t.bn);
+        }
+        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}});
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
+            return launch_kernel(multiply_decode<Element, IsTransposed::value, t.bm, t.bn, t.stages, t.splits>, params, stream);
+        });
+    }
+
+    template <class Kernel>
+    static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
+        CUtensorMap a, b;
+        AICF_RETURN_IF_NOT_OK(encode_half(&a, params, params.a, params.m, params.k, params.lda, t.bm));
+        if (params.b_layout == AICF_B_NK) {
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.n, params.k, params.ldb, t.bn));
+        } else {
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.k, params.n, params.ldb, L::kTileK));
+        }
+        AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim = {static_cast<unsigned>(t.splits), 1, 1};
+        cudaLaunchConfig_t config = {};
+        config.gridDim =
+            dim3(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
+        config.blockDim = dim3(L::kThreads);
+        config.dynamicSmemBytes = L::kSharedBytes;
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = t.splits > 1 ? 1 : 0;
+        const DecodeProblem problem = {params.bias,
+                                       params.y,
+                                       params.z,
+                                       params.ldy,
+                                       params.ldz,
+                                       static_cast<int>(params.m),
+                                       static_cast<int>(params.n),
+                                       static_cast<int>(params.k),
+                                       static_cast<int>(params.act)};
+        return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, a, b, problem));
     }
 };
 

@@ -253,6 +253,22 @@ CLUSTER_SIZE = Constraint("cluster_size", "clusters have one or two blocks", lam
 RING_FITS = Constraint(
     "ring_fits", "tiles, slabs on their way out and bias must fit 227 KiB", lambda t: _count_wgmma_bytes(t) <= MAX_SHARED_BYTES
 )
+DECODE_FITS = Constraint(
+    "decode_fits",
+    "bm must be a multiple of 8 from 8 to 128, bn 64 or 128, and stages of (bm + bn) * 64 elements fit 227 KiB",
+    lambda t: (
+        t["bm"] % 8 == 0
+        and t["bm"] <= 128
+        and t["bn"] in (64, 128)
+        and t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 16) <= MAX_SHARED_BYTES
+        and t["bm"] * (t["bn"] + 4) * FLOAT_BYTES <= MAX_SHARED_BYTES - 16 * t["stages"]
+    ),
+)
+GEMV_SHAPES = Constraint(
+    "gemv_shapes",
+    "tn must be at most 4, and bn be 1 to 32 warps of tn columns",
+    lambda t: t["tn"] <= 4 and t["bn"] % t["tn"] == 0 and t["bn"] // t["tn"] <= 32,
+)
 MMA_SHAPES = Constraint(
     "mma_shapes",
     "bn must be 64 or more, wm and wn divide bm and bn, and 1 to 16 warps copy the tiles evenly",
@@ -273,16 +289,17 @@ MMA_SHARED = Constraint(
 MMA_REGISTERS = Constraint("mma_registers", "a thread holds at most 128 sums: wm * wn / 32", lambda t: t["wm"] * t["wn"] // 32 <= 128)
 
 BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of Y that a block computes")
-BN = Tunable("bn", (8, 16, 32, 64, 128, 192, 256), "columns of Y that a block computes")
+BN = Tunable("bn", (4, 8, 16, 32, 64, 128, 192, 256), "columns of Y that a block computes")
 BK = Tunable("bk", (4, 8, 16, 32, 64), "depth of a tile of A and B in shared memory, in elements of K")
 TM = Tunable("tm", (1, 2, 4, 8, 16), "rows of Y that a thread computes")
 TN = Tunable("tn", (1, 2, 4, 8, 16), "columns of Y that a thread computes")
 WM = Tunable("wm", (16, 32, 64, 128), "rows of Y that a warp computes")
 WN = Tunable("wn", (16, 32, 64, 128), "columns of Y that a warp computes")
-STAGES = Tunable("stages", (2, 3, 4, 5, 6, 7, 8), "tiles in the ring of shared memory")
+STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "tiles in the ring of shared memory; in gemv chunks on their way")
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of B by multicast")
 CLUSTERN = Tunable("clustern", (1, 2), "blocks of a cluster side by side, which share tiles of A by multicast")
+SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile")
 PINGPONG = Tunable("pingpong", (0, 1), "1: the two warp groups take turns at whole tiles; 0: each takes half of the rows of every tile")
 MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4, 6, 8), "blocks that must fit a multiprocessor, which caps registers")
 
@@ -363,6 +380,30 @@ KERNELS = (
         _bind(("bm", "bn", "wm", "wn", "stages", "group"), (128, 128, 64, 32, 3, 8), (64, 64, 32, 32, 4, 8)),
     ),
     Kernel(
+        "gemv",
+        "bf16 and fp16, at most 4 rows of A: a warp streams rows of B [N, K] once and keeps a sum for each row of A",
+        (BN, TN, STAGES),
+        (GEMV_SHAPES,),
+        _bind(("bn", "tn", "stages"), (8, 4, 2), (4, 1, 4), (8, 2, 4)),
+    ),
+    Kernel(
+        "decode",
+        "bf16 and fp16 on Hopper, tens of rows of A: B is the 64-row operand of wgmma, blocks of a cluster split k",
+        (BM, BN, STAGES, SPLITS),
+        (DECODE_FITS,),
+        _bind(
+            ("bm", "bn", "stages", "splits"),
+            (8, 64, 10, 2),
+            (8, 64, 6, 1),
+            (16, 64, 6, 1),
+            (16, 64, 6, 4),
+            (32, 64, 6, 4),
+            (32, 128, 6, 2),
+            (16, 64, 10, 2),
+        ),
+        min_arch=90,
+    ),
+    Kernel(
         "wgmma",
         "bf16 and fp16 on Hopper: tensor copies fill a ring that two warp groups multiply from, in persistent clusters",
         (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
@@ -370,9 +411,11 @@ KERNELS = (
         _bind(
             ("bm", "bn", "stages", "clusterm", "clustern", "pingpong", "group"),
             (128, 256, 4, 2, 1, 0, 8),
+            (256, 128, 4, 1, 2, 0, 8),
             (128, 192, 4, 2, 1, 1, 8),
-            (128, 128, 6, 2, 1, 0, 8),
             (128, 64, 7, 1, 1, 0, 8),
+            (64, 128, 7, 1, 1, 1, 8),
+            (64, 64, 8, 1, 1, 1, 8),
             (128, 128, 6, 2, 1, 1, 8),
         ),
         min_arch=90,
@@ -427,6 +470,8 @@ PROBLEMS = (
     _problem("verify", 129, 136, 136, "gelu_erf", bias=True, z=True, padding={"b": 8, "z": 8}, kind="float16 nk"),
     _problem("verify", 300, 328, 456, "gelu_tanh", bias=True, kind="bfloat16 nk"),
     # More tiles than multiprocessors: a block gets a second one.
+    _problem("verify", 3, 200, 1000, "silu", bias=True, z=True, kind="float16 nk"),
+    _problem("verify", 7, 88, 328, "gelu_erf", bias=True, kind="bfloat16 kn"),
     _problem("verify", 17800, 40, 72, "relu", bias=True, kind="bfloat16 nk"),
     _problem("emulated", 256, 256, 256),
     _problem("emulated", 384, 256, 320, "gelu_tanh", bias=True, kind="bfloat16 nk"),
@@ -452,6 +497,15 @@ PROBLEMS = (
             (16384, 4096, 1024),
         )
         for act in ("relu", "gelu_tanh", "silu")
+    ),
+    *(
+        _problem("bench", m, n, k, "gelu_tanh", bias=True, kind="bfloat16 nk")
+        for n, k in ((4096, 4096), (12288, 2560), (2560, 4096), (14336, 4096))
+        for m in (1, 2, 4, 8, 16, 32)
+    ),
+    *(
+        _problem("bench", m, n, k, "gelu_tanh", bias=True, kind="bfloat16 nk")
+        for m, n, k in ((512, 512, 512), (128, 4096, 4096), (64, 16384, 4096))
     ),
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="bfloat16 kn"),
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="float16 nk"),

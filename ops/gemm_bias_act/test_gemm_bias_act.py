@@ -28,8 +28,8 @@ LOADED = LoadedOp(load_op(FOLDER), FOLDER)
 OP = LOADED.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
-ALIGNED_ONLY = ("vectorised", "warp_tiled", "wgmma")
-HALF = ("mma", "wgmma")
+ALIGNED_ONLY = ("vectorised", "warp_tiled", "gemv", "decode", "wgmma")
+HALF = ("mma", "gemv", "decode", "wgmma")
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -61,7 +61,9 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
 
 
-@pytest.mark.parametrize(("kernel", "attributes"), [("vectorised", {}), ("warp_tiled", {}), ("wgmma", {"dtype": "bfloat16"})])
+@pytest.mark.parametrize(
+    ("kernel", "attributes"), [("vectorised", {}), ("warp_tiled", {}), ("wgmma", {"dtype": "bfloat16"}), ("decode", {"dtype": "float16"})]
+)
 def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open, kernel: str, attributes: dict[str, str]) -> None:
     variant = open_kernel(kernel)
     for tensor, sizes in (("a", {"M": 8, "N": 8, "K": 7}), ("b", {"M": 8, "N": 9, "K": 8})):
@@ -77,6 +79,8 @@ def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open,
         ("pipelined", {"b_layout": "nk"}, "b_layout: this kernel reads b as"),
         ("mma", {}, "a: this kernel is for bfloat16 and float16"),
         ("wgmma", {}, "a: this kernel is for bfloat16 and float16"),
+        ("gemv", {"dtype": "bfloat16"}, "b_layout: this kernel reads b as [n, k]"),
+        ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}, "m = 8: this kernel takes at most 4"),
     ],
 )
 def test_refusal_names_the_dtype_or_layout(

@@ -14,6 +14,7 @@
 
 #include "common/activations.cuh"
 #include "common/cluster.cuh"
+#include "common/division.hpp"
 #include "common/half_types.cuh"
 #include "common/mma.cuh"
 #include "common/tensor_copy.cuh"
@@ -67,41 +68,52 @@ struct WgmmaProblem {
     int m, n, k;
     int act;
     bool has_z;
+    // Tiles of clusters: their number, and what TileOrder divides by: a whole group's tiles, the rows of the last group.
+    int num_tiles;
+    Divisor per_group, last_rows;
 };
 
 // Which tile a block works on, one after the other: the cluster's number walks down `group` rows of cluster tiles before the next column.
 template <class T>
 struct TileOrder {
     using L = WgmmaLayout<T>;
-    int clusters_m, clusters_n;
+    const WgmmaProblem& problem;
     int next, step;
     int row_in_cluster, column_in_cluster;
 
-    __device__ __forceinline__ TileOrder(const WgmmaProblem& problem, std::uint32_t rank) {
-        constexpr int kClusterRows = T::bm * T::clusterm;
-        constexpr int kClusterColumns = T::bn * T::clustern;
-        clusters_m = (problem.m + kClusterRows - 1) / kClusterRows;
-        clusters_n = (problem.n + kClusterColumns - 1) / kClusterColumns;
+    __device__ __forceinline__ TileOrder(const WgmmaProblem& of, std::uint32_t rank) : problem(of) {
         next = static_cast<int>(blockIdx.x) / L::kClusterSize;
         step = static_cast<int>(gridDim.x) / L::kClusterSize;
         row_in_cluster = static_cast<int>(rank) % T::clusterm;
         column_in_cluster = static_cast<int>(rank) / T::clusterm;
     }
 
-    __device__ __forceinline__ bool has_next() const { return next < clusters_m * clusters_n; }
+    __device__ __forceinline__ bool has_next() const { return next < problem.num_tiles; }
     __device__ __forceinline__ void advance() { next += step; }
 
     // First row and column of the next tile.
     __device__ __forceinline__ int2 find() const {
-        const int blocks_per_group = T::group * clusters_n;
-        const int first = next / blocks_per_group * T::group;
-        const int rows = min(T::group, clusters_m - first);
-        const int within = next % blocks_per_group;
-        const int cluster_row = first + within % rows;
-        const int cluster_column = within / rows;
+        const int group = problem.per_group.divide(next);
+        const int within = problem.per_group.find_remainder(next, group);
+        // All groups but the last are whole.
+        const bool is_last = (group + 1) * static_cast<int>(problem.per_group.divisor) >= problem.num_tiles;
+        const int rows = is_last ? static_cast<int>(problem.last_rows.divisor) : T::group;
+        const int cluster_column = is_last ? problem.last_rows.divide(within) : within / T::group;
+        const int cluster_row = group * T::group + within - cluster_column * rows;
         return {(cluster_row * T::clusterm + row_in_cluster) * T::bm, (cluster_column * T::clustern + column_in_cluster) * T::bn};
     }
 };
+
+// Fills in what a problem says of its tiles; sizes and the number of tiles fit an int.
+template <class T>
+inline void count_tiles(WgmmaProblem& problem) {
+    const auto divide_up = [](int size, int by) { return size / by + (size % by != 0); };
+    const int rows = divide_up(problem.m, T::bm * T::clusterm);
+    const int columns = divide_up(problem.n, T::bn * T::clustern);
+    problem.num_tiles = rows * columns;
+    problem.per_group = make_divisor(std::int64_t{T::group} * columns);
+    problem.last_rows = make_divisor((rows - 1) % T::group + 1);
+}
 
 // The one thread that fills the ring.
 template <class T, bool kTransposedB>
@@ -152,10 +164,16 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
     }
 }
 
+// Steps of k that the second warp group runs behind the first, where they share tiles and have several: the tensor cores then have the
+// one's products while the other is at its epilogue.
+inline constexpr int kLag = 2;
+inline constexpr int kLagBarrier = 5;
+
 // The products of one tile: all steps of k, one group of them always in flight. A slot of the ring is given back one step late.
 template <class Element, class T, bool kTransposedB>
 __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], int num_steps, int first_row,
-                                              std::uint8_t* ring, Barrier* full, Barrier* empty, RingPosition<T::stages>& position) {
+                                              std::uint8_t* ring, Barrier* full, Barrier* empty, RingPosition<T::stages>& position,
+                                              bool begins_lag) {
     using L = WgmmaLayout<T>;
     constexpr int kStepsPerTile = L::kTileK / 16;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -167,6 +185,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
             if (lane == 0) arrive(empty + stage);
         }
     };
+    if (begins_lag && first_row > 0) sync_named<2 * kWarpGroupThreads>(kLagBarrier);
     int last_stage = 0;
     for (int step = 0; step < num_steps; ++step, position.advance()) {
         const std::uint8_t* tile_a = ring + position.stage * L::kStageBytes + first_row * kSwizzleBytes;
@@ -184,8 +203,8 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
             constexpr int kStepB = kTransposedB ? 16 * kSwizzleBytes : 32;
 #pragma unroll
             for (int j = 0; j < L::kBlocksM; ++j) {
-                multiply_group<Element, kTransposedB>(sums[j], a + ((j * 64 * kSwizzleBytes + i * 32) >> 4), b + ((i * kStepB) >> 4),
-                                                      step + i > 0);
+                multiply_group<Element, false, kTransposedB>(sums[j], a + ((j * 64 * kSwizzleBytes + i * 32) >> 4), b + ((i * kStepB) >> 4),
+                                                             step + i > 0);
             }
         }
         commit_products();
@@ -193,6 +212,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
         for (int i = 0; i < L::kBlocksM; ++i) pin_sums(sums[i]);
         wait_products<1>();
         if (step > 0) give_back(last_stage);
+        if (begins_lag && first_row == 0 && step + 1 == kLag) arrive_named<2 * kWarpGroupThreads>(kLagBarrier);
         last_stage = position.stage;
     }
     wait_products<0>();
@@ -314,6 +334,7 @@ __device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const Tens
             position.advance(num_steps);
         }
     }
+    bool begins_lag = !T::pingpong && num_steps >= kLag && order.next + order.step < problem.num_tiles;
     int bias_tile = 0;
     float sums[L::kBlocksM][L::kSums];
     while (order.has_next()) {
@@ -322,7 +343,8 @@ __device__ __forceinline__ void consume_tiles(const TensorMap* map_y, const Tens
         std::uint16_t fetched[(T::bn + kWarpGroupThreads - 1) / kWarpGroupThreads];
         if (!T::pingpong && bias != nullptr) fetch_bias<T>(fetched, bias, thread, origin.y, problem.n);
         if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
-        multiply_tile<Element, T, kTransposedB>(sums, num_steps, first_row, shared, full, empty, position);
+        multiply_tile<Element, T, kTransposedB>(sums, num_steps, first_row, shared, full, empty, position, begins_lag);
+        begins_lag = false;
         order.advance();
         if constexpr (T::pingpong) {
             // The other group's next tile is the one behind this.
@@ -373,7 +395,7 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
         prefetch_map(&map_y);
     }
     if constexpr (L::kClusterSize > 1) {
-        sync_cluster();
+        meet_cluster();
     } else {
         __syncthreads();
     }
@@ -387,7 +409,7 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     // No block may leave while another copies into its shared memory or arrives at its barriers.
     if constexpr (L::kClusterSize > 1) {
         __syncwarp();
-        sync_cluster();
+        meet_cluster();
     }
 }
 
