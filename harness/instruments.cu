@@ -1,5 +1,5 @@
 // What timing needs on the device beside the kernel that is timed: kernels that hold a stream, read the
-// clocks, wait, and do nothing.
+// clocks, and do nothing.
 //
 // Built to PTX of an old architecture, so that the driver compiles it for whatever GPU there is.
 
@@ -50,11 +50,6 @@ __global__ void stamp(Stamp* stamp) {
 
 __global__ void do_nothing() {}
 
-__global__ void pause(unsigned long long duration_ns) {
-    const unsigned long long begin = read_nanoseconds();
-    while (read_nanoseconds() - begin < duration_ns) __nanosleep(100);
-}
-
 } // namespace aicf::instruments
 
 // Every function returns a cudaError_t; addresses are of memory that host and device share.
@@ -79,11 +74,6 @@ __attribute__((visibility("default"))) int aicf_instruments_stamp(void* stream, 
 
 __attribute__((visibility("default"))) int aicf_instruments_do_nothing(void* stream) {
     aicf::instruments::do_nothing<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>();
-    return static_cast<int>(cudaGetLastError());
-}
-
-__attribute__((visibility("default"))) int aicf_instruments_pause(void* stream, std::uint64_t duration_ns) {
-    aicf::instruments::pause<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(duration_ns);
     return static_cast<int>(cudaGetLastError());
 }
 

@@ -64,10 +64,6 @@ class Instruments(Protocol):
         """Queue an empty kernel."""
         ...
 
-    def pause(self, stream: Stream, duration_us: float) -> None:
-        """Queue a kernel that waits."""
-        ...
-
     def reset_persisting_cache(self) -> None:
         """Give back the part of the L2 cache that an access policy set aside."""
         ...
@@ -184,10 +180,6 @@ class CudaInstruments:
     def launch_nothing(self, stream: Stream) -> None:
         """Queue an empty kernel."""
         self._call("do_nothing", ctypes.c_void_p(stream.handle))
-
-    def pause(self, stream: Stream, duration_us: float) -> None:
-        """Queue a kernel of one thread that waits."""
-        self._call("pause", ctypes.c_void_p(stream.handle), ctypes.c_uint64(int(1e3 * duration_us)))
 
     def reset_persisting_cache(self) -> None:
         """Give back the part of the L2 cache that an access policy set aside."""

@@ -94,6 +94,19 @@ def tune(timer: Timer, make: Callable[[int], Launch], mode: Mode, time_us: float
     return count
 
 
+def _dump(value: Any) -> str:
+    """Return JSON with six digits, a row a line."""
+
+    def cut(each: Any) -> Any:
+        if isinstance(each, float):
+            return float(f"{each:.6g}")
+        if isinstance(each, dict):
+            return {k: cut(v) for k, v in each.items()}
+        return [cut(v) for v in each] if isinstance(each, list) else each
+
+    return json.dumps(cut(value)).replace('}, {"kernel"', '},\n{"kernel"') + "\n"
+
+
 def run_contests(out: Path, num_same: int, num_planted: int) -> None:
     """Hold contests of a launch with itself, and with one that does 1 % more or less work."""
     device = open_device("cuda")
@@ -116,11 +129,12 @@ def run_contests(out: Path, num_same: int, num_planted: int) -> None:
             subjects = [timer.prepare(make(c), mode) for c in (count, count, round(count * (1 + sign * share)))]
             contest = run_contest(timer, subjects, ("a", "control", "b"), Criteria(), default_mhz=device.properties.clock_khz / 1000)
             figures = contest.to_figures(0)
-            rows.append({"kernel": name, "mode": mode, "planted": sign, "seconds": time.monotonic() - started} | figures)
+            kept = {k: figures[k] for k in ("verdict", "effect", "is_void", "incumbent_median_us", "num_rounds", "stop_reason")}
+            rows.append({"kernel": name, "mode": mode, "planted": sign, "seconds": time.monotonic() - started} | kept)
         print(name, mode, f"{base:.2f} us", Counter((r["planted"], r["verdict"]) for r in rows if (r["kernel"], r["mode"]) == (name, mode)))
     facts = {"empty_pair_us": timer.empty_pair_us, "empty_launch_us": timer.empty_launch_us, "device": device.properties.name}
     timer.close()
-    (out / "contests.json").write_text(json.dumps({"facts": facts, "rows": rows}))
+    (out / "contests.json").write_text(_dump({"facts": facts, "rows": rows}))
 
 
 def run_repeat(out: Path) -> None:
@@ -140,7 +154,7 @@ def run_repeat(out: Path) -> None:
                     if row[mode]:
                         run[f"{op} {row['variant']} {row['problem']} {mode}"] = row[mode]
         runs.append(run)
-    (out / "repeat.json").write_text(json.dumps(runs))
+    (out / "repeat.json").write_text(_dump(runs))
     for name in runs[0]:
         medians = [r[name]["median_us"] for r in runs if name in r]
         print(f"{name}: {np.median(medians):.3f} us, spread {100 * np.ptp(medians) / np.median(medians):.2f} %")
@@ -191,9 +205,13 @@ def run_agree(out: Path) -> None:
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):
                 times = do_bench(lambda launch=launch, s=stream: launch(_Handle(s.cuda_stream)), warmup=100, rep=200, return_mode="all")
-            rows[name] = {"cold": cold.to_figures(), "hot": hot.to_figures(), "do_bench_us": [1e3 * t for t in times]}
+            rows[name] = {
+                "cold": cold.to_figures(),
+                "hot": hot.to_figures(),
+                "do_bench_us": [1e3 * float(q) for q in np.quantile(times, [0.25, 0.5, 0.75])],
+            }
             print(f"{name}: cold {cold.summary.median:.3f} hot {hot.summary.median:.3f} do_bench {1e3 * float(np.median(times)):.3f} us")
-        (out / "agree.json").write_text(json.dumps(rows))
+        (out / "agree.json").write_text(_dump(rows))
         try:
             _run_nvbench(out, launches)
         except (ImportError, RuntimeError) as error:
@@ -247,8 +265,7 @@ def make_report(folder: Path) -> str:
     lines += ["|---|--:|--:|--:|--:|"]
     for i, (name, row) in enumerate(agree.items()):
         other = f"{others[i]:.3f}" if i in others else ""
-        median = float(np.median(row["do_bench_us"]))
-        lines.append(f"| {name} | {row['cold']['median_us']:.3f} | {median:.3f} | {other} | {row['hot']['median_us']:.3f} |")
+        lines.append(f"| {name} | {row['cold']['median_us']:.3f} | {row['do_bench_us'][1]:.3f} | {other} | {row['hot']['median_us']:.3f} |")
     return "\n".join([*lines, ""])
 
 

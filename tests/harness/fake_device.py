@@ -279,9 +279,6 @@ class FakeInstruments:
     def launch_nothing(self, stream: Stream) -> None:
         self.device.enqueue(stream.handle, lambda: None, "nothing")
 
-    def pause(self, stream: Stream, duration_us: float) -> None:
-        self.device.enqueue(stream.handle, lambda: None, "pause")
-
     def reset_persisting_cache(self) -> None:
         self.calls.append("reset")
 

@@ -110,15 +110,14 @@ def test_launches_are_queued_on_a_held_stream() -> None:
     assert timing.host_us == pytest.approx(90.0, abs=1)
     assert timing.summary.median == pytest.approx(120.0)
     last_hold = len(order) - 1 - order[::-1].index("hold")
-    assert order[last_hold + 1 : -1] == ["memset", "pause", "kernel"] * 32
-    assert order[-1] == "release"
+    assert order[last_hold:] == ["hold", "memset", "kernel", "release"], "one at a time: what is queued behind would be fetched meanwhile"
     assert timer.measure_hot(gpu.launch).method == "graph", "a host that needs 90 us cannot queue launches of 120 us fast enough"
 
 
 def test_a_batch_too_long_for_the_queue_is_halved_and_one_that_never_ends_is_an_error() -> None:
-    gpu = Gpu(lambda _: 120.0)
+    gpu = Gpu(lambda _: 20.0)
     gpu.tools.max_held = 10
-    assert gpu.make_timer().measure_cold(gpu.launch).summary.median == pytest.approx(120.0)
+    assert gpu.make_timer().measure_hot(gpu.launch).summary.median == pytest.approx(20.0)
     assert max(gpu.tools.num_stamps[-20:]) <= 11
     gpu.tools.max_held = 0
     with pytest.raises(TimingError, match="held too long"):
@@ -197,7 +196,7 @@ def test_cold_launches_follow_a_flush_of_twice_the_cache() -> None:
     gpu.device.enqueue = lambda stream, work, name="kernel": (order.append(name), real(stream, work, name))  # type: ignore[method-assign, assignment, return-value]
     timer = gpu.make_timer()
     timer.measure_cold(gpu.launch)
-    assert order[-6:] == ["memset", "pause", "kernel"] * 2
+    assert order[-4:] == ["memset", "kernel"] * 2
     assert timer._flush.size_bytes >= 2 * gpu.device.properties.l2_bytes
     timer.close()
     assert gpu.device.num_live == 0 and not gpu.tools.is_open
