@@ -20,7 +20,7 @@ from .cuda_runtime import Runtime
 SOURCE = Path(__file__).with_name("kernels.cu")
 
 
-def build(source: Path, folder: Path) -> Path:
+def build(source: Path, folder: Path, options: Sequence[str] = ("-O3", "-lineinfo")) -> Path:
     """Compile a ``.cu`` file to a shared object that holds PTX only; returns its path."""
     toolchain = find_toolchain()
     library_folder = folder / "lib"
@@ -29,19 +29,7 @@ def build(source: Path, folder: Path) -> Path:
     if not link.is_symlink():
         link.symlink_to(toolchain.cudart_library)
     path = folder / f"{source.stem}.so"
-    command = [
-        str(toolchain.nvcc),
-        "-shared",
-        "-Xcompiler",
-        "-fPIC",
-        "-std=c++20",
-        "-O3",
-        "-lineinfo",
-        "-cudart",
-        "shared",
-        "-cudadevrt",
-        "none",
-    ]
+    command = [str(toolchain.nvcc), "-shared", "-Xcompiler", "-fPIC", "-std=c++20", *options, "-cudart", "shared", "-cudadevrt", "none"]
     command += [
         "--compress-mode=none",
         "-gencode",
