@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,32 +15,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.toolchain import find_toolchain
+from device.loader import find_cuda_library
 
 from .cuda_runtime import Runtime
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 
 
+def find_nvcc() -> str:
+    """The compiler of the wheels, of whichever version is imported first: toolkits.py runs tests with others than the project's own."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (path := Path(folder) / "cu13" / "bin" / "nvcc").is_file():
+            return str(path)
+    path_on_system = shutil.which("nvcc")
+    assert path_on_system is not None, "no nvcc: it is a dependency of the project (nvidia-cuda-nvcc)"
+    return path_on_system
+
+
 def build(source: Path, folder: Path, options: Sequence[str] = ("-O3", "-lineinfo")) -> Path:
     """Compile a ``.cu`` file to a shared object that holds PTX only; returns its path."""
-    toolchain = find_toolchain()
-    library_folder = folder / "lib"
-    library_folder.mkdir(parents=True, exist_ok=True)
-    link = library_folder / "libcudart.so"  # -cudart shared links with -lcudart, and the wheels have no libcudart.so
-    if not link.is_symlink():
-        link.symlink_to(toolchain.cudart_library)
+    runtime = find_cuda_library()
+    assert runtime is not None, "nvidia-cuda-runtime is a dependency of the project"
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{source.stem}.so"
-    command = [str(toolchain.nvcc), "-shared", "-Xcompiler", "-fPIC", "-std=c++20", *options, "-cudart", "shared", "-cudadevrt", "none"]
-    command += [
-        "--compress-mode=none",
-        "-gencode",
-        "arch=compute_90a,code=compute_90a",
-        f"-L{library_folder}",
-        str(source),
-        "-o",
-        str(path),
-    ]
+    command = [find_nvcc(), "-shared", "-Xcompiler", "-fPIC", "-std=c++20", *options, "-cudart", "none", "-cudadevrt", "none"]
+    command += ["--compress-mode=none", "-gencode", "arch=compute_90a,code=compute_90a", "-Xlinker", str(runtime), str(source)]
+    command += ["-o", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return path

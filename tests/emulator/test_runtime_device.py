@@ -309,7 +309,7 @@ def test_every_symbol_of_the_real_library_is_there_with_its_version(emulator_lib
     assert len(real) > 400
     assert real <= exported(emulator_library)
     listed = (ROOT / "device/emulator/src/runtime/symbols.txt").read_text().split()
-    assert {f"{name}@@libcudart.so.13" for name in listed} == real
+    assert real <= {f"{name}@@libcudart.so.13" for name in listed}  # also those that later releases of CUDA 13 brought
 
 
 def test_nothing_else_is_exported(emulator_library: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable
@@ -17,6 +15,7 @@ import pytest
 import zstandard
 
 from .cuda_runtime import Runtime, run_isolated
+from .kernels import find_nvcc
 from .test_runtime_zstd import lz4_block
 
 SOURCE = Path(__file__).with_name("runtime_kernels.cu")
@@ -120,16 +119,6 @@ def test_no_image_at_all(emulator: Runtime) -> None:
 
 
 # Programs built by nvcc.
-
-
-def find_nvcc() -> str:
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        if (path := Path(folder) / "cu13" / "bin" / "nvcc").is_file():
-            return str(path)
-    path_on_system = shutil.which("nvcc")
-    assert path_on_system is not None, "no nvcc: it is a dependency of the project (nvidia-cuda-nvcc)"
-    return path_on_system
 
 
 @pytest.fixture(scope="session")

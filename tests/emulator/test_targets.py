@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from .cuda_runtime import Args, Runtime
+from .kernels import find_nvcc
 from .ptx_kernels import refusal, text_of
-from .test_runtime_fatbin import find_nvcc
 
 SOURCE = """
 __constant__ float table[4] = {1, 2, 3, 4};

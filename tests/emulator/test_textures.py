@@ -100,3 +100,9 @@ def test_surfaces(kernels: Kernels) -> None:
 @pytest.mark.parametrize(("fault", "kind"), [(1, "uninitialized_read"), (2, "out_of_bounds_write"), (3, "texture_object")])
 def test_faults(kernels: Kernels, fault: int, kind: str) -> None:
     assert kind in kinds(kernels.run("surface", np.zeros(32, np.float32), fault)[1])
+
+
+def test_queries(kernels: Kernels) -> None:
+    arrays, reports = kernels.run("queries", np.zeros(128, np.float32), np.zeros(6, np.int32), 0)
+    assert reports == [] and arrays[1].tolist() == [16, 8, 8, 10, 1, 0]
+    assert kinds(kernels.run("queries", np.zeros(128, np.float32), np.zeros(6, np.int32), 1)[1]) == {"texture_object"}

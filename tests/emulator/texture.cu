@@ -75,10 +75,31 @@ __global__ void surface(cudaSurfaceObject_t image, float* out, int fault) {
     out[threadIdx.x] = surf2Dread<float>(image, (x ^ 1) * 4, y) + surf2Dread<float>(image, (x + 4) * 4, y, cudaBoundaryModeZero) +
                        surf2Dread<float>(image, (x + 4) * 4, y, cudaBoundaryModeClamp);
 }
+__device__ int is_texture(unsigned long long object) {
+    int found;
+    asm("{.reg .pred p; istypep.texref p, %1; selp.s32 %0, 1, 0, p;}" : "=r"(found) : "l"(object));
+    return found;
+}
+__device__ int is_surface(unsigned long long object) {
+    int found;
+    asm("{.reg .pred p; istypep.surfref p, %1; selp.s32 %0, 1, 0, p;}" : "=r"(found) : "l"(object));
+    return found;
+}
+__global__ void queries(cudaTextureObject_t texture, cudaSurfaceObject_t surface, int* out, int level) {
+    asm("txq.width.b32 %0, [%1];" : "=r"(out[0]) : "l"(texture));
+    asm("txq.level.height.b32 %0, [%1], %2;" : "=r"(out[1]) : "l"(texture), "r"(level));
+    asm("suq.height.b32 %0, [%1];" : "=r"(out[2]) : "l"(surface));
+    const unsigned long long objects[3] = {texture, surface, 0};
+    for (int i = 0; i < 3; ++i) out[3 + i] = 10 * is_texture(objects[i]) + is_surface(objects[i]);
+}
 
 }  // namespace
 
 extern "C" {
+void run_queries(const float* pixels, int* out, int level) {
+    Image<float> image(pixels, 16, 8, 0, cudaArraySurfaceLoadStore, describe(0, 1, 0));
+    queries<<<1, 1>>>(image.texture, image.surface, out, level);
+}
 void run_fetch(const float* pixels, const float* at, float* out, int width, int height, int count, int linear, int address,
                int normalized) {
     Image<float> image(pixels, width, height, 0, 0, describe(linear, address, normalized));

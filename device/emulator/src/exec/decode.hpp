@@ -79,6 +79,7 @@ private:
     bool decode_mbarrier();
     bool decode_cluster();   // mapa, getctarank, barrier.cluster, griddepcontrol, setmaxnreg
     bool decode_texture();
+    void decode_texture_query();
     void decode_proxy_fence();
     void decode_tensor_map();
     void decode_store_async();

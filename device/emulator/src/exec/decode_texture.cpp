@@ -1,4 +1,5 @@
-// Textures and surfaces by bindless objects: tex, tld4, txq, suld, sust, suq. PTX ISA, "Texture Instructions" and "Surface Instructions".
+// Textures and surfaces by bindless objects: tex, tld4, txq, istypep, suld, sust, sured, suq. PTX ISA, "Texture Instructions" and "Surface
+// Instructions".
 #include "decode.hpp"
 
 namespace aicf::emu {
@@ -29,38 +30,69 @@ constexpr Name kQueries[] = {{"width", static_cast<uint8_t>(TextureQuery::kWidth
                              {"num_mipmap_levels", static_cast<uint8_t>(TextureQuery::kLevels), 0},
                              {"normalized_coords", static_cast<uint8_t>(TextureQuery::kNormalized), 0}};
 
+bool parse_surface_reduction(const std::string& word, AtomOp& op) {
+    constexpr std::pair<const char*, AtomOp> kOps[] = {
+        {"add", AtomOp::kAdd}, {"min", AtomOp::kMin}, {"max", AtomOp::kMax}, {"and", AtomOp::kAnd}, {"or", AtomOp::kOr}};
+    for (const auto& [name, value] : kOps) {
+        if (word != name) continue;
+        op = value;
+        return true;
+    }
+    return false;
+}
+
 }  // namespace
 
-bool FunctionDecoder::decode_texture() {
-    const std::string& opcode = current_->opcode;
-    const bool is_query = opcode == "txq" || opcode == "suq", is_store = opcode == "sust", is_load = opcode == "suld";
-    const bool is_fetch = opcode == "tex" || opcode == "tld4";
-    if (!is_query && !is_store && !is_load && !is_fetch) return false;
+// txq{.level}.query.b32 d, [object]{, level}; suq likewise; istypep.(texref|surfref|samplerref) p, object.
+void FunctionDecoder::decode_texture_query() {
     Inst inst;
     inst.op = Op::kTexture;
     inst.counter = arith::Class::kSpecial;
-    if (is_query) {
+    if (current_->opcode == "istypep") {
         expect_operands(2, 2);
-        inst.mode = static_cast<uint8_t>(opcode == "txq" ? TextureOp::kQuery : TextureOp::kSurfaceQuery);
-        inst.bytes = 0xFF;
-        for (const Name& query : kQueries) {
-            if (has(query.word)) inst.bytes = query.value;
-        }
-        if (inst.bytes == 0xFF || has("level")) fail("this query is not supported");
-        const Operand& from = operand(1);
-        if (from.kind != Operand::Kind::kAddress || !from.base_is_register) fail("textures are reached by objects only");
-        Operand object = from;
-        object.kind = Operand::Kind::kRegister;
-        destination(inst, Field::kD, operand(0), 4);
-        source(inst, Field::kA, object, 8, Type::kU64);
-        emit(inst);
-        return true;
+        if (!has("texref") && !has("surfref")) fail("there are no sampler objects; textures and surfaces are reached by objects only");
+        inst.mode = static_cast<uint8_t>(has("texref") ? TextureOp::kIsTexture : TextureOp::kIsSurface);
+        destination_predicate(inst, Field::kPd, operand(0));
+        source(inst, Field::kA, operand(1), 8, Type::kU64);
+        return emit(inst);
     }
+    const bool of_level = current_->opcode == "txq" && has("level");
+    expect_operands(of_level ? 3 : 2, of_level ? 3 : 2);
+    inst.mode = static_cast<uint8_t>(current_->opcode == "txq" ? TextureOp::kQuery : TextureOp::kSurfaceQuery);
+    inst.bytes = 0xFF;
+    for (const Name& query : kQueries) {
+        if (has(query.word)) inst.bytes = query.value;
+    }
+    if (inst.bytes == 0xFF || (of_level && inst.bytes > static_cast<uint8_t>(TextureQuery::kDepth))) fail("this query is not supported");
+    Operand object = operand(1);
+    if (object.kind != Operand::Kind::kAddress || !object.base_is_register) fail("textures are reached by objects only");
+    object.kind = Operand::Kind::kRegister;
+    destination(inst, Field::kD, operand(0), 4);
+    source(inst, Field::kA, object, 8, Type::kU64);
+    inst.b = builder_.constant_row(0, false);
+    if (of_level) source(inst, Field::kB, operand(2), 4, Type::kU32);
+    emit(inst);
+}
+
+bool FunctionDecoder::decode_texture() {
+    const std::string& opcode = current_->opcode;
+    if (opcode == "txq" || opcode == "suq" || opcode == "istypep") return decode_texture_query(), true;
+    const bool is_reduction = opcode == "sured", is_store = opcode == "sust" || is_reduction, is_load = opcode == "suld";
+    const bool is_fetch = opcode == "tex" || opcode == "tld4";
+    if (!is_store && !is_load && !is_fetch) return false;
+    Inst inst;
+    inst.op = Op::kTexture;
+    inst.counter = arith::Class::kSpecial;
+    const bool is_formatted = is_store && has("p");
     TextureOp op = opcode == "tex"    ? TextureOp::kFetch
                    : opcode == "tld4" ? TextureOp::kGather
                    : is_load          ? TextureOp::kSurfaceLoad
+                   : is_reduction     ? (is_formatted ? TextureOp::kSurfaceReduceFormatted : TextureOp::kSurfaceReduce)
+                   : is_formatted     ? TextureOp::kSurfaceStoreFormatted
                                       : TextureOp::kSurfaceStore;
     uint32_t coordinates = 0, gradients = 0, types = 0;
+    AtomOp reduction{};
+    bool has_reduction = false, is_float = false;
     inst.vec = 1;
     inst.c = static_cast<uint32_t>(SurfaceBounds::kTrap);
     for (const std::string& word : current_->modifiers) {
@@ -80,8 +112,10 @@ bool FunctionDecoder::decode_texture() {
             op = TextureOp::kFetchGradient;
         } else if (op == TextureOp::kGather && (word == "r" || word == "g" || word == "b" || word == "a")) {
             inst.bytes = word == "r" ? 0 : word == "g" ? 1 : word == "b" ? 2 : 3;
-        } else if (!is_fetch && word == "b") {
-            continue;  // without conversion
+        } else if (!is_fetch && (word == "b" || (word == "p" && is_formatted))) {
+            continue;  // without conversion, or with it
+        } else if (is_reduction && parse_surface_reduction(word, reduction)) {
+            has_reduction = true;
         } else if (!is_fetch && (word == "trap" || word == "clamp" || word == "zero")) {
             inst.c = static_cast<uint32_t>(word == "trap"    ? SurfaceBounds::kTrap
                                            : word == "clamp" ? SurfaceBounds::kClamp
@@ -95,7 +129,10 @@ bool FunctionDecoder::decode_texture() {
                 if (types == 1) inst.dbytes = type == Type::kS32;
             } else {
                 inst.bytes = static_cast<uint8_t>(ptx::size_of(type));
-                if (inst.bytes > 8) fail("its type is not supported");
+                const bool is_word = inst.bytes == 4 || (is_reduction && inst.bytes == 8);
+                if (inst.bytes > 8 || ((is_formatted || is_reduction) && !is_word)) fail("its type is not supported");
+                inst.dbytes = type == Type::kS32 || type == Type::kS64;
+                is_float |= type == Type::kF32 || type == Type::kF64;
             }
             ++types;
         } else if (word.rfind("L1::", 0) != 0 && word.rfind("L2::", 0) != 0 && word != "ca" && word != "cg" && word != "cs" &&
@@ -104,6 +141,8 @@ bool FunctionDecoder::decode_texture() {
         }
     }
     inst.mode = static_cast<uint8_t>(op);
+    if (is_reduction && (!has_reduction || inst.vec != 1 || is_float)) fail("this operation does not exist for its type");
+    if (is_reduction) inst.e = static_cast<uint32_t>(reduction);
     if (coordinates == 0 || types != (is_fetch ? 2u : 1u)) fail("its geometry or type is missing");
     const Geometry geometry = static_cast<Geometry>(inst.mode2);
     const bool is_cube = geometry == Geometry::kCube || geometry == Geometry::kLayeredCube;

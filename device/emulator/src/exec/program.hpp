@@ -113,7 +113,21 @@ enum class ReduxOp : uint8_t { kAddU, kMinS, kMinU, kMaxS, kMaxU, kAnd, kOr, kXo
 enum class BarrierMode : uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr };
 enum class ClockKind : uint8_t { kClock32, kClockHigh, kClock64, kGlobalTimer, kGlobalTimerLow, kGlobalTimerHigh };
 enum class WgmmaMode : uint8_t { kFence, kCommit, kWait, kMultiply, kTouch /* put in: registers of a wgmma are about to be used */ };
-enum class TextureOp : uint8_t { kFetch, kFetchLevel, kFetchGradient, kGather, kQuery, kSurfaceQuery, kSurfaceLoad, kSurfaceStore };
+enum class TextureOp : uint8_t {
+    kFetch,
+    kFetchLevel,
+    kFetchGradient,
+    kGather,
+    kQuery,
+    kIsTexture,
+    kIsSurface,
+    kSurfaceQuery,
+    kSurfaceLoad,
+    kSurfaceStore,
+    kSurfaceStoreFormatted,   // sust.p
+    kSurfaceReduce,           // sured.b
+    kSurfaceReduceFormatted,  // sured.p
+};
 enum class Geometry : uint8_t { k1d, k2d, k3d, kLayered1d, kLayered2d, kCube, kLayeredCube };
 enum class TextureQuery : uint8_t { kWidth, kHeight, kDepth, kLayers, kLevels, kNormalized };
 enum class SurfaceBounds : uint8_t { kTrap, kClamp, kZero };

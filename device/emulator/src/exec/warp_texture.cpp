@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <string>
 
+#include "arith_values.hpp"
 #include "warp.hpp"
 
 namespace aicf::emu {
@@ -44,6 +46,38 @@ Words read_words(const TexelFormat& format, const uint8_t* at) {
         words[i] = raw;
     }
     return words;
+}
+
+// A texel from 32-bit words, one for each channel: integers clamped to the channel's range, floats rounded.
+void write_words(const TexelFormat& format, const Words& words, uint8_t* at) {
+    const uint32_t bits = format.channel_bits, bytes = bits / 8;
+    for (uint32_t i = 0; i < format.channels; ++i) {
+        uint32_t raw = words[i];
+        if (format.kind == TexelKind::kFloat && bits == 16)
+            raw = arith::to_f16(std::bit_cast<float>(raw)).bits;
+        else if (format.kind == TexelKind::kUnsigned && bits < 32)
+            raw = std::min(raw, (1u << bits) - 1);
+        else if (format.kind == TexelKind::kSigned && bits < 32)
+            raw = static_cast<uint32_t>(std::clamp(static_cast<int32_t>(raw), -(1 << (bits - 1)), (1 << (bits - 1)) - 1));
+        std::memcpy(at + i * bytes, &raw, bytes);
+    }
+}
+
+// One of the reductions that surfaces have, on the bytes as an atomic.
+template <class T>
+void reduce_cell(uint8_t* at, uint32_t op, uint64_t operand) {
+    std::atomic_ref<T> cell(*reinterpret_cast<T*>(at));
+    const T value = static_cast<T>(operand);
+    T before = cell.load(std::memory_order_relaxed), after;
+    do {
+        switch (static_cast<AtomOp>(op)) {
+            case AtomOp::kAdd: after = static_cast<T>(static_cast<uint64_t>(before) + static_cast<uint64_t>(value)); break;
+            case AtomOp::kMin: after = std::min(before, value); break;
+            case AtomOp::kMax: after = std::max(before, value); break;
+            case AtomOp::kAnd: after = before & value; break;
+            default: after = before | value; break;
+        }
+    } while (!cell.compare_exchange_weak(before, after, std::memory_order_relaxed));
 }
 
 Color to_color(const TextureDescriptor& texture, const Words& words) {
@@ -348,21 +382,31 @@ void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const Textur
 template <Mode M>
 void Interpreter<M>::surface_access(const Inst& inst, uint32_t lane, const ImageDescriptor& surface) {
     const Geometry geometry = static_cast<Geometry>(inst.mode2);
-    const bool is_store = static_cast<TextureOp>(inst.mode) == TextureOp::kSurfaceStore;
+    const TextureOp op = static_cast<TextureOp>(inst.mode);
+    const bool is_store = op != TextureOp::kSurfaceLoad;
+    // Formatted accesses count in texels, and convert.
+    const bool is_formatted = op == TextureOp::kSurfaceStoreFormatted || op == TextureOp::kSurfaceReduceFormatted;
+    const bool reduces = op == TextureOp::kSurfaceReduce || op == TextureOp::kSurfaceReduceFormatted;
     const int axes = axes_of(geometry);
-    const uint32_t size = inst.bytes * inst.vec;
+    const uint32_t texel_bytes = surface.format.texel_bytes();
+    const uint32_t size = is_formatted ? texel_bytes : inst.bytes * inst.vec;
     const ImageLevel& level = surface.levels[0];
     uint32_t at = inst.vec;
     const auto number = [&] { return static_cast<int64_t>(static_cast<int32_t>(row32(listed(inst, at++))[lane])); };
     int64_t layer = has_layers(geometry) ? number() : 0;
     int64_t index[3] = {0, 0, 0};
     for (int axis = 0; axis < axes; ++axis) index[axis] = number();
+    if (is_formatted) index[0] *= texel_bytes;
     const int64_t layers = surface.is_cubemap ? 6ll * std::max(surface.num_layers, 1u) : std::max(surface.num_layers, 1u);
-    const int64_t extent[3] = {static_cast<int64_t>(level.width) * surface.format.texel_bytes(), level.height, level.depth};
+    const int64_t extent[3] = {static_cast<int64_t>(level.width) * texel_bytes, level.height, level.depth};
     if (index[0] % size != 0)
         return texture_misuse(
             lane, Finding::kMisaligned,
             "the byte offset " + std::to_string(index[0]) + " is no multiple of the " + std::to_string(size) + " bytes of the access");
+    if (op == TextureOp::kSurfaceReduceFormatted && (surface.format.kind == TexelKind::kFloat || texel_bytes != inst.bytes))
+        return texture_misuse(lane, Finding::kTextureObject,
+                              "a reduction of " + std::to_string(inst.bytes) + " bytes in texels of " + std::to_string(texel_bytes) +
+                                  (surface.format.kind == TexelKind::kFloat ? " and floating-point type" : ""));
     if (surface.dimensions > axes)
         return texture_misuse(lane, Finding::kTextureObject,
                               "an access with " + std::to_string(axes) + " coordinates to a surface of " +
@@ -388,8 +432,25 @@ void Interpreter<M>::surface_access(const Inst& inst, uint32_t lane, const Image
     const uint64_t address =
         level.address + slice * level.slice_pitch + static_cast<uint64_t>(index[1]) * level.row_pitch + static_cast<uint64_t>(index[0]);
     uint8_t* bytes = reinterpret_cast<uint8_t*>(memory_.alias(address));
-    if (!is_store && !drop && checking(kInitcheck) && !memory_.is_initialized(address, size))
+    if ((!is_store || reduces) && !drop && checking(kInitcheck) && !memory_.is_initialized(address, size))
         report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kGlobal, false, false, address, size});
+    if (reduces) {
+        const bool is_signed = is_formatted ? surface.format.kind == TexelKind::kSigned : inst.dbytes != 0;
+        const uint64_t value = inst.bytes == 8 ? row64(listed(inst, 0))[lane] : row32(listed(inst, 0))[lane];
+        if (drop) return;
+        if (inst.bytes == 8)
+            is_signed ? reduce_cell<int64_t>(bytes, inst.e, value) : reduce_cell<uint64_t>(bytes, inst.e, value);
+        else
+            is_signed ? reduce_cell<int32_t>(bytes, inst.e, value) : reduce_cell<uint32_t>(bytes, inst.e, value);
+        return memory_.mark_initialized(address, size);
+    }
+    if (is_formatted) {
+        if (drop) return;
+        Words words{};
+        for (uint32_t i = 0; i < inst.vec; ++i) words[i] = row32(listed(inst, i))[lane];
+        write_words(surface.format, words, bytes);
+        return memory_.mark_initialized(address, size);
+    }
     for (uint32_t i = 0; i < inst.vec; ++i) {
         uint64_t value = 0;
         if (is_store) {
@@ -409,7 +470,18 @@ void Interpreter<M>::surface_access(const Inst& inst, uint32_t lane, const Image
 template <Mode M>
 void Interpreter<M>::texture(const Inst& inst, uint32_t mask) {
     const TextureOp op = static_cast<TextureOp>(inst.mode);
-    const bool is_surface = op == TextureOp::kSurfaceQuery || op == TextureOp::kSurfaceLoad || op == TextureOp::kSurfaceStore;
+    const bool is_surface = op >= TextureOp::kSurfaceQuery;
+    if (op == TextureOp::kIsTexture || op == TextureOp::kIsSurface) {
+        uint32_t found = 0;
+        for_lanes(mask, [&](uint32_t lane) {
+            const uint64_t object = row64(inst.a)[lane];
+            const bool is_one = op == TextureOp::kIsTexture ? find_texture(object) != nullptr : find_surface(object) != nullptr;
+            found |= static_cast<uint32_t>(is_one) << lane;
+        });
+        predicate_slot(inst.pd) = (predicate_slot(inst.pd) & ~mask) | found;
+        ++pc_;
+        return;
+    }
     const TextureDescriptor* texture = nullptr;
     const ImageDescriptor* image = nullptr;
     uint64_t known = 0;
@@ -426,7 +498,12 @@ void Interpreter<M>::texture(const Inst& inst, uint32_t mask) {
                                   "there is no " + std::string(is_surface ? "surface" : "texture") + " object " + std::to_string(object) +
                                       " (never made, or destroyed)");
         if (op == TextureOp::kQuery || op == TextureOp::kSurfaceQuery) {
-            const ImageLevel& level = image->levels[0];
+            const uint32_t number = row32(inst.b)[lane];
+            if (number >= image->levels.size())
+                return texture_misuse(
+                    lane, Finding::kTextureObject,
+                    "a query of level " + std::to_string(number) + " of a texture of " + std::to_string(image->levels.size()) + " levels");
+            const ImageLevel& level = image->levels[number];
             uint32_t value = 0;
             switch (static_cast<TextureQuery>(inst.bytes)) {
                 case TextureQuery::kWidth: value = level.width; break;

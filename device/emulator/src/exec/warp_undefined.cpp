@@ -251,12 +251,12 @@ void Interpreter<M>::mma_undefined(const Inst& inst, uint32_t mask) {
         if (found.lanes() != 0) value.origin = found.origin;
         return found.lanes();
     };
-    const uint32_t real_a = form.quad_pairs ? num_a : operand_registers(form.m, form.k, form.a);
+    const uint32_t real_a = form.quad_pairs || form.sparse ? num_a : operand_registers(form.m, form.k, form.a);
     const uint32_t real_b = form.quad_pairs ? num_b : operand_registers(form.n(), form.k, form.b);
     const uint32_t across = real_b / form.n8;
     for (uint32_t i = 0; i < real_a; ++i)
         for_lanes(look(operands[num_d + i]), [&](uint32_t lane) { rows |= 1ull << (i % down * 8 + lane / 4); });
-    for (uint32_t i = 0; i < real_b; ++i)
+    for (uint32_t i = 0; i < real_b && !form.sparse; ++i)  // of a sparse product not all of B is read
         for_lanes(look(operands[num_d + num_a + i]), [&](uint32_t lane) { columns |= 1ull << (i / across * 8 + lane / 4); });
     if (form.quad_pairs && (rows | columns)) rows = ~0ull;  // another layout: all of it
     const bool halves = form.d == Elem::kF16, same = form.c == form.d;
