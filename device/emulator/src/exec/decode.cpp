@@ -352,6 +352,7 @@ void FunctionDecoder::fail(const std::string& reason) const {
 
 void FunctionDecoder::decode() {
     find_wgmma_registers();
+    save_stack();
     for (const ptx::Instruction& instruction : function_.instructions) decode_instruction(instruction);
     current_ = nullptr;
     finish();

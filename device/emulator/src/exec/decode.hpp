@@ -97,6 +97,9 @@ private:
     void decode_cvta();
     void decode_isspacep();
     void decode_barrier();
+    void decode_alloca();
+    void save_stack();
+    void restore_stack();
     void decode_call();
     void decode_branch();
     void decode_vote();
@@ -149,6 +152,7 @@ private:
     std::vector<std::pair<Inst, std::vector<Ref>>> after_;  // hidden instructions that follow it
     std::vector<RegClass> classes_;
     std::unordered_map<std::string, uint32_t> registers_;
+    uint32_t saved_stack_ = ~0u;                // register that has the stack of `alloca` at the function's start
     std::vector<uint32_t> wgmma_accumulators_;  // registers
     std::set<uint32_t> wgmma_registers_;        // with those of A
     std::unordered_map<std::string, uint32_t> frame_;        // variable -> offset in the frame

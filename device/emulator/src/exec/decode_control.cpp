@@ -1,10 +1,16 @@
 // Branches, calls, barriers, warp-wide instructions.
+#include <algorithm>
+
 #include "decode.hpp"
 
 namespace aicf::emu {
 
 using ptx::Operand;
 using ptx::Type;
+
+namespace {
+constexpr uint32_t kAllocaBytes = 16384;  // of each thread
+}
 
 bool FunctionDecoder::decode_control() {
     const std::string& opcode = current_->opcode;
@@ -17,6 +23,8 @@ bool FunctionDecoder::decode_control() {
     };
     if (opcode == "bra" || opcode == "brx") return decode_branch(), true;
     if (opcode == "call") return decode_call(), true;
+    if (opcode == "alloca" || opcode == "stacksave" || opcode == "stackrestore") return decode_alloca(), true;
+    if (opcode == "ret") restore_stack();
     if (opcode == "ret") return simple(function_.is_entry ? Op::kExit : Op::kRet);
     if (opcode == "exit") return simple(Op::kExit);
     if (opcode == "trap") return simple(Op::kTrap);
@@ -35,6 +43,65 @@ bool FunctionDecoder::decode_control() {
         return simple(Op::kFence);
     }
     return false;
+}
+
+// alloca.u64 d, size{, align}; stacksave.u64 d; stackrestore.u64 a.
+void FunctionDecoder::decode_alloca() {
+    Inst inst;
+    inst.op = Op::kAlloca;
+    inst.counter = arith::Class::kMove;
+    builder_.image->alloca_bytes = kAllocaBytes;
+    const bool wide = has("u64");
+    if (!wide && !has("u32")) fail("its type is not supported");
+    inst.dbytes = wide ? 8 : 4;
+    const Type type = wide ? Type::kU64 : Type::kU32;
+    if (current_->opcode == "alloca") {
+        expect_operands(2, 3);
+        inst.mode = static_cast<uint8_t>(AllocaMode::kAllocate);
+        inst.imm = 8;
+        if (current_->operands.size() == 3) {
+            const Operand& align = operand(2);
+            const bool is_power = align.kind == Operand::Kind::kImmediate && align.bits != 0 && (align.bits & (align.bits - 1)) == 0;
+            if (!is_power || align.bits > 16384) fail("the alignment must be a power of two");
+            inst.imm = static_cast<uint32_t>(align.bits);
+        }
+        destination(inst, Field::kD, operand(0), inst.dbytes);
+        source(inst, Field::kA, operand(1), inst.dbytes, type);
+    } else if (current_->opcode == "stacksave") {
+        expect_operands(1, 1);
+        inst.mode = static_cast<uint8_t>(AllocaMode::kSave);
+        destination(inst, Field::kD, operand(0), inst.dbytes);
+    } else {
+        expect_operands(1, 1);
+        inst.mode = static_cast<uint8_t>(AllocaMode::kRestore);
+        source(inst, Field::kA, operand(0), inst.dbytes, type);
+    }
+    emit(inst);
+}
+
+// What a function took from the stack of `alloca` is free again when it returns.
+void FunctionDecoder::save_stack() {
+    const auto takes = [](const ptx::Instruction& each) { return each.opcode == "alloca"; };
+    const auto found = std::find_if(function_.instructions.begin(), function_.instructions.end(), takes);
+    if (function_.is_entry || found == function_.instructions.end()) return;
+    current_ = &function_.instructions.front();
+    Inst inst;
+    inst.op = Op::kAlloca;
+    inst.mode = static_cast<uint8_t>(AllocaMode::kSave);
+    inst.dbytes = 8;
+    saved_stack_ = new_temporary(RegClass::k64);
+    emit_hidden(inst, {{0, Field::kD, true, saved_stack_}});
+}
+
+void FunctionDecoder::restore_stack() {
+    if (saved_stack_ == ~0u) return;
+    Inst inst;
+    inst.op = Op::kAlloca;
+    inst.mode = static_cast<uint8_t>(AllocaMode::kRestore);
+    inst.flags = kFlagHidden;
+    inst.dbytes = 8;
+    reference(Field::kA, saved_stack_, false);
+    emit(inst);
 }
 
 void FunctionDecoder::decode_branch() {

@@ -102,6 +102,7 @@ struct Warp {
     std::vector<BulkCopy> bulk_stores;  // `thread`: the lane
     uint32_t bulk_commits[kWarpLanes] = {};
     uint32_t commits[kWarpLanes] = {};
+    uint32_t alloca_used[kWarpLanes] = {};  // bytes of Image::alloca_bytes
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;

@@ -91,6 +91,7 @@ enum class Op : uint8_t {
     kClusterBarrier,
     kGridDependency,
     kSetMaxRegisters,
+    kAlloca,          // warp_move.cpp: alloca, stacksave, stackrestore
     kTexture,         // warp_texture.cpp: textures and surfaces
     kEnd,
 };
@@ -112,6 +113,7 @@ enum class VoteMode : uint8_t { kAll, kAny, kUni, kBallot };
 enum class ReduxOp : uint8_t { kAddU, kMinS, kMinU, kMaxS, kMaxU, kAnd, kOr, kXor, kMinF, kMaxF };
 enum class BarrierMode : uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr };
 enum class ClockKind : uint8_t { kClock32, kClockHigh, kClock64, kGlobalTimer, kGlobalTimerLow, kGlobalTimerHigh };
+enum class AllocaMode : uint8_t { kAllocate, kSave, kRestore };
 enum class WgmmaMode : uint8_t { kFence, kCommit, kWait, kMultiply, kTouch /* put in: registers of a wgmma are about to be used */ };
 enum class TextureOp : uint8_t {
     kFetch,
@@ -305,6 +307,7 @@ struct Image {
     std::vector<ParamRow> param_rows;
     std::map<uint64_t, uint32_t> function_by_address;  // generic function address -> index into functions
     uint32_t stack32 = 0, stack64 = 0, stack_predicates = 0, stack_local = 0;  // for the deepest call chain
+    uint32_t alloca_bytes = 0;  // of local memory behind stack_local, which `alloca` hands out; 0: no function has it
     uint32_t shared_static_bytes = 0;  // from kSharedStart
     std::vector<SharedVariable> shared_variables;
     uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest write to shared memory

@@ -51,7 +51,7 @@ void Block::allocate(LaunchState& state) {
     num_threads = state.block_threads;
     num_warps = (num_threads + kWarpLanes - 1) / kWarpLanes;
     shared_end = kSharedStart + state.shared_bytes;
-    local_stride = image.stack_local;
+    local_stride = image.stack_local + image.alloca_bytes;
     const bool init = state.options.checks & kInitcheck;
     const bool race = state.options.checks & kRacecheck;
     const size_t units = (shared_end >> image.race_shift) + 64;
@@ -233,6 +233,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);
         warp.polled_block = nullptr;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
+        std::fill(std::begin(warp.alloca_used), std::end(warp.alloca_used), 0u);
         warp.cluster_arrived = warp.cluster_passed = 0;
         warp.registers = warp.register_changes = 0;
         warp.warp_floor = 0;

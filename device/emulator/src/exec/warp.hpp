@@ -243,6 +243,7 @@ private:
 
     // warp_cluster.cpp, warp_texture.cpp
     void map_shared(const Inst& inst, uint32_t mask);
+    void alloca_stack(const Inst& inst, uint32_t mask);
     void cluster_barrier(const Inst& inst, uint32_t mask);
     void grid_dependency(const Inst& inst, uint32_t mask);
     void set_max_registers(const Inst& inst, uint32_t mask);

@@ -1,5 +1,7 @@
 // Moves that are not lane arithmetic: packing, clocks, state-space queries.
 #include <chrono>
+#include <cstring>
+#include <string>
 
 #include "warp.hpp"
 
@@ -52,6 +54,46 @@ void Interpreter<M>::read_clock(const Inst& inst, uint32_t mask) {
     }
 }
 
+// A stack of its own for each thread, behind the frames of its functions. Addresses are those of local memory.
+template <Mode M>
+void Interpreter<M>::alloca_stack(const Inst& inst, uint32_t mask) {
+    const AllocaMode mode = static_cast<AllocaMode>(inst.mode);
+    const uint64_t base = image_.stack_local;
+    const auto get = [&](uint32_t operand, uint32_t lane) { return inst.dbytes == 8 ? row64(operand)[lane] : row32(operand)[lane]; };
+    const auto put = [&](uint32_t lane, uint64_t value) {
+        if (inst.dbytes == 8)
+            row64(inst.d)[lane] = value;
+        else
+            row32(inst.d)[lane] = static_cast<uint32_t>(value);
+    };
+    for_lanes(mask, [&](uint32_t lane) {
+        uint32_t& used = warp_.alloca_used[lane];
+        if (fatal_) return;
+        if (mode == AllocaMode::kSave) return put(lane, base + used);
+        if (mode == AllocaMode::kRestore) {
+            const uint64_t to = get(inst.a, lane);
+            if (to >= base && to <= base + used)
+                used = static_cast<uint32_t>(to - base);
+            else
+                report_event(worker_, block_, warp_, pc_, lane, Finding::kStackOverflow, "stackrestore of what no stacksave gave");
+            return;
+        }
+        const uint64_t align = inst.imm, size = get(inst.a, lane);
+        const uint64_t start = (base + used + align - 1) / align * align;
+        if (size > image_.alloca_bytes || start + size > base + image_.alloca_bytes) {
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kStackOverflow,
+                         "alloca of " + std::to_string(size) + " bytes, when " + std::to_string(used) + " of the stack's " +
+                             std::to_string(image_.alloca_bytes) + " are in use");
+            return stop_launch(kErrorLaunchFailure);
+        }
+        used = static_cast<uint32_t>(start + size - base);
+        if (block_.local_state)
+            std::memset(block_.local_state + thread_of(lane) * static_cast<uint64_t>(block_.local_stride) + start, 0, size);
+        put(lane, start);
+    });
+    if (!fatal_) ++pc_;
+}
+
 template <Mode M>
 void Interpreter<M>::is_space(const Inst& inst, uint32_t mask) {
     const uint64_t* address = row64(inst.a);
@@ -82,10 +124,11 @@ void Interpreter<M>::is_space(const Inst& inst, uint32_t mask) {
     to = (to & ~mask) | result;
 }
 
-#define AICF_INSTANTIATE(MODE)                                          \
-    template void Interpreter<MODE>::pack(const Inst&, uint32_t);       \
-    template void Interpreter<MODE>::unpack(const Inst&, uint32_t);     \
-    template void Interpreter<MODE>::read_clock(const Inst&, uint32_t); \
+#define AICF_INSTANTIATE(MODE)                                            \
+    template void Interpreter<MODE>::pack(const Inst&, uint32_t);         \
+    template void Interpreter<MODE>::unpack(const Inst&, uint32_t);       \
+    template void Interpreter<MODE>::read_clock(const Inst&, uint32_t);   \
+    template void Interpreter<MODE>::alloca_stack(const Inst&, uint32_t); \
     template void Interpreter<MODE>::is_space(const Inst&, uint32_t);
 AICF_INSTANTIATE(Mode::kPlain)
 AICF_INSTANTIATE(Mode::kChecked)

@@ -535,6 +535,9 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 unpack(inst, mask);
                 ++pc_;
                 break;
+            case Op::kAlloca:
+                alloca_stack(inst, mask);
+                break;
             case Op::kIsspacep:
                 is_space(inst, mask);
                 ++pc_;
