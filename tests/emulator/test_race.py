@@ -74,3 +74,77 @@ def test_suppressed_findings_are_counted(emulator: Runtime, tmp_path: Path, capf
         assert (rule in capfd.readouterr().err) == (not expected)
     rules.write_text("global_race\n")
     assert emulator.set_option("suppressions", rules) == 1 and "is no rule" in emulator.message()
+
+
+def test_a_shuffle_hands_on_what_a_lane_has_acquired_and_nothing_of_its_own(emulator: Runtime) -> None:
+    lane = "and.b32 %r1, %r0, 31; mul.wide.u32 %rd1, %r1, 4; add.u64 %rd2, %rd0, %rd1; setp.ne.u32 %p1, %r1, 0; setp.gt.u32 %p0, %r0, 31;"
+    body = """@%p0 bra READERS;
+        st.global.u32 [%rd2], %r1;
+        {met}
+        @%p1 bra DONE;
+        red.release.cta.global.add.u32 [%rd0+128], 1;
+        bra DONE;
+    READERS:
+        @%p1 bra KNOWN;
+    POLL: ld.acquire.cta.global.u32 %r2, [%rd0+128];
+        setp.eq.u32 %p2, %r2, 0;
+        @%p2 bra POLL;
+        {own}
+    KNOWN:
+        {told}
+        ld.global.u32 %r3, [%rd{read}];
+    DONE:"""
+    met, told = "bar.warp.sync -1;", "shfl.sync.idx.b32 %r4, %r2, 0, 31, -1;"
+    for parts, expected in (
+        ({"met": met, "told": told}, set()),
+        ({"met": met, "told": "vote.sync.any.pred %p3, %p2, -1;"}, set()),
+        ({"met": met, "told": "match.any.sync.b32 %r4, %r1, -1;"}, set()),
+        ({"met": met, "told": ""}, {"global_race"}),
+        ({"met": "", "told": told}, {"global_race"}),  # the releasing lane did not know of the others' writes
+        ({"met": met, "told": told, "own": "st.global.u32 [%rd0+256], %r2;", "read": "0+256"}, {"global_race"}),
+    ):
+        text = text_of(lane + body.format(**({"own": "", "read": "2"} | parts)))
+        _, reports = run_ptx(emulator, text, np.zeros(128, np.uint32), threads=64)
+        assert kinds(reports) == expected, parts
+
+
+def test_a_relaxed_status_word_orders_the_reads_before_it_and_no_writes(emulator: Runtime) -> None:
+    """Decoupled look-back in place: a block overwrites what another one has read, having seen its status; perhaps through a third one's."""
+    body = """mov.u32 %r1, %ctaid.x; setp.eq.u32 %p0, %r1, 0; setp.eq.u32 %p1, %r1, 1;
+        @%p1 bra SECOND;
+        @!%p0 bra THIRD;
+        {first}
+        {tell} [%rd0+128], 1;
+        bra DONE;
+    SECOND:
+    POLL1: ld.relaxed.gpu.global.u32 %r2, [%rd0+{seen}];
+        setp.eq.u32 %p2, %r2, 0;
+        @%p2 bra POLL1;
+        st.relaxed.gpu.global.u32 [%rd0+132], 1;
+        bra DONE;
+    THIRD:
+    POLL2: ld.relaxed.gpu.global.u32 %r2, [%rd0+{asked}];
+        setp.eq.u32 %p2, %r2, 0;
+        @%p2 bra POLL2;
+        {last}
+    DONE:"""
+    read, write, tell = "ld.global.u32 %r3, [%rd0];", "st.global.u32 [%rd0], %r2;", "st.relaxed.gpu.global.u32"
+    right = {"first": read, "last": write, "tell": tell, "seen": 128, "asked": 132}
+    values = np.zeros(128, np.uint32)
+    values[50] = 1  # at byte 200: a word that is set from the start, and tells nothing
+    for change, expected in (
+        ({}, set()),
+        ({"asked": 128}, set()),
+        ({"seen": 200}, {"global_race"}),
+        ({"asked": 200}, {"global_race"}),
+        ({"first": write, "last": read}, {"global_race"}),
+        ({"first": write}, {"global_race"}),
+        ({"tell": "red.relaxed.gpu.global.add.u32"}, {"global_race"}),
+    ):
+        for schedule in ("default",) if expected else ("default", "reversed", "greedy"):
+            emulator.set_option("schedule", schedule)
+            try:
+                _, reports = run_ptx(emulator, text_of(body.format(**right | change)), values, threads=1, blocks=3)
+            finally:
+                emulator.set_option("schedule", "default")
+            assert kinds(reports) - {"global_race_same_value"} == expected, (change, schedule)

@@ -13,16 +13,10 @@ from harness.toolchain import find_toolchain
 
 FOLDER = Path(__file__).parent
 SLOW = ("cub_device.cu", "thrust_algorithms.cu")  # nvcc takes half a minute for each
-# The header of cooperative groups counts on shfl.sync to hand on what one lane acquired; the race check does not.
-KNOWN_FALSE_POSITIVES = ("wide_tiles.cu",)
 
 
 def parameters() -> list[object]:
-    slow, known = pytest.mark.slow, pytest.mark.xfail(strict=False, reason="a race is reported that is none; the result is right")
-    return [
-        pytest.param(p, id=p.name, marks=[slow] * (p.name in SLOW) + [known] * (p.name in KNOWN_FALSE_POSITIVES))
-        for p in find_programs(FOLDER)
-    ]
+    return [pytest.param(p, id=p.name, marks=[pytest.mark.slow] * (p.name in SLOW)) for p in find_programs(FOLDER)]
 
 
 @pytest.mark.skipif(choose_device().name == "cuda", reason="about the emulated device, and this test run has a GPU")

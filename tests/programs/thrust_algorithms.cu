@@ -67,5 +67,7 @@ int main() {
     std::sort(want.begin(), want.end(), Downwards{});
     want.erase(std::unique(want.begin(), want.end()), want.end());
     expect_equal(to_host(distinct), want, "unique_copy");
+    sorted.erase(thrust::unique(sorted.begin(), sorted.end()), sorted.end());
+    expect_equal(to_host(sorted), want, "unique in place");
     return finish();
 }

@@ -55,6 +55,14 @@ void Clocks::join(const Clocks& other) {
     entries_ = std::move(all);
 }
 
+Clocks Clocks::reads() const {
+    Clocks found;
+    for (const Entry& e : entries_) {
+        if (!(e.key & kProxyKey)) found.raise(e.key | kReadKey, e.clock);
+    }
+    return found;
+}
+
 void OrderTable::release(uint64_t object, const Clocks& clocks) {
     const uint64_t hash = mix(object);
     {
@@ -75,6 +83,58 @@ bool OrderTable::acquire(uint64_t object, Clocks& to) {
     if (it == shard.objects.end()) return false;
     to.join(it->second);
     return true;
+}
+
+void OrderTable::log_reads(uint64_t by, uint32_t clock, const Clocks& foreign) {
+    std::lock_guard lock(logs_mutex_);
+    std::vector<ReadLog>& log = logs_[key_block(by)];
+    if (!log.empty() && log.back().id == key_id(by) && log.back().foreign.entries() == foreign.entries()) return;
+    log.push_back({key_id(by), clock, foreign});
+}
+
+bool OrderTable::finds_reads(const Clocks& from, uint64_t key, uint32_t clock, Clocks::Entry& found) {
+    std::lock_guard lock(logs_mutex_);
+    if (logs_.empty()) return false;
+    const uint64_t block = key_block(key);
+    const auto covers = [](uint32_t whole, uint32_t part) {
+        return whole == part || whole == kIdWhole || (part < kIdWarp && whole == kIdWarp + part / kWarpLanes);
+    };
+    // The nearest block first: chains of blocks are mostly in their order.
+    const auto farther = [block](const Clocks::Entry& a, const Clocks::Entry& b) {
+        const auto distance = [block](const Clocks::Entry& e) {
+            const uint64_t other = key_block(e.key);
+            return other > block ? other - block : block - other;
+        };
+        return distance(a) > distance(b);
+    };
+    std::vector<Clocks::Entry> todo;
+    std::unordered_map<uint64_t, uint32_t> seen;
+    const auto add = [&](const Clocks& clocks) {
+        for (const Clocks::Entry& e : clocks.entries()) {
+            if (e.key & kProxyKey) continue;
+            uint32_t& best = seen[e.key & ~kReadKey];
+            if (best >= e.clock) continue;
+            best = e.clock;
+            todo.push_back(e);
+            std::push_heap(todo.begin(), todo.end(), farther);
+        }
+    };
+    add(from);
+    while (!todo.empty()) {
+        const Clocks::Entry e = todo.front();
+        if (key_block(e.key) == block && covers(key_id(e.key), key_id(key)) && e.clock > clock) {
+            found = e;
+            return true;
+        }
+        std::pop_heap(todo.begin(), todo.end(), farther);
+        todo.pop_back();
+        const auto log = logs_.find(key_block(e.key));
+        if (log == logs_.end()) continue;
+        for (const ReadLog& each : log->second) {
+            if (each.clock <= e.clock && covers(key_id(e.key), each.id)) add(each.foreign);
+        }
+    }
+    return false;
 }
 
 namespace order {
@@ -104,14 +164,14 @@ bool knows_key(const Block& block, const Warp& warp, uint32_t lane, uint64_t key
            (warp.lane_order && warp.lane_order->clocks_used && warp.lane_order->known[lane].get(key) > clock);
 }
 
-bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock, uint64_t proxy) {
+bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock, uint64_t flag) {
     const bool by_lane = warp.lane_order && warp.lane_order->clocks_used;
     if (block.known.empty() && warp.known.empty() && !by_lane) return false;
-    const uint64_t who = proxy | clock_key(other_block, other_id);
+    const uint64_t who = flag | clock_key(other_block, other_id);
     if (knows_key(block, warp, lane, who, clock)) return true;
-    if (other_id < kIdWarp && knows_key(block, warp, lane, proxy | clock_key(other_block, kIdWarp + other_id / kWarpLanes), clock))
+    if (other_id < kIdWarp && knows_key(block, warp, lane, flag | clock_key(other_block, kIdWarp + other_id / kWarpLanes), clock))
         return true;
-    return other_id < kIdChannel && knows_key(block, warp, lane, proxy | clock_key(other_block, kIdWhole), clock);
+    return other_id < kIdChannel && knows_key(block, warp, lane, flag | clock_key(other_block, kIdWhole), clock);
 }
 
 void publish(const Block& block, const Warp& warp, uint32_t lanes, uint32_t own_clock, const uint32_t* own_by_lane, Clocks& out) {
@@ -149,6 +209,32 @@ void publish(const Block& block, const Warp& warp, uint32_t lanes, uint32_t own_
     if (block.floor > block.start_clock) out.raise(clock_key(b, kIdWhole), block.floor);
 }
 
+bool knows_read(Block& block, Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock) {
+    if (knows(block, warp, lane, other_block, other_id, clock, kReadKey)) return true;
+    // Whoever learns it keeps it, so that the search is not made again.
+    LaneOrder* lane_order = warp.lane_order.get();
+    Clocks* const holders[] = {&block.known, &warp.known, lane_order && lane_order->clocks_used ? &lane_order->known[lane] : nullptr};
+    for (Clocks* known : holders) {
+        Clocks::Entry found;
+        if (!known || known->empty() || !block.launch->order->finds_reads(*known, clock_key(other_block, other_id), clock, found)) continue;
+        known->raise(found.key | kReadKey, found.clock);
+        return true;
+    }
+    return false;
+}
+
+void publish_reads(const Block& block, const Warp& warp, uint32_t lane, uint32_t own_clock, Clocks& out) {
+    Clocks known;
+    publish(block, warp, 1u << lane, own_clock, nullptr, known);
+    known = known.reads();
+    Clocks foreign = known;
+    const auto is_own = [&](const Clocks::Entry& e) { return key_block(e.key) == block.linear; };
+    foreign.drop_if(is_own);
+    known.drop_if([&](const Clocks::Entry& e) { return !is_own(e); });
+    if (!foreign.empty()) block.launch->order->log_reads(clock_key(block.linear, warp.id * kWarpLanes + lane), own_clock, foreign);
+    out.join(known);
+}
+
 namespace {
 
 LaneOrder& lane_order_of(Warp& warp) {
@@ -159,7 +245,7 @@ LaneOrder& lane_order_of(Warp& warp) {
 // Takes entries about the own block's warps into the warp's floors, and leaves out what the block knows anyway.
 void settle_warp(const Block& block, Warp& warp) {
     warp.known.drop_if([&](const Clocks::Entry& e) {
-        if ((e.key & kProxyKey) || key_block(e.key) != block.linear) return false;
+        if (!is_plain(e.key) || key_block(e.key) != block.linear) return false;
         const uint32_t id = key_id(e.key);
         if (id >= kIdWarp && id < kIdChannel) {
             const uint32_t w = id - kIdWarp;
@@ -190,7 +276,7 @@ void acquire(Block& block, Warp& warp, uint32_t lanes, const Clocks& clocks) {
         Clocks& known = lane_order.known[std::countr_zero(rest)];
         known.join(clocks);
         known.drop_if([&](const Clocks::Entry& e) {
-            return !(e.key & kProxyKey) && key_block(e.key) == block.linear && key_id(e.key) < kIdChannel && e.clock <= block.floor;
+            return is_plain(e.key) && key_block(e.key) == block.linear && key_id(e.key) < kIdChannel && e.clock <= block.floor;
         });
     }
 }
@@ -248,6 +334,25 @@ void warp_barrier(Block& block, Warp& warp, uint32_t lanes) {
     for (uint32_t rest = lanes; rest; rest &= rest - 1) std::memcpy(floors.floor[std::countr_zero(rest)], most, sizeof most);
 }
 
+void exchange(Block& block, Warp& warp, uint32_t lanes) {
+    LaneOrder* lane_order = warp.lane_order.get();
+    if (!lane_order || !lane_order->clocks_used) return;
+    const auto is_of_warp = [&](const Clocks::Entry& e) {
+        const uint32_t id = key_id(e.key);
+        return key_block(e.key) == block.linear && (id == kIdWarp + warp.id || (id < kIdWarp && id / kWarpLanes == warp.id));
+    };
+    Clocks all;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) all.join(lane_order->known[std::countr_zero(rest)]);
+    all.drop_if(is_of_warp);
+    acquire(block, warp, lanes, all);
+    if (lanes != warp.live) return;
+    lane_order->clocks_used = false;  // now known by the warp, but for what lanes know of each other
+    for (Clocks& known : lane_order->known) {
+        known.drop_if([&](const Clocks::Entry& e) { return !is_of_warp(e); });
+        lane_order->clocks_used |= !known.empty();
+    }
+}
+
 void block_barrier(Block& block) {
     bool fenced_device = false, fenced_block = false;
     for (Warp& warp : block.warps) {
@@ -275,7 +380,7 @@ void block_barrier(Block& block) {
     if (!block.known.empty()) {
         // The floor says more than what was known of single threads.
         block.known.drop_if([&](const Clocks::Entry& e) {
-            return !(e.key & kProxyKey) && key_block(e.key) == block.linear && (key_id(e.key) < kIdChannel || key_id(e.key) == kIdWhole);
+            return is_plain(e.key) && key_block(e.key) == block.linear && (key_id(e.key) < kIdChannel || key_id(e.key) == kIdWhole);
         });
     }
 }
@@ -299,7 +404,7 @@ void proxy_fence(Block& block, Warp& warp, uint32_t lanes) {
         publish(block, warp, group, now, nullptr, known);
         for (const Clocks::Entry& e : known.entries()) {
             const uint32_t id = key_id(e.key);
-            if (id < kIdChannel || id == kIdWhole) proxy.raise(e.key | kProxyKey, e.clock);
+            if (!(e.key & kReadKey) && (id < kIdChannel || id == kIdWhole)) proxy.raise(e.key | kProxyKey, e.clock);
         }
         acquire(block, warp, group, proxy);
     };

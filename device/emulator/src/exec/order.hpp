@@ -20,8 +20,10 @@ namespace aicf::emu {
 // Ids within a block: its threads; whole warps; asynchronous operations by where they complete; the whole block.
 constexpr uint32_t kIdWarp = 1024, kIdChannel = 1056, kIdWhole = 4095;
 constexpr uint64_t kProxyKey = 1ull << 63;  // what is known through the async proxy
+constexpr uint64_t kReadKey = 1ull << 62;  // the reads only: they are over, the writes need not have arrived
 constexpr uint64_t clock_key(uint64_t block, uint32_t id) { return block << 12 | id; }
-constexpr uint64_t key_block(uint64_t key) { return (key & ~kProxyKey) >> 12; }
+constexpr bool is_plain(uint64_t key) { return (key & (kProxyKey | kReadKey)) == 0; }
+constexpr uint64_t key_block(uint64_t key) { return (key & ~(kProxyKey | kReadKey)) >> 12; }
 constexpr uint32_t key_id(uint64_t key) { return key & 0xFFF; }
 
 class Clocks {
@@ -36,6 +38,7 @@ public:
     uint32_t get(uint64_t key) const;  // 0: nothing is known
     void raise(uint64_t key, uint32_t clock);
     void join(const Clocks& other);
+    Clocks reads() const;  // of what is known, the order of the reads alone
     const std::vector<Entry>& entries() const { return entries_; }
     template <typename F>
     void drop_if(F&& useless) {
@@ -58,6 +61,13 @@ public:
     }
     void forget_block(uint64_t block);  // objects in a block's shared memory, when it ends
 
+    // Of other blocks' reads, what the thread `by` knew when it stored to a word at `clock` of its block. Kept here rather than handed on
+    // with the word: in a chain of blocks each would carry all those before it.
+    void log_reads(uint64_t by, uint32_t clock, const Clocks& foreign);
+    // Whether one who knows `from` knows, by such steps, that what `key` (or a warp or block it belongs to) read at `clock` is over;
+    // `found`: what says so.
+    bool finds_reads(const Clocks& from, uint64_t key, uint32_t clock, Clocks::Entry& found);
+
 private:
     static constexpr size_t kShards = 64, kFilterWords = 256;
     static uint64_t mix(uint64_t x) {
@@ -69,6 +79,12 @@ private:
         std::unordered_map<uint64_t, Clocks> objects;
     };
     Shard shards_[kShards];
+    struct ReadLog {
+        uint32_t id, clock;
+        Clocks foreign;
+    };
+    std::mutex logs_mutex_;
+    std::unordered_map<uint64_t, std::vector<ReadLog>> logs_;  // by block
     std::atomic<uint64_t> filter_[kFilterWords] = {};
 };
 
@@ -112,14 +128,19 @@ namespace order {
 uint32_t tick(Block& block);
 // Whether the lane knows what (block, thread) did up to `clock`. Threads of the own block are asked for here only when the quick tests
 // failed.
-bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock,
-           uint64_t proxy = 0);
+bool knows(const Block& block, const Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock, uint64_t flag = 0);
 bool knows_key(const Block& block, const Warp& warp, uint32_t lane, uint64_t key, uint32_t clock);
 // Everything that the lanes know, with their own accesses up to own_clock (by lane, if given).
+// The same of reads alone, by another block's thread (or 1024 + w: several of its warp w).
+bool knows_read(Block& block, Warp& warp, uint32_t lane, uint64_t other_block, uint32_t other_id, uint32_t clock);
 void publish(const Block& block, const Warp& warp, uint32_t lanes, uint32_t own_clock, const uint32_t* own_by_lane, Clocks& out);
+// What a store to a word of global memory by one lane hands on of the order of reads alone; and what others may ask for later.
+void publish_reads(const Block& block, const Warp& warp, uint32_t lane, uint32_t own_clock, Clocks& out);
 void acquire(Block& block, Warp& warp, uint32_t lanes, const Clocks& clocks);
 void acquire_pending(Block& block, Warp& warp, uint32_t lanes);
 void warp_barrier(Block& block, Warp& warp, uint32_t lanes);
+// A shuffle, vote or match: the lanes learn what any of them has acquired from other warps, but nothing of each other's own accesses.
+void exchange(Block& block, Warp& warp, uint32_t lanes);
 void block_barrier(Block& block);
 void fence(Block& block, Warp& warp, uint32_t lanes, bool whole_device);
 void proxy_fence(Block& block, Warp& warp, uint32_t lanes);

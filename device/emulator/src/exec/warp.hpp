@@ -81,6 +81,7 @@ private:
     void reduce(const Inst& inst, uint32_t mask);
     void elect(const Inst& inst, uint32_t mask);
     bool together(const Inst& inst, uint32_t& mask);
+    void exchange_known(const uint32_t* named, uint32_t mask);
 
     // warp_move.cpp
     void pack(const Inst& inst, uint32_t mask);

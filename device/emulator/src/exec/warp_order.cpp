@@ -29,7 +29,9 @@ void Interpreter<M>::acquire_from(uint32_t lanes, uint64_t object) {
 }
 
 // Strong accesses to a word pass on what was ordered before a fence, or before the access itself where it releases. What a relaxed read
-// finds is known after the next fence or barrier.
+// finds is known after the next fence or barrier; at once, only that the reads before the store are over: a relaxed store whose value or
+// whose being made depends on them cannot overtake them, and overwriting what they read needs no more than having seen it. (Decoupled
+// look-back in place counts on this.)
 template <Mode M>
 void Interpreter<M>::order_words(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_read, bool is_write, OrderKind kind,
                                  const Block* owner) {
@@ -56,6 +58,7 @@ void Interpreter<M>::order_words(const Inst& inst, uint32_t mask, const uint64_t
                 if (inst.order & kOrderAcquire) {
                     order::acquire(block_, warp_, same, held);
                 } else {
+                    if (kind == OrderKind::kGlobalWord) order::acquire(block_, warp_, same, held.reads());
                     if (!warp_.lane_order) warp_.lane_order = std::make_unique<LaneOrder>();
                     warp_.lane_order->pending_used = true;
                     for_lanes(same, [&](uint32_t l) { warp_.lane_order->pending[l].join(held); });
@@ -65,9 +68,15 @@ void Interpreter<M>::order_words(const Inst& inst, uint32_t mask, const uint64_t
         }
         if (is_write) {
             const uint32_t fence = std::max(fences[lane], floor_fence);
-            if (!releases && fence == 0) return;
+            const bool hands_reads = kind == OrderKind::kGlobalWord && (releases || fence != 0 || !is_read);
+            if (!releases && fence == 0 && !hands_reads) return;
             Clocks handed;
-            order::publish(block_, warp_, 1u << lane, releases ? order::tick(block_) : fence, nullptr, handed);
+            const uint32_t now = releases || hands_reads ? order::tick(block_) : 0;
+            if (releases || fence != 0) order::publish(block_, warp_, 1u << lane, releases ? now : fence, nullptr, handed);
+            if (hands_reads) {
+                handed.drop_if([](const Clocks::Entry& e) { return (e.key & kReadKey) != 0; });
+                order::publish_reads(block_, warp_, lane, now, handed);
+            }
             table.release(object_of(at, true), handed);
             if (!by_block) table.release(object_of(at, false), handed);
             last = ~0ull;

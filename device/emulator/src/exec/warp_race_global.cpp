@@ -34,11 +34,7 @@ bool Interpreter<M>::epoch_ordered(uint64_t epoch, uint32_t thread, uint32_t lan
 template <Mode M>
 void Interpreter<M>::granule_read(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base) {
     const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
-    if (granule.launch != block_.launch->shadow_epoch) {
-        granule.launch = block_.launch->shadow_epoch;
-        granule.written = 0;
-        granule.num_reads = granule.next_read = 0;
-    }
+    granule.enter(block_.launch->shadow_epoch);
     const uint32_t shift = block_.launch->global_shift;
     if (uint64_t look = units & granule.written) [[unlikely]] {
         uint64_t judged = 0;
@@ -103,11 +99,7 @@ void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8
                                    bool same_value) {
     const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
     const LaunchState& state = *block_.launch;
-    if (granule.launch != state.shadow_epoch) {
-        granule.launch = state.shadow_epoch;
-        granule.written = 0;
-        granule.num_reads = granule.next_read = 0;
-    }
+    granule.enter(state.shadow_epoch);
     const uint32_t shift = state.global_shift;
     for (uint64_t look = units & granule.written; look; look &= look - 1) {
         const uint32_t u = std::countr_zero(look);
@@ -130,6 +122,7 @@ void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8
             const uint32_t u = std::countr_zero(look);
             const uint32_t thread = read.lane[u] == kManyLanes ? kIdWarp + reader_warp : reader_warp * kWarpLanes + read.lane[u];
             if (epoch_ordered(read.epoch, thread, by_unit[u])) continue;
+            if (order::knows_read(block_, warp_, by_unit[u], epoch_block(read.epoch), thread, epoch_clock(read.epoch))) continue;
             report_global(base + (static_cast<uint64_t>(u) << shift), by_unit[u], read.epoch, thread, read.pc, true, false,
                           Finding::kGlobalRace);
         }

@@ -102,6 +102,13 @@ bool Interpreter<M>::together(const Inst& inst, uint32_t& mask) {
     return true;
 }
 
+// For the race check: see order::exchange. `named`: the masks of the instruction by lane.
+template <Mode M>
+void Interpreter<M>::exchange_known(const uint32_t* named, uint32_t mask) {
+    if (!warp_.lane_order) return;
+    while (mask) order::exchange(block_, warp_, take_group(mask, named));
+}
+
 template <Mode M>
 void Interpreter<M>::bar_warp_sync(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
@@ -270,6 +277,7 @@ void Interpreter<M>::check_barriers_after_exit() {
 template <Mode M>
 void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
+    if (checking(kRacecheck)) exchange_known(row32(inst.c), mask);
     if constexpr (kCount) count().shuffles++;
     alignas(64) uint32_t values[kWarpLanes];
     std::memcpy(values, row(inst.a), sizeof values);
@@ -314,6 +322,7 @@ void Interpreter<M>::shuffle(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
+    if (checking(kRacecheck)) exchange_known(row32(inst.c), mask);
     if constexpr (kCount) count().votes++;
     const uint32_t* named = row32(inst.c);
     const uint32_t votes = predicate(inst.pa);
@@ -339,6 +348,7 @@ void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::match(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
+    if (checking(kRacecheck)) exchange_known(row32(inst.c), mask);
     if constexpr (kCount) count().votes++;
     const uint32_t* named = row32(inst.c);
     uint64_t values[kWarpLanes];
@@ -366,6 +376,7 @@ void Interpreter<M>::match(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::reduce(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
+    if (checking(kRacecheck)) exchange_known(row32(inst.c), mask);
     if constexpr (kCount) count().shuffles++;
     const uint32_t* named = row32(inst.c);
     const uint32_t* values = row32(inst.a);

@@ -42,6 +42,14 @@ struct Granule {
     ReadEntry reads[kReads];  // the latest ones
     uint64_t write[kGranuleUnits];
     uint32_t write_pc[kGranuleUnits];
+
+    // To be called under the lock, before anything else is read: what an earlier launch left is forgotten.
+    void enter(uint32_t epoch) {
+        if (launch == epoch) return;
+        launch = epoch;
+        written = 0;
+        num_reads = next_read = 0;
+    }
 };
 
 class RaceShadow {
