@@ -55,7 +55,7 @@ new: ## write a new op that builds, verifies and benches at once
 report: ## show the op's latest recorded bench (args='--run ID' for another run)
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
 sweep: ## time a wide sample of the op's tunable space on a GPU (args='--per-kernel 24 --save FILE')
-verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device
+verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device (there args='--schedules N': N orders of blocks)
 ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
 ifeq ($(op),)
 $(error which op? make op=NAME $(filter $(OP_VERBS),$(MAKECMDGOALS)); `make list` shows the ops)

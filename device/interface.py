@@ -7,7 +7,7 @@ Both backends implement these classes; nothing above this package knows which on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -254,6 +254,22 @@ class Observer(ABC):
     @abstractmethod
     def enabled(self) -> tuple[tuple[str, ...], bool]:
         """Return the checks in force and whether counters are on."""
+
+    @contextmanager
+    def use_options(self, values: Mapping[str, str]) -> Iterator[Observer]:
+        """Set the options for the block, and back to what they were after it; raises ValueError with the reason when one cannot be."""
+        before = {name: self.get_option(name) for name in values}
+        try:
+            for name, value in values.items():
+                self.set_option(name, value)
+            yield self
+        finally:
+            for name, value in before.items():
+                self.set_option(name, value)
+
+    @abstractmethod
+    def get_option(self, name: str) -> str:
+        """Return an option's value; raises ValueError when there is no such option."""
 
     @abstractmethod
     def set_option(self, name: str, value: str) -> None:

@@ -35,6 +35,8 @@ class FaultKind(StrEnum):
     STALE_OUTPUT = "stale_output"
     NOT_WRITTEN = "not_written"
     NONDETERMINISTIC = "nondeterministic"
+    SCHEDULE_DEPENDENT = "schedule_dependent"
+    ATOMICS_ORDER = "atomics_order"
     NAN = "nan"
     MISMATCH = "mismatch"
     REPLAY_DIFFERS = "replay_differs"

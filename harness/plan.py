@@ -17,12 +17,14 @@ class Effort:
 
     Every problem is verified on normal inputs with the whole protocol. The other distributions run once each on problems of at most
     ``max_extra_flops`` or bytes moved. ``num_hidden`` problems of sizes that the op does not list are added, each of at most
-    ``max_hidden_flops``, so that a kernel which is right for the listed sizes alone is found.
+    ``max_hidden_flops``, so that a kernel which is right for the listed sizes alone is found. On an emulated device each problem
+    runs under ``schedules`` orders of blocks and warps, whose results must have the same bits.
     """
 
     max_extra_flops: float = 4e6
     num_hidden: int = 4
     max_hidden_flops: float = 32e6
+    schedules: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def make_plan(op: Op, effort: Effort, problem_names: Sequence[str] = ()) -> list
     return steps
 
 
-def describe_plan(op: Op, steps: Sequence[Step]) -> str:
+def describe_plan(op: Op, steps: Sequence[Step], effort: Effort | None = None) -> str:
     """Say in one line what a verification runs."""
     hidden = sum(s.hidden for s in steps)
     varied = sum(bool(s.distributions) for s in steps)
@@ -81,4 +83,5 @@ def describe_plan(op: Op, steps: Sequence[Step]) -> str:
     text = f"{len(steps) - hidden} problems on normal inputs"
     if varied and extra:
         text += f", {varied} of them also on {', '.join(extra)}"
-    return text + (f"; {hidden} of unlisted sizes" if hidden else "")
+    text += f"; {hidden} of unlisted sizes" if hidden else ""
+    return text + (f"; each under {effort.schedules} schedules" if effort and effort.schedules else "")

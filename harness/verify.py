@@ -9,9 +9,12 @@ The protocol on one problem, on normal inputs, all on a non-default, non-blockin
 5. ``capture``      the launch is captured into a graph: nothing may run while capturing, the graph must hold a kernel, and its replay
                     gives the same bits. Work on another stream, and calls that a graph cannot hold, show here on every device;
 6. ``sanitizer``    on an emulated device the launch is repeated on exactly sized allocations with memcheck, initcheck, synccheck and
-                    racecheck on.
+                    racecheck on;
+7. ``schedules``    where asked for, on an emulated device: the launch is repeated under several orders of blocks and warps, all of which
+                    must give the same bits. Where they differ within the bound and the kernel uses atomics, that is said to be their
+                    order; a kernel that is declared otherwise need only stay within the bound.
 
-Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2 and 6.
+Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 and 7.
 """
 
 from __future__ import annotations
@@ -20,15 +23,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, DeviceError, Graph, Stream
 from harness.compare import Comparison, compare, find_mismatches
+from harness.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.findings import Fault, FaultKind, ProblemResult, Status, Tally, VerifyResult, classify_report
 from harness.plan import Effort, Step, make_plan
 from harness.reference import Expected, References, check_tolerance
 from harness.runner import POISON_FINITE, POISON_NAN, Case, Layout
+from harness.schedules import Schedule, count_atomics, make_schedules
 from harness.spec import Kernel, Launchable, Op, Problem, Variant
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.
@@ -51,7 +55,9 @@ class Verifier:
     def __init__(self, op: Op, device: Device, effort: Effort | None = None, problem_names: Sequence[str] = ()) -> None:
         self.op = op
         self.device = device
-        self.steps = make_plan(op, effort or Effort(), problem_names)
+        effort = effort or Effort()
+        self.steps = make_plan(op, effort, problem_names)
+        self.schedules = make_schedules(effort.schedules) if device.observer is not None else ()
         self.complete = not problem_names
         self._references = References(op)
 
@@ -70,7 +76,7 @@ class Verifier:
                 reason = f"not run: the device was lost on problem {lost}"
                 results.append(ProblemResult(step.problem.name, Status.NOT_RUN, step.hidden, reason))
                 continue
-            session = _Session(self.device, self.op, kernel, launchable, self._references, step)
+            session = _Session(self.device, self.op, kernel, launchable, self._references, step, self.schedules)
             results.append(session.run())
             lost = step.problem.name if session.device_lost else ""
             if on_step is not None:
@@ -92,13 +98,23 @@ class Verifier:
 class _Session:
     """One variant on one problem."""
 
-    def __init__(self, device: Device, op: Op, kernel: Kernel, launchable: Launchable, references: References, step: Step) -> None:
+    def __init__(
+        self,
+        device: Device,
+        op: Op,
+        kernel: Kernel,
+        launchable: Launchable,
+        references: References,
+        step: Step,
+        schedules: Sequence[Schedule] = (),
+    ) -> None:
         self.device = device
         self.op = op
         self.kernel = kernel
         self.launchable = launchable
         self.references = references
         self.step = step
+        self.schedules = schedules
         self.tally = Tally()
         self.device_lost = False
 
@@ -115,6 +131,8 @@ class _Session:
                     return ProblemResult(self.problem.name, Status.UNSUPPORTED, self.step.hidden, reason)
                 if not self.tally.faults:
                     self._run_guarded(case, stream)
+                if self.schedules and not self.tally.faults:
+                    self._check_schedules(case, stream)
             if self.device.observer is not None:
                 self._run_sanitized(stream)
         except DeviceLostError as error:
@@ -175,30 +193,61 @@ class _Session:
             self.tally.note_errors(result.max_abs_error, result.max_error_ratio, result.max_ulp)
             if not result.ok:
                 bad = find_mismatches(actual, expected.outputs[name], expected.bounds[name])
-                kind = _classify_mismatch(result, bad, unwritten[name], actual, None if earlier is None else earlier[name])
-                self.tally.add(kind, check, result.describe(name) + _describe_unwritten(bad, unwritten[name]), distribution)
+                kind = classify_mismatch(result, bad, unwritten[name], actual, None if earlier is None else earlier[name])
+                self.tally.add(kind, check, result.describe(name) + describe_unwritten(bad, unwritten[name]), distribution)
 
     def _check_determinism(self, case: Case, stream: Stream, first: _Outputs) -> None:
         case.poison(POISON_FINITE)
         if not self._launch(case, stream, "determinism", "normal"):
             return
         self.tally.note_check("determinism")
-        self._compare_bits(case, first, FaultKind.NONDETERMINISTIC, "determinism", "a second run on the same inputs")
+        self._compare_bits(case, first, FaultKind.NONDETERMINISTIC, "determinism", "a second run on the same inputs gives other bits")
+
+    def _check_schedules(self, case: Case, stream: Stream) -> None:
+        observer = self.device.observer
+        assert observer is not None
+        self.tally.note_check("schedules")
+        expected = self.references.get(self.problem, "normal", 0)
+        case.upload(expected.inputs, POISON_NAN)
+        first: _Outputs = {}
+        for schedule in self.schedules:
+            case.poison(POISON_NAN)
+            # One of the runs is counted as well: whether the kernel uses atomics decides what a difference is called.
+            with observer.use_options(schedule.options), observer.observe((), counters=not first):
+                if not self._launch(case, stream, "schedules", "normal"):
+                    return
+            outputs = case.read_outputs()
+            if not first:
+                first = outputs
+                num_atomics = sum(count_atomics(launch.counts) for launch in observer.take_counters())
+                continue
+            for name, values in outputs.items():
+                differs = find_different_bits(values, first[name])
+                if not differs.any():
+                    continue
+                comparison = compare(values, expected.outputs[name], expected.bounds[name])
+                if comparison.ok and not self.kernel.deterministic:
+                    continue
+                what = f"schedule {schedule.describe()} gives other bits than schedule {self.schedules[0].describe()}"
+                detail = describe_difference(what, name, first[name], values, differs)
+                if not comparison.ok:
+                    self.tally.add(FaultKind.SCHEDULE_DEPENDENT, "schedules", f"{detail}; {comparison.describe(name)}")
+                elif num_atomics:
+                    why = "within the bound, and the kernel uses atomics: what depends on their order is declared deterministic=False"
+                    self.tally.add(FaultKind.ATOMICS_ORDER, "schedules", f"{detail}; {why}")
+                else:
+                    self.tally.add(FaultKind.SCHEDULE_DEPENDENT, "schedules", f"{detail}; the kernel uses no atomics")
 
     def _compare_bits(self, case: Case, before: _Outputs, kind: FaultKind, check: str, what: str) -> None:
         after = case.read_outputs()
         unwritten = case.find_unwritten(after)
         for name, values in after.items():
-            differs = _find_different_bits(values, before[name])
+            differs = find_different_bits(values, before[name])
             if not differs.any() or (not self.kernel.deterministic and not (differs & unwritten[name]).any()):
                 continue
-            index = [int(i) for i in np.unravel_index(int(np.argmax(differs)), differs.shape)]
-            detail = (
-                f"{what} gives other bits in {int(differs.sum())} of {differs.size} elements of {name}; first at {index}: "
-                f"{before[name][tuple(index)]!r} before, {values[tuple(index)]!r} now"
-            )
+            detail = describe_difference(what, name, before[name], values, differs)
             lost = bool((differs & unwritten[name]).any())
-            self.tally.add(FaultKind.NOT_WRITTEN if lost else kind, check, detail + _describe_unwritten(differs, unwritten[name]))
+            self.tally.add(FaultKind.NOT_WRITTEN if lost else kind, check, detail + describe_unwritten(differs, unwritten[name]))
 
     def _check_capture(self, case: Case, stream: Stream, expected: _Outputs) -> None:
         """Capture the launch; ``expected`` are the bits for the inputs that are in place."""
@@ -241,7 +290,7 @@ class _Session:
             self._require_device(str(error))
             return
         self.tally.num_launches += 1
-        self._compare_bits(case, expected, FaultKind.REPLAY_DIFFERS, "capture", "replay of the captured graph")
+        self._compare_bits(case, expected, FaultKind.REPLAY_DIFFERS, "capture", "replay of the captured graph gives other bits")
 
     def _run_sanitized(self, stream: Stream) -> None:
         observer = self.device.observer
@@ -280,26 +329,6 @@ class _Session:
             self.device.synchronize()
         except DeviceError as error:
             raise DeviceLostError(reason) from error
-
-
-def _classify_mismatch(
-    result: Comparison, bad: NDArray[np.bool_], unwritten: NDArray[np.bool_], actual: NDArray[Any], earlier: NDArray[Any] | None
-) -> FaultKind:
-    if bool((unwritten & bad).any()):
-        return FaultKind.NOT_WRITTEN
-    if earlier is not None and not _find_different_bits(actual, earlier)[bad].any():
-        return FaultKind.STALE_OUTPUT
-    return FaultKind.NAN if result.num_nan == result.num_mismatched else FaultKind.MISMATCH
-
-
-def _describe_unwritten(bad: NDArray[np.bool_], unwritten: NDArray[np.bool_]) -> str:
-    count = int((bad & unwritten).sum())
-    return f"; {count} elements still hold the poison they had before the run" if count else ""
-
-
-def _find_different_bits(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    return np.asarray(a.view(unsigned) != b.view(unsigned))
 
 
 def judge_outputs(outputs: Mapping[str, NDArray[Any]], expected: Expected) -> dict[str, Comparison]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
 from harness.errors import ExitCode
 
@@ -13,6 +17,9 @@ def run(
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
+    schedules: Annotated[
+        int, typer.Option(min=0, metavar="N", help="run under N orders of blocks and warps (emulated device), and compare the bits")
+    ] = 0,
     json: AsJson = False,
 ) -> ExitCode:
     """Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
@@ -21,8 +28,9 @@ def run(
     Examples:
       python -m harness verify gemm_bias_act
       python -m harness verify gemm_bias_act --variant naive --json
-      python -m harness verify softmax --device emulated
+      python -m harness verify softmax --device emulated --schedules 6
     """
+    from device import UnavailableError
     from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.plan import Effort, describe_plan, make_plan
@@ -31,8 +39,11 @@ def run(
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
-    steps = make_plan(loaded.op, Effort(), problem or [])
+    effort = Effort(schedules=schedules)
+    steps = make_plan(loaded.op, effort, problem or [])
     with Session.start(loaded, f"verify {op}", device=device, target=target, jobs=jobs) as session:
+        if schedules and session.device.observer is None:
+            raise UnavailableError("--schedules needs the emulated device, which can choose the order of blocks: --device emulated")
         with open_progress(f"build {op}", len(variants), quiet=json) as progress:
             builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
 
@@ -40,10 +51,10 @@ def run(
             progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
 
         with open_progress(f"verify {op}", len(variants), quiet=json) as progress:
-            judged = session.judge(builds, binding, problem_names=problem or [], reuse=False, on_judged=say)
+            judged = session.judge(builds, binding, problem_names=problem or [], reuse=False, on_judged=say, effort=effort)
         results = [j.result for j in judged if j.result is not None]
         faults = session.check_op(problem or [])
-        plan = describe_plan(loaded.op, steps)
+        plan = describe_plan(loaded.op, steps, effort)
         if json:
             print_json(
                 {

@@ -164,6 +164,9 @@ class FakeObserver(Observer):
     def set_option(self, name: str, value: str) -> None:
         self.options[name] = value
 
+    def get_option(self, name: str) -> str:
+        return self.options.get(name, "")
+
     def note_launch(self, name: str) -> None:
         if self.state[0]:
             self.found += self.planned

@@ -10,6 +10,8 @@ import pytest
 
 from device.interface import DeviceError, Report
 from harness.findings import FaultKind, Status, VerifyResult
+from harness.plan import Effort
+from harness.schedules import make_schedules
 from harness.spec import Op
 from harness.verify import Verifier
 from tests.harness.fake_device import FakeArray, FakeDevice
@@ -123,6 +125,48 @@ def test_nondeterminism_is_refused_unless_declared() -> None:
     assert verify(device, ToyKernel(device, make_counter())).reason == "nondeterministic"
     result = verify(device, ToyKernel(device, make_counter()), kernel="atomic")
     assert result.ok, [f.describe() for f in result.all_faults]
+
+
+def run_schedules(kernel: str, *, atomics: int, change: float) -> VerifyResult:
+    """Verify a kernel whose result is larger by the share ``change`` when blocks come in reverse."""
+    device = FakeDevice(is_emulated=True)
+    observer = device.fake_observer
+    assert observer is not None
+    observer.counts = {"warp_instructions": 1, "global_atomics": atomics}
+
+    def body(Y: FakeArray, **rest: Any) -> None:
+        late = observer.options.get("schedule") == "reversed"
+        Y.host[...] = _compute(**rest) * np.float32(1 + late * change)
+
+    op = make_toy()
+    verifier = Verifier(op, device, Effort(num_hidden=0, schedules=5))
+    return verifier.verify(op.select_variants([kernel])[0], ToyKernel(device, body))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "atomics", "change", "reason"),
+    [
+        ("honest", 0, 0.0, ""),
+        ("honest", 0, 2e-7, "schedule_dependent"),
+        ("honest", 3, 2e-7, "atomics_order"),
+        ("honest", 3, 0.5, "schedule_dependent"),
+        ("atomic", 3, 2e-7, ""),
+        ("atomic", 3, 0.5, "schedule_dependent"),
+    ],
+)
+def test_another_order_of_blocks_must_give_the_same_bits(kernel: str, atomics: int, change: float, reason: str) -> None:
+    result = run_schedules(kernel, atomics=atomics, change=change)
+    assert result.reason == reason, [f.describe() for f in result.all_faults]
+    if reason:
+        detail = result.all_faults[0].detail
+        assert "schedule reversed gives other bits than schedule default in" in detail and "first at [0, 0]" in detail
+    else:
+        assert "schedules" in result.problems[0].checks
+
+
+def test_schedules_are_the_fixed_ones_and_then_seeds() -> None:
+    assert [s.describe() for s in make_schedules(5)] == ["default", "reversed", "greedy", "random, seed 1", "random, seed 2"]
+    assert [s.name for s in make_schedules(2)] == ["default", "reversed"] and make_schedules(0) == ()
 
 
 def test_other_stream_is_refused() -> None:

@@ -13,6 +13,7 @@ from device import Device, read_settings
 from harness.build import build_binding, build_op
 from harness.discover import LoadedOp, find_op
 from harness.findings import FaultKind, Status, VerifyResult
+from harness.plan import Effort
 from harness.provenance import find_device_kind
 from harness.targets import find_target
 from harness.toolchain import find_toolchain
@@ -50,6 +51,9 @@ SANITIZER_REASONS = {
     "workspace_overrun": "out_of_bounds_write",
     "reads_output": "uninitialized_read",
 }
+# ... and whether that takes other orders of the blocks, as `verify --schedules` runs them.
+SCHEDULE_REASONS = {"first_come": "schedule_dependent", "atomic_sum": "atomics_order"}
+HONEST = ("honest", "declared_atomic_sum")
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +69,9 @@ def verdicts(loaded: LoadedOp, device: Device) -> dict[str, VerifyResult]:
     assert [b.error for b in builds if b.error] == []
     jobs = [Job(b.variant, b.library) for b in builds if b.library]
     num_workers, threads = share_cores(len(jobs), settings.jobs, find_device_kind(device))
-    setup = WorkerSetup(loaded.folder, build_binding(loaded, toolchain), find_device_kind(device), emulator_workers=threads)
+    setup = WorkerSetup(
+        loaded.folder, build_binding(loaded, toolchain), find_device_kind(device), emulator_workers=threads, effort=Effort(schedules=4)
+    )
     return {job.variant.name: result for job, result in verify_variants(setup, loaded.op.name, jobs, num_workers=num_workers)}
 
 
@@ -73,8 +79,9 @@ def describe(result: VerifyResult) -> str:
     return "\n".join(f.describe() for f in result.all_faults)
 
 
-def test_the_honest_kernel_passes(verdicts: dict[str, VerifyResult]) -> None:
-    honest = verdicts["honest"]
+@pytest.mark.parametrize("name", HONEST)
+def test_the_honest_kernel_passes(name: str, verdicts: dict[str, VerifyResult]) -> None:
+    honest = verdicts[name]
     assert honest.ok, describe(honest)
     assert all(p.status is Status.PASSED for p in honest.problems)
     assert 0 < honest.max_error_ratio <= 1
@@ -98,9 +105,19 @@ def test_the_sanitizer_names_what_no_result_shows(liar: str, verdicts: dict[str,
     assert "kernels.cu:" in detail, f"the report must name the source line:\n{detail}"
 
 
+@pytest.mark.parametrize("liar", SCHEDULE_REASONS)
+def test_another_order_of_the_blocks_shows_what_one_order_hides(liar: str, verdicts: dict[str, VerifyResult], device: Device) -> None:
+    if device.observer is None:
+        pytest.skip("a real device orders its blocks as it likes")
+    verdict = verdicts[liar]
+    assert {f.check for f in verdict.all_faults} == {"schedules"}, describe(verdict)
+    assert verdict.reason == SCHEDULE_REASONS[liar], describe(verdict)
+    assert "schedule reversed gives other bits than schedule default in " in verdict.all_faults[0].detail
+
+
 def test_every_liar_has_its_reason(loaded: LoadedOp) -> None:
-    assert {k.name for k in loaded.op.kernels} == {"honest", *REASONS, *SANITIZER_REASONS}
-    assert set(SANITIZER_REASONS.values()) | set(REASONS.values()) <= set(FaultKind)
+    assert {k.name for k in loaded.op.kernels} == {*HONEST, *REASONS, *SANITIZER_REASONS, *SCHEDULE_REASONS}
+    assert set(SCHEDULE_REASONS.values()) | set(SANITIZER_REASONS.values()) | set(REASONS.values()) <= set(FaultKind)
 
 
 def test_a_lie_beyond_the_listed_sizes_is_found_by_the_hidden_ones(verdicts: dict[str, VerifyResult]) -> None:

@@ -132,6 +132,24 @@ AicfStatus nondeterministic(const Linear& p, cudaStream_t stream) {
 }
 
 template <class = void>
+AicfStatus first_come(const Linear& p, cudaStream_t stream) {
+    return queue<FirstCome>(p, stream);
+}
+
+template <class = void>
+AicfStatus atomic_sum(const Linear& p, cudaStream_t stream) {
+    const dim3 grid = find_grid(p), block(kTile, kTile);
+    finish_products<><<<grid, block, 0, stream>>>(p, false);
+    add_products<><<<dim3(grid.x, grid.y, (p.k + 3) / 4), block, 0, stream>>>(p);
+    finish_products<><<<grid, block, 0, stream>>>(p, true);
+    return AICF_CUDA_STATUS(cudaGetLastError());
+}
+template <class = void>
+AicfStatus declared_atomic_sum(const Linear& p, cudaStream_t stream) {
+    return atomic_sum<>(p, stream);
+}
+
+template <class = void>
 AicfStatus synchronizes(const Linear& p, cudaStream_t stream) {
     AICF_RETURN_IF_NOT_OK(queue<Honest>(p, stream));
     return AICF_CUDA_STATUS(cudaStreamSynchronize(stream));
