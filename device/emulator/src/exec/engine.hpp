@@ -215,6 +215,7 @@ enum class Finding : uint8_t {
     kOutOfBoundsRead,
     kOutOfBoundsWrite,
     kUseAfterFree,
+    kPeerAccess,
     kMisaligned,
     kInvalidSpace,
     kUninitialized,
@@ -257,6 +258,7 @@ enum class Finding : uint8_t {
     kInvalidFree,
     kDoubleFree,
     kRegisterBudget,
+    kConditionalHandle,
 };
 
 struct FindingInfo {

@@ -103,8 +103,9 @@ struct VariableInfo {
 // A module decoded for execution, with its .global and .const variables placed in device memory and initialised.
 class Program {
 public:
-    // Throws ptx::ParseError or LoadError: every instruction of every function is checked here, none at run time.
-    static std::shared_ptr<Program> load(ptx::Module module, DeviceMemory& memory);
+    // Throws ptx::ParseError or LoadError: every instruction of every function is checked here, none at run time. `elsewhere`: the same
+    // module on another device, which has the managed variables.
+    static std::shared_ptr<Program> load(ptx::Module module, DeviceMemory& memory, const Program* elsewhere = nullptr);
     virtual ~Program() = default;
     virtual const KernelInfo* find_kernel(const std::string& name) const = 0;
     virtual const VariableInfo* find_variable(const std::string& name) const = 0;

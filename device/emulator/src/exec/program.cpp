@@ -13,11 +13,16 @@ using ptx::Variable;
 
 bool lives_in_memory(const Variable& variable) { return variable.space == ptx::Space::kGlobal || variable.space == ptx::Space::kConst; }
 
-void place_variable(ProgramImpl& program, const Variable& variable) {
+void place_variable(ProgramImpl& program, const Variable& variable, const Program* elsewhere) {
     DeviceMemory& memory = *program.memory;
     if (variable.type == ptx::Type::kTexref || variable.type == ptx::Type::kSamplerref || variable.type == ptx::Type::kSurfref) return;
     if (variable.linkage == Variable::Linkage::kExtern || program.variables.contains(variable.name)) return;
-    const uint64_t address = memory.allocate(variable.size_bytes, MemoryKind::kModule, variable.name);
+    if (const VariableInfo* shared = variable.is_managed && elsewhere ? elsewhere->find_variable(variable.name) : nullptr) {
+        program.variables[variable.name] = *shared;
+        return;
+    }
+    const uint64_t address =
+        memory.allocate(variable.size_bytes, variable.is_managed ? MemoryKind::kManagedVariable : MemoryKind::kModule, variable.name);
     if (!address)
         throw LoadError("no room in device memory for variable '" + variable.name + "' of " + std::to_string(variable.size_bytes) +
                         " bytes");
@@ -31,9 +36,9 @@ void place_variable(ProgramImpl& program, const Variable& variable) {
     program.variables[variable.name] = {address, variable.size_bytes, variable.space == ptx::Space::kConst};
 }
 
-void relocate(ProgramImpl& program, const Variable& variable) {
+void relocate(ProgramImpl& program, const Variable& variable, const Program* elsewhere) {
     const auto it = program.variables.find(variable.name);
-    if (!variable.initial || it == program.variables.end()) return;
+    if (!variable.initial || it == program.variables.end() || (variable.is_managed && elsewhere)) return;
     for (const ptx::Initializer::Relocation& relocation : variable.initial->relocations) {
         uint64_t value = function_address(program.module, relocation.symbol);
         if (auto found = program.variables.find(relocation.symbol); found != program.variables.end()) value = found->second.address;
@@ -46,15 +51,15 @@ void relocate(ProgramImpl& program, const Variable& variable) {
 
 }  // namespace
 
-std::shared_ptr<Program> Program::load(ptx::Module module, DeviceMemory& memory) {
+std::shared_ptr<Program> Program::load(ptx::Module module, DeviceMemory& memory, const Program* elsewhere) {
     auto program = std::make_shared<ProgramImpl>();
     program->module = std::move(module);
     program->memory = &memory;
     if (program->module.address_size != 64) throw LoadError("only modules with .address_size 64 are supported");
     for (const Variable& variable : program->module.variables) {
-        if (lives_in_memory(variable)) place_variable(*program, variable);
+        if (lives_in_memory(variable)) place_variable(*program, variable, elsewhere);
     }
-    for (const Variable& variable : program->module.variables) relocate(*program, variable);
+    for (const Variable& variable : program->module.variables) relocate(*program, variable, elsewhere);
     for (const ptx::Function& function : program->module.functions) {
         if (!function.has_body) continue;
         // A device function that no kernel reaches is decoded all the same, for its instructions to be checked.

@@ -15,6 +15,7 @@ constexpr FindingInfo kFindings[] = {
     {"out_of_bounds_read", Severity::kError, "Invalid read"},
     {"out_of_bounds_write", Severity::kError, "Invalid write"},
     {"use_after_free", Severity::kError, "Use of freed memory"},
+    {"peer_access", Severity::kError, "Access to another device's memory without peer access"},
     {"misaligned_access", Severity::kError, "Misaligned access"},
     {"invalid_address_space", Severity::kError, "Access not allowed in this address space"},
     {"uninitialized_read", Severity::kError, "Uninitialized read"},
@@ -57,6 +58,7 @@ constexpr FindingInfo kFindings[] = {
     {"invalid_free", Severity::kError, "Free of an address that malloc did not give"},
     {"double_free", Severity::kError, "Memory freed twice"},
     {"register_budget", Severity::kError, "Misuse of setmaxnreg"},
+    {"conditional_handle", Severity::kError, "Value set for a conditional handle that no graph has"},
 };
 
 std::string hex(uint64_t value) {
@@ -150,12 +152,14 @@ const char* kind_name(MemoryKind kind) {
         case MemoryKind::kModule: return "variable";
         case MemoryKind::kAsync: return "stream-ordered allocation";
         case MemoryKind::kHeap: return "allocation by malloc in a kernel";
+        case MemoryKind::kManagedVariable: return "managed variable";
+        case MemoryKind::kRegistered: return "registered host memory";
         default: return "allocation";
     }
 }
 
 std::string describe_allocation(const DeviceMemory& memory, uint64_t address) {
-    const Allocation* nearest = memory.contains(address) ? memory.find(address) : nullptr;
+    const Allocation* nearest = memory.find(address);
     if (!nearest) {
         uint64_t best = ~0ull;
         static thread_local Allocation copy;
@@ -174,6 +178,7 @@ std::string describe_allocation(const DeviceMemory& memory, uint64_t address) {
     if (!a.label.empty()) what += " '" + a.label + "'";
     what += " #" + std::to_string(a.serial) + " of " + std::to_string(a.size_bytes) + " bytes at " + hex(a.address);
     if (!a.live) what += ", which was freed";
+    if (!memory.reaches(a)) what += ", which belongs to device " + std::to_string(a.device);
     if (address < a.address) return "    the address is " + std::to_string(a.address - address) + " bytes before the " + what + "\n";
     if (address >= a.address + a.size_bytes)
         return "    the address is " + std::to_string(address - a.address - a.size_bytes) + " bytes past the end of the " + what + "\n";

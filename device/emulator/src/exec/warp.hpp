@@ -110,6 +110,11 @@ private:
     void check_global_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
     void check_shared_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
     void mark_global(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool contiguous);
+    // Lanes whose address is in the host's own memory: outside the arena, for what check_global() lets pass.
+    uint32_t lanes_on_host(uint32_t mask, const uint64_t* address) const {
+        return memory_.has_host_ranges() ? find_lanes_on_host(mask, address) : 0;
+    }
+    uint32_t find_lanes_on_host(uint32_t mask, const uint64_t* address) const;
     template <bool kStore>
     void move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape);
 

@@ -61,7 +61,7 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
     copy.bytes = inst.bytes;
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
         copy.destination[lane] = static_cast<uint32_t>(to[lane]);
-        copy.source[lane] = from[lane];
+        copy.source[lane] = memory_.data_offset(from[lane]);
     }
     warp_.async.push_back(copy);
 }

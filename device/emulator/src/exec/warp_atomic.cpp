@@ -243,6 +243,11 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
             bits |= address[lane];
         });
         in_global = check_global(in_global, address, size, true, true, lo, hi, bits);
+        if (const uint32_t on_host = lanes_on_host(in_global, address)) [[unlikely]] {
+            if constexpr (kCount) count_global(on_host, address, size, false, true);
+            if (!atomic_lanes(inst, on_host, address, nullptr, false)) note_poll(address[std::countr_zero(on_host)]);
+            in_global &= ~on_host;
+        }
         if (in_global) {
             if (checking(kInitcheck) && static_cast<AtomOp>(inst.mode) != AtomOp::kExch) {
                 for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, size, address[lane], address[lane]); });

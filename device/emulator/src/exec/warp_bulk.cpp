@@ -84,14 +84,15 @@ template <Mode M>
 bool Interpreter<M>::check_run(uint32_t lane, uint64_t address, uint32_t bytes, bool is_write) {
     Range& range = worker_.ranges[pc_];
     if (address >= range.begin && address + bytes <= range.end && address + bytes >= address) return true;
-    const Allocation* allocation = memory_.contains(address) ? memory_.find(address) : nullptr;
+    const Allocation* allocation = memory_.find(address);
     const bool inside = allocation && address >= allocation->address && address + bytes <= allocation->address + allocation->size_bytes;
-    if (inside && allocation->live) {
+    if (inside && allocation->live && memory_.reaches(*allocation)) {
         range = {allocation->address, allocation->address + allocation->size_bytes};
         return true;
     }
     const Finding outside = is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;
-    bad_access(lane, inside ? Finding::kUseAfterFree : outside, MemSpace::kGlobal, address, bytes, is_write);
+    const Finding finding = inside && allocation->live ? Finding::kPeerAccess : inside ? Finding::kUseAfterFree : outside;
+    bad_access(lane, finding, MemSpace::kGlobal, address, bytes, is_write);
     return false;
 }
 
@@ -439,7 +440,7 @@ void Interpreter<M>::change_tensor_map(const Inst& inst, uint32_t mask) {
             }
             if (!check_run(lane, address, kMapBytes, is_write)) return nullptr;
             if (is_write) memory_.mark_initialized(address, kMapBytes);
-            return reinterpret_cast<uint8_t*>(memory_.alias(address));
+            return reinterpret_cast<uint8_t*>(memory_.alias(memory_.data_offset(address)));
         };
         uint8_t* to = place(kSlotTo, inst.mode2 & kBulkFromShared, true);
         if (!to) return;

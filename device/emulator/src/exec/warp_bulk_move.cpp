@@ -109,7 +109,7 @@ void Interpreter<M>::deliver_bulk(BulkCopy& copy) {
         if (global == kOutOfBounds) {
             fill_out_of_bounds(copy.tensor->map, at, bytes);
         } else {
-            std::memcpy(at, memory_.alias(global), bytes);
+            std::memcpy(at, memory_.alias(memory_.data_offset(global)), bytes);
             if (copy.tensor) convert_loaded(copy.tensor->map, at, bytes);
         }
         if (!to.shared_state) return;
@@ -160,11 +160,11 @@ void Interpreter<M>::write_store(BulkCopy& copy) {
             range = {allocation->address, allocation->address + allocation->size_bytes};
             bytes = static_cast<uint32_t>(std::min<uint64_t>(bytes, range.end - global));
         }
+        uint8_t* to = reinterpret_cast<uint8_t*>(memory_.alias(memory_.data_offset(global)));
         if (copy.reduces)
-            reduce_run(static_cast<AtomOp>(copy.reduce_op), static_cast<AtomType>(copy.reduce_type),
-                       reinterpret_cast<uint8_t*>(memory_.alias(global)), from, bytes);
+            reduce_run(static_cast<AtomOp>(copy.reduce_op), static_cast<AtomType>(copy.reduce_type), to, from, bytes);
         else
-            std::memcpy(memory_.alias(global), from, bytes);
+            std::memcpy(to, from, bytes);
         if (copy.reduces) return;
         if (copy.staged_state.empty()) return memory_.mark_initialized(global, bytes);
         uint32_t begin = 0;

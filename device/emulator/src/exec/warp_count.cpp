@@ -187,7 +187,8 @@ void Interpreter<M>::count_global(uint32_t mask, const uint64_t* address, uint32
         uint64_t lines[kWarpLanes + 1];
         counters.l1_lines += distinct(mask, address, kLineShift, lines);
     }
-    note_sectors(sectors, found, is_atomic || !is_store, is_atomic || is_store);
+    if (memory_.contains(address[std::countr_zero(mask)]))  // not in the host's memory
+        note_sectors(sectors, found, is_atomic || !is_store, is_atomic || is_store);
 }
 
 template <Mode M>

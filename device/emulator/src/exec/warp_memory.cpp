@@ -263,14 +263,17 @@ uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, ui
             good |= 1u << lane;
             return;
         }
-        const Allocation* allocation = memory_.contains(at) ? memory_.find(at) : nullptr;
+        const Allocation* allocation = memory_.find(at);
         const bool inside = allocation && at >= allocation->address && at + size <= allocation->address + allocation->size_bytes;
-        if (inside && allocation->live) {
+        if (inside && allocation->live && memory_.reaches(*allocation)) {
             range = {allocation->address, allocation->address + allocation->size_bytes};
             good |= 1u << lane;
             return;
         }
-        finding.finding = inside ? Finding::kUseAfterFree : is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;
+        finding.finding = inside && allocation->live ? Finding::kPeerAccess
+                          : inside                   ? Finding::kUseAfterFree
+                          : is_write                 ? Finding::kOutOfBoundsWrite
+                                                     : Finding::kOutOfBoundsRead;
         report_access(worker_, block_, warp_, pc_, lane, finding);
         status = kErrorIllegalAddress;
     });
@@ -353,12 +356,25 @@ void Interpreter<M>::mark_global(uint32_t mask, const uint64_t* address, uint32_
 }
 
 template <Mode M>
+uint32_t Interpreter<M>::find_lanes_on_host(uint32_t mask, const uint64_t* address) const {
+    uint32_t found = 0;
+    for_lanes(mask, [&](uint32_t lane) { found |= memory_.contains(address[lane]) ? 0 : 1u << lane; });
+    return found;
+}
+
+template <Mode M>
 template <bool kStore>
 void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_const) {
     const uint32_t size = inst.bytes * inst.vec;
     const Span span = span_of(address, mask, size);
-    const uint32_t good = check_global(mask, address, size, kStore, false, span.lo, span.hi, span.bits);
+    uint32_t good = check_global(mask, address, size, kStore, false, span.lo, span.hi, span.bits);
     if (good == 0) return;
+    if (const uint32_t on_host = lanes_on_host(good, address)) [[unlikely]] {  // nothing is known of what the host does there
+        if constexpr (kCount) count_global(on_host, address, size, kStore, false);
+        move_elements<kStore>(inst, on_host, nullptr, address, Shape::kScattered);
+        good &= ~on_host;
+        if (good == 0) return;
+    }
     uint8_t* base = reinterpret_cast<uint8_t*>(memory_.alias(0));
     const bool whole = good == mask;
     if constexpr (kChecks) {

@@ -373,7 +373,11 @@ void Interpreter<M>::call_builtin(const Inst& inst, uint32_t mask) {
                 break;
             }
             case Builtin::kFree: heap_free(lane, argument(lane, 0)); break;
-            case Builtin::kSetConditional: set_conditional(argument(lane, 0), static_cast<uint32_t>(argument(lane, 1))); break;
+            case Builtin::kSetConditional:
+                if (!set_conditional(argument(lane, 0), static_cast<uint32_t>(argument(lane, 1))))
+                    report_event(worker_, block_, warp_, pc_, lane, Finding::kConditionalHandle,
+                                 "handle " + std::to_string(argument(lane, 0)));
+                break;
             default: {
                 uint32_t printed = 0;
                 run_printf(worker_, block_, warp_, pc_, lane, argument(lane, 0), argument(lane, 1), &printed);

@@ -411,7 +411,7 @@ void Interpreter<M>::undefined_to_global(const Inst& inst, uint32_t element, con
     for_lanes(lanes & ~whole, [&](uint32_t lane) {
         for (uint32_t k = 0; k < inst.bytes && k < kBytes; ++k) {
             const uint64_t at = address[lane] + element * inst.bytes + k;
-            if ((value.bytes[k] >> lane & 1) && memory_.accessible(at, 1))
+            if ((value.bytes[k] >> lane & 1) && memory_.contains(at) && memory_.accessible(at, 1))
                 __atomic_fetch_and(memory_.init_bits() + (at - memory_.base()) / 8,
                                    static_cast<uint8_t>(~(1u << (at - memory_.base()) % 8)), __ATOMIC_RELAXED);
         }

@@ -29,8 +29,6 @@ constexpr int kPoison = 0xCB;
 
 uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-bool host_writable(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
-
 }  // namespace
 
 struct DeviceMemory::State {
@@ -44,7 +42,8 @@ struct DeviceMemory::State {
     void* alias = nullptr;
     uint64_t init_map_bytes = 0;
     uint64_t bump = 0;  // first address never handed out
-    uint64_t used_bytes = 0;
+    std::vector<uint64_t> used_bytes;  // by device
+    std::map<uint64_t, Allocation> host_ranges;  // by address
     uint64_t serial = 0;
     std::atomic<uint64_t> generation{1};
     mutable std::shared_mutex mutex;
@@ -59,6 +58,13 @@ struct DeviceMemory::State {
         if (it == blocks.begin()) return blocks.end();
         --it;
         return address < it->second.end ? it : blocks.end();
+    }
+
+    const Allocation* host_range_at(uint64_t address) const {
+        auto it = host_ranges.upper_bound(address);
+        if (it == host_ranges.begin()) return nullptr;
+        const Allocation& range = std::prev(it)->second;
+        return address - range.address < range.size_bytes ? &range : nullptr;
     }
 
     uint64_t heap_limit = 8 << 20, heap_used = 0, heap_end = 0;
@@ -109,8 +115,10 @@ struct DeviceMemory::State {
     }
 };
 
-DeviceMemory::DeviceMemory(uint64_t capacity_bytes) : capacity_(round_up(capacity_bytes, 1ull << 21)), state_(new State) {
+DeviceMemory::DeviceMemory(uint64_t device_bytes, uint32_t num_devices)
+    : capacity_(num_devices * round_up(device_bytes, 1ull << 21)), device_bytes_(capacity_ / num_devices), state_(new State) {
     State& s = *state_;
+    s.used_bytes.assign(num_devices, 0);
     const auto fail = [&](const char* what) {
         const std::string message = std::string("cannot reserve the emulated device's memory: ") + what + " of " +
                                     std::to_string(capacity_ >> 20) + " MiB failed: " + std::strerror(errno) + "; lower memory_bytes";
@@ -149,10 +157,11 @@ DeviceMemory::~DeviceMemory() {
 }
 
 uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::string label) {
-    if (size_bytes > capacity_) return 0;
     State& s = *state_;
     std::unique_lock lock(s.mutex);
-    const bool pages = host_writable(kind);
+    uint64_t& used = s.used_bytes[current_device_];
+    if (size_bytes > device_bytes_ - std::min(used, device_bytes_)) return 0;
+    const bool pages = is_host_visible(kind);
     const uint64_t payload = round_up(std::max<uint64_t>(size_bytes, 1), pages ? kPageBytes : kAlignBytes);
     const uint64_t front = pages ? kPageBytes : kRedZoneBytes;
     const uint64_t total = front + payload + front;
@@ -169,10 +178,10 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     State::Block block;
     block.begin = begin;
     block.end = begin + total;
-    block.allocation = {begin + front, size_bytes, ++s.serial, kind, true, std::move(label)};
+    block.allocation = {begin + front, size_bytes, ++s.serial, kind, true, std::move(label), 0, static_cast<int>(current_device_)};
     const uint64_t address = block.allocation.address;
     s.blocks.emplace(begin, std::move(block));
-    s.used_bytes += size_bytes;
+    used += size_bytes;
     if (in_heap) s.heap_used += size_bytes + kHeapHeaderBytes;
 
     // Everything from here to the end of the block is untouched, or was freed: forget what was written to it.
@@ -211,10 +220,10 @@ FreeResult DeviceMemory::release(uint64_t address, bool in_kernel) {
     if (in_kernel != (allocation.kind == MemoryKind::kHeap)) return FreeResult::kNotAllocated;
     if (!allocation.live) return FreeResult::kDoubleFree;
     allocation.live = false;
-    s.used_bytes -= allocation.size_bytes;
+    s.used_bytes[static_cast<size_t>(allocation.device)] -= allocation.size_bytes;
     if (in_kernel) s.heap_used -= allocation.size_bytes + kHeapHeaderBytes;
     const uint64_t payload = round_up(std::max<uint64_t>(allocation.size_bytes, 1), kAlignBytes);
-    if (host_writable(allocation.kind)) {
+    if (is_host_visible(allocation.kind)) {
         mprotect(reinterpret_cast<void*>(address), round_up(payload, kPageBytes), PROT_NONE);
     }
     if (payload >= kPunchLimitBytes) {
@@ -245,15 +254,44 @@ void DeviceMemory::set_heap_limit(uint64_t bytes) {
 
 const Allocation* DeviceMemory::find(uint64_t address) const {
     std::shared_lock lock(state_->mutex);
+    if (!contains(address)) return state_->host_range_at(address);
     auto it = state_->block_at(address);
     return it == state_->blocks.end() ? nullptr : &it->second.allocation;
 }
 
+void DeviceMemory::set_current_device(uint32_t device, uint32_t reachable) {
+    std::unique_lock lock(state_->mutex);
+    current_device_ = device;
+    reachable_ = reachable;
+}
+
+void DeviceMemory::set_granted(uint64_t address, uint32_t devices) {
+    std::unique_lock lock(state_->mutex);
+    if (const auto found = state_->block_at(address); found != state_->blocks.end())
+        state_->blocks.at(found->first).allocation.granted = devices;
+}
+
+bool DeviceMemory::add_host_range(uint64_t address, uint64_t size_bytes) {
+    std::unique_lock lock(state_->mutex);
+    const auto next = state_->host_ranges.lower_bound(address);
+    const bool meets_next = next != state_->host_ranges.end() && next->first - address < size_bytes;
+    if (meets_next || state_->host_range_at(address) != nullptr || contains(address) || contains(address + size_bytes - 1)) return false;
+    state_->host_ranges[address] = {address, size_bytes, ++state_->serial, MemoryKind::kRegistered, true, {}, 0, 0};
+    has_host_ranges_ = true;
+    return true;
+}
+
+bool DeviceMemory::remove_host_range(uint64_t address) {
+    std::unique_lock lock(state_->mutex);
+    const bool found = state_->host_ranges.erase(address) == 1;
+    has_host_ranges_ = !state_->host_ranges.empty();
+    return found;
+}
+
 bool DeviceMemory::accessible(uint64_t address, uint64_t size_bytes) const {
-    std::shared_lock lock(state_->mutex);
-    auto it = state_->block_at(address);
-    if (it == state_->blocks.end() || !it->second.allocation.live) return false;
-    const Allocation& allocation = it->second.allocation;
+    const Allocation* found = find(address);
+    if (found == nullptr || !found->live) return false;
+    const Allocation& allocation = *found;
     return address >= allocation.address && size_bytes <= allocation.size_bytes &&
            address - allocation.address <= allocation.size_bytes - size_bytes;
 }
@@ -276,7 +314,8 @@ void DeviceMemory::mark_initialized(uint64_t address, uint64_t size_bytes) {
 
 bool DeviceMemory::is_initialized(uint64_t address, uint64_t size_bytes) const {
     if (size_bytes == 0) return true;
-    if (!contains(address) || size_bytes > base_ + capacity_ - address) return false;
+    if (!contains(address)) return accessible(address, size_bytes);  // the host writes to its memory unseen
+    if (size_bytes > base_ + capacity_ - address) return false;
     const uint64_t first = address - base_, last = first + size_bytes;
     const uint64_t first_byte = first / 8, last_byte = (last - 1) / 8;
     const uint8_t head = static_cast<uint8_t>(0xFFu << (first % 8));
@@ -295,9 +334,9 @@ bool DeviceMemory::is_initialized(uint64_t address, uint64_t size_bytes) const {
     return true;
 }
 
-uint64_t DeviceMemory::used_bytes() const {
+uint64_t DeviceMemory::used_bytes(uint32_t device) const {
     std::shared_lock lock(state_->mutex);
-    return state_->used_bytes;
+    return state_->used_bytes[device];
 }
 
 std::vector<Allocation> DeviceMemory::live_allocations() const {
@@ -306,6 +345,7 @@ std::vector<Allocation> DeviceMemory::live_allocations() const {
     for (const auto& [begin, block] : state_->blocks) {
         if (block.allocation.live) result.push_back(block.allocation);
     }
+    for (const auto& [begin, range] : state_->host_ranges) result.push_back(range);
     return result;
 }
 

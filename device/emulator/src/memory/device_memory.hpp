@@ -2,7 +2,8 @@
 //
 // A *device address* is what cudaMalloc returns; that range is PROT_NONE for the host, so that a host dereference of a device pointer
 // faults as it does with a real device. The emulator itself works through the *alias*, the same pages at a constant distance.
-// Pinned and managed memory lives in the same arena with its user-visible pages made readable and writable.
+// Pinned and managed memory lives in the same arena with its user-visible pages made readable and writable. Host memory of the program's
+// own that it registers stays where it is: kernels use it by its host address.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,15 @@ enum class MemoryKind : uint8_t {
     kManaged,
     kModule /* .global and .const variables */,
     kAsync,
-    kHeap /* malloc in kernels */
+    kHeap,             // malloc in kernels
+    kManagedVariable,  // __managed__
+    kRegistered,       // host memory of the program's own (cudaHostRegister), outside the arena
 };
+
+inline bool is_host_visible(MemoryKind kind) {
+    return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged || kind == MemoryKind::kManagedVariable ||
+           kind == MemoryKind::kRegistered;
+}
 
 struct Allocation {
     uint64_t address = 0;
@@ -30,7 +38,9 @@ struct Allocation {
     uint64_t serial = 0;      // counts allocations, for reports
     MemoryKind kind = MemoryKind::kDevice;
     bool live = true;         // false: freed, in quarantine (its addresses are not reused until the quarantine overflows)
-    std::string label;        // variable name for kModule
+    std::string label;        // variable name for kModule and kManagedVariable
+    uint32_t granted = 0;     // kAsync: a bit for each other device that its pool lets in
+    int device = 0;           // that was current when it was made
 };
 
 enum class FreeResult : uint8_t { kOk, kNotAllocated, kDoubleFree, kInsidePointer };
@@ -39,12 +49,30 @@ enum class FreeResult : uint8_t { kOk, kNotAllocated, kDoubleFree, kInsidePointe
 // allocate or free while a kernel that could see the change is running.
 class DeviceMemory {
 public:
-    explicit DeviceMemory(uint64_t capacity_bytes);
+    // `num_devices` devices of `device_bytes` each share the arena.
+    explicit DeviceMemory(uint64_t device_bytes, uint32_t num_devices = 1);
     ~DeviceMemory();
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-    // 256-byte aligned address, or 0 when the arena is full. New memory is uninitialised (the bytes are a poison pattern).
+    // The device whose memory allocate() gives and whose kernels run, and a bit for each device whose memory these may touch.
+    void set_current_device(uint32_t device, uint32_t reachable);
+    bool reaches(const Allocation& allocation) const {
+        if (is_host_visible(allocation.kind)) return true;
+        if (allocation.kind == MemoryKind::kAsync) return ((allocation.granted | 1u << allocation.device) >> current_device_ & 1) != 0;
+        return (reachable_ >> allocation.device & 1) != 0;
+    }
+    // The devices that may touch stream-ordered memory beside its own.
+    void set_granted(uint64_t address, uint32_t devices);
+
+    // Lets kernels use [address, address + size) of the host's own memory. False: it overlaps such a range, or the arena.
+    bool add_host_range(uint64_t address, uint64_t size_bytes);
+    bool remove_host_range(uint64_t address);
+    bool has_host_ranges() const { return has_host_ranges_; }
+    // What alias(0) is to be added to, to get at the bytes of an address of either kind.
+    uint64_t data_offset(uint64_t address) const { return contains(address) ? address : address - delta_; }
+
+    // 256-byte aligned address, or 0 when the device is full. New memory is uninitialised (the bytes are a poison pattern).
     uint64_t allocate(uint64_t size_bytes, MemoryKind kind, std::string label = {});
     FreeResult release(uint64_t address, bool in_kernel = false);
 
@@ -56,7 +84,8 @@ public:
     bool contains(uint64_t address) const { return address - base_ < capacity_; }
     std::byte* alias(uint64_t address) const { return reinterpret_cast<std::byte*>(address + delta_); }
 
-    // The allocation (live or quarantined) that holds `address`, else the nearest one below within its red zone, else nullptr.
+    // The allocation (live or quarantined) that holds `address`, else the nearest one below within its red zone, else nullptr; a registered
+    // range of the host's for an address in it.
     const Allocation* find(uint64_t address) const;
     // True when [address, address+size) lies in one live allocation.
     bool accessible(uint64_t address, uint64_t size_bytes) const;
@@ -69,7 +98,8 @@ public:
 
     uint64_t base() const { return base_; }
     uint64_t capacity_bytes() const { return capacity_; }
-    uint64_t used_bytes() const;
+    uint64_t device_bytes() const { return device_bytes_; }
+    uint64_t used_bytes(uint32_t device) const;  // what host and device allocations of it hold
     std::vector<Allocation> live_allocations() const;
     // One past the last arena byte that was ever handed out: bounds a scan over the arena.
     uint64_t high_water_address() const;
@@ -83,6 +113,10 @@ private:
     uint64_t base_ = 0;
     uint64_t capacity_ = 0;
     uint64_t delta_ = 0;
+    uint64_t device_bytes_ = 0;
+    uint32_t current_device_ = 0;
+    uint32_t reachable_ = ~0u;
+    bool has_host_ranges_ = false;
     uint8_t* init_bits_ = nullptr;
     State* state_ = nullptr;
 };

@@ -130,6 +130,7 @@ struct Variable {
     std::vector<uint64_t> dimensions;  // empty for a scalar; first may be 0 for an unsized extern array
     uint64_t size_bytes = 0;           // 0 for an unsized extern array
     std::optional<Initializer> initial;
+    bool is_managed = false;           // .attribute(.managed)
     bool is_grid_constant_pointer = false;  // .param .ptr attributes are accepted and not otherwise kept
     Location where;
 };

@@ -76,13 +76,16 @@ void Parser::skip_braces() {
     }
 }
 
-void Parser::skip_parentheses() {
+bool Parser::skip_parentheses(std::string_view word) {
     expect("(");
+    bool found = false;
     for (int depth = 1; depth > 0;) {
         const Token token = take();
         if (token.kind == Token::Kind::kEnd) throw ParseError(token.line, "expected ')', found the end of the text");
         depth += token.is("(") ? 1 : token.is(")") ? -1 : 0;
+        found |= token.kind == Token::Kind::kDotted && token.text == word;
     }
+    return found;
 }
 
 Module Parser::parse_module() {

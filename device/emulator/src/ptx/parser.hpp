@@ -60,7 +60,7 @@ private:
     uint64_t expect_integer(const char* what);
     [[noreturn]] void fail(const std::string& expected);
     void skip_braces();
-    void skip_parentheses();
+    bool skip_parentheses(std::string_view word = {});  // whether `.word` is among them
 
     // module scope (parser_directives.cpp)
     void parse_module_statement();

@@ -240,7 +240,7 @@ Variable Parser::parse_variable_head(Space space, Variable::Linkage linkage) {
         } else if (word == "v2" || word == "v4" || word == "v8") {
             variable.vector_length = static_cast<uint32_t>(word[1] - '0');
         } else if (word == "attribute") {
-            skip_parentheses();
+            variable.is_managed |= skip_parentheses("managed");
         } else if (word == "ptr") {
             variable.is_grid_constant_pointer = true;
             // .ptr{.space}{.align N} describes what the pointer points to

@@ -17,6 +17,8 @@ const char* name_of(MemoryKind kind) {
         case MemoryKind::kModule: return "module";
         case MemoryKind::kAsync: return "async";
         case MemoryKind::kHeap: return "heap";
+        case MemoryKind::kManagedVariable: return "managed variable";
+        case MemoryKind::kRegistered: return "registered";
     }
     return "unknown";
 }

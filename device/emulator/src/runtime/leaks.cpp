@@ -11,6 +11,7 @@ const char* maker_of(MemoryKind kind) {
         case MemoryKind::kManaged: return "cudaMallocManaged";
         case MemoryKind::kAsync: return "cudaMallocAsync";
         case MemoryKind::kHeap: return "malloc in a kernel";
+        case MemoryKind::kRegistered: return "cudaHostRegister";
         default: return "cudaMalloc";
     }
 }
@@ -26,7 +27,7 @@ void note_handles(Runtime& runtime, size_t count, const char* what, const char* 
 void note_leaks(Runtime& runtime) {
     if (runtime.memory_if_made() != nullptr) {
         for (const Allocation& each : runtime.memory().live_allocations()) {
-            if (each.kind == MemoryKind::kModule || each.label == "graph memory") continue;
+            if (each.kind == MemoryKind::kModule || each.kind == MemoryKind::kManagedVariable || each.label == "graph memory") continue;
             runtime.add_report("leak", Severity::kError,
                                "Leaked " + std::to_string(each.size_bytes) + " bytes at " + hex(each.address) + " (" +
                                    (each.label.empty() ? maker_of(each.kind) : each.label) + ", allocation #" +

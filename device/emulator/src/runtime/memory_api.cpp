@@ -18,8 +18,8 @@ void allocate(Runtime& runtime, void** out, size_t size_bytes, MemoryKind kind, 
     const uint64_t address = runtime.memory().allocate(size_bytes, kind, label);
     if (address == 0)
         throw Failure{kErrMemoryAllocation, std::to_string(size_bytes) + " bytes asked for; " +
-                                                std::to_string(runtime.memory().used_bytes()) + " of " +
-                                                std::to_string(runtime.memory().capacity_bytes()) + " are in use (option memory_bytes)"};
+                                                std::to_string(runtime.memory().used_bytes(0)) + " of " +
+                                                std::to_string(runtime.memory().device_bytes()) + " are in use (option memory_bytes)"};
     *out = reinterpret_cast<void*>(address);
 }
 
@@ -41,7 +41,7 @@ void release(Runtime& runtime, void* pointer, bool host) {
     if (allocation != nullptr && allocation->live && is_host_kind(allocation->kind) != host)
         refuse("invalid_free",
                hex(address) + " is freed with the wrong function: pinned memory with cudaFreeHost, device memory with cudaFree" + place);
-    if (allocation != nullptr && allocation->kind == MemoryKind::kModule)
+    if (allocation != nullptr && (allocation->kind == MemoryKind::kModule || allocation->kind == MemoryKind::kManagedVariable))
         refuse("invalid_free", hex(address) + " is freed, and belongs to a device variable" + place);
     if (allocation != nullptr && allocation->label == "graph memory") return;
     switch (runtime.memory().release(address)) {
@@ -52,6 +52,13 @@ void release(Runtime& runtime, void* pointer, bool host) {
             break;
         case FreeResult::kNotAllocated: refuse("invalid_free", hex(address) + " is freed, and is no allocation"); break;
     }
+}
+
+const Allocation& find_host_memory(Runtime& runtime, const void* pointer) {
+    const Allocation* allocation = runtime.memory().find(to_address(pointer));
+    require(allocation != nullptr && allocation->live && (is_host_kind(allocation->kind) || allocation->kind == MemoryKind::kRegistered),
+            kErrInvalidValue, "the address is not in pinned or registered memory");
+    return *allocation;
 }
 
 // Synchronous copies and fills run in the legacy (or the thread's) default stream and cannot be captured. Beside a capture that the
@@ -260,8 +267,8 @@ AICF_TWIN_API(cudaFreeAsync, _ptsz, (void* pointer, void* stream), (pointer, str
 AICF_API cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     return api("cudaMemGetInfo", [&](Runtime& runtime) {
         require(free_bytes != nullptr && total_bytes != nullptr, kErrInvalidValue, "a result pointer is null");
-        *total_bytes = runtime.memory().capacity_bytes();
-        *free_bytes = *total_bytes - runtime.memory().used_bytes();
+        *total_bytes = runtime.memory().device_bytes();
+        *free_bytes = *total_bytes - runtime.memory().used_bytes(0);
     });
 }
 
@@ -424,29 +431,17 @@ AICF_API cudaPointerGetAttributes(abi::PointerAttributes* attributes, const void
         require(attributes != nullptr, kErrInvalidValue, "the result pointer is null");
         std::memset(attributes, 0, sizeof *attributes);
         auto* address = const_cast<void*>(pointer);
-        const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
-        if (allocation != nullptr && allocation->live) {
-            attributes->devicePointer = address;
-            switch (allocation->kind) {
-                case MemoryKind::kPinned:
-                    attributes->type = abi::kMemoryHost;
-                    attributes->hostPointer = address;
-                    break;
-                case MemoryKind::kManaged:
-                    attributes->type = abi::kMemoryManaged;
-                    attributes->hostPointer = address;
-                    break;
-                default: attributes->type = abi::kMemoryDevice; break;
-            }
+        const Allocation* allocation = runtime.memory().find(to_address(pointer));
+        if (allocation == nullptr || !allocation->live) {
+            attributes->hostPointer = address;
+            attributes->device = -2;  // cudaInvalidDeviceId
             return;
         }
-        attributes->hostPointer = address;
-        attributes->device = -2;  // cudaInvalidDeviceId
-        for (const auto& [begin, range] : runtime.registered_host) {
-            if (to_address(pointer) < begin || to_address(pointer) >= begin + range.first) continue;
-            attributes->type = abi::kMemoryHost;
-            attributes->device = 0;
-        }
+        const bool is_managed = allocation->kind == MemoryKind::kManaged || allocation->kind == MemoryKind::kManagedVariable;
+        attributes->type = is_managed ? abi::kMemoryManaged : is_host_visible(allocation->kind) ? abi::kMemoryHost : abi::kMemoryDevice;
+        attributes->device = allocation->device;
+        attributes->devicePointer = address;
+        attributes->hostPointer = is_host_visible(allocation->kind) ? address : nullptr;
     });
 }
 
@@ -454,39 +449,36 @@ AICF_API cudaHostRegister(void* pointer, size_t size_bytes, unsigned flags) {
     return api("cudaHostRegister", [&](Runtime& runtime) {
         require(pointer != nullptr && size_bytes != 0 && flags <= 15, kErrInvalidValue, "a null pointer, 0 bytes or unknown flags");
         forbid_during_capture(runtime, "cudaHostRegister");
-        require(!runtime.is_device_address(pointer), kErrHostMemoryAlreadyRegistered, "the range was allocated by CUDA");
-        const bool fresh = runtime.registered_host.emplace(to_address(pointer), std::pair{size_bytes, (flags & 2) != 0}).second;
-        require(fresh, kErrHostMemoryAlreadyRegistered, "a range at this address is registered already");
+        require(runtime.memory().add_host_range(to_address(pointer), size_bytes), kErrHostMemoryAlreadyRegistered,
+                "a part of the range is registered already, or was allocated by CUDA");
+        runtime.registered_flags[to_address(pointer)] = flags;
     });
 }
 
 AICF_API cudaHostUnregister(void* pointer) {
     return api("cudaHostUnregister", [&](Runtime& runtime) {
         forbid_during_capture(runtime, "cudaHostUnregister");
-        require(runtime.registered_host.erase(to_address(pointer)) == 1, kErrHostMemoryNotRegistered,
+        require(runtime.memory().remove_host_range(to_address(pointer)), kErrHostMemoryNotRegistered,
                 "no range at this address is registered");
+        runtime.registered_flags.erase(to_address(pointer));
     });
 }
 
 AICF_API cudaHostGetDevicePointer(void** device_pointer, void* pointer, unsigned flags) {
     return api("cudaHostGetDevicePointer", [&](Runtime& runtime) {
         require(device_pointer != nullptr && flags == 0, kErrInvalidValue, "a null result pointer, or flags that are not 0");
-        require(!runtime.registered_host.contains(to_address(pointer)), kErrNotSupported,
-                "kernels of the emulated device reach memory of cudaMallocHost, not of cudaHostRegister");
-        const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
-        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue,
-                "the address is not in pinned memory");
-        *device_pointer = pointer;
+        find_host_memory(runtime, pointer);
+        *device_pointer = pointer;  // unified addressing
     });
 }
 
 AICF_API cudaHostGetFlags(unsigned* flags, void* pointer) {
     return api("cudaHostGetFlags", [&](Runtime& runtime) {
+        constexpr unsigned kMapped = 2;  // always, under unified addressing
         require(flags != nullptr, kErrInvalidValue, "the result pointer is null");
-        const Allocation* allocation = runtime.is_device_address(pointer) ? runtime.memory().find(to_address(pointer)) : nullptr;
-        require(allocation != nullptr && allocation->live && allocation->kind == MemoryKind::kPinned, kErrInvalidValue,
-                "the address is not in pinned memory");
-        *flags = 2;  // cudaHostAllocMapped: always, under unified addressing
+        const Allocation& allocation = find_host_memory(runtime, pointer);
+        const auto found = runtime.registered_flags.find(allocation.address);
+        *flags = kMapped | (found == runtime.registered_flags.end() ? 0 : found->second);
     });
 }
 
@@ -584,7 +576,7 @@ AICF_API cudaMemPoolGetAttribute(void* pool, int attribute, void* value) {
         if (attribute <= 3)
             *static_cast<int*>(value) = source->reuse_flags[attribute];
         else
-            *static_cast<uint64_t*>(value) = attribute == 4 ? source->release_threshold : runtime.memory().used_bytes();
+            *static_cast<uint64_t*>(value) = attribute == 4 ? source->release_threshold : runtime.memory().used_bytes(0);
     });
 }
 

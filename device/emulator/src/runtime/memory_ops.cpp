@@ -53,7 +53,7 @@ abi::Extent extent_in_bytes(const abi::Memcpy3DParms& params) {
 
 bool host_accessible(Runtime& runtime, uint64_t address) {
     const Allocation* allocation = runtime.memory().find(address);
-    return allocation != nullptr && (allocation->kind == MemoryKind::kPinned || allocation->kind == MemoryKind::kManaged);
+    return allocation != nullptr && is_host_visible(allocation->kind);
 }
 
 std::string describe_place(Runtime& runtime, uint64_t address) {
@@ -92,9 +92,8 @@ void check_direction(Runtime& runtime, const abi::Memcpy3DParms& params, const S
         throw Failure{kErrInvalidValue, std::string("the ") + which + " " + hex(address) + " is a " + (wants_device ? "host" : "device") +
                                             " address, and the copy kind says the opposite"};
     };
-    if (src.in_arena != device_source && !(src.in_arena && host_accessible(runtime, src.base))) complain("source", src.base, device_source);
-    if (dst.in_arena != device_target && !(dst.in_arena && host_accessible(runtime, dst.base)))
-        complain("destination", dst.base, device_target);
+    if (src.in_arena != device_source && !host_accessible(runtime, src.base)) complain("source", src.base, device_source);
+    if (dst.in_arena != device_target && !host_accessible(runtime, dst.base)) complain("destination", dst.base, device_target);
 }
 
 struct Sides {
@@ -202,7 +201,8 @@ void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth,
     if (params.height > 1 && row > params.pitch)
         throw Failure{kErrInvalidValue,
                       "rows of " + std::to_string(row) + " bytes do not fit in the pitch " + std::to_string(params.pitch)};
-    require(runtime.is_device_address(params.dst), kErrInvalidValue, "the destination of a fill is no device address");
+    require(runtime.is_device_address(params.dst) || host_accessible(runtime, to_address(params.dst)), kErrInvalidValue,
+            "the destination of a fill is no device address");
     require(to_address(params.dst) % params.elementSize == 0, kErrInvalidValue, "the destination of a fill is not aligned to its elements");
     check_range(runtime, "writes", to_address(params.dst), (depth - 1) * slice_pitch + (params.height - 1) * params.pitch + row);
 }

@@ -159,7 +159,11 @@ std::shared_ptr<Kernel> Registry::find_kernel(const void* handle) const {
 
 DeviceVariable* Registry::find_variable(const void* host_variable) const {
     const auto found = variables_.find(host_variable);
-    return found == variables_.end() ? nullptr : found->second;
+    if (found != variables_.end()) return found->second;
+    for (const auto& [shadow, variable] : variables_)  // managed variables are named by their address
+        if (variable->managed_pointer != nullptr && host_variable != nullptr && *variable->managed_pointer == host_variable)
+            return variable;
+    return nullptr;
 }
 
 Program& Registry::load(Runtime& runtime, CodeModule& module) {
@@ -204,9 +208,8 @@ Program& Registry::load(Runtime& runtime, CodeModule& module) {
     }
     for (const auto& [name, variable] : module.variables) {
         if (variable->managed_pointer == nullptr) continue;
-        // Device code names the variable by its own address; the host works on the same bytes through the alias.
         if (const VariableInfo* info = module.program->find_variable(name))
-            *variable->managed_pointer = runtime.memory().alias(info->address);
+            *variable->managed_pointer = reinterpret_cast<void*>(info->address);
     }
     return *module.program;
 }

@@ -100,10 +100,11 @@ void Runtime::reset() {
     graphs.clear();
     streams.clear();
     events.clear();
-    registered_host.clear();
+    registered_flags.clear();
     registry->unload_all();
     if (memory_ != nullptr)
-        for (const Allocation& allocation : memory_->live_allocations()) memory_->release(allocation.address);
+        for (const Allocation& each : memory_->live_allocations())
+            if (each.kind != MemoryKind::kRegistered || !memory_->remove_host_range(each.address)) memory_->release(each.address);
     legacy_stream->capture.reset();
     sticky_error = 0;
     sticky_message.clear();

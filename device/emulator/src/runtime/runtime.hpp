@@ -68,7 +68,7 @@ public:
     std::vector<std::shared_ptr<Capture>> captures;  // in progress, also invalidated ones
     std::shared_ptr<Stream> legacy_stream;
     std::map<std::thread::id, std::shared_ptr<Stream>> thread_streams;  // cudaStreamPerThread
-    std::unordered_map<uint64_t, std::pair<uint64_t, bool>> registered_host;  // cudaHostRegister: address -> bytes, mapped
+    std::unordered_map<uint64_t, uint32_t> registered_flags;  // cudaHostRegister, by address; DeviceMemory has the ranges
 
     // The arena; made on first use. Throws Failure(2) when the address space cannot be had.
     DeviceMemory& memory();
