@@ -222,9 +222,15 @@ AICF_TWIN_API(cudaStreamEndCapture, _ptsz, (void* stream, void** graph), (stream
     return api("cudaStreamEndCapture", [&](Runtime& runtime) {
         if (graph != nullptr) *graph = nullptr;
         Stream& source = find_stream(runtime, stream, per_thread);
-        const std::shared_ptr<Graph> made = end_capture(runtime, source);
-        runtime.graphs[made.get()] = made;
-        if (graph != nullptr) *graph = made.get();
+        const std::shared_ptr<Capture> capture = source.capture;
+        try {
+            const std::shared_ptr<Graph> made = end_capture(runtime, source);
+            if (!capture->graph_is_users) runtime.graphs[made.get()] = made;
+            if (graph != nullptr) *graph = made.get();
+        } catch (const Failure&) {
+            if (capture != nullptr && source.capture == nullptr && !capture->graph_is_users) runtime.graphs.erase(capture->graph.get());
+            throw;
+        }
     });
 }
 
@@ -254,7 +260,8 @@ AICF_TWIN_API(cudaStreamGetCaptureInfo, _ptsz,
         source.tail_edges.assign(source.capture_tail.size(), {});
         if (id != nullptr) *id = source.capture->id;
         if (graph != nullptr) {
-            runtime.graphs[source.capture->graph.get()] = source.capture->graph;  // usable as a handle while the capture goes on
+            if (!source.capture->graph_is_users)  // usable as a handle while the capture goes on
+                runtime.graphs[source.capture->graph.get()] = source.capture->graph;
             *graph = source.capture->graph.get();
         }
         if (dependencies != nullptr) *dependencies = reinterpret_cast<void* const*>(source.capture_tail.data());

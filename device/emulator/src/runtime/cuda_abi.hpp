@@ -264,6 +264,8 @@ struct ConditionalNodeParams {
     void** phGraph_out;
 };
 
+enum ConditionalType : int { kConditionalIf = 0, kConditionalWhile = 1, kConditionalSwitch = 2 };
+
 enum NodeType : int {
     kNodeKernel = 0,
     kNodeMemcpy = 1,
@@ -319,6 +321,8 @@ enum GraphInstantiateFlag : int {
     kInstantiateDeviceLaunch = 4,
     kInstantiatePriority = 8
 };
+
+enum GraphInstantiateResult : int { kInstantiateSuccess = 0, kInstantiateError = 1, kInstantiateConditionalHandleUnused = 5 };
 
 enum GraphUpdateResult : int {
     kUpdateSuccess = 0,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "../exec/conditional.hpp"
 #include "launch.hpp"
 #include "memory_ops.hpp"
 
@@ -72,6 +73,46 @@ void run_free(Runtime& runtime, const FreeOp& operation) {
             "a graph frees an address that is not allocated");
 }
 
+void run_conditional(Runtime& runtime, const ConditionalOp& operation) {
+    const uint64_t handle = operation.handle->id;
+    const auto run_body = [&](size_t index) { run_graph_nodes(runtime, operation.bodies[index]->topological_order()); };
+    switch (operation.type) {
+        case abi::kConditionalIf:
+            if (conditional_value(handle) != 0)
+                run_body(0);
+            else if (operation.bodies.size() == 2)
+                run_body(1);
+            break;
+        case abi::kConditionalWhile:
+            while (conditional_value(handle) != 0 && runtime.sticky_error == 0) run_body(0);
+            break;
+        default:
+            if (const uint32_t value = conditional_value(handle); value < operation.bodies.size()) run_body(value);
+    }
+}
+
+void assign_defaults(const Graph& graph) {
+    for (const auto& handle : graph.conditionals)
+        if (handle->assigns_default) set_conditional(handle->id, handle->default_value);
+    for (const auto& inner : graph.inner_graphs()) assign_defaults(*inner);
+}
+
+std::shared_ptr<Graph> find_inner_graph(const Graph& graph, const void* handle) {
+    for (const auto& inner : graph.inner_graphs()) {
+        if (inner.get() == handle) return inner;
+        if (auto found = find_inner_graph(*inner, handle)) return found;
+    }
+    return nullptr;
+}
+
+std::shared_ptr<ConditionalHandle> find_conditional(const Graph& graph, uint64_t id) {
+    for (const auto& handle : graph.conditionals)
+        if (handle->id == id) return handle;
+    for (const auto& inner : graph.inner_graphs())
+        if (auto found = find_conditional(*inner, id)) return found;
+    return nullptr;
+}
+
 struct Executor {
     Runtime& runtime;
     void operator()(const EmptyOp&) const {}
@@ -88,6 +129,7 @@ struct Executor {
     void operator()(const ChildOp& op) const { run_graph_nodes(runtime, op.graph->topological_order()); }
     void operator()(const AllocOp& op) const { op.memory->live = true; }
     void operator()(const FreeOp& op) const { run_free(runtime, op); }
+    void operator()(const ConditionalOp& op) const { run_conditional(runtime, op); }
 };
 
 struct TypeRow {
@@ -95,18 +137,31 @@ struct TypeRow {
     const char* name;
 };
 // In the order of the alternatives of Operation.
-constexpr TypeRow kTypes[] = {
-    {abi::kNodeEmpty, "empty"},          {abi::kNodeKernel, "kernel"},     {abi::kNodeMemcpy, "memcpy"},
-    {abi::kNodeMemset, "memset"},        {abi::kNodeHost, "host"},         {abi::kNodeEventRecord, "event record"},
-    {abi::kNodeWaitEvent, "event wait"}, {abi::kNodeGraph, "child graph"}, {abi::kNodeMemAlloc, "mem alloc"},
-    {abi::kNodeMemFree, "mem free"}};
+constexpr TypeRow kTypes[] = {{abi::kNodeEmpty, "empty"},
+                              {abi::kNodeKernel, "kernel"},
+                              {abi::kNodeMemcpy, "memcpy"},
+                              {abi::kNodeMemset, "memset"},
+                              {abi::kNodeHost, "host"},
+                              {abi::kNodeEventRecord, "event record"},
+                              {abi::kNodeWaitEvent, "event wait"},
+                              {abi::kNodeGraph, "child graph"},
+                              {abi::kNodeMemAlloc, "mem alloc"},
+                              {abi::kNodeMemFree, "mem free"},
+                              {abi::kNodeConditional, "conditional"}};
 static_assert(std::size(kTypes) == std::variant_size_v<Operation>);
 
-Operation copy_operation(Runtime& runtime, const Operation& operation) {
+Operation copy_operation(Runtime& runtime, const Operation& operation, std::unordered_map<const Node*, Node*>* mapping) {
     Operation copy = operation;
     if (auto* child = std::get_if<ChildOp>(&copy)) {
-        child->graph = child->graph->clone(runtime, nullptr);
+        child->graph = child->graph->clone(runtime, mapping);
         child->graph->has_child_parent = true;
+    }
+    if (auto* conditional = std::get_if<ConditionalOp>(&copy)) {
+        for (std::shared_ptr<Graph>& body : conditional->bodies) {
+            body = body->clone(runtime, mapping);
+            body->has_child_parent = body->is_body = true;
+        }
+        conditional->body_handles.reset();
     }
     if (auto* kernel = std::get_if<KernelOp>(&copy)) kernel->param_pointers.clear();
     return copy;
@@ -161,6 +216,30 @@ Graph::~Graph() {
     }
 }
 
+ConditionalHandle::ConditionalHandle(uint32_t value, bool assigns)
+    : id(add_conditional(value)), default_value(value), assigns_default(assigns) {}
+ConditionalHandle::~ConditionalHandle() { remove_conditional(id); }
+
+bool Graph::is_unique() const {
+    const auto is_one_only = [](const auto& node) {
+        return std::holds_alternative<ConditionalOp>(node->operation) || std::holds_alternative<AllocOp>(node->operation) ||
+               std::holds_alternative<FreeOp>(node->operation);
+    };
+    if (std::any_of(nodes.begin(), nodes.end(), is_one_only)) return true;
+    const auto inner = inner_graphs();
+    return std::any_of(inner.begin(), inner.end(), [](const auto& each) { return each->is_unique(); });
+}
+
+std::vector<std::shared_ptr<Graph>> Graph::inner_graphs() const {
+    std::vector<std::shared_ptr<Graph>> found;
+    for (const auto& node : nodes) {
+        if (const auto* child = std::get_if<ChildOp>(&node->operation)) found.push_back(child->graph);
+        if (const auto* conditional = std::get_if<ConditionalOp>(&node->operation))
+            found.insert(found.end(), conditional->bodies.begin(), conditional->bodies.end());
+    }
+    return found;
+}
+
 Node* Graph::add(Runtime& runtime, Operation operation, const std::vector<Node*>& dependencies) {
     for (const Node* each : dependencies) require(each->graph == this, kErrInvalidValue, "a dependency is a node of another graph");
     nodes.push_back(std::make_unique<Node>(this, std::move(operation), runtime.next_id()));
@@ -188,7 +267,7 @@ std::shared_ptr<Graph> Graph::clone(Runtime& runtime, std::unordered_map<const N
     auto copy = std::make_shared<Graph>(runtime.next_id());
     std::unordered_map<const Node*, Node*> own;
     for (const auto& node : nodes) {
-        Node* twin = copy->add(runtime, copy_operation(runtime, node->operation), {});
+        Node* twin = copy->add(runtime, copy_operation(runtime, node->operation, mapping), {});
         twin->enabled = node->enabled;
         twin->cloned_from = node.get();
         own[node.get()] = twin;
@@ -199,7 +278,8 @@ std::shared_ptr<Graph> Graph::clone(Runtime& runtime, std::unordered_map<const N
         copy->user_objects[object] = count;
         object->references += count;
     }
-    if (mapping != nullptr) *mapping = std::move(own);
+    copy->conditionals = conditionals;
+    if (mapping != nullptr) mapping->insert(own.begin(), own.end());
     return copy;
 }
 
@@ -227,6 +307,7 @@ std::vector<Node*> Graph::topological_order() const {
 }
 
 void launch_graph(Runtime& runtime, const std::shared_ptr<GraphExec>& exec) {
+    assign_defaults(*exec->graph);
     begin_allocs(*exec->graph, (exec->flags & abi::kInstantiateAutoFree) != 0);
     const auto keep_alive = exec;
     run_graph_nodes(runtime, keep_alive->order);
@@ -260,10 +341,8 @@ std::shared_ptr<Event> find_event(Runtime& runtime, void* handle) {
 std::shared_ptr<Graph> find_graph(Runtime& runtime, void* handle) {
     const auto found = runtime.graphs.find(handle);
     if (found != runtime.graphs.end()) return found->second;
-    for (const auto& [key, graph] : runtime.graphs)  // a child graph, by the handle that cudaGraphChildGraphNodeGetGraph gave
-        for (const auto& node : graph->nodes)
-            if (const auto* child = std::get_if<ChildOp>(&node->operation); child != nullptr && child->graph.get() == handle)
-                return child->graph;
+    for (const auto& [key, graph] : runtime.graphs)  // a child graph or a body, by the handle that its node gave
+        if (auto inner = find_inner_graph(*graph, handle)) return inner;
     throw Failure{kErrInvalidValue, "the handle is no graph (or the graph was destroyed)"};
 }
 
@@ -271,6 +350,12 @@ std::shared_ptr<GraphExec> find_graph_exec(Runtime& runtime, void* handle) {
     const auto found = runtime.graph_execs.find(handle);
     require(found != runtime.graph_execs.end(), kErrInvalidValue, "the handle is no executable graph (or it was destroyed)");
     return found->second;
+}
+
+std::shared_ptr<ConditionalHandle> find_conditional(Runtime& runtime, uint64_t handle) {
+    for (const auto& [key, graph] : runtime.graphs)
+        if (auto found = find_conditional(*graph, handle)) return found;
+    throw Failure{kErrInvalidValue, "the handle is none of a conditional value (or its graph was destroyed)"};
 }
 
 Node* find_node(void* handle) {

@@ -62,6 +62,25 @@ struct ChildOp {
     std::shared_ptr<Graph> graph;
 };
 
+// A value that device code sets (cudaGraphSetConditional) and conditional nodes read.
+struct ConditionalHandle {
+    ConditionalHandle(uint32_t default_value, bool assigns_default);
+    ~ConditionalHandle();
+    ConditionalHandle(const ConditionalHandle&) = delete;
+    ConditionalHandle& operator=(const ConditionalHandle&) = delete;
+    uint64_t id;
+    uint32_t default_value;
+    bool assigns_default;  // at the beginning of each launch
+    bool is_used = false;  // by a node
+};
+
+struct ConditionalOp {
+    std::shared_ptr<ConditionalHandle> handle;
+    int type = abi::kConditionalIf;
+    std::vector<std::shared_ptr<Graph>> bodies;
+    std::shared_ptr<std::vector<void*>> body_handles;  // what phGraph_out points to
+};
+
 // Memory of a graph: the address is fixed when the node is made; `live` follows the launches.
 struct GraphMemory {
     uint64_t address = 0;
@@ -79,7 +98,7 @@ struct FreeOp {
     uint64_t address = 0;
 };
 
-using Operation = std::variant<EmptyOp, KernelOp, CopyOp, FillOp, HostOp, RecordOp, WaitOp, ChildOp, AllocOp, FreeOp>;
+using Operation = std::variant<EmptyOp, KernelOp, CopyOp, FillOp, HostOp, RecordOp, WaitOp, ChildOp, AllocOp, FreeOp, ConditionalOp>;
 
 int node_type(const Operation& operation);         // abi::NodeType
 const char* node_type_name(const Operation& operation);
@@ -119,20 +138,27 @@ struct Graph {
     uint64_t id;
     std::vector<std::unique_ptr<Node>> nodes;
     std::map<UserObject*, uint32_t> user_objects;
-    bool has_child_parent = false;  // owned by a child-graph node: not to be destroyed by handle
+    std::vector<std::shared_ptr<ConditionalHandle>> conditionals;
+    bool has_child_parent = false;  // owned by a child-graph or conditional node: not to be destroyed by handle
+    bool is_body = false;           // of a conditional node
+    std::weak_ptr<GraphExec> instantiated;  // the latest
 
     Node* add(Runtime& runtime, Operation operation, const std::vector<Node*>& dependencies);
     void add_edge(Node* from, Node* to, const abi::GraphEdgeData& data);
     std::vector<Node*> dependents(const Node* node) const;
-    // Deep copy; `mapping` gets original node -> copy.
+    // Deep copy; `mapping` gets original node -> copy, of inner graphs too.
     std::shared_ptr<Graph> clone(Runtime& runtime, std::unordered_map<const Node*, Node*>* mapping) const;
+    // Whether it holds conditional, allocation or free nodes: such a graph has one copy only.
+    bool is_unique() const;
+    // Graphs that belong to nodes of this one.
+    std::vector<std::shared_ptr<Graph>> inner_graphs() const;
     // Nodes in an order that keeps every dependency, by creation where free. Throws Failure(1) on a cycle.
     std::vector<Node*> topological_order() const;
 };
 
 struct GraphExec {
     std::shared_ptr<Graph> graph;                         // private copy
-    std::unordered_map<const Node*, Node*> by_original;   // node handle of the source graph -> node of the copy
+    std::unordered_map<const Node*, Node*> by_original;   // node handle of the source graph -> node of the copy, of inner graphs too
     std::vector<Node*> order;
     unsigned long long flags = 0;
 };
@@ -178,6 +204,7 @@ std::shared_ptr<Event> find_event(Runtime& runtime, void* handle);
 std::shared_ptr<Graph> find_graph(Runtime& runtime, void* handle);
 std::shared_ptr<GraphExec> find_graph_exec(Runtime& runtime, void* handle);
 Node* find_node(void* handle);
+std::shared_ptr<ConditionalHandle> find_conditional(Runtime& runtime, uint64_t handle);
 
 // Executes, or, where the stream captures, records.
 Node* submit(Runtime& runtime, Stream& stream, Operation operation);

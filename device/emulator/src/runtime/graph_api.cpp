@@ -41,6 +41,8 @@ void write_nodes(const std::vector<Node*>& nodes, void** out, size_t* count) {
     *count = std::min(*count, nodes.size());
 }
 
+constexpr const char* kConditionalNames[] = {"if", "while", "switch"};  // in the order of abi::ConditionalType
+
 std::string dot_label(const Node& node) {
     std::string label = std::to_string(node.id) + "\\n" + node_type_name(node.operation);
     if (const auto* kernel = std::get_if<KernelOp>(&node.operation))
@@ -50,7 +52,35 @@ std::string dot_label(const Node& node) {
                  std::to_string(copy->params.extent.width * copy->params.extent.height * copy->params.extent.depth) + " bytes";
     if (const auto* fill = std::get_if<FillOp>(&node.operation))
         label += "\\n" + hex(to_address(fill->params.dst)) + " = " + std::to_string(fill->params.value);
+    if (const auto* conditional = std::get_if<ConditionalOp>(&node.operation))
+        label += std::string("\\n") + kConditionalNames[conditional->type] + " handle " + std::to_string(conditional->handle->id);
     return label;
+}
+
+// Nodes and edges; graphs that belong to nodes are clusters beside them, pointed to by their node.
+void write_dot(std::ostream& out, const Graph& graph, const std::string& indent) {
+    for (const auto& node : graph.nodes) out << indent << "n" << node->id << " [shape=box, label=\"" << dot_label(*node) << "\"];\n";
+    for (const auto& node : graph.nodes)
+        for (const Edge& edge : node->dependencies) out << indent << "n" << edge.from->id << " -> n" << node->id << ";\n";
+    for (const auto& node : graph.nodes) {
+        std::vector<std::shared_ptr<Graph>> inner;
+        if (const auto* child = std::get_if<ChildOp>(&node->operation)) inner = {child->graph};
+        if (const auto* conditional = std::get_if<ConditionalOp>(&node->operation)) inner = conditional->bodies;
+        for (size_t i = 0; i < inner.size(); ++i) {
+            out << indent << "subgraph cluster_" << inner[i]->id << " {\n"
+                << indent << "  label=\"" << node_type_name(node->operation) << " " << node->id << " body " << i << "\";\n";
+            write_dot(out, *inner[i], indent + "  ");
+            out << indent << "}\n";
+            if (!inner[i]->nodes.empty())
+                out << indent << "n" << node->id << " -> n" << inner[i]->nodes.front()->id << " [style=dashed];\n";
+        }
+    }
+}
+
+bool has_memory_nodes(const Graph& graph) {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+        return std::holds_alternative<AllocOp>(node->operation) || std::holds_alternative<FreeOp>(node->operation);
+    });
 }
 
 }  // namespace
@@ -76,7 +106,9 @@ AICF_API cudaGraphDestroy(void* graph) {
 AICF_API cudaGraphClone(void** out, void* graph) {
     return api("cudaGraphClone", [&](Runtime& runtime) {
         require(out != nullptr, kErrInvalidValue, "the result pointer is null");
-        auto copy = find_graph(runtime, graph)->clone(runtime, nullptr);
+        const auto source = find_graph(runtime, graph);
+        require(!source->is_unique(), kErrNotSupported, "a graph with conditional or memory nodes cannot be cloned");
+        auto copy = source->clone(runtime, nullptr);
         *out = copy.get();
         runtime.graphs[copy.get()] = std::move(copy);
     });
@@ -176,6 +208,7 @@ AICF_API cudaGraphNodeSetParams(void* node, abi::GraphNodeParams* params) {
         Node* target = find_node(node);
         require(params != nullptr && params->type == node_type(target->operation), kErrInvalidValue,
                 "the parameters are of another kind of node");
+        require(!std::holds_alternative<ConditionalOp>(target->operation), kErrNotSupported, "a conditional node cannot be changed");
         target->operation = read_any(runtime, params);
     });
 }
@@ -184,8 +217,19 @@ AICF_API cudaGraphDestroyNode(void* node) {
     return api("cudaGraphDestroyNode", [&](Runtime&) {
         Node* target = find_node(node);
         Graph* graph = target->graph;
+        require(!has_memory_nodes(*graph), kErrNotSupported, "a graph with memory nodes cannot lose nodes or edges");
         for (const auto& each : graph->nodes) std::erase_if(each->dependencies, [&](const Edge& edge) { return edge.from == target; });
         std::erase_if(graph->nodes, [&](const auto& each) { return each.get() == target; });
+    });
+}
+
+AICF_API cudaGraphConditionalHandleCreate(unsigned long long* handle, void* graph, unsigned default_value, unsigned flags) {
+    return api("cudaGraphConditionalHandleCreate", [&](Runtime& runtime) {
+        constexpr unsigned kAssignDefault = 1;
+        require(handle != nullptr && flags <= kAssignDefault, kErrInvalidValue, "the result pointer is null, or unknown flags");
+        auto made = std::make_shared<ConditionalHandle>(default_value, flags == kAssignDefault);
+        *handle = made->id;
+        find_graph(runtime, graph)->conditionals.push_back(std::move(made));
     });
 }
 
@@ -202,7 +246,7 @@ AICF_API cudaGraphAddDependencies(void* graph, void* const* from, void* const* t
 
 AICF_API cudaGraphRemoveDependencies(void* graph, void* const* from, void* const* to, const abi::GraphEdgeData*, size_t count) {
     return api("cudaGraphRemoveDependencies", [&](Runtime& runtime) {
-        find_graph(runtime, graph);
+        require(!has_memory_nodes(*find_graph(runtime, graph)), kErrNotSupported, "a graph with memory nodes cannot lose nodes or edges");
         require(count == 0 || (from != nullptr && to != nullptr), kErrInvalidValue, "a list of nodes is null");
         for (size_t i = 0; i < count; ++i) {
             const Node* source = find_node(from[i]);
@@ -416,9 +460,7 @@ AICF_API cudaGraphDebugDotPrint(void* graph, const char* path, unsigned) {
         const auto source = find_graph(runtime, graph);
         std::ofstream out(path);
         out << "digraph graph_" << source->id << " {\n";
-        for (const auto& node : source->nodes) out << "  n" << node->id << " [shape=box, label=\"" << dot_label(*node) << "\"];\n";
-        for (const auto& node : source->nodes)
-            for (const Edge& edge : node->dependencies) out << "  n" << edge.from->id << " -> n" << node->id << ";\n";
+        write_dot(out, *source, "  ");
         out << "}\n";
         if (!out.flush()) throw Failure{kErrOperatingSystem, std::string("cannot write ") + path};
     });

@@ -18,16 +18,41 @@ Op& operation_in(Runtime& runtime, void* exec, void* handle) {
     return *operation;
 }
 
+bool has_unused_handle(const Graph& graph) {
+    const auto inner = graph.inner_graphs();
+    return std::any_of(graph.conditionals.begin(), graph.conditionals.end(), [](const auto& handle) { return !handle->is_used; }) ||
+           std::any_of(inner.begin(), inner.end(), [](const auto& each) { return has_unused_handle(*each); });
+}
+
+// Bodies of conditional nodes hold kernels, copies, fills, empty nodes, child graphs and conditional nodes only.
+void check_bodies(const Graph& graph, bool in_body = false) {
+    for (const auto& node : graph.nodes) {
+        const int type = node_type(node->operation);
+        const bool allowed = type == abi::kNodeKernel || type == abi::kNodeMemcpy || type == abi::kNodeMemset || type == abi::kNodeEmpty ||
+                             type == abi::kNodeGraph || type == abi::kNodeConditional;
+        if (in_body && !allowed)
+            throw Failure{kErrNotSupported,
+                          std::string("a ") + node_type_name(node->operation) + " node in the body of a conditional node"};
+    }
+    for (const auto& inner : graph.inner_graphs()) check_bodies(*inner, in_body || inner->is_body);
+}
+
 void instantiate(Runtime& runtime, void** out, void* graph, unsigned long long flags) {
     require(out != nullptr, kErrInvalidValue, "the result pointer is null");
     require(flags <= 15, kErrInvalidValue, "unknown instantiation flags");
     require((flags & abi::kInstantiateDeviceLaunch) == 0, kErrNotSupported,
             "graphs that device code launches are not supported by the emulated device");
     const auto source = find_graph(runtime, graph);
+    require(!source->has_child_parent, kErrInvalidValue, "the graph belongs to a node; instantiate the whole graph");
+    require(!source->is_unique() || source->instantiated.expired(), kErrNotSupported,
+            "a graph with conditional or memory nodes can be instantiated once at a time");
+    require(!has_unused_handle(*source), kErrInvalidValue, "a conditional handle of the graph belongs to no conditional node");
+    check_bodies(*source);
     auto exec = std::make_shared<GraphExec>();
     exec->graph = source->clone(runtime, &exec->by_original);
     exec->order = exec->graph->topological_order();
     exec->flags = flags;
+    source->instantiated = exec;
     *out = exec.get();
     runtime.graph_execs[exec.get()] = std::move(exec);
 }
@@ -45,6 +70,10 @@ int compare_for_update(const Operation& now, const Operation& wanted) {
     if (const auto* copy = std::get_if<CopyOp>(&now)) {
         if (copy->params.kind != std::get<CopyOp>(wanted).params.kind) return abi::kUpdateParametersChanged;
     }
+    if (const auto* conditional = std::get_if<ConditionalOp>(&now)) {
+        const auto& other = std::get<ConditionalOp>(wanted);
+        if (conditional->type != other.type || conditional->bodies.size() != other.bodies.size()) return abi::kUpdateParametersChanged;
+    }
     if (std::holds_alternative<AllocOp>(now) || std::holds_alternative<FreeOp>(now)) return abi::kUpdateNotSupported;
     return abi::kUpdateSuccess;
 }
@@ -54,8 +83,8 @@ struct UpdateProblem {
     Node* node = nullptr;
 };
 
-UpdateProblem find_update_problem(const GraphExec& exec, const Graph& wanted) {
-    const auto& own = exec.graph->nodes;
+UpdateProblem find_update_problem(const Graph& now, const Graph& wanted) {
+    const auto& own = now.nodes;
     if (own.size() != wanted.nodes.size()) return {abi::kUpdateTopologyChanged, wanted.nodes.empty() ? nullptr : wanted.nodes.back().get()};
     std::unordered_map<const Node*, size_t> index;
     for (size_t i = 0; i < own.size(); ++i) index[own[i].get()] = i, index[wanted.nodes[i].get()] = i;
@@ -70,7 +99,18 @@ UpdateProblem find_update_problem(const GraphExec& exec, const Graph& wanted) {
         if (positions(*own[i]) != positions(*node)) return {abi::kUpdateTopologyChanged, node};
         if (const int result = compare_for_update(own[i]->operation, node->operation); result != abi::kUpdateSuccess) return {result, node};
     }
+    const auto inner = now.inner_graphs(), wanted_inner = wanted.inner_graphs();
+    for (size_t i = 0; i < inner.size(); ++i)
+        if (const UpdateProblem problem = find_update_problem(*inner[i], *wanted_inner[i]); problem.result != abi::kUpdateSuccess)
+            return problem;
     return {};
+}
+
+// Nodes at the same place of two graphs of one shape.
+void pair_nodes(const Graph& one, const Graph& other, std::unordered_map<const Node*, Node*>& pairs) {
+    for (size_t i = 0; i < one.nodes.size(); ++i) pairs[one.nodes[i].get()] = other.nodes[i].get();
+    const auto inner = one.inner_graphs(), other_inner = other.inner_graphs();
+    for (size_t i = 0; i < inner.size(); ++i) pair_nodes(*inner[i], *other_inner[i], pairs);
 }
 
 }  // namespace
@@ -82,6 +122,8 @@ AICF_API cudaGraphExecNodeSetParams(void* exec, void* node, abi::GraphNodeParams
         require(found != graph->by_original.end(), kErrInvalidValue, "the node is not of the graph that was instantiated");
         require(params != nullptr && params->type == node_type(found->second->operation), kErrInvalidValue,
                 "the parameters are of another kind of node");
+        require(params->type != abi::kNodeConditional && params->type != abi::kNodeMemAlloc && params->type != abi::kNodeMemFree,
+                kErrNotSupported, "conditional and memory nodes cannot be changed");
         found->second->operation = read_any(runtime, params);
     });
 }
@@ -98,9 +140,10 @@ AICF_TWIN_API(cudaGraphInstantiateWithParams, _ptsz, (void** exec, void* graph, 
     return api("cudaGraphInstantiateWithParams", [&](Runtime& runtime) {
         require(params != nullptr, kErrInvalidValue, "the parameters are null");
         params->errNode_out = nullptr;
-        params->result_out = 1;
+        params->result_out = abi::kInstantiateError;
+        if (has_unused_handle(*find_graph(runtime, graph))) params->result_out = abi::kInstantiateConditionalHandleUnused;
         instantiate(runtime, exec, graph, params->flags);
-        params->result_out = 0;
+        params->result_out = abi::kInstantiateSuccess;
     });
 }
 
@@ -116,6 +159,8 @@ AICF_TWIN_API(cudaGraphLaunch, _ptsz, (void* exec, void* stream), (exec, stream)
         Stream& target = find_stream(runtime, stream, per_thread);
         const auto graph = find_graph_exec(runtime, exec);
         if (target.capture != nullptr) {  // a launch in a capturing stream becomes a child graph
+            require(!graph->graph->is_unique(), kErrNotSupported,
+                    "a graph with conditional or memory nodes cannot be launched into a capturing stream");
             ChildOp operation{graph->graph->clone(runtime, nullptr)};
             operation.graph->has_child_parent = true;
             submit(runtime, target, std::move(operation));
@@ -145,7 +190,7 @@ AICF_API cudaGraphExecUpdate(void* exec, void* graph, abi::GraphExecUpdateResult
         require(info != nullptr, kErrInvalidValue, "the result pointer is null");
         const auto target = find_graph_exec(runtime, exec);
         const auto wanted = find_graph(runtime, graph);
-        const UpdateProblem problem = find_update_problem(*target, *wanted);
+        const UpdateProblem problem = find_update_problem(*target->graph, *wanted);
         *info = {problem.result, problem.node, nullptr};
         require(problem.result == abi::kUpdateSuccess, kErrGraphExecUpdateFailure,
                 "the graphs differ in more than parameters; see the result's code and node");
@@ -153,11 +198,9 @@ AICF_API cudaGraphExecUpdate(void* exec, void* graph, abi::GraphExecUpdateResult
         auto copy = wanted->clone(runtime, &mapping);
         target->order = copy->topological_order();
         // Handles of the graph that was instantiated go on naming their nodes, beside those of the new graph.
-        for (auto& [original, node] : target->by_original) {
-            const auto& old = target->graph->nodes;
-            const auto index = std::find_if(old.begin(), old.end(), [&](const auto& each) { return each.get() == node; }) - old.begin();
-            node = copy->nodes[static_cast<size_t>(index)].get();
-        }
+        std::unordered_map<const Node*, Node*> pairs;
+        pair_nodes(*target->graph, *copy, pairs);
+        for (auto& [original, node] : target->by_original) node = pairs.at(node);
         target->by_original.insert(mapping.begin(), mapping.end());
         target->graph = std::move(copy);
     });

@@ -58,8 +58,18 @@ HostOp read_host(const abi::HostNodeParams* params) {
     return {params->fn, params->userData, nullptr, false};
 }
 
-ChildOp read_child(Runtime& runtime, void* graph) {
-    ChildOp operation{find_graph(runtime, graph)->clone(runtime, nullptr)};
+ChildOp read_child(Runtime& runtime, void* graph, int ownership) {
+    constexpr int kClone = 0, kMove = 1;
+    const auto source = find_graph(runtime, graph);
+    require(ownership == kClone || ownership == kMove, kErrInvalidValue, "the ownership of a child graph is 0 (clone) or 1 (move)");
+    if (ownership == kMove) {
+        require(!source->has_child_parent, kErrInvalidValue, "the graph belongs to a node already");
+        source->has_child_parent = true;
+        runtime.graphs.erase(graph);
+        return {source};
+    }
+    require(!source->is_unique(), kErrNotSupported, "a graph with conditional or memory nodes cannot be cloned into a child node");
+    ChildOp operation{source->clone(runtime, nullptr)};
     operation.graph->has_child_parent = true;
     return operation;
 }
@@ -76,6 +86,29 @@ AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params) {
     return operation;
 }
 
+ConditionalOp make_conditional(Runtime& runtime, abi::ConditionalNodeParams* params) {
+    ConditionalOp operation;
+    operation.handle = find_conditional(runtime, params->handle);
+    operation.type = params->type;
+    require(!operation.handle->is_used, kErrInvalidValue, "the conditional handle belongs to another node");
+    const bool fits = params->type == abi::kConditionalIf      ? params->size == 1 || params->size == 2
+                      : params->type == abi::kConditionalWhile ? params->size == 1
+                                                               : params->type == abi::kConditionalSwitch && params->size >= 1;
+    if (!fits)
+        throw Failure{kErrInvalidValue, "a conditional node of type " + std::to_string(params->type) + " with " +
+                                            std::to_string(params->size) + " bodies (IF has 1 or 2, WHILE 1, SWITCH any number)"};
+    operation.handle->is_used = true;
+    operation.body_handles = std::make_shared<std::vector<void*>>();
+    for (uint32_t i = 0; i < params->size; ++i) {
+        auto body = std::make_shared<Graph>(runtime.next_id());
+        body->has_child_parent = body->is_body = true;
+        operation.body_handles->push_back(body.get());
+        operation.bodies.push_back(std::move(body));
+    }
+    params->phGraph_out = operation.body_handles->data();
+    return operation;
+}
+
 // The operation that a cudaGraphNodeParams describes.
 Operation read_any(Runtime& runtime, abi::GraphNodeParams* params) {
     require(params != nullptr, kErrInvalidValue, "the parameters are null");
@@ -84,12 +117,13 @@ Operation read_any(Runtime& runtime, abi::GraphNodeParams* params) {
         case abi::kNodeMemcpy: return read_copy(runtime, &params->memcpy.copyParams);
         case abi::kNodeMemset: return read_fill(runtime, &params->memset);
         case abi::kNodeHost: return read_host(&params->host);
-        case abi::kNodeGraph: return read_child(runtime, params->graph.graph);
+        case abi::kNodeGraph: return read_child(runtime, params->graph.graph, params->graph.ownership);
         case abi::kNodeEmpty: return EmptyOp{};
         case abi::kNodeWaitEvent: return WaitOp{find_event(runtime, params->eventWait)};
         case abi::kNodeEventRecord: return RecordOp{find_event(runtime, params->eventRecord)};
         case abi::kNodeMemAlloc: return make_alloc(runtime, &params->alloc);
         case abi::kNodeMemFree: return FreeOp{to_address(params->free)};
+        case abi::kNodeConditional: return make_conditional(runtime, &params->conditional);
         default:
             throw Failure{kErrNotSupported,
                           "graph nodes of type " + std::to_string(params->type) + " are not supported by the emulated device"};

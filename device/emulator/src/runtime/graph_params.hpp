@@ -14,7 +14,7 @@ CopyOp read_linear(Runtime& runtime, void* dst, const void* src, size_t count, i
 CopyOp read_symbol(Runtime& runtime, void* dst, const void* src, const void* symbol, size_t count, size_t offset, int kind);
 FillOp read_fill(Runtime& runtime, const abi::MemsetParams* params);
 HostOp read_host(const abi::HostNodeParams* params);
-ChildOp read_child(Runtime& runtime, void* graph);
+ChildOp read_child(Runtime& runtime, void* graph, int ownership = 0);
 // Reserves the memory and writes its address into the parameters.
 AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params);
 Operation read_any(Runtime& runtime, abi::GraphNodeParams* params);
