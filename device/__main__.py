@@ -16,6 +16,7 @@ from device.settings import TARGETS, SettingError, parse_choice
 
 _WRONG_USE, _NOT_AVAILABLE = 2, 3
 _SCHEDULES = ("default", "reversed", "greedy", "random")
+_MODES = ("eager", "deferred")
 
 app = typer.Typer(
     name="device",
@@ -36,6 +37,8 @@ The program must be linked with `nvcc -cudart shared`. Findings are printed on s
 python -m device run ./prog 1024               all checks
 python -m device run --checks none ./prog      as fast as it goes
 python -m device run --schedule random --seed 7 --error-exitcode 9 ./prog
+python -m device run --mode deferred --seed 7 ./prog    queued work waits for a synchronisation, in a drawn order
+python -m device run --devices 4 ./prog
 python -m device run --leak-check ./prog
 python -m device run --counters --report out.json ./prog -- --args of --the program
 """
@@ -50,7 +53,11 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGS]...", help="the program and its arguments")],
     checks: Annotated[str, typer.Option(help="all, none, or a list of memcheck,initcheck,synccheck,racecheck")] = "all",
     schedule: Annotated[str, typer.Option(help="order of blocks and warps: default, reversed, greedy, random")] = "default",
-    seed: Annotated[int, typer.Option(min=0, help="of the random schedule")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the random schedule and of the deferred mode's order")] = 0,
+    mode: Annotated[
+        str, typer.Option(help="when queued work runs: eager (at once), deferred (at a synchronisation, in an order that streams allow)")
+    ] = "eager",
+    devices: Annotated[int, typer.Option(min=1, max=16, help="how many devices there are")] = 1,
     target: Annotated[str, typer.Option(help="whose properties are reported: h200, h100, a100 (default: AICF_TARGET)")] = "",
     report: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="write everything found and counted as JSON")] = None,
     counters: Annotated[bool, typer.Option("--counters", help="count instructions, sectors, conflicts; print them by kernel")] = False,
@@ -66,6 +73,8 @@ def run(
         "checks": checks,
         "schedule": parse_choice("--schedule", schedule, _SCHEDULES),
         "seed": str(seed),
+        "mode": parse_choice("--mode", mode, _MODES),
+        "devices": str(devices),
         "target": parse_choice("--target", target, TARGETS) if target else own.target,
         "counters": str(int(counters)),
         "leak_check": str(int(leak_check)),

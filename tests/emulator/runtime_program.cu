@@ -126,12 +126,36 @@ void unregistered() {
     CHECK(cudaDeviceSynchronize());
 }
 
+__global__ void count_up(int* seen) {
+    private_count += 1;
+    shared_count += 1;
+    *seen = private_count;
+}
+
+void devices() {
+    shared_count = 0;
+    for (int round = 0; round < 2; ++round) {
+        for (int device = 0; device < 2; ++device) {
+            CHECK(cudaSetDevice(device));
+            int *seen, value;
+            CHECK(cudaMalloc(&seen, sizeof *seen));
+            count_up<<<1, 1>>>(seen);
+            CHECK(cudaMemcpy(&value, seen, sizeof value, cudaMemcpyDeviceToHost));
+            EXPECT(value == 2 + round);
+            CHECK(cudaMemcpyFromSymbol(&value, private_count, sizeof value));
+            EXPECT(value == 2 + round && shared_count == 1 + device + 2 * round);
+            CHECK(cudaFree(seen));
+        }
+    }
+}
+
 struct Case {
     const char* name;
     void (*run)();
 };
 #define CASE(name) {#name, name}
-const Case kCases[] = {CASE(managed), CASE(managed_out_of_bounds), CASE(registered), CASE(registered_out_of_bounds), CASE(unregistered)};
+const Case kCases[] = {CASE(managed), CASE(managed_out_of_bounds), CASE(registered), CASE(registered_out_of_bounds), CASE(unregistered),
+                       CASE(devices)};
 
 int main(int argc, char** argv) {
     for (const Case& each : kCases) {

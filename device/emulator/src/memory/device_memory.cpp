@@ -184,16 +184,7 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     used += size_bytes;
     if (in_heap) s.heap_used += size_bytes + kHeapHeaderBytes;
 
-    // Everything from here to the end of the block is untouched, or was freed: forget what was written to it.
-    const uint64_t first = (begin - base_) / 8, last = (begin - base_ + total) / 8;
-    const uint64_t page_first = round_up(first, kPageBytes), page_last = last / kPageBytes * kPageBytes;
-    if (page_first + 16 * kPageBytes < page_last) {
-        std::memset(init_bits_ + first, 0, page_first - first);
-        madvise(init_bits_ + page_first, page_last - page_first, MADV_DONTNEED);
-        std::memset(init_bits_ + page_last, 0, last - page_last);
-    } else {
-        std::memset(init_bits_ + first, 0, last - first);
-    }
+    forget(begin - base_, begin - base_ + total);
     if (pages) {
         mprotect(reinterpret_cast<void*>(address), payload, PROT_READ | PROT_WRITE);
     } else {
@@ -257,6 +248,28 @@ const Allocation* DeviceMemory::find(uint64_t address) const {
     if (!contains(address)) return state_->host_range_at(address);
     auto it = state_->block_at(address);
     return it == state_->blocks.end() ? nullptr : &it->second.allocation;
+}
+
+// Nothing was written to these bytes of the arena.
+void DeviceMemory::forget(uint64_t first_byte, uint64_t last_byte) {
+    const uint64_t first = first_byte / 8, last = last_byte / 8;
+    const uint64_t page_first = round_up(first, kPageBytes), page_last = last / kPageBytes * kPageBytes;
+    if (page_first + 16 * kPageBytes < page_last) {
+        std::memset(init_bits_ + first, 0, page_first - first);
+        madvise(init_bits_ + page_first, page_last - page_first, MADV_DONTNEED);
+        std::memset(init_bits_ + page_last, 0, last - page_last);
+    } else {
+        std::memset(init_bits_ + first, 0, last - first);
+    }
+}
+
+void DeviceMemory::set_live(uint64_t address, bool live) {
+    std::unique_lock lock(state_->mutex);
+    const auto found = state_->block_at(address);
+    if (found == state_->blocks.end()) return;
+    state_->blocks.at(found->first).allocation.live = live;
+    if (live) forget(found->second.begin - base_, found->second.end - base_);
+    state_->generation.fetch_add(1, std::memory_order_release);
 }
 
 void DeviceMemory::set_current_device(uint32_t device, uint32_t reachable) {

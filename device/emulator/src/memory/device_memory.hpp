@@ -65,6 +65,9 @@ public:
     // The devices that may touch stream-ordered memory beside its own.
     void set_granted(uint64_t address, uint32_t devices);
 
+    // Memory of graphs comes and goes at one address; its bytes are uninitialised each time it comes.
+    void set_live(uint64_t address, bool live);
+
     // Lets kernels use [address, address + size) of the host's own memory. False: it overlaps such a range, or the arena.
     bool add_host_range(uint64_t address, uint64_t size_bytes);
     bool remove_host_range(uint64_t address);
@@ -109,6 +112,7 @@ public:
     uint64_t generation() const;
 
 private:
+    void forget(uint64_t first_byte, uint64_t last_byte);
     struct State;
     uint64_t base_ = 0;
     uint64_t capacity_ = 0;

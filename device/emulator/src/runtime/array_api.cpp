@@ -5,6 +5,8 @@
 #include "arrays.hpp"
 #include "graph.hpp"
 #include "memory_ops.hpp"
+#include "pools.hpp"
+#include "queue.hpp"
 
 using namespace aicf::emu;
 
@@ -53,12 +55,6 @@ ImageLevel lay_out(const abi::Extent& extent, uint32_t element_bytes) {
 
 uint64_t level_bytes(const ImageLevel& level) { return level.slice_pitch * level.depth; }
 
-uint64_t take_memory(Runtime& runtime, uint64_t bytes, const char* label) {
-    const uint64_t address = runtime.memory().allocate(bytes, MemoryKind::kDevice, label);
-    if (address == 0) throw Failure{kErrMemoryAllocation, std::to_string(bytes) + " bytes asked for a CUDA array"};
-    return address;
-}
-
 std::shared_ptr<CudaArray> describe(const abi::ChannelFormatDesc& format, const abi::Extent& extent, unsigned flags) {
     auto array = std::make_shared<CudaArray>();
     array->format = format;
@@ -76,7 +72,7 @@ int make_array(const char* function, void** out, const abi::ChannelFormatDesc* f
         forbid_during_capture(runtime, function);
         check_extent(*runtime.target, extent, flags);
         auto array = describe(*format, extent, flags);
-        array->allocation = take_memory(runtime, level_bytes(array->level), "CUDA array");
+        array->allocation = allocate_memory(runtime, level_bytes(array->level), MemoryKind::kDevice, "CUDA array");
         array->level.address = array->allocation;
         *out = array.get();
         images().arrays[array.get()] = std::move(array);
@@ -203,6 +199,7 @@ AICF_API cudaFreeArray(void* array) {
         forbid_during_capture(runtime, "cudaFreeArray");
         const auto found = find_array(array);
         require(found->allocation != 0, kErrInvalidValue, "a level of a mipmapped array is freed with the whole");
+        finish_all(runtime);
         images().arrays.erase(array);
     });
 }
@@ -228,7 +225,7 @@ AICF_API cudaMallocMipmappedArray(void** out, const abi::ChannelFormatDesc* form
             bytes += round_up(level_bytes(level->level), 512);
             whole->levels.push_back(std::move(level));
         }
-        whole->allocation = take_memory(runtime, bytes, "CUDA mipmapped array");
+        whole->allocation = allocate_memory(runtime, bytes, MemoryKind::kDevice, "CUDA mipmapped array");
         for (const auto& level : whole->levels) {
             level->level.address += whole->allocation;
             images().arrays[level.get()] = level;

@@ -4,23 +4,40 @@
 #include <utility>
 
 #include "driver_api.hpp"
-#include "graph.hpp"
+#include "pools.hpp"
+#include "queue.hpp"
 
 using namespace aicf::emu;
 
 namespace {
 
 constexpr int kVersion = 13000;  // CUDA 13.0
-constexpr const char* kPciBusId = "0000:00:00.0";
+// Each device is a bus of its own.
+std::string pci_bus_id(int device) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0000:%02x:00.0", device);
+    return text;
+}
 
-void require_device(int device) {
-    if (device != 0) throw Failure{kErrInvalidDevice, "device " + std::to_string(device) + " is asked for; there is device 0 only"};
+void require_device(Runtime& runtime, int device) {
+    const auto count = static_cast<int>(runtime.devices.size());
+    if (device < 0 || device >= count)
+        throw Failure{kErrInvalidDevice, "device " + std::to_string(device) + " is asked for; there " +
+                                             (count == 1 ? "is device 0 only" : "are devices 0 to " + std::to_string(count - 1)) +
+                                             " (option devices)"};
+}
+
+Device& current_device(Runtime& runtime) { return runtime.devices[static_cast<size_t>(thread_state().device)]; }
+
+// Peer access is from the current device to another.
+uint32_t peer_bit(Runtime& runtime, int peer) {
+    require_device(runtime, peer);
+    require(peer != thread_state().device, kErrInvalidDevice, "a device is no peer of itself");
+    return 1u << peer;
 }
 
 // cudaLimit: value by number; the stack and heap limits are kept and do not bind here.
 size_t limits[] = {1024, 8650752, 8 << 20, 0, 2048, 64, 11796480};
-
-int device_flags = 0;
 
 int driver_entry_point(const char* symbol, void** function, int* status) {
     constexpr int kFound = 0, kSymbolNotFound = 1;
@@ -35,7 +52,11 @@ int driver_entry_point(const char* symbol, void** function, int* status) {
 }
 
 int synchronize_device(const char* function) {
-    return api(function, [&](Runtime& runtime) { forbid_during_any_capture(runtime, "a device-wide synchronisation"); });
+    return api(function, [&](Runtime& runtime) {
+        forbid_during_any_capture(runtime, "a device-wide synchronisation");
+        finish_device(runtime, thread_state().device);
+        trim_pools(runtime);
+    });
 }
 
 }  // namespace
@@ -43,15 +64,18 @@ int synchronize_device(const char* function) {
 AICF_API cudaGetDeviceCount(int* count) {
     return api(
         "cudaGetDeviceCount",
-        [&](Runtime&) {
+        [&](Runtime& runtime) {
             require(count != nullptr, kErrInvalidValue, "the result pointer is null");
-            *count = 1;
+            *count = static_cast<int>(runtime.devices.size());
         },
         AfterError::kRun);
 }
 
 AICF_API cudaSetDevice(int device) {
-    return api("cudaSetDevice", [&](Runtime&) { require_device(device); });
+    return api("cudaSetDevice", [&](Runtime& runtime) {
+        require_device(runtime, device);
+        thread_state().device = device;
+    });
 }
 
 AICF_API cudaGetDevice(int* device) {
@@ -59,19 +83,19 @@ AICF_API cudaGetDevice(int* device) {
         "cudaGetDevice",
         [&](Runtime&) {
             require(device != nullptr, kErrInvalidValue, "the result pointer is null");
-            *device = 0;
+            *device = thread_state().device;
         },
         AfterError::kRun);
 }
 
 AICF_API cudaInitDevice(int device, unsigned, unsigned) {
-    return api("cudaInitDevice", [&](Runtime&) { require_device(device); });
+    return api("cudaInitDevice", [&](Runtime& runtime) { require_device(runtime, device); });
 }
 
 AICF_API cudaSetValidDevices(int* devices, int count) {
-    return api("cudaSetValidDevices", [&](Runtime&) {
+    return api("cudaSetValidDevices", [&](Runtime& runtime) {
         require(count == 0 || devices != nullptr, kErrInvalidValue, "the list is null");
-        for (int i = 0; i < count; ++i) require_device(devices[i]);
+        for (int i = 0; i < count; ++i) require_device(runtime, devices[i]);
     });
 }
 
@@ -83,16 +107,16 @@ AICF_API cudaChooseDevice(int* device, const abi::DeviceProp* wanted) {
 }
 
 AICF_API cudaSetDeviceFlags(unsigned flags) {
-    return api("cudaSetDeviceFlags", [&](Runtime&) {
+    return api("cudaSetDeviceFlags", [&](Runtime& runtime) {
         require(flags <= 0xFF, kErrInvalidValue, "unknown flags");
-        device_flags = static_cast<int>(flags);
+        current_device(runtime).flags = flags;
     });
 }
 
 AICF_API cudaGetDeviceFlags(unsigned* flags) {
-    return api("cudaGetDeviceFlags", [&](Runtime&) {
+    return api("cudaGetDeviceFlags", [&](Runtime& runtime) {
         require(flags != nullptr, kErrInvalidValue, "the result pointer is null");
-        *flags = static_cast<unsigned>(device_flags) | 8;  // cudaDeviceMapHost is always on
+        *flags = current_device(runtime).flags | 8;  // cudaDeviceMapHost is always on
     });
 }
 
@@ -103,7 +127,11 @@ AICF_API cudaDeviceReset(void) {
         "cudaDeviceReset",
         [&](Runtime& runtime) {
             forbid_during_any_capture(runtime, "cudaDeviceReset");
-            runtime.reset();
+            try {
+                finish_all(runtime);
+            } catch (const Failure&) {  // the work that failed goes with the context
+            }
+            runtime.reset(thread_state().device);
             thread_state().last_error = 0;
         },
         AfterError::kRun);
@@ -114,8 +142,10 @@ AICF_API cudaGetDeviceProperties(abi::DeviceProp* properties, int device) {
         "cudaGetDeviceProperties",
         [&](Runtime& runtime) {
             require(properties != nullptr, kErrInvalidValue, "the result pointer is null");
-            require_device(device);
+            require_device(runtime, device);
             fill_properties(*runtime.target, properties);
+            properties->pciBusID = device;
+            properties->uuid[15] = static_cast<char>(properties->uuid[15] + device);
             properties->totalGlobalMem = runtime.memory_bytes;
         },
         AfterError::kRun);
@@ -126,7 +156,12 @@ AICF_API cudaDeviceGetAttribute(int* value, int attribute, int device) {
         "cudaDeviceGetAttribute",
         [&](Runtime& runtime) {
             require(value != nullptr, kErrInvalidValue, "the result pointer is null");
-            require_device(device);
+            require_device(runtime, device);
+            constexpr int kPciBusIdAttribute = 33;
+            if (attribute == kPciBusIdAttribute) {
+                *value = device;
+                return;
+            }
             if (!device_attribute(*runtime.target, attribute, value))
                 throw Failure{kErrInvalidValue, "there is no device attribute " + std::to_string(attribute)};
         },
@@ -134,19 +169,22 @@ AICF_API cudaDeviceGetAttribute(int* value, int attribute, int device) {
 }
 
 AICF_API cudaDeviceGetPCIBusId(char* text, int length, int device) {
-    return api("cudaDeviceGetPCIBusId", [&](Runtime&) {
-        require_device(device);
-        require(text != nullptr && length > static_cast<int>(std::strlen(kPciBusId)), kErrInvalidValue,
+    return api("cudaDeviceGetPCIBusId", [&](Runtime& runtime) {
+        require_device(runtime, device);
+        const std::string id = pci_bus_id(device);
+        require(text != nullptr && length > static_cast<int>(id.size()), kErrInvalidValue,
                 "the buffer is null or too short (13 bytes are needed)");
-        std::strcpy(text, kPciBusId);
+        std::strcpy(text, id.c_str());
     });
 }
 
 AICF_API cudaDeviceGetByPCIBusId(int* device, const char* text) {
-    return api("cudaDeviceGetByPCIBusId", [&](Runtime&) {
+    return api("cudaDeviceGetByPCIBusId", [&](Runtime& runtime) {
         require(device != nullptr && text != nullptr, kErrInvalidValue, "a pointer is null");
-        require(std::strcmp(text, kPciBusId) == 0, kErrInvalidDevice, "no device has this PCI address");
-        *device = 0;
+        int found = static_cast<int>(runtime.devices.size()) - 1;
+        while (found >= 0 && pci_bus_id(found) != text) --found;
+        require(found >= 0, kErrInvalidDevice, "no device has this PCI address");
+        *device = found;
     });
 }
 
@@ -239,25 +277,44 @@ AICF_API cudaDeviceFlushGPUDirectRDMAWrites(int, int) {
                [](Runtime&) { throw Failure{kErrNotSupported, "the emulated device has no GPUDirect RDMA"}; });
 }
 
-// Peers: there are none.
+// Peers: every device can reach every other one, once that is switched on.
 
 AICF_API cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
-    return api("cudaDeviceCanAccessPeer", [&](Runtime&) {
+    return api("cudaDeviceCanAccessPeer", [&](Runtime& runtime) {
         require(can_access != nullptr, kErrInvalidValue, "the result pointer is null");
-        require_device(device);
-        require_device(peer);
-        *can_access = 0;
+        require_device(runtime, device);
+        require_device(runtime, peer);
+        *can_access = device != peer ? 1 : 0;
     });
 }
 
-AICF_API cudaDeviceEnablePeerAccess(int peer, unsigned) {
-    return api("cudaDeviceEnablePeerAccess",
-               [&](Runtime&) { throw Failure{kErrInvalidDevice, "device " + std::to_string(peer) + " is no other device"}; });
+AICF_API cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    return api("cudaDeviceEnablePeerAccess", [&](Runtime& runtime) {
+        require(flags == 0, kErrInvalidValue, "flags are not 0");
+        const uint32_t bit = peer_bit(runtime, peer);
+        require((current_device(runtime).peers & bit) == 0, kErrPeerAccessAlreadyEnabled, "access to this peer is on already");
+        current_device(runtime).peers |= bit;
+    });
 }
 
 AICF_API cudaDeviceDisablePeerAccess(int peer) {
-    return api("cudaDeviceDisablePeerAccess",
-               [&](Runtime&) { throw Failure{kErrInvalidDevice, "device " + std::to_string(peer) + " is no other device"}; });
+    return api("cudaDeviceDisablePeerAccess", [&](Runtime& runtime) {
+        const uint32_t bit = peer_bit(runtime, peer);
+        require((current_device(runtime).peers & bit) != 0, kErrPeerAccessNotEnabled, "access to this peer is not on");
+        current_device(runtime).peers &= ~bit;
+    });
+}
+
+AICF_API cudaDeviceGetP2PAttribute(int* value, int attribute, int source, int target) {
+    return api("cudaDeviceGetP2PAttribute", [&](Runtime& runtime) {
+        constexpr int kPerformanceRank = 1, kPartialAtomics = 5;
+        require(value != nullptr && attribute >= kPerformanceRank && attribute <= kPartialAtomics, kErrInvalidValue,
+                "a null pointer or an unknown attribute");
+        require_device(runtime, source);
+        require_device(runtime, target);
+        require(source != target, kErrInvalidDevice, "a device is no peer of itself");
+        *value = attribute == kPerformanceRank || attribute == kPartialAtomics ? 0 : 1;  // access, atomics and arrays work
+    });
 }
 
 // The profiler interface marks a region for tools; there is nothing to switch.

@@ -6,6 +6,8 @@
 #include "../exec/conditional.hpp"
 #include "launch.hpp"
 #include "memory_ops.hpp"
+#include "pools.hpp"
+#include "queue.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -17,10 +19,11 @@ std::unordered_set<const void*>& live_nodes() {
 
 void run_kernel(Runtime& runtime, const KernelOp& operation) {
     // Module and limits are looked at again: a graph may be launched long after it was made.
+    runtime.use_device(operation.device);
     runtime.registry->load(runtime, *operation.kernel);
     const Kernel& kernel = *operation.kernel;
     Launch launch;
-    launch.program = kernel.module->program.get();
+    launch.program = &runtime.registry->load(runtime, *kernel.module, operation.device);
     launch.kernel = kernel.name;
     launch.grid = operation.grid;
     launch.block = operation.block;
@@ -65,17 +68,9 @@ void run_graph_nodes(Runtime& runtime, const std::vector<Node*>& order) {
     }
 }
 
-void run_free(Runtime& runtime, const FreeOp& operation) {
-    if (const Allocation* allocation = runtime.memory().find(operation.address);
-        allocation != nullptr && allocation->label == "graph memory")
-        return;
-    require(runtime.memory().release(operation.address) == FreeResult::kOk, kErrInvalidValue,
-            "a graph frees an address that is not allocated");
-}
-
 void run_conditional(Runtime& runtime, const ConditionalOp& operation) {
     const uint64_t handle = operation.handle->id;
-    const auto run_body = [&](size_t index) { run_graph_nodes(runtime, operation.bodies[index]->topological_order()); };
+    const auto run_body = [&](size_t index) { run_graph_nodes(runtime, execution_order(runtime, *operation.bodies[index])); };
     switch (operation.type) {
         case abi::kConditionalIf:
             if (conditional_value(handle) != 0)
@@ -89,12 +84,6 @@ void run_conditional(Runtime& runtime, const ConditionalOp& operation) {
         default:
             if (const uint32_t value = conditional_value(handle); value < operation.bodies.size()) run_body(value);
     }
-}
-
-void assign_defaults(const Graph& graph) {
-    for (const auto& handle : graph.conditionals)
-        if (handle->assigns_default) set_conditional(handle->id, handle->default_value);
-    for (const auto& inner : graph.inner_graphs()) assign_defaults(*inner);
 }
 
 std::shared_ptr<Graph> find_inner_graph(const Graph& graph, const void* handle) {
@@ -126,9 +115,9 @@ struct Executor {
         op.event->time = std::chrono::steady_clock::now();
     }
     void operator()(const WaitOp&) const {}  // everything enqueued before has run
-    void operator()(const ChildOp& op) const { run_graph_nodes(runtime, op.graph->topological_order()); }
-    void operator()(const AllocOp& op) const { op.memory->live = true; }
-    void operator()(const FreeOp& op) const { run_free(runtime, op); }
+    void operator()(const ChildOp& op) const { run_graph_nodes(runtime, execution_order(runtime, *op.graph)); }
+    void operator()(const AllocOp& op) const { run_alloc(runtime, op); }
+    void operator()(const FreeOp& op) const { end_release(runtime, op.address); }
     void operator()(const ConditionalOp& op) const { run_conditional(runtime, op); }
 };
 
@@ -167,33 +156,7 @@ Operation copy_operation(Runtime& runtime, const Operation& operation, std::unor
     return copy;
 }
 
-void begin_allocs(const Graph& graph, bool auto_free) {
-    for (const auto& node : graph.nodes) {
-        if (const auto* alloc = std::get_if<AllocOp>(&node->operation)) {
-            if (alloc->memory->live && !auto_free)
-                throw Failure{
-                    kErrInvalidValue,
-                    "the graph's memory of an earlier launch was not freed (cudaGraphInstantiateFlagAutoFreeOnLaunch would free it)"};
-        }
-    }
-}
-
-void end_frees(const Graph& graph) {
-    for (const auto& node : graph.nodes) {
-        const auto* release = std::get_if<FreeOp>(&node->operation);
-        if (release == nullptr) continue;
-        for (const auto& other : graph.nodes)
-            if (const auto* alloc = std::get_if<AllocOp>(&other->operation); alloc != nullptr && alloc->memory->address == release->address)
-                alloc->memory->live = false;
-    }
-}
-
 }  // namespace
-
-GraphMemory::~GraphMemory() {
-    Runtime& runtime = Runtime::get();
-    if (address != 0 && runtime.memory_if_made() != nullptr) runtime.memory_if_made()->release(address);
-}
 
 int node_type(const Operation& operation) { return kTypes[operation.index()].type; }
 const char* node_type_name(const Operation& operation) { return kTypes[operation.index()].name; }
@@ -283,46 +246,45 @@ std::shared_ptr<Graph> Graph::clone(Runtime& runtime, std::unordered_map<const N
     return copy;
 }
 
-std::vector<Node*> Graph::topological_order() const {
-    std::vector<Node*> order;
+std::vector<Node*> Graph::topological_order(const std::function<size_t(size_t)>& pick) const {
+    std::vector<Node*> order, waiting;
     std::unordered_set<const Node*> done;
-    std::vector<Node*> waiting;
     for (const auto& node : nodes) waiting.push_back(node.get());
+    const auto is_ready = [&](const Node* node) {
+        return std::all_of(node->dependencies.begin(), node->dependencies.end(),
+                           [&](const Edge& edge) { return done.contains(edge.from); });
+    };
     while (!waiting.empty()) {
-        std::vector<Node*> later;
-        for (Node* node : waiting) {
-            const bool ready =
-                std::all_of(node->dependencies.begin(), node->dependencies.end(), [&](const Edge& e) { return done.contains(e.from); });
-            if (ready) {
-                done.insert(node);
-                order.push_back(node);
-            } else {
-                later.push_back(node);
-            }
+        std::vector<Node*> ready;
+        std::copy_if(waiting.begin(), waiting.end(), std::back_inserter(ready), is_ready);
+        require(!ready.empty(), kErrInvalidValue, "the graph has a cycle");
+        if (pick) ready = {ready[pick(ready.size())]};
+        for (Node* node : ready) {
+            done.insert(node);
+            order.push_back(node);
         }
-        require(later.size() < waiting.size(), kErrInvalidValue, "the graph has a cycle");
-        waiting = std::move(later);
+        std::erase_if(waiting, [&](const Node* node) { return done.contains(node); });
     }
     return order;
 }
 
-void launch_graph(Runtime& runtime, const std::shared_ptr<GraphExec>& exec) {
-    assign_defaults(*exec->graph);
-    begin_allocs(*exec->graph, (exec->flags & abi::kInstantiateAutoFree) != 0);
-    const auto keep_alive = exec;
-    run_graph_nodes(runtime, keep_alive->order);
-    end_frees(*keep_alive->graph);
+void begin_graph(const Graph& graph) {
+    for (const auto& handle : graph.conditionals)
+        if (handle->assigns_default) set_conditional(handle->id, handle->default_value);
+    for (const auto& inner : graph.inner_graphs()) begin_graph(*inner);
 }
 
 Stream& find_stream(Runtime& runtime, void* handle, bool per_thread) {
     constexpr uint64_t kLegacyHandle = 1, kPerThreadHandle = 2;
     const uint64_t value = to_address(handle);
-    if (value == kLegacyHandle || (value == 0 && !per_thread)) return *runtime.legacy_stream;
+    Device& device = runtime.devices[static_cast<size_t>(thread_state().device)];
+    if (value == kLegacyHandle || (value == 0 && !per_thread)) return *device.legacy_stream;
     if (value == kPerThreadHandle || value == 0) {
-        std::shared_ptr<Stream>& own = runtime.thread_streams[std::this_thread::get_id()];
+        std::shared_ptr<Stream>& own = device.thread_streams[std::this_thread::get_id()];
         if (own == nullptr) {
             own = std::make_shared<Stream>();
             own->kind = Stream::Kind::kPerThread;
+            own->device = thread_state().device;
             own->id = runtime.next_id();
         }
         return *own;
@@ -366,7 +328,7 @@ Node* find_node(void* handle) {
 Node* submit(Runtime& runtime, Stream& stream, Operation operation) {
     if (stream.capture != nullptr) return capture_operation(runtime, stream, std::move(operation));
     forbid_implicit_dependency(runtime, stream);
-    execute(runtime, operation);
+    enqueue(runtime, stream, std::move(operation));
     return nullptr;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,6 +28,7 @@ struct KernelOp {
     Dim3 grid, block, cluster{0, 0, 0};
     uint32_t dynamic_shared_bytes = 0;
     bool cooperative = false;
+    int device = 0;
     std::vector<std::byte> params;               // packed by KernelInfo::params
     std::vector<void*> param_pointers;           // into params, for cudaGraphKernelNodeGetParams
     std::map<int, abi::LaunchAttributeValue> attributes;
@@ -81,20 +83,12 @@ struct ConditionalOp {
     std::shared_ptr<std::vector<void*>> body_handles;  // what phGraph_out points to
 };
 
-// Memory of a graph: the address is fixed when the node is made; `live` follows the launches.
-struct GraphMemory {
-    uint64_t address = 0;
-    uint64_t size_bytes = 0;
-    bool live = false;
-    ~GraphMemory();
-};
-
 struct AllocOp {
     abi::MemAllocNodeParams params{};
     std::shared_ptr<GraphMemory> memory;
 };
 
-struct FreeOp {
+struct FreeOp {  // a graph's node, or cudaFreeAsync
     uint64_t address = 0;
 };
 
@@ -152,21 +146,25 @@ struct Graph {
     bool is_unique() const;
     // Graphs that belong to nodes of this one.
     std::vector<std::shared_ptr<Graph>> inner_graphs() const;
-    // Nodes in an order that keeps every dependency, by creation where free. Throws Failure(1) on a cycle.
-    std::vector<Node*> topological_order() const;
+    // Nodes in an order that keeps every dependency, by creation where free, or as `pick` chooses among so many. Throws Failure(1) on a
+    // cycle.
+    std::vector<Node*> topological_order(const std::function<size_t(size_t)>& pick = {}) const;
 };
 
 struct GraphExec {
     std::shared_ptr<Graph> graph;                         // private copy
     std::unordered_map<const Node*, Node*> by_original;   // node handle of the source graph -> node of the copy, of inner graphs too
-    std::vector<Node*> order;
     unsigned long long flags = 0;
+    std::weak_ptr<Task> last_launch;
 };
 
-void launch_graph(Runtime& runtime, const std::shared_ptr<GraphExec>& exec);
+// Before a launch's first node runs: defaults of conditional values.
+void begin_graph(const Graph& graph);
 
 struct Event {
     uint32_t flags = 0;
+    int device = 0;
+    std::shared_ptr<Task> task;         // the latest record, in deferred mode
     bool recorded = false;
     std::chrono::steady_clock::time_point time;
     std::weak_ptr<Capture> capture;     // last recorded in this capture
@@ -191,6 +189,8 @@ struct Stream {
     uint64_t id = 0;
     uint32_t flags = 0;  // 1: non-blocking
     int priority = 0;
+    int device = 0;
+    std::shared_ptr<Task> tail;         // the latest work, in deferred mode
     std::shared_ptr<Capture> capture;
     std::vector<Node*> capture_tail;    // what the next captured operation depends on
     std::vector<abi::GraphEdgeData> tail_edges;

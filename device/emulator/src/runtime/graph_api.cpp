@@ -4,6 +4,7 @@
 
 #include "graph_params.hpp"
 #include "launch.hpp"
+#include "pools.hpp"
 
 using namespace aicf::emu;
 
@@ -191,14 +192,15 @@ AICF_API cudaGraphAddMemAllocNode(void** out, void* graph, void* const* dependen
 }
 
 AICF_API cudaGraphAddMemFreeNode(void** out, void* graph, void* const* dependencies, size_t count, void* pointer) {
-    return api("cudaGraphAddMemFreeNode",
-               [&](Runtime& runtime) { add_node(runtime, out, graph, dependencies, count, FreeOp{to_address(pointer)}); });
+    return api("cudaGraphAddMemFreeNode", [&](Runtime& runtime) {
+        add_node(runtime, out, graph, dependencies, count, make_free(runtime, *find_graph(runtime, graph), to_address(pointer)));
+    });
 }
 
 AICF_API cudaGraphAddNode(void** out, void* graph, void* const* dependencies, const abi::GraphEdgeData* data, size_t count,
                           abi::GraphNodeParams* params) {
     return api("cudaGraphAddNode", [&](Runtime& runtime) {
-        add_node(runtime, out, graph, dependencies, count, read_any(runtime, params));
+        add_node(runtime, out, graph, dependencies, count, read_any(runtime, *find_graph(runtime, graph), params));
         for (size_t i = 0; data != nullptr && i < count; ++i) static_cast<Node*>(*out)->dependencies[i].data = data[i];
     });
 }
@@ -209,7 +211,7 @@ AICF_API cudaGraphNodeSetParams(void* node, abi::GraphNodeParams* params) {
         require(params != nullptr && params->type == node_type(target->operation), kErrInvalidValue,
                 "the parameters are of another kind of node");
         require(!std::holds_alternative<ConditionalOp>(target->operation), kErrNotSupported, "a conditional node cannot be changed");
-        target->operation = read_any(runtime, params);
+        target->operation = read_any(runtime, *target->graph, params);
     });
 }
 
@@ -518,8 +520,4 @@ AICF_API cudaGraphReleaseUserObject(void* graph, void* object, unsigned count) {
         target->destroy(target->pointer);
         delete target;
     });
-}
-
-AICF_API cudaDeviceGraphMemTrim(int device) {
-    return api("cudaDeviceGraphMemTrim", [&](Runtime&) { require(device == 0, kErrInvalidDevice, "there is device 0 only"); });
 }

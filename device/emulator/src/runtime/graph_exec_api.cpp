@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "graph_params.hpp"
+#include "pools.hpp"
+#include "queue.hpp"
 
 using namespace aicf::emu;
 
@@ -50,7 +52,7 @@ void instantiate(Runtime& runtime, void** out, void* graph, unsigned long long f
     check_bodies(*source);
     auto exec = std::make_shared<GraphExec>();
     exec->graph = source->clone(runtime, &exec->by_original);
-    exec->order = exec->graph->topological_order();
+    exec->graph->topological_order();  // throws where there is a cycle
     exec->flags = flags;
     source->instantiated = exec;
     *out = exec.get();
@@ -124,7 +126,7 @@ AICF_API cudaGraphExecNodeSetParams(void* exec, void* node, abi::GraphNodeParams
                 "the parameters are of another kind of node");
         require(params->type != abi::kNodeConditional && params->type != abi::kNodeMemAlloc && params->type != abi::kNodeMemFree,
                 kErrNotSupported, "conditional and memory nodes cannot be changed");
-        found->second->operation = read_any(runtime, params);
+        found->second->operation = read_any(runtime, *found->second->graph, params);
     });
 }
 
@@ -167,7 +169,8 @@ AICF_TWIN_API(cudaGraphLaunch, _ptsz, (void* exec, void* stream), (exec, stream)
             return;
         }
         forbid_implicit_dependency(runtime, target);
-        launch_graph(runtime, graph);
+        begin_graph_memory(runtime, *graph->graph, (graph->flags & abi::kInstantiateAutoFree) != 0);
+        enqueue_graph(runtime, target, graph);
     });
 }
 
@@ -196,7 +199,7 @@ AICF_API cudaGraphExecUpdate(void* exec, void* graph, abi::GraphExecUpdateResult
                 "the graphs differ in more than parameters; see the result's code and node");
         std::unordered_map<const Node*, Node*> mapping;
         auto copy = wanted->clone(runtime, &mapping);
-        target->order = copy->topological_order();
+        copy->topological_order();
         // Handles of the graph that was instantiated go on naming their nodes, beside those of the new graph.
         std::unordered_map<const Node*, Node*> pairs;
         pair_nodes(*target->graph, *copy, pairs);

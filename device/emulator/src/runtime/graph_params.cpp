@@ -2,6 +2,7 @@
 
 #include "launch.hpp"
 #include "memory_ops.hpp"
+#include "pools.hpp"
 
 namespace aicf::emu {
 
@@ -74,18 +75,6 @@ ChildOp read_child(Runtime& runtime, void* graph, int ownership) {
     return operation;
 }
 
-AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params) {
-    require(params != nullptr && params->bytesize != 0, kErrInvalidValue, "the parameters are null or ask for 0 bytes");
-    AllocOp operation;
-    operation.memory = std::make_shared<GraphMemory>();
-    operation.memory->address = runtime.memory().allocate(params->bytesize, MemoryKind::kAsync, "graph memory");
-    require(operation.memory->address != 0, kErrMemoryAllocation, "the device's memory is full");
-    operation.memory->size_bytes = params->bytesize;
-    params->dptr = reinterpret_cast<void*>(operation.memory->address);
-    operation.params = *params;
-    return operation;
-}
-
 ConditionalOp make_conditional(Runtime& runtime, abi::ConditionalNodeParams* params) {
     ConditionalOp operation;
     operation.handle = find_conditional(runtime, params->handle);
@@ -110,7 +99,7 @@ ConditionalOp make_conditional(Runtime& runtime, abi::ConditionalNodeParams* par
 }
 
 // The operation that a cudaGraphNodeParams describes.
-Operation read_any(Runtime& runtime, abi::GraphNodeParams* params) {
+Operation read_any(Runtime& runtime, Graph& graph, abi::GraphNodeParams* params) {
     require(params != nullptr, kErrInvalidValue, "the parameters are null");
     switch (params->type) {
         case abi::kNodeKernel: return read_kernel(runtime, &params->kernel);
@@ -122,7 +111,7 @@ Operation read_any(Runtime& runtime, abi::GraphNodeParams* params) {
         case abi::kNodeWaitEvent: return WaitOp{find_event(runtime, params->eventWait)};
         case abi::kNodeEventRecord: return RecordOp{find_event(runtime, params->eventRecord)};
         case abi::kNodeMemAlloc: return make_alloc(runtime, &params->alloc);
-        case abi::kNodeMemFree: return FreeOp{to_address(params->free)};
+        case abi::kNodeMemFree: return make_free(runtime, graph, to_address(params->free));
         case abi::kNodeConditional: return make_conditional(runtime, &params->conditional);
         default:
             throw Failure{kErrNotSupported,

@@ -15,8 +15,7 @@ CopyOp read_symbol(Runtime& runtime, void* dst, const void* src, const void* sym
 FillOp read_fill(Runtime& runtime, const abi::MemsetParams* params);
 HostOp read_host(const abi::HostNodeParams* params);
 ChildOp read_child(Runtime& runtime, void* graph, int ownership = 0);
-// Reserves the memory and writes its address into the parameters.
-AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params);
-Operation read_any(Runtime& runtime, abi::GraphNodeParams* params);
+// What becomes a node of `graph`; allocation and conditional nodes write their results into the parameters.
+Operation read_any(Runtime& runtime, Graph& graph, abi::GraphNodeParams* params);
 
 }  // namespace aicf::emu

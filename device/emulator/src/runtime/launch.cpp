@@ -126,6 +126,7 @@ KernelOp make_launch(Runtime& runtime, std::shared_ptr<Kernel> kernel, Dim3 grid
     const KernelInfo& info = runtime.registry->load(runtime, *kernel);
     KernelOp operation;
     operation.kernel = std::move(kernel);
+    operation.device = thread_state().device;
     operation.grid = grid;
     operation.block = block;
     operation.cluster = {0, 0, 0};

@@ -7,6 +7,7 @@
 
 #include "fatbin.hpp"
 #include "launch.hpp"
+#include "queue.hpp"
 
 using namespace aicf::emu;
 
@@ -29,6 +30,12 @@ int launch(const char* function, const void* kernel, Dim3 grid, Dim3 block, void
         Stream& target = find_stream(runtime, stream, per_thread);
         const auto found = runtime.registry->find_kernel(kernel);
         require(found != nullptr, kErrInvalidResourceHandle, "the function is no registered kernel");
+        if (target.device != thread_state().device) {
+            const std::string text = "kernel " + found->name + " is launched in a stream of device " + std::to_string(target.device) +
+                                     " while device " + std::to_string(thread_state().device) + " is current";
+            runtime.add_report("wrong_device", Severity::kError, text + "\n");
+            throw Failure{kErrInvalidResourceHandle, text};
+        }
         try {
             KernelOp operation = make_launch(runtime, found, grid, block, args, shared_bytes);
             operation.cooperative = cooperative;
@@ -284,7 +291,7 @@ AICF_API cudaFuncSetAttribute(const void* function, int attribute, int value) {
 
 AICF_API cudaKernelSetAttributeForDevice(void* kernel, int attribute, int value, int device) {
     return api("cudaKernelSetAttributeForDevice", [&](Runtime& runtime) {
-        require(device == 0, kErrInvalidDevice, "there is device 0 only");
+        require(device >= 0 && device < static_cast<int>(runtime.devices.size()), kErrInvalidDevice, "there is no such device");
         set_attribute(*runtime.target, *loaded_kernel(runtime, kernel), attribute, value);
     });
 }
@@ -391,7 +398,10 @@ AICF_API cudaLibraryLoadFromFile(void** library, const char* path, int*, void**,
 }
 
 AICF_API cudaLibraryUnload(void* library) {
-    return api("cudaLibraryUnload", [&](Runtime& runtime) { runtime.registry->remove_module(&find_library(runtime, library)); });
+    return api("cudaLibraryUnload", [&](Runtime& runtime) {
+        finish_all(runtime);
+        runtime.registry->remove_module(&find_library(runtime, library));
+    });
 }
 
 AICF_API cudaLibraryGetKernel(void** kernel, void* library, const char* name) {

@@ -1,5 +1,6 @@
 #include "leaks.hpp"
 
+#include "arrays.hpp"
 #include "graph.hpp"
 
 namespace aicf::emu {
@@ -35,12 +36,15 @@ void note_leaks(Runtime& runtime) {
                                each.address);
         }
     }
+    note_handles(runtime, images().arrays.size(), "CUDA array", "cudaFreeArray");
+    note_handles(runtime, images().mipmapped_arrays.size(), "mipmapped array", "cudaFreeMipmappedArray");
+    note_handles(runtime, images().textures.size(), "texture object", "cudaDestroyTextureObject");
+    note_handles(runtime, images().surfaces.size(), "surface object", "cudaDestroySurfaceObject");
+    note_handles(runtime, runtime.pools.size(), "memory pool", "cudaMemPoolDestroy");
     note_handles(runtime, runtime.streams.size(), "stream", "cudaStreamDestroy");
     note_handles(runtime, runtime.events.size(), "event", "cudaEventDestroy");
     note_handles(runtime, runtime.graphs.size(), "graph", "cudaGraphDestroy");
     note_handles(runtime, runtime.graph_execs.size(), "executable graph", "cudaGraphExecDestroy");
 }
-
-void note_unfinished_work(Runtime&) {}
 
 }  // namespace aicf::emu

@@ -1,9 +1,11 @@
-// Allocation, copies, fills, symbols, pointer queries, memory pools.
+// Allocation, copies, fills, symbols, pointer queries.
 #include <cstdlib>
 #include <cstring>
 
 #include "graph.hpp"
 #include "memory_ops.hpp"
+#include "pools.hpp"
+#include "queue.hpp"
 
 using namespace aicf::emu;
 
@@ -11,63 +13,55 @@ namespace {
 
 constexpr size_t kPitchAlign = 512;  // what cudaMallocPitch rounds rows up to on current devices
 
-void allocate(Runtime& runtime, void** out, size_t size_bytes, MemoryKind kind, const char* label = "") {
+void allocate(Runtime& runtime, void** out, size_t size_bytes, MemoryKind kind) {
     require(out != nullptr, kErrInvalidValue, "the result pointer is null");
     *out = nullptr;
-    if (size_bytes == 0) return;
-    const uint64_t address = runtime.memory().allocate(size_bytes, kind, label);
-    if (address == 0)
-        throw Failure{kErrMemoryAllocation, std::to_string(size_bytes) + " bytes asked for; " +
-                                                std::to_string(runtime.memory().used_bytes(0)) + " of " +
-                                                std::to_string(runtime.memory().device_bytes()) + " are in use (option memory_bytes)"};
-    *out = reinterpret_cast<void*>(address);
+    if (size_bytes != 0) *out = reinterpret_cast<void*>(allocate_memory(runtime, size_bytes, kind));
 }
 
-bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned; }
-
-// `host`: freed by cudaFreeHost, so it must be pinned memory; else it must not be.
+// `host`: freed by cudaFreeHost, so it must be pinned memory; else it must not be. The device's work is waited for, as CUDA does.
 void release(Runtime& runtime, void* pointer, bool host) {
     if (pointer == nullptr) return;
-    const uint64_t address = to_address(pointer);
-    const auto refuse = [&](const char* kind, const std::string& text) {
-        runtime.add_report(kind, Severity::kError, text, address);
-        throw Failure{kErrInvalidValue, text};
-    };
-    if (!runtime.is_device_address(pointer)) refuse("invalid_free", hex(address) + " is freed, and was not allocated by CUDA");
-    const Allocation* allocation = runtime.memory().find(address);
-    const std::string place = allocation == nullptr ? std::string()
-                                                    : " (allocation #" + std::to_string(allocation->serial) + " of " +
-                                                          std::to_string(allocation->size_bytes) + " bytes)";
-    if (allocation != nullptr && allocation->live && is_host_kind(allocation->kind) != host)
-        refuse("invalid_free",
-               hex(address) + " is freed with the wrong function: pinned memory with cudaFreeHost, device memory with cudaFree" + place);
-    if (allocation != nullptr && (allocation->kind == MemoryKind::kModule || allocation->kind == MemoryKind::kManagedVariable))
-        refuse("invalid_free", hex(address) + " is freed, and belongs to a device variable" + place);
-    if (allocation != nullptr && allocation->label == "graph memory") return;
-    switch (runtime.memory().release(address)) {
-        case FreeResult::kOk: return;
-        case FreeResult::kDoubleFree: refuse("double_free", hex(address) + " is freed a second time" + place); break;
-        case FreeResult::kInsidePointer:
-            refuse("invalid_free", hex(address) + " is freed, and lies inside an allocation, not at its start" + place);
-            break;
-        case FreeResult::kNotAllocated: refuse("invalid_free", hex(address) + " is freed, and is no allocation"); break;
-    }
+    note_work_on_freed_memory(runtime, to_address(pointer), nullptr);
+    finish_all(runtime);
+    release_memory(runtime, to_address(pointer), host);
+}
+
+bool is_in_device_memory(Runtime& runtime, const void* pointer, const void* array) {
+    if (array != nullptr) return true;
+    const Allocation* allocation = runtime.memory().find(to_address(pointer));
+    return allocation != nullptr && !is_host_visible(allocation->kind);
 }
 
 const Allocation& find_host_memory(Runtime& runtime, const void* pointer) {
     const Allocation* allocation = runtime.memory().find(to_address(pointer));
-    require(allocation != nullptr && allocation->live && (is_host_kind(allocation->kind) || allocation->kind == MemoryKind::kRegistered),
+    require(allocation != nullptr && allocation->live &&
+                (allocation->kind == MemoryKind::kPinned || allocation->kind == MemoryKind::kRegistered),
             kErrInvalidValue, "the address is not in pinned or registered memory");
     return *allocation;
 }
 
 // Synchronous copies and fills run in the legacy (or the thread's) default stream and cannot be captured. Beside a capture that the
-// legacy stream has nothing to do with they are permitted, also in global mode (seen on an H200).
-void run_now(Runtime& runtime, bool per_thread, Operation operation) {
+// legacy stream has nothing to do with they are permitted, also in global mode (seen on an H200). Those within the device's memory are
+// not waited for (CUDA runtime API, "API synchronization behavior").
+void run_now(Runtime& runtime, bool per_thread, const CopyOp& operation) {
     Stream& stream = find_stream(runtime, nullptr, per_thread);
-    forbid_on_capturing_stream(runtime, stream, "a synchronous copy or fill");
+    forbid_on_capturing_stream(runtime, stream, "a synchronous copy");
     forbid_implicit_dependency(runtime, stream);
-    execute(runtime, operation);
+    check_copy(runtime, operation.params);
+    const bool on_device = is_in_device_memory(runtime, operation.params.dstPtr.ptr, operation.params.dstArray) &&
+                           is_in_device_memory(runtime, operation.params.srcPtr.ptr, operation.params.srcArray);
+    const auto task = enqueue(runtime, stream, operation);
+    if (!on_device) finish(runtime, {task});
+}
+
+void run_now(Runtime& runtime, bool per_thread, const FillOp& operation) {
+    Stream& stream = find_stream(runtime, nullptr, per_thread);
+    forbid_on_capturing_stream(runtime, stream, "a synchronous fill");
+    forbid_implicit_dependency(runtime, stream);
+    check_fill(runtime, operation.params, operation.depth, operation.slice_pitch);
+    const auto task = enqueue(runtime, stream, operation);
+    if (!is_in_device_memory(runtime, operation.params.dst, nullptr)) finish(runtime, {task});
 }
 
 void run_in(Runtime& runtime, void* stream, bool per_thread, const CopyOp& operation) {
@@ -91,8 +85,24 @@ FillOp fill_volume(const abi::PitchedPtr& dst, int value, const abi::Extent& ext
     return operation;
 }
 
-abi::Memcpy3DParms from_peer(const abi::Memcpy3DPeerParms& peer) {
-    require(peer.srcDevice == 0 && peer.dstDevice == 0, kErrInvalidDevice, "there is device 0 only");
+// Each side's memory has to be of the device that is named for it.
+void check_peer_copy(Runtime& runtime, const void* dst, int dst_device, const void* src, int src_device) {
+    const auto check = [&](const void* pointer, int device, const char* side) {
+        require(device >= 0 && device < static_cast<int>(runtime.devices.size()), kErrInvalidDevice, "there is no such device");
+        const Allocation* allocation = pointer == nullptr ? nullptr : runtime.memory().find(to_address(pointer));
+        if (allocation == nullptr || is_host_visible(allocation->kind) || allocation->device == device) return;
+        const std::string text = std::string("the ") + side + " " + hex(to_address(pointer)) +
+                                 " of a copy between devices is memory of device " + std::to_string(allocation->device) +
+                                 ", and the call names device " + std::to_string(device);
+        runtime.add_report("wrong_device", Severity::kError, text + "\n", to_address(pointer));
+        throw Failure{kErrInvalidValue, text};
+    };
+    check(dst, dst_device, "destination");
+    check(src, src_device, "source");
+}
+
+abi::Memcpy3DParms from_peer(Runtime& runtime, const abi::Memcpy3DPeerParms& peer) {
+    check_peer_copy(runtime, peer.dstPtr.ptr, peer.dstDevice, peer.srcPtr.ptr, peer.srcDevice);
     abi::Memcpy3DParms params{};
     params.srcArray = peer.srcArray;
     params.srcPos = peer.srcPos;
@@ -125,47 +135,6 @@ CopyOp from_symbol(Runtime& runtime, void* dst, const void* symbol, size_t count
     require(kind == abi::kDeviceToHost || kind == abi::kDeviceToDevice || kind == abi::kCopyDefault, kErrInvalidMemcpyDirection,
             "a copy from a symbol comes from the device");
     return {linear_copy(dst, reinterpret_cast<const void*>(symbol_place(runtime, symbol, count, offset)), count, kind)};
-}
-
-// Memory pools: every device has its default pool, and pools made by the user draw on the same arena.
-struct MemoryPool {
-    uint64_t release_threshold = 0;
-    int reuse_flags[4] = {0, 1, 1, 1};
-};
-MemoryPool default_pool;
-
-bool is_pool(const void* pool) { return pool != nullptr; }
-
-void allocate_async(Runtime& runtime, void** out, size_t size_bytes, void* stream, bool per_thread) {
-    require(out != nullptr, kErrInvalidValue, "the result pointer is null");
-    Stream& target = find_stream(runtime, stream, per_thread);
-    if (target.capture == nullptr) {
-        forbid_implicit_dependency(runtime, target);
-        forbid_during_capture(runtime, "an allocation outside the capture");
-        allocate(runtime, out, size_bytes, MemoryKind::kAsync);
-        return;
-    }
-    require(size_bytes != 0, kErrInvalidValue, "an allocation node of 0 bytes");
-    AllocOp operation;
-    operation.memory = std::make_shared<GraphMemory>();
-    allocate(runtime, out, size_bytes, MemoryKind::kAsync, "graph memory");
-    operation.memory->address = to_address(*out);
-    operation.memory->size_bytes = size_bytes;
-    operation.params.poolProps.allocType = 1;
-    operation.params.poolProps.location = {1, 0};
-    operation.params.bytesize = size_bytes;
-    operation.params.dptr = *out;
-    submit(runtime, target, std::move(operation));
-}
-
-void free_async(Runtime& runtime, void* pointer, void* stream, bool per_thread) {
-    Stream& target = find_stream(runtime, stream, per_thread);
-    if (target.capture != nullptr) {
-        submit(runtime, target, FreeOp{to_address(pointer)});
-        return;
-    }
-    forbid_implicit_dependency(runtime, target);
-    release(runtime, pointer, false);
 }
 
 }  // namespace
@@ -249,26 +218,11 @@ AICF_API cudaMalloc3D(abi::PitchedPtr* out, abi::Extent extent) {
     });
 }
 
-AICF_TWIN_API(cudaMallocAsync, _ptsz, (void** out, size_t size_bytes, void* stream), (out, size_bytes, stream)) {
-    return api("cudaMallocAsync", [&](Runtime& runtime) { allocate_async(runtime, out, size_bytes, stream, per_thread); });
-}
-
-AICF_TWIN_API(cudaMallocFromPoolAsync, _ptsz, (void** out, size_t size_bytes, void* pool, void* stream), (out, size_bytes, pool, stream)) {
-    return api("cudaMallocFromPoolAsync", [&](Runtime& runtime) {
-        require(is_pool(pool), kErrInvalidValue, "the pool is null");
-        allocate_async(runtime, out, size_bytes, stream, per_thread);
-    });
-}
-
-AICF_TWIN_API(cudaFreeAsync, _ptsz, (void* pointer, void* stream), (pointer, stream)) {
-    return api("cudaFreeAsync", [&](Runtime& runtime) { free_async(runtime, pointer, stream, per_thread); });
-}
-
 AICF_API cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     return api("cudaMemGetInfo", [&](Runtime& runtime) {
         require(free_bytes != nullptr && total_bytes != nullptr, kErrInvalidValue, "a result pointer is null");
         *total_bytes = runtime.memory().device_bytes();
-        *free_bytes = *total_bytes - runtime.memory().used_bytes(0);
+        *free_bytes = *total_bytes - runtime.memory().used_bytes(static_cast<uint32_t>(thread_state().device));
     });
 }
 
@@ -315,27 +269,27 @@ AICF_TWIN_API(cudaMemcpy3DAsync, _ptsz, (const abi::Memcpy3DParms* params, void*
 AICF_TWIN_API(cudaMemcpy3DPeer, _ptds, (const abi::Memcpy3DPeerParms* params), (params)) {
     return api("cudaMemcpy3DPeer", [&](Runtime& runtime) {
         require(params != nullptr, kErrInvalidValue, "the parameters are null");
-        run_now(runtime, per_thread, CopyOp{from_peer(*params)});
+        run_now(runtime, per_thread, CopyOp{from_peer(runtime, *params)});
     });
 }
 
 AICF_TWIN_API(cudaMemcpy3DPeerAsync, _ptsz, (const abi::Memcpy3DPeerParms* params, void* stream), (params, stream)) {
     return api("cudaMemcpy3DPeerAsync", [&](Runtime& runtime) {
         require(params != nullptr, kErrInvalidValue, "the parameters are null");
-        run_in(runtime, stream, per_thread, CopyOp{from_peer(*params)});
+        run_in(runtime, stream, per_thread, CopyOp{from_peer(runtime, *params)});
     });
 }
 
 AICF_API cudaMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t count) {
     return api("cudaMemcpyPeer", [&](Runtime& runtime) {
-        require(dst_device == 0 && src_device == 0, kErrInvalidDevice, "there is device 0 only");
+        check_peer_copy(runtime, dst, dst_device, src, src_device);
         run_now(runtime, false, CopyOp{linear_copy(dst, src, count, abi::kDeviceToDevice)});
     });
 }
 
 AICF_API cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t count, void* stream) {
     return api("cudaMemcpyPeerAsync", [&](Runtime& runtime) {
-        require(dst_device == 0 && src_device == 0, kErrInvalidDevice, "there is device 0 only");
+        check_peer_copy(runtime, dst, dst_device, src, src_device);
         run_in(runtime, stream, false, CopyOp{linear_copy(dst, src, count, abi::kDeviceToDevice)});
     });
 }
@@ -458,6 +412,7 @@ AICF_API cudaHostRegister(void* pointer, size_t size_bytes, unsigned flags) {
 AICF_API cudaHostUnregister(void* pointer) {
     return api("cudaHostUnregister", [&](Runtime& runtime) {
         forbid_during_capture(runtime, "cudaHostUnregister");
+        finish_all(runtime);
         require(runtime.memory().remove_host_range(to_address(pointer)), kErrHostMemoryNotRegistered,
                 "no range at this address is registered");
         runtime.registered_flags.erase(to_address(pointer));
@@ -507,89 +462,5 @@ AICF_TWIN_API(cudaStreamAttachMemAsync, _ptsz, (void* stream, void* pointer, siz
         find_stream(runtime, stream, per_thread);
         require(flags == 1 || flags == 2 || flags == 4, kErrInvalidValue, "flags are 1, 2 or 4");
         require(runtime.is_device_address(pointer), kErrInvalidValue, "the address is not in managed memory");
-    });
-}
-
-// Pools.
-
-AICF_API cudaDeviceGetDefaultMemPool(void** pool, int device) {
-    return api("cudaDeviceGetDefaultMemPool", [&](Runtime&) {
-        require(pool != nullptr, kErrInvalidValue, "the result pointer is null");
-        require(device == 0, kErrInvalidDevice, "there is device 0 only");
-        *pool = &default_pool;
-    });
-}
-
-AICF_API cudaDeviceGetMemPool(void** pool, int device) {
-    return api("cudaDeviceGetMemPool", [&](Runtime&) {
-        require(pool != nullptr, kErrInvalidValue, "the result pointer is null");
-        require(device == 0, kErrInvalidDevice, "there is device 0 only");
-        *pool = &default_pool;
-    });
-}
-
-AICF_API cudaDeviceSetMemPool(int device, void* pool) {
-    return api("cudaDeviceSetMemPool", [&](Runtime&) {
-        require(device == 0, kErrInvalidDevice, "there is device 0 only");
-        require(is_pool(pool), kErrInvalidValue, "the pool is null");
-    });
-}
-
-AICF_API cudaMemPoolCreate(void** pool, const abi::MemPoolProps* properties) {
-    return api("cudaMemPoolCreate", [&](Runtime&) {
-        require(pool != nullptr && properties != nullptr, kErrInvalidValue, "a pointer is null");
-        require(properties->handleTypes == 0, kErrNotSupported, "pools of the emulated device cannot be shared between processes");
-        *pool = new MemoryPool;
-    });
-}
-
-AICF_API cudaMemPoolDestroy(void* pool) {
-    return api("cudaMemPoolDestroy", [&](Runtime&) {
-        require(is_pool(pool) && pool != &default_pool, kErrInvalidValue, "the pool is null or the default pool");
-        delete static_cast<MemoryPool*>(pool);
-    });
-}
-
-AICF_API cudaMemPoolTrimTo(void* pool, size_t) {
-    return api("cudaMemPoolTrimTo", [&](Runtime&) { require(is_pool(pool), kErrInvalidValue, "the pool is null"); });
-}
-
-AICF_API cudaMemPoolSetAttribute(void* pool, int attribute, void* value) {
-    return api("cudaMemPoolSetAttribute", [&](Runtime&) {
-        require(is_pool(pool) && value != nullptr, kErrInvalidValue, "a pointer is null");
-        auto* target = static_cast<MemoryPool*>(pool);
-        if (attribute >= 1 && attribute <= 3) {
-            target->reuse_flags[attribute] = *static_cast<int*>(value);
-        } else if (attribute == 4) {
-            target->release_threshold = *static_cast<uint64_t*>(value);
-        } else {
-            require(attribute == 6 || attribute == 8, kErrInvalidValue, "the attribute cannot be set");
-        }
-    });
-}
-
-AICF_API cudaMemPoolGetAttribute(void* pool, int attribute, void* value) {
-    return api("cudaMemPoolGetAttribute", [&](Runtime& runtime) {
-        require(is_pool(pool) && value != nullptr && attribute >= 1 && attribute <= 8, kErrInvalidValue,
-                "a null pointer or an unknown attribute");
-        const auto* source = static_cast<MemoryPool*>(pool);
-        if (attribute <= 3)
-            *static_cast<int*>(value) = source->reuse_flags[attribute];
-        else
-            *static_cast<uint64_t*>(value) = attribute == 4 ? source->release_threshold : runtime.memory().used_bytes(0);
-    });
-}
-
-AICF_API cudaMemPoolSetAccess(void* pool, const abi::MemAccessDesc* descriptions, size_t count) {
-    return api("cudaMemPoolSetAccess", [&](Runtime&) {
-        require(is_pool(pool) && (descriptions != nullptr || count == 0), kErrInvalidValue, "a pointer is null");
-        for (size_t i = 0; i < count; ++i) require(descriptions[i].location.id == 0, kErrInvalidDevice, "there is device 0 only");
-    });
-}
-
-AICF_API cudaMemPoolGetAccess(int* flags, void* pool, abi::MemLocation* location) {
-    return api("cudaMemPoolGetAccess", [&](Runtime&) {
-        require(flags != nullptr && is_pool(pool) && location != nullptr, kErrInvalidValue, "a pointer is null");
-        *flags = location->type == 1 && location->id == 0 ? 3 : 0;
     });
 }

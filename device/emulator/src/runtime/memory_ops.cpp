@@ -65,10 +65,14 @@ std::string describe_place(Runtime& runtime, uint64_t address) {
            std::to_string(allocation->size_bytes) + " bytes" + (allocation->label.empty() ? "" : " (" + allocation->label + ")");
 }
 
-// Throws Failure(1) with a report when [address, address + bytes) of the arena is not within one live allocation.
-void check_range(Runtime& runtime, const char* verb, uint64_t address, uint64_t bytes) {
+// Throws Failure(1) with a report when [address, address + bytes) of the arena is not within one live allocation. A graph's memory need
+// not be live before the copy runs (`now`).
+void check_range(Runtime& runtime, const char* verb, uint64_t address, uint64_t bytes, bool now) {
     if (bytes == 0 || runtime.memory().accessible(address, bytes)) return;
     const Allocation* allocation = runtime.memory().find(address);
+    const bool inside = allocation != nullptr && address >= allocation->address && bytes <= allocation->size_bytes &&
+                        address - allocation->address <= allocation->size_bytes - bytes;
+    if (inside && !now && runtime.graph_memory.contains(allocation->address)) return;
     const bool freed = allocation != nullptr && !allocation->live;
     const std::string text = std::string("host call ") + verb + " " + std::to_string(bytes) + " bytes at " + hex(address) + ", which is " +
                              describe_place(runtime, address);
@@ -153,7 +157,7 @@ abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kin
     return pitched_copy(dst, count, src, count, count, 1, kind);
 }
 
-void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
+void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params, bool now) {
     const auto [dst, src] = read_sides(runtime, params);
     const abi::Extent extent = extent_in_bytes(params);
     if (params.kind < abi::kHostToHost || params.kind > abi::kCopyDefault)
@@ -168,12 +172,12 @@ void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
                                                  std::to_string(dst.pitch) + " (destination) and " + std::to_string(src.pitch) +
                                                  " (source)"};
     check_direction(runtime, params, dst, src);
-    if (src.in_arena) check_range(runtime, "reads", src.base, span_bytes(src, extent));
-    if (dst.in_arena) check_range(runtime, "writes", dst.base, span_bytes(dst, extent));
+    if (src.in_arena) check_range(runtime, "reads", src.base, span_bytes(src, extent), now);
+    if (dst.in_arena) check_range(runtime, "writes", dst.base, span_bytes(dst, extent), now);
 }
 
 void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
-    check_copy(runtime, params);
+    check_copy(runtime, params, true);
     const auto [dst, src] = read_sides(runtime, params);
     abi::Extent extent = extent_in_bytes(params);
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
@@ -193,7 +197,7 @@ void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     }
 }
 
-void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch) {
+void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch, bool now) {
     if (params.elementSize != 1 && params.elementSize != 2 && params.elementSize != 4)
         throw Failure{kErrInvalidValue, "elements of " + std::to_string(params.elementSize) + " bytes; a fill takes 1, 2 or 4"};
     const size_t row = params.width * params.elementSize;
@@ -204,11 +208,11 @@ void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth,
     require(runtime.is_device_address(params.dst) || host_accessible(runtime, to_address(params.dst)), kErrInvalidValue,
             "the destination of a fill is no device address");
     require(to_address(params.dst) % params.elementSize == 0, kErrInvalidValue, "the destination of a fill is not aligned to its elements");
-    check_range(runtime, "writes", to_address(params.dst), (depth - 1) * slice_pitch + (params.height - 1) * params.pitch + row);
+    check_range(runtime, "writes", to_address(params.dst), (depth - 1) * slice_pitch + (params.height - 1) * params.pitch + row, now);
 }
 
 void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch) {
-    check_fill(runtime, params, depth, slice_pitch);
+    check_fill(runtime, params, depth, slice_pitch, true);
     const size_t row = params.width * params.elementSize;
     if (row == 0) return;
     for (size_t z = 0; z < depth; ++z) {

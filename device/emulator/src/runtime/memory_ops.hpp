@@ -9,11 +9,12 @@
 
 namespace aicf::emu {
 
-// Checks a copy as far as CUDA does when it is enqueued: direction against the kinds of pointer, pitches, ranges.
-void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
+// Checks a copy as far as CUDA does when it is enqueued, or before it runs (`now`): direction against the kinds of pointer, pitches,
+// ranges.
+void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params, bool now = false);
 void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
 
-void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
+void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch, bool now = false);
 void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
 
 // A fill of 1-, 2- or 4-byte elements in a stream, as an API call of its own; returns its error.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "exit_report.hpp"
+#include "queue.hpp"
 #include "report_file.hpp"
 #include "suppressions.hpp"
 
@@ -63,6 +64,7 @@ struct Option {
 };
 
 constexpr uint64_t kLeastMemory = 1 << 20;
+constexpr uint64_t kMostDevices = 16;
 constexpr uint64_t kMostMemory = uint64_t{1} << 40;
 
 const Option kOptions[] = {
@@ -80,7 +82,11 @@ const Option kOptions[] = {
          r.options.schedule = static_cast<Schedule>(name - kScheduleNames);
      },
      [](const Runtime& r) { return std::string(kScheduleNames[static_cast<int>(r.options.schedule)]); }},
-    {"seed", [](Runtime& r, const std::string& v) { r.options.seed = parse_number("seed", v, 0, UINT64_MAX); },
+    {"seed",
+     [](Runtime& r, const std::string& v) {
+         r.options.seed = parse_number("seed", v, 0, UINT64_MAX);
+         restart_order(r);
+     },
      [](const Runtime& r) { return std::to_string(r.options.seed); }},
     {"instruction_limit",
      [](Runtime& r, const std::string& v) { r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX); },
@@ -104,6 +110,21 @@ const Option kOptions[] = {
          r.memory_bytes = bytes;
      },
      [](const Runtime& r) { return std::to_string(r.memory_bytes); }},
+    {"devices",
+     [](Runtime& r, const std::string& v) {
+         const uint64_t count = parse_number("devices", v, 1, kMostDevices);
+         if (r.memory_if_made() != nullptr && count != r.devices.size())
+             throw Failure{kErrInvalidValue, "option devices: the devices are in use; set it before the first allocation"};
+         r.set_device_count(count);
+     },
+     [](const Runtime& r) { return std::to_string(r.devices.size()); }},
+    {"mode",
+     [](Runtime& r, const std::string& v) {
+         if (v != "eager" && v != "deferred") throw Failure{kErrInvalidValue, "option mode: \"" + v + "\" is none of eager, deferred"};
+         finish_all(r);
+         r.deferred = v == "deferred";
+     },
+     [](const Runtime& r) { return std::string(r.deferred ? "deferred" : "eager"); }},
     {"target",
      [](Runtime& r, const std::string& v) {
          const Target* target = find_target(v);

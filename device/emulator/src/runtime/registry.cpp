@@ -125,11 +125,15 @@ void Registry::remove_module(CodeModule* module) {
     modules_.erase(module);
 }
 
-void Registry::unload_all() {
+void Registry::unload(int device) {
     for (const auto& [handle, module] : modules_) {
-        module->program.reset();
-        module->tried = false;
-        for (const auto& [name, kernel] : module->kernels) kernel->info = nullptr;
+        const bool is_only = module->programs.size() == module->programs.count(device);
+        // The first program holds what all have in common.
+        if (!is_only && !module->programs.empty() && module->programs.begin()->first == device) continue;
+        module->programs.erase(device);
+        module->load_error = 0;
+        if (is_only)
+            for (const auto& [name, kernel] : module->kernels) kernel->info = nullptr;
     }
 }
 
@@ -166,10 +170,14 @@ DeviceVariable* Registry::find_variable(const void* host_variable) const {
     return nullptr;
 }
 
-Program& Registry::load(Runtime& runtime, CodeModule& module) {
-    if (module.program != nullptr) return *module.program;
-    if (module.tried) throw Failure{module.load_error, module.load_message};
-    module.tried = true;
+Program& Registry::load(Runtime& runtime, CodeModule& module) { return load(runtime, module, thread_state().device); }
+
+Program& Registry::load(Runtime& runtime, CodeModule& module, int device) {
+    if (const auto found = module.programs.find(device); found != module.programs.end()) return *found->second;
+    if (module.load_error != 0) throw Failure{module.load_error, module.load_message};
+    runtime.use_device(device);
+    const Program* elsewhere = module.programs.empty() ? nullptr : module.programs.begin()->second.get();
+    std::shared_ptr<Program> program;
     const auto fail = [&](int code, const std::string& message) {
         module.load_error = code;
         module.load_message = message;
@@ -191,7 +199,7 @@ Program& Registry::load(Runtime& runtime, CodeModule& module) {
         const FatbinEntry made_for = entry_of_target(parsed.target);
         module.ptx_version = static_cast<int>(made_for.arch);
         if (module.binary_version == 0) module.binary_version = runtime.target->major * 10 + runtime.target->minor;
-        module.program = Program::load(std::move(parsed), runtime.memory());
+        program = Program::load(std::move(parsed), runtime.memory(), elsewhere);
         if (!is_native(made_for, *runtime.target)) {
             runtime.add_report("foreign_target", Severity::kNote,
                                module.origin + ": what was compiled for " + made_for.arch_name() +
@@ -208,10 +216,10 @@ Program& Registry::load(Runtime& runtime, CodeModule& module) {
     }
     for (const auto& [name, variable] : module.variables) {
         if (variable->managed_pointer == nullptr) continue;
-        if (const VariableInfo* info = module.program->find_variable(name))
-            *variable->managed_pointer = reinterpret_cast<void*>(info->address);
+        if (const VariableInfo* info = program->find_variable(name)) *variable->managed_pointer = reinterpret_cast<void*>(info->address);
     }
-    return *module.program;
+    module.programs[device] = program;
+    return *program;
 }
 
 const KernelInfo& Registry::load(Runtime& runtime, Kernel& kernel) {

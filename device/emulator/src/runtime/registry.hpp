@@ -40,10 +40,9 @@ struct CodeModule {
     const void* image = nullptr;    // fat-binary wrapper, container, or PTX text
     std::string owned_image;        // for libraries
     std::string origin;             // file of the program, for messages
-    bool tried = false;
-    int load_error = 0;
+    int load_error = 0;  // of the first attempt; it is not made again
     std::string load_message;
-    std::shared_ptr<Program> program;
+    std::map<int, std::shared_ptr<Program>> programs;  // by device: each has the module's variables, but for managed ones, for itself
     int ptx_version = 0, binary_version = 0;   // architectures, 90 = sm_90, as in cudaFuncAttributes
     std::map<std::string, int> sass_registers;  // registers by kernel, where machine code lies beside the PTX
     std::map<std::string, std::shared_ptr<Kernel>> kernels;
@@ -57,8 +56,8 @@ public:
     CodeModule* add_library(std::string image);
     CodeModule* find_module(void* handle) const;
     void remove_module(CodeModule* module);
-    // A cudaDeviceReset: programs and their variables go, registrations stay.
-    void unload_all();
+    // A cudaDeviceReset: the device's programs and their variables go, registrations stay.
+    void unload(int device);
 
     std::shared_ptr<Kernel> add_kernel(CodeModule* module, const void* host_function, const std::string& name);
     void add_variable(CodeModule* module, const void* host_variable, const std::string& name, uint64_t size_bytes, void** managed);
@@ -69,7 +68,8 @@ public:
 
     // Parses and loads the module of the kernel if that has not happened; throws Failure 209, 218, 222 or 98.
     const KernelInfo& load(Runtime& runtime, Kernel& kernel);
-    Program& load(Runtime& runtime, CodeModule& module);
+    Program& load(Runtime& runtime, CodeModule& module, int device);
+    Program& load(Runtime& runtime, CodeModule& module);  // on the calling thread's device
     const VariableInfo& resolve(Runtime& runtime, const DeviceVariable& variable);
 
 private:

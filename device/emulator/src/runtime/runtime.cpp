@@ -8,6 +8,7 @@
 #include "graph.hpp"
 #include "host_fault.hpp"
 #include "options.hpp"
+#include "pools.hpp"
 #include "registry.hpp"
 #include "report_file.hpp"
 #include "suppressions.hpp"
@@ -20,9 +21,7 @@ ThreadState& thread_state() {
 }
 
 Runtime::Runtime() : registry(std::make_unique<Registry>()) {
-    legacy_stream = std::make_shared<Stream>();
-    legacy_stream->kind = Stream::Kind::kLegacy;
-    legacy_stream->id = next_id();
+    set_device_count(1);
     set_default_options(*this);
     mark_runtime_used();
 }
@@ -32,10 +31,30 @@ Runtime& Runtime::get() {
     return *runtime;
 }
 
+void Runtime::set_device_count(size_t count) {
+    devices.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+        Device& device = devices[i];
+        if (device.legacy_stream != nullptr) continue;
+        device.legacy_stream = std::make_shared<Stream>();
+        device.legacy_stream->kind = Stream::Kind::kLegacy;
+        device.legacy_stream->id = next_id();
+        device.legacy_stream->device = static_cast<int>(i);
+        device.default_pool = std::make_shared<MemoryPool>();
+        device.default_pool->device = static_cast<int>(i);
+        device.default_pool->is_default = true;
+        device.pool = device.default_pool;
+    }
+}
+
+void Runtime::use_device(int device) {
+    memory().set_current_device(static_cast<uint32_t>(device), 1u << device | devices[static_cast<size_t>(device)].peers);
+}
+
 DeviceMemory& Runtime::memory() {
     if (memory_ == nullptr) {
         try {
-            memory_ = std::make_unique<DeviceMemory>(memory_bytes);
+            memory_ = std::make_unique<DeviceMemory>(memory_bytes, static_cast<uint32_t>(devices.size()));
         } catch (const std::exception& error) {
             throw Failure{kErrMemoryAllocation,
                           std::string("the device's memory could not be reserved (option memory_bytes): ") + error.what()};
@@ -93,19 +112,35 @@ void Runtime::fail_context(int code, std::string message) {
     sticky_message = std::move(message);
 }
 
-void Runtime::reset() {
-    images().clear();
-    graph_execs.clear();
-    captures.clear();
-    graphs.clear();
-    streams.clear();
-    events.clear();
-    registered_flags.clear();
-    registry->unload_all();
-    if (memory_ != nullptr)
-        for (const Allocation& each : memory_->live_allocations())
-            if (each.kind != MemoryKind::kRegistered || !memory_->remove_host_range(each.address)) memory_->release(each.address);
-    legacy_stream->capture.reset();
+void Runtime::reset(int device) {
+    const bool is_only = devices.size() == 1;
+    if (is_only) {  // what may lie on several devices stays, where there are several
+        images().clear();
+        graph_execs.clear();
+        captures.clear();
+        graphs.clear();
+        registered_flags.clear();
+        releases.clear();
+    }
+    std::erase_if(streams, [&](const auto& entry) { return entry.second->device == device; });
+    std::erase_if(events, [&](const auto& entry) { return entry.second->device == device; });
+    std::erase_if(pools, [&](const auto& entry) { return entry.second->device == device; });
+    registry->unload(device);
+    if (memory_ != nullptr) {
+        for (const Allocation& each : memory_->live_allocations()) {
+            if (each.kind == MemoryKind::kRegistered && is_only) memory_->remove_host_range(each.address);
+            const bool of_program = each.kind == MemoryKind::kModule || each.kind == MemoryKind::kManagedVariable;
+            if (each.device != device || each.kind == MemoryKind::kRegistered || of_program) continue;
+            pool_of.erase(each.address);
+            memory_->release(each.address);
+        }
+    }
+    Device& own = devices[static_cast<size_t>(device)];
+    own.legacy_stream->capture.reset();
+    own.legacy_stream->tail.reset();
+    own.peers = 0;
+    own.pool = own.default_pool;
+    own.default_pool->counts = own.graph_memory = {};
     sticky_error = 0;
     sticky_message.clear();
 }

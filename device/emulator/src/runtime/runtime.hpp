@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -24,15 +25,31 @@ struct Event;
 struct Graph;
 struct GraphExec;
 struct Capture;
+struct Task;
+struct MemoryPool;
+struct GraphMemory;
 
 // What CUDA keeps per host thread.
 struct ThreadState {
     int last_error = 0;
     int capture_mode = abi::kCaptureGlobal;  // cudaThreadExchangeStreamCaptureMode
     bool in_host_function = false;           // CUDA calls are refused there
+    int device = 0;                          // cudaSetDevice
     std::string message;
 };
 ThreadState& thread_state();
+
+// Another current device for a while.
+class DeviceScope {
+public:
+    explicit DeviceScope(int device) : before_(std::exchange(thread_state().device, device)) {}
+    ~DeviceScope() { thread_state().device = before_; }
+    DeviceScope(const DeviceScope&) = delete;
+    DeviceScope& operator=(const DeviceScope&) = delete;
+
+private:
+    int before_;
+};
 
 struct LaunchRecord {  // one entry of aicfEmulatorTakeCounters()
     std::string kernel;
@@ -47,6 +64,20 @@ struct KernelLines {  // one entry of aicfEmulatorTakeLines(): counts by PTX lin
     std::vector<LineCounters> lines;  // by PTX line
 };
 
+struct MemoryCounts {  // bytes
+    uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+};
+
+struct Device {
+    std::shared_ptr<Stream> legacy_stream;
+    std::map<std::thread::id, std::shared_ptr<Stream>> thread_streams;  // cudaStreamPerThread
+    std::vector<std::shared_ptr<Task>> detached;  // the last work of blocking streams that were destroyed
+    uint32_t peers = 0;                           // a bit for each device whose memory its kernels may touch
+    std::shared_ptr<MemoryPool> default_pool, pool;
+    MemoryCounts graph_memory;
+    unsigned flags = 0;
+};
+
 // One per process, never destroyed: programs call in from their own atexit handlers. All members are guarded by `mutex`, which api()
 // holds; it is released only while a host function of the user runs.
 class Runtime {
@@ -56,7 +87,8 @@ public:
     std::mutex mutex;
     ExecOptions options;
     const Target* target = nullptr;
-    uint64_t memory_bytes = 0;
+    uint64_t memory_bytes = 0;  // of each device
+    bool deferred = false;      // work waits for a synchronisation (queue.hpp)
     int sticky_error = 0;
     std::string sticky_message;
 
@@ -66,14 +98,21 @@ public:
     std::unordered_map<void*, std::shared_ptr<Graph>> graphs;
     std::unordered_map<void*, std::shared_ptr<GraphExec>> graph_execs;
     std::vector<std::shared_ptr<Capture>> captures;  // in progress, also invalidated ones
-    std::shared_ptr<Stream> legacy_stream;
-    std::map<std::thread::id, std::shared_ptr<Stream>> thread_streams;  // cudaStreamPerThread
+    std::vector<Device> devices;
+    std::unordered_map<void*, std::shared_ptr<MemoryPool>> pools;                 // made by the user
+    std::unordered_map<uint64_t, std::shared_ptr<MemoryPool>> pool_of;            // by address
+    std::unordered_map<uint64_t, std::weak_ptr<GraphMemory>> graph_memory;        // by address
+    std::unordered_set<uint64_t> releases;                                        // cudaFreeAsync that has not run
     std::unordered_map<uint64_t, uint32_t> registered_flags;  // cudaHostRegister, by address; DeviceMemory has the ranges
 
     // The arena; made on first use. Throws Failure(2) when the address space cannot be had.
     DeviceMemory& memory();
     DeviceMemory* memory_if_made() { return memory_.get(); }
     bool is_device_address(const void* pointer) const;
+    // The number of devices; before the first use of memory only.
+    void set_device_count(size_t count);
+    // What is allocated next belongs to this device, and kernels run there.
+    void use_device(int device);
 
     void add_report(Report report);
     // A finding of the runtime itself: kind, severity and a text of several lines.
@@ -86,8 +125,8 @@ public:
 
     // The context is lost: `code` is what every later call returns.
     void fail_context(int code, std::string message);
-    // cudaDeviceReset: every stream, event, graph and allocation goes, modules load again on next use.
-    void reset();
+    // cudaDeviceReset: every stream, event, graph and allocation of the device goes, modules load again on next use.
+    void reset(int device);
 
     uint64_t next_id() { return ++last_id_; }
 

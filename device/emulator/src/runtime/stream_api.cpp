@@ -1,7 +1,8 @@
-// Streams, events, host functions. Work runs when it is enqueued, so every wait is over at once.
+// Streams, events, host functions.
 #include <algorithm>
 
-#include "graph.hpp"
+#include "pools.hpp"
+#include "queue.hpp"
 
 using namespace aicf::emu;
 
@@ -20,6 +21,7 @@ int create_stream(const char* function, void** out, unsigned flags, int priority
         stream->id = runtime.next_id();
         stream->flags = flags;
         stream->priority = std::clamp(priority, kGreatestPriority, 0);
+        stream->device = thread_state().device;
         *out = stream.get();
         runtime.streams[stream.get()] = std::move(stream);
     });
@@ -32,6 +34,7 @@ int create_event(const char* function, void** out, unsigned flags) {
         require((flags & 4) == 0, kErrNotSupported, "events of the emulated device cannot be shared between processes");
         auto event = std::make_shared<Event>();
         event->flags = flags;
+        event->device = thread_state().device;
         *out = event.get();
         runtime.events[event.get()] = std::move(event);
     });
@@ -42,12 +45,18 @@ int record_event(const char* function, void* event, void* stream, unsigned flags
         require(flags <= kExternal, kErrInvalidValue, "flags are 0 or 1 (cudaEventRecordExternal)");
         const auto target = find_event(runtime, event);
         Stream& source = find_stream(runtime, stream, per_thread);
+        if (source.device != target->device) {
+            const std::string text = "an event of device " + std::to_string(target->device) + " is recorded in a stream of device " +
+                                     std::to_string(source.device);
+            runtime.add_report("wrong_device", Severity::kError, text + "\n");
+            throw Failure{kErrInvalidResourceHandle, text};
+        }
         if (source.capture != nullptr) {
             capture_event_record(runtime, source, target, flags == kExternal);
             return;
         }
         forbid_implicit_dependency(runtime, source);
-        execute(runtime, RecordOp{target});
+        enqueue(runtime, source, RecordOp{target});
     });
 }
 
@@ -85,18 +94,30 @@ AICF_API cudaStreamDestroy(void* stream) {
                 std::erase(runtime.captures, capture);
             }
         }
+        detach_work(runtime, target);
         runtime.streams.erase(stream);
     });
 }
 
 AICF_TWIN_API(cudaStreamSynchronize, _ptsz, (void* stream), (stream)) {
-    return api("cudaStreamSynchronize",
-               [&](Runtime& runtime) { check_completion(runtime, find_stream(runtime, stream, per_thread), "cudaStreamSynchronize"); });
+    return api("cudaStreamSynchronize", [&](Runtime& runtime) {
+        Stream& target = find_stream(runtime, stream, per_thread);
+        check_completion(runtime, target, "cudaStreamSynchronize");
+        finish_stream(runtime, target);
+        trim_pools(runtime);
+    });
 }
 
 AICF_TWIN_API(cudaStreamQuery, _ptsz, (void* stream), (stream)) {
-    return api("cudaStreamQuery",
-               [&](Runtime& runtime) { check_completion(runtime, find_stream(runtime, stream, per_thread), "cudaStreamQuery"); });
+    return api("cudaStreamQuery", [&](Runtime& runtime) {
+        Stream& target = find_stream(runtime, stream, per_thread);
+        check_completion(runtime, target, "cudaStreamQuery");
+        bool is_done = true;
+        const bool is_legacy = target.kind == Stream::Kind::kLegacy;
+        for (const auto& task : is_legacy ? work_before(runtime, target) : std::vector{target.tail})
+            is_done = is_done_after_a_step(runtime, task) && is_done;
+        if (!is_done) throw Failure{kErrNotReady, ""};
+    });
 }
 
 AICF_TWIN_API(cudaStreamWaitEvent, _ptsz, (void* stream, void* event, unsigned flags), (stream, event, flags)) {
@@ -106,6 +127,7 @@ AICF_TWIN_API(cudaStreamWaitEvent, _ptsz, (void* stream, void* event, unsigned f
         const auto source = find_event(runtime, event);
         if (capture_event_wait(runtime, target, source, flags == kExternal)) return;
         forbid_implicit_dependency(runtime, target);
+        if (source->task != nullptr) enqueue(runtime, target, WaitOp{source}, {source->task});
     });
 }
 
@@ -133,8 +155,7 @@ AICF_TWIN_API(cudaStreamGetId, _ptsz, (void* stream, unsigned long long* id), (s
 AICF_TWIN_API(cudaStreamGetDevice, _ptsz, (void* stream, int* device), (stream, device)) {
     return api("cudaStreamGetDevice", [&](Runtime& runtime) {
         require(device != nullptr, kErrInvalidValue, "the result pointer is null");
-        find_stream(runtime, stream, per_thread);
-        *device = 0;
+        *device = find_stream(runtime, stream, per_thread).device;
     });
 }
 
@@ -199,15 +220,19 @@ AICF_TWIN_API(cudaEventRecordWithFlags, _ptsz, (void* event, void* stream, unsig
 
 AICF_API cudaEventQuery(void* event) {
     return api("cudaEventQuery", [&](Runtime& runtime) {
-        forbid_captured_event(*find_event(runtime, event), "cudaEventQuery");
+        const auto target = find_event(runtime, event);
+        forbid_captured_event(*target, "cudaEventQuery");
         forbid_during_capture(runtime, "cudaEventQuery");
+        if (!is_done_after_a_step(runtime, target->task)) throw Failure{kErrNotReady, ""};
     });
 }
 
 AICF_API cudaEventSynchronize(void* event) {
     return api("cudaEventSynchronize", [&](Runtime& runtime) {
-        forbid_captured_event(*find_event(runtime, event), "cudaEventSynchronize");
+        const auto target = find_event(runtime, event);
+        forbid_captured_event(*target, "cudaEventSynchronize");
         forbid_during_capture(runtime, "cudaEventSynchronize");
+        finish_event(runtime, *target);
     });
 }
 
@@ -220,6 +245,9 @@ AICF_API cudaEventElapsedTime(float* milliseconds, void* start, void* end) {
         require(((first->flags | last->flags) & kDisableTiming) == 0, kErrInvalidResourceHandle,
                 "an event was made with cudaEventDisableTiming");
         require(first->recorded && last->recorded, kErrInvalidResourceHandle, "an event was never recorded");
+        require(first->device == last->device, kErrInvalidResourceHandle, "the events are of two devices");
+        const auto is_done = [](const Event& each) { return each.task == nullptr || each.task->done; };
+        if (!is_done(*first) || !is_done(*last)) throw Failure{kErrNotReady, ""};
         *milliseconds = std::chrono::duration<float, std::milli>(last->time - first->time).count();
     });
 }
