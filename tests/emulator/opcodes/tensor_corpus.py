@@ -528,7 +528,7 @@ def pack_results(corpus: list[Form], results: list[NDArray[np.uint64]]) -> dict[
     packed: dict[str, NDArray[Any]] = {"names": np.array([form.name for form in corpus])}
     for width in (16, 32, 64):
         mine = [r.ravel() for form, r in zip(corpus, results, strict=True) if BITS[form.d] == width]
-        packed[f"bits{width}"] = np.concatenate(mine).astype(f"<u{width // 8}")
+        packed[f"bits{width}"] = np.concatenate([np.zeros(0, np.uint64), *mine]).astype(f"<u{width // 8}")
     return packed
 
 
