@@ -83,7 +83,7 @@ class Copy:
     @property
     def tensor_bytes(self) -> int:
         last = sum((d - 1) * s for d, s in zip(self.dims[1:], self.strides, strict=True))
-        return last + self.dims[0] * self.element_bytes
+        return last + self.dims[0] * (16 * self.interleave or self.element_bytes)
 
 
 def element_offsets(copy: Copy) -> NDArray[np.int64]:
@@ -273,15 +273,23 @@ def make_corpus(seed: int = 7) -> list[Copy]:
     # The inner box is narrower than the swizzle's span.
     copies += [Copy(f"narrow{s}", U16, (64, 64), (128,), (8, 40), (8, 3), swizzle=s, shared=256) for s in range(4)]
     copies += [Copy(f"convert{kind}", kind, (64, 8), (256,), (64, 8), (0, 0), explores=True) for kind in (F32_FTZ, TF32, TF32_FTZ)]
-    for interleave, inner in ((1, 8), (2, 16)):
-        for swizzle in (1,) if interleave == 2 else (0, 1, 2, 3):
-            size = inner * 2
-            base = Copy(
-                "", U16, (inner, 7, 6), (size, size * 7), (inner, 5, 3), (0, 1, 2), interleave=interleave, swizzle=swizzle, explores=True
-            )
-            copies.append(replace(base, name=f"interleave{interleave}_s{swizzle}"))
-            wide = replace(base, dims=(2 * inner, 7, 6), strides=(size, size * 7 * 2), at=(inner, 1, 2))
-            copies.append(replace(wide, name=f"interleave{interleave}_wide_s{swizzle}"))
-            four = replace(base, dims=(2 * inner, 7, 6, 2), strides=(size, size * 7, size * 7 * 6), box=(inner, 5, 3, 2), at=(0, 1, 2, 0))
-            copies.append(replace(four, name=f"interleave{interleave}_four_s{swizzle}"))
+    return [*copies, *_interleaved()]
+
+
+def _interleaved() -> list[Copy]:
+    """Copies of interleaved tensors: slices of 16 or 32 bytes of channels; dimensions W (and H, D), C, N."""
+    three = Copy("interleaved", U16, (8, 24, 4), (128, 128 * 8), (4, 8, 2), (0, 0, 0), interleave=1, explores=True)
+    changes: dict[str, dict[str, Any]] = {f"box{n}": {"box": (4, n, 2)} for n in (4, 8, 9, 16, 17, 24)}
+    changes |= {f"at{n}": {"at": (0, n, 0), "box": (4, 16, 1)} for n in (-1, 1, 2, 3, 8, 20)}
+    changes |= {"left": {"at": (-2, 0, 0)}, "right": {"at": (6, 0, 0)}, "below": {"at": (0, 0, 3)}, "step": {"steps": (2, 1, 1)}}
+    changes |= {"few": {"dims": (8, 3, 4), "box": (4, 24, 1)}, "padded": {"dims": (8, 20, 4), "box": (4, 24, 1)}}
+    changes |= {f"swizzle{n}": {"swizzle": n, "box": (8, 16, 2)} for n in (1, 2, 3)}
+    changes |= {"u8": {"type": U8, "box": (4, 32, 1)}, "f32": {"type": F32, "box": (4, 8, 1), "fill": 1, "at": (6, 0, 0)}}
+    copies = [replace(three, name=f"interleaved {name}", **change) for name, change in changes.items()]
+    wide = replace(three, dims=(8, 48, 4), strides=(256, 256 * 8), interleave=2, swizzle=1)
+    copies += [replace(wide, name=f"interleaved 32 box{n}", box=(4, n, 2)) for n in (16, 32, 40)]
+    four = replace(three, dims=(8, 6, 24, 2), strides=(128, 768, 768 * 8), box=(4, 3, 16, 2), at=(1, 1, 0, 0))
+    copies.append(replace(four, name="interleaved 4d"))
+    five = replace(three, dims=(4, 4, 4, 16, 2), strides=(64, 256, 1024, 1024 * 8), box=(2, 2, 2, 16, 1), at=(1, 1, 1, 0, 1))
+    copies.append(replace(five, name="interleaved 5d"))
     return copies
