@@ -323,4 +323,6 @@ def test_the_library_needs_nothing_of_nvidias_and_no_cpp_runtime(emulator_librar
     text = subprocess.run(["readelf", "-d", str(emulator_library)], capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"NEEDED.*\[(.*)\]", text)
     assert re.search(r"SONAME.*\[libcudart\.so\.13\]", text)
+    if "libasan" in text:
+        pytest.skip("a build that checks itself needs the sanitizers' libraries, and with them the C++ runtime")
     assert all(name.startswith(("libc.", "libm.", "libpthread.", "libdl.", "ld-linux")) for name in needed), needed

@@ -190,7 +190,7 @@ int run_load(const void* map_bytes, int rank, int im2col, const int* coordinates
     std::memcpy(&map, map_bytes, sizeof map);
     Point p{};
     for (int i = 0; i < rank; ++i) p.at[i] = coordinates[i];
-    for (int i = 0; i < rank - 2; ++i) p.offset[i] = offsets[i];
+    for (int i = 0; im2col && i < rank - 2; ++i) p.offset[i] = offsets[i];  // tiles have none
 #define RUN(RANK, IM2COL) launch(load<RANK, IM2COL>, image_bytes, map, p, offset, bytes, image, image_bytes, given_up)
     if (im2col) return rank == 3 ? RUN(3, true) : rank == 4 ? RUN(4, true) : RUN(5, true);
     return rank == 1 ? RUN(1, false) : rank == 2 ? RUN(2, false) : rank == 3 ? RUN(3, false) : rank == 4 ? RUN(4, false) : RUN(5, false);
