@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from device.interface import KernelNode, LaunchCounters
-from harness.benchmark import Timed, time_problem
+from harness.benchmark import TIMING_DISTRIBUTION, Timed, time_problem
 from harness.build import BuildResult, open_variant
 from harness.counting import LaunchFacts, examine_launch
 from harness.model import has_machine, load_machine, predict
@@ -196,7 +196,15 @@ def record_timed(session: Session, build: BuildResult | None, timed: Timed) -> N
     common = {"kind": "bench", "variant": timed.name, "problem": timed.problem, "status": timed.status, "reason": timed.reason}
     timings = [t for t in (timed.cold, timed.hot) if t is not None]
     for timing in timings:
-        session.record(build, **common, figures=timing.to_figures(), samples=timing.samples_us)
+        session.record(
+            build,
+            **common,
+            figures=timing.to_figures(),
+            samples=timing.samples_us,
+            clocks=timing.clocks_mhz,
+            clock_label=timing.clock_label,
+            inputs=TIMING_DISTRIBUTION,
+        )
     if not timings:
         session.record(build, **common)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 import sysconfig
 import time
@@ -40,7 +41,8 @@ _PTXAS_LOG = "ptxas.txt"
 class BuildResult:
     """What became of one variant: its library, or the compiler's error text.
 
-    ``key`` addresses sources, flags and compilers; ``code_hash`` only the machine code, so it survives a change of comments.
+    ``key`` addresses sources, flags and compilers; ``code_hash`` only the machine code, so it survives a change of comments;
+    ``source_hash`` only the sources, wherever the project lies.
     """
 
     variant: Variant
@@ -51,6 +53,8 @@ class BuildResult:
     error: str | None
     seconds: float
     cached: bool
+    source_hash: str = ""
+    flags: str = ""
 
 
 def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
@@ -115,7 +119,10 @@ def _build_variant(
     def finish(entry: Entry, cached: bool) -> BuildResult:
         resources = parse_ptxas((entry.folder / _PTXAS_LOG).read_text())
         seconds = time.monotonic() - started
-        return BuildResult(variant, entry.folder / _LIBRARY, str(entry.facts["code_hash"]), entry.key, resources, None, seconds, cached)
+        code_hash, library = str(entry.facts["code_hash"]), entry.folder / _LIBRARY
+        source_hash = _hash_sources(entry.files, loaded.include_dir)
+        plain_flags = " ".join(f for f in flags if f != f"-I{loaded.include_dir}")
+        return BuildResult(variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags)
 
     if entry := store.find("variants", request):
         return finish(entry, cached=True)
@@ -135,6 +142,11 @@ def _build_variant(
             (made / _PTXAS_LOG).write_text(log)
         entry = store.add("variants", request, made, files, {"code_hash": hash_machine_code(made / _LIBRARY), "variant": variant.name})
     return finish(entry, cached=False)
+
+
+def _hash_sources(files: Mapping[str, str], root: Path) -> str:
+    """Hash names and contents of sources, the names below ``root``."""
+    return hash_text(*(f"{os.path.relpath(path, root)}={digest}" for path, digest in sorted(files.items())))
 
 
 def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolchain: Toolchain, target: Target, store: Store) -> None:

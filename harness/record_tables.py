@@ -1,4 +1,4 @@
-"""The tables of the records: schema version, environments, runs, results. Rows are inserted and never changed."""
+"""The tables of the records: environments, runs, results. Rows are inserted and never changed; :mod:`harness.migrations` creates them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import DDL, JSON, ForeignKey, Index, String, Text, event
+from sqlalchemy import JSON, ForeignKey, Index, String, Text, event
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from harness.errors import RecordError
-
-SCHEMA_VERSION = 1
 
 
 class Base(DeclarativeBase):
     """Base of the tables."""
 
     type_annotation_map = {dict[str, Any]: JSON}  # noqa: RUF012 - read by SQLAlchemy
-
-
-class Schema(Base):
-    """The version of the tables, in one row."""
-
-    __tablename__ = "schema"
-    version: Mapped[int] = mapped_column(primary_key=True)
 
 
 class Environment(Base):
@@ -45,7 +36,10 @@ class Environment(Base):
 
 
 class Run(Base):
-    """One command. ``started_at`` is UTC in ISO 8601; ``dirty`` says that the tree had changes beyond ``commit``."""
+    """One command. ``started_at`` is UTC in ISO 8601; ``dirty`` says that the tree had changes beyond ``commit``.
+
+    ``uid`` names the run in every database that it is copied to.
+    """
 
     __tablename__ = "run"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -54,13 +48,18 @@ class Run(Base):
     commit: Mapped[str] = mapped_column(String(64))
     dirty: Mapped[bool]
     environment_id: Mapped[int] = mapped_column(ForeignKey("environment.id"))
+    uid: Mapped[str] = mapped_column(String(32), server_default="")
     environment: Mapped[Environment] = relationship()
+    __table_args__ = (Index("run_by_uid", "uid", unique=True),)
 
 
 class Result(Base):
-    """One result. ``kind`` is ``verify``, ``bench`` or ``counters``; ``samples`` are little-endian float32, microseconds for ``bench``.
+    """One result. ``kind`` is ``verify``, ``bench``, ``compare``, ``sweep`` or ``counters``.
 
-    ``code_hash`` identifies the machine code, ``key`` the build, ``spec_hash`` the op's description, ``verify_version`` the protocol.
+    ``samples`` are little-endian float32, microseconds where ``kind`` is one that times, and ``clocks`` the SM clock of each in MHz.
+    ``code_hash`` identifies the machine code, ``source_hash`` the sources and ``flags`` the compiler's, ``key`` all of the build,
+    ``spec_hash`` the op's description, ``verify_version`` the protocol, ``clock_label`` how the GPU's clock was governed, ``inputs``
+    their distribution, and ``uid`` the result in every database that it is copied to.
     """
 
     __tablename__ = "result"
@@ -80,16 +79,27 @@ class Result(Base):
     verify_version: Mapped[int]
     figures: Mapped[dict[str, Any]]
     samples: Mapped[bytes | None]
+    uid: Mapped[str] = mapped_column(String(32), server_default="")
+    source_hash: Mapped[str] = mapped_column(String(64), server_default="")
+    flags: Mapped[str] = mapped_column(Text, server_default="")
+    clock_label: Mapped[str] = mapped_column(String(32), server_default="")
+    inputs: Mapped[str] = mapped_column(String(32), server_default="")
+    clocks: Mapped[bytes | None]
     run: Mapped[Run] = relationship()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, the run and its environment included, and the samples as a list."""
-        own = {c.name: getattr(self, c.name) for c in self.__table__.columns if c.name != "samples"}
+        """Return plain values, the run and its environment included, and samples and clocks as lists."""
+        own = {c.name: getattr(self, c.name) for c in self.__table__.columns if c.name not in ("samples", "clocks")}
         run = {c.name: getattr(self.run, c.name) for c in Run.__table__.columns}
         environment = {c.name: getattr(self.run.environment, c.name) for c in Environment.__table__.columns}
-        return own | {"samples": read_samples(self).tolist(), "run": run | {"environment": environment}}
+        lists = {"samples": read_samples(self).tolist(), "clocks": read_clocks(self).tolist()}
+        return own | lists | {"run": run | {"environment": environment}}
 
-    __table_args__ = (Index("result_by_build", "op", "kind", "key", "spec_hash"), Index("result_by_run", "run_id"))
+    __table_args__ = (
+        Index("result_by_build", "op", "kind", "key", "spec_hash"),
+        Index("result_by_run", "run_id"),
+        Index("result_by_uid", "uid", unique=True),
+    )
 
 
 def _refuse_change(mapper: object, connection: object, target: object) -> None:
@@ -99,15 +109,13 @@ def _refuse_change(mapper: object, connection: object, target: object) -> None:
 for _table in (Environment, Run, Result):
     event.listen(_table, "before_update", _refuse_change)
     event.listen(_table, "before_delete", _refuse_change)
-    for _verb in ("UPDATE", "DELETE"):
-        _name = _table.__tablename__
-        _trigger = DDL(  # type: ignore[no-untyped-call]
-            f"CREATE TRIGGER {_name}_refuse_{_verb.lower()} BEFORE {_verb} ON {_name} "
-            "BEGIN SELECT RAISE(ABORT, 'records are never changed or deleted'); END"
-        )
-        event.listen(_table.__table__, "after_create", _trigger.execute_if(dialect="sqlite"))
 
 
 def read_samples(result: Result) -> NDArray[np.float32]:
     """Return a result's samples (empty where there are none)."""
     return np.frombuffer(result.samples or b"", dtype="<f4")
+
+
+def read_clocks(result: Result) -> NDArray[np.float32]:
+    """Return the SM clock of a result's samples (empty where it is not known)."""
+    return np.frombuffer(result.clocks or b"", dtype="<f4")

@@ -1,13 +1,16 @@
-"""The store of runs: insert-only rows in SQLite, or in any database that SQLAlchemy reaches through ``AICF_RECORDS_URL``.
+"""The store of runs: insert-only rows in SQLite, or in PostgreSQL through ``AICF_RECORDS_URL``.
 
 A *run* is one command; it ran in an *environment* (device, driver, toolchain, host) at a commit; its *results* are one verdict, timing
-or set of counters each, with every sample. Nothing is ever changed or deleted: SQLite refuses it by trigger, the mapper everywhere.
+or set of counters each, with every sample. Nothing is ever changed or deleted: triggers refuse it, and so does the mapper. A result is
+committed before the work goes on, so that a killed process loses at most what it was just measuring.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,9 +26,11 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
-from harness.record_tables import SCHEMA_VERSION, Base, Environment, Result, Run, Schema
+from harness.migrations import HEAD, migrate, read_revision
+from harness.record_tables import Environment, Result, Run
 
 _BUSY_TIMEOUT_MS = 30_000
+_MIGRATION_LOCK = 0x41494346
 # SQLite's WAL lets readers go on while one writer commits.
 _SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON")
 
@@ -69,6 +74,11 @@ class ResultFacts:
     verify_version: int = 0
     figures: Mapping[str, Any] | None = None
     samples: NDArray[np.float32] | None = None
+    source_hash: str = ""
+    flags: str = ""
+    clock_label: str = ""
+    inputs: str = ""
+    clocks: NDArray[np.float32] | None = None
 
 
 class Records:
@@ -77,39 +87,38 @@ class Records:
     def __init__(self, url: str) -> None:
         self.url = url
         self._engine = _open_engine(url)
-        with _translate_errors(url):
-            self._prepare_schema()
+        try:
+            with _translate_errors(url):
+                self._prepare_schema()
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     def _prepare_schema(self) -> None:
-        # Several processes may meet a new file at once; the lock makes one of them create the tables.
+        with self._engine.connect() as connection:
+            if read_revision(connection) == HEAD:
+                return
+        # Several processes may meet a new or an old database at once; the lock makes one of them migrate it.
         with self._engine.connect() as connection:
             if self._engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            Base.metadata.create_all(connection)
-            found = connection.scalar(select(Schema.version))
-            if found is None:
-                connection.execute(Schema.__table__.insert().values(version=SCHEMA_VERSION))  # type: ignore[attr-defined]
+            elif self._engine.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+            migrate(connection)
             connection.commit()
-        if found not in (None, SCHEMA_VERSION):
-            raise RecordError(
-                f"{self.url} has record schema {found}, this version of the project reads {SCHEMA_VERSION}: "
-                "move the database away, or set AICF_RECORDS_URL to another one"
-            )
 
     def start_run(self, facts: EnvironmentFacts, *, command: str, commit: str, dirty: bool) -> int:
         """Insert a run, and its environment where it is new; return the run's id."""
-        with self._write() as session:
-            environment = session.scalar(select(Environment).where(Environment.digest == facts.digest))
-            if environment is None:
-                environment = Environment(digest=facts.digest, **asdict(facts))
-            run = Run(started_at=_now(), command=command, commit=commit, dirty=dirty, environment=environment)
+        with self.write() as session:
+            environment = share_environment(session, asdict(facts) | {"digest": facts.digest})
+            run = Run(started_at=_now(), command=command, commit=commit, dirty=dirty, environment=environment, uid=make_uid())
             session.add(run)
             session.flush()
             return run.id
 
     def add_results(self, run_id: int, results: Sequence[ResultFacts]) -> list[int]:
         """Insert results of a run in one transaction; return their ids."""
-        with self._write() as session:
+        with self.write() as session:
             run = session.get(Run, run_id)
             if run is None:
                 raise RecordError(f"no run {run_id} in {self.url}: results need a run that was started")
@@ -118,7 +127,9 @@ class Records:
                     run_id=run_id,
                     created_at=_now(),
                     device_kind=run.environment.device_kind,
-                    samples=None if facts.samples is None else np.asarray(facts.samples, dtype="<f4").tobytes(),
+                    samples=pack_floats(facts.samples),
+                    clocks=pack_floats(facts.clocks),
+                    uid=make_uid(),
                     figures=dict(facts.figures or {}),
                     **{f: getattr(facts, f) for f in _PLAIN_FIELDS},
                 )
@@ -190,7 +201,8 @@ class Records:
             return rows
 
     @contextmanager
-    def _write(self) -> Iterator[Session]:
+    def write(self) -> Iterator[Session]:
+        """Give a session whose changes are committed together when the block ends without an error."""
         with _translate_errors(self.url), Session(self._engine) as session:
             if self._engine.dialect.name == "sqlite":
                 # Take the write lock first: a transaction that reads and then writes could not wait for another writer.
@@ -199,7 +211,31 @@ class Records:
             session.commit()
 
 
-_PLAIN_FIELDS = ("kind", "op", "variant", "problem", "status", "reason", "code_hash", "key", "spec_hash", "verify_version")
+_PLAIN_FIELDS = (
+    *("kind", "op", "variant", "problem", "status", "reason", "code_hash", "key", "spec_hash", "verify_version"),
+    *("source_hash", "flags", "clock_label", "inputs"),
+)
+
+
+def share_environment(session: Session, values: Mapping[str, Any]) -> Environment:
+    """Return the environment with these columns, inserted where it is new; another process may insert it at the same moment."""
+    wanted = select(Environment).where(Environment.digest == values["digest"])
+    found = session.scalar(wanted)
+    if found is None:
+        dialect = importlib.import_module(f"sqlalchemy.dialects.{session.get_bind().dialect.name}")
+        session.execute(dialect.insert(Environment).values(**values).on_conflict_do_nothing(index_elements=["digest"]))
+        found = session.scalars(wanted).one()
+    return found
+
+
+def make_uid() -> str:
+    """Return a new name for a row, different from any other anywhere."""
+    return uuid.uuid4().hex
+
+
+def pack_floats(values: NDArray[np.float32] | None) -> bytes | None:
+    """Return numbers as little-endian float32."""
+    return None if values is None else np.asarray(values, dtype="<f4").tobytes()
 
 
 def _now() -> str:
@@ -215,7 +251,7 @@ def _open_engine(url: str) -> Engine:
     try:
         if is_sqlite and parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed)
+        engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
     except OSError as error:
         raise RecordError(
             f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"

@@ -152,6 +152,8 @@ class Session:
         facts = ResultFacts(
             op=self.loaded.op.name,
             code_hash=build.code_hash if build else "",
+            source_hash=build.source_hash if build else "",
+            flags=build.flags if build else "",
             key=build.key if build else "",
             spec_hash=self.loaded.spec_hash,
             verify_version=VERIFY_VERSION,

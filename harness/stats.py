@@ -72,7 +72,7 @@ class StopRule:
     a spread that no longer changes ends it too: more samples of the same noise say the same.
     """
 
-    relative_interval: float = 0.005
+    relative_interval: float = 0.003
     min_samples: int = 30
     floor_samples: int = 10
     plateau_samples: int = 1000

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,15 @@ def hash_file(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """One artefact of the cache: its folder and what its manifest says (``facts`` are the builder's own)."""
+    """One artefact of the cache: its folder and what its manifest says (``facts`` are the builder's own).
+
+    ``files`` are the hashes of the project files that it was made of, by path.
+    """
 
     key: str
     folder: Path
     facts: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Store:
@@ -80,7 +84,8 @@ class Store:
         """Return the intact entry that serves the request with the files as they are now, if there is one."""
         for pair in self._read_pairs(kind, request):
             if all(hash_file(Path(path)) == digest for path, digest in pair["files"].items()):
-                return self._open(kind, pair["key"])
+                entry = self._open(kind, pair["key"])
+                return None if entry is None else replace(entry, files=pair["files"])
         return None
 
     @contextlib.contextmanager
@@ -111,7 +116,7 @@ class Store:
                 if self._open(kind, key) is None:  # another process may have been first; only a broken entry gives way
                     folder.rename(place)
             self._write_pairs(kind, request, {"files": dict(files), "key": key})
-        return Entry(key, place, dict(facts))
+        return Entry(key, place, dict(facts), dict(files))
 
     def size_bytes(self) -> int:
         """Bytes held by the cache."""

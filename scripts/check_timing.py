@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -295,6 +296,9 @@ def main() -> None:
     if arguments.what == "report":
         page = Path(__file__).resolve().parents[1] / "profiles" / "timing" / "h200.md"
         page.parent.mkdir(parents=True, exist_ok=True)
+        for name in ("contests", "repeat", "agree", "nvbench"):
+            if (arguments.folder / f"{name}.json").is_file():
+                shutil.copyfile(arguments.folder / f"{name}.json", page.parent / f"h200-{name}.json")
         page.write_text(make_report(arguments.folder))
         return
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,14 @@
-"""The store of runs on real SQLite files: nothing changes, two writers do not meet, errors say what to do."""
+"""The store of runs on real SQLite files and a real PostgreSQL: nothing changes, is lost or doubled; errors say what to do."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import random
+import signal
 import sqlite3
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +19,42 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
-from harness.record_tables import Result, read_samples
+from harness.migrations import HEAD, read_revision
+from harness.record_tables import Base, Result, read_clocks, read_samples
 from harness.records import EnvironmentFacts, Records, ResultFacts
+from tests.harness.databases import find_postgres, run_postgres
 
 FACTS = EnvironmentFacts("emulated", "Emulated sm_90a (CPU)", "uuid", 13000, 13000, "hash", "nvcc 13.0.88", "h200", "host")
 VERDICT = ResultFacts("verify", "toy", "honest", "*", "passed", key="k1", code_hash="c1", spec_hash="s1", verify_version=1)
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'deep' / 'records.sqlite'}"
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    programs = find_postgres()
+    if programs is None:
+        if os.environ.get("CI"):
+            pytest.fail("PostgreSQL is not installed here, and .ci/run must have installed it")
+        pytest.skip("PostgreSQL is not installed here (Debian, Ubuntu: apt-get install postgresql)")
+    with run_postgres(programs) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'deep' / 'records.sqlite'}"
+    server: str = request.getfixturevalue("server")
+    name = f"t{uuid.uuid4().hex}"
+    engine = create_engine(server.format(name="postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return server.format(name=name)
 
 
 @pytest.fixture
@@ -109,7 +137,7 @@ def test_latest_run_of_a_kind(records: Records) -> None:
     assert records.find_latest_run("other", ["bench"]) is None
 
 
-def test_nothing_can_be_changed_or_deleted(records: Records, url: str) -> None:
+def test_nothing_can_be_changed_or_deleted(records: Records) -> None:
     records.add_results(start(records), [VERDICT])
     with Session(records._engine) as session, pytest.raises(RecordError, match="never changed or deleted: Result"):
         row = session.get_one(Result, 1)
@@ -118,11 +146,9 @@ def test_nothing_can_be_changed_or_deleted(records: Records, url: str) -> None:
     with Session(records._engine) as session, pytest.raises(RecordError, match="never changed"):
         session.delete(session.get_one(Result, 1))
         session.commit()
-    raw = sqlite3.connect(url.removeprefix("sqlite:///"))
     for statement in ("UPDATE result SET status = 'x'", "DELETE FROM result", "DELETE FROM run", "UPDATE environment SET host = ''"):
-        with pytest.raises(sqlite3.IntegrityError, match="never changed or deleted"):
-            raw.execute(statement)
-    raw.close()
+        with records._engine.connect() as raw, pytest.raises(DBAPIError, match="never changed or deleted"):
+            raw.exec_driver_sql(statement)
     assert records.list_results()[0].status == "passed"
 
 
@@ -135,14 +161,16 @@ def write_many(url: str, name: str, count: int) -> None:
 
 
 def test_two_processes_write_at_once_from_the_first_moment(url: str) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=write_many, args=(url, name, 25)) for name in ("a", "b")]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     assert [w.exitcode for w in writers] == [0, 0]
-    rows = Records(url).list_results()
+    store = Records(url)
+    rows = store.list_results()
+    store.close()
     for name in ("a", "b"):
         assert [r.problem for r in rows if r.variant == name] == [str(i) for i in range(25)]
 
@@ -156,13 +184,12 @@ def test_a_failed_batch_leaves_nothing_behind(records: Records) -> None:
         records.add_results(99, [VERDICT])
 
 
-def test_another_schema_version_is_refused(url: str) -> None:
-    Records(url).close()
-    raw = sqlite3.connect(url.removeprefix("sqlite:///"))
-    raw.execute("UPDATE schema SET version = 999")
-    raw.commit()
-    raw.close()
-    with pytest.raises(RecordError, match="schema 999, this version of the project reads 1"):
+def test_a_schema_of_the_future_is_refused(url: str) -> None:
+    store = Records(url)
+    with store._engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    store.close()
+    with pytest.raises(RecordError, match="schema 9999, this version of the project knows"):
         Records(url)
 
 
@@ -178,3 +205,108 @@ def test_bad_places_are_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(RecordError, match="cannot make the folder"):
         Records(f"sqlite:///{tmp_path / 'file' / 'records.sqlite'}")
+
+
+def test_the_migrations_make_the_tables_that_the_mapper_knows(records: Records) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with records._engine.connect() as connection:
+        assert read_revision(connection) == HEAD
+        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), Base.metadata) == []
+
+
+FIRST_SCHEMA = """
+CREATE TABLE schema (version INTEGER PRIMARY KEY);
+INSERT INTO schema VALUES (1);
+CREATE TABLE environment (id INTEGER PRIMARY KEY, digest VARCHAR(64) NOT NULL UNIQUE, device_kind VARCHAR(16) NOT NULL,
+    device_name VARCHAR(128) NOT NULL, device_uuid VARCHAR(64) NOT NULL, driver_version INTEGER NOT NULL, runtime_version INTEGER NOT NULL,
+    runtime_hash VARCHAR(64) NOT NULL, toolchain VARCHAR(256) NOT NULL, target VARCHAR(64) NOT NULL, host VARCHAR(256) NOT NULL);
+CREATE TABLE run (id INTEGER PRIMARY KEY, started_at VARCHAR(32) NOT NULL, command TEXT NOT NULL, "commit" VARCHAR(64) NOT NULL,
+    dirty BOOLEAN NOT NULL, environment_id INTEGER NOT NULL REFERENCES environment (id));
+CREATE TABLE result (id INTEGER PRIMARY KEY, run_id INTEGER NOT NULL REFERENCES run (id), created_at VARCHAR(32) NOT NULL,
+    kind VARCHAR(16) NOT NULL, op VARCHAR(64) NOT NULL, variant VARCHAR(160) NOT NULL, problem VARCHAR(200) NOT NULL,
+    status VARCHAR(16) NOT NULL, reason TEXT NOT NULL, code_hash VARCHAR(64) NOT NULL, "key" VARCHAR(64) NOT NULL,
+    spec_hash VARCHAR(64) NOT NULL, device_kind VARCHAR(16) NOT NULL, verify_version INTEGER NOT NULL, figures JSON NOT NULL, samples BLOB);
+CREATE INDEX result_by_build ON result (op, kind, "key", spec_hash);
+CREATE INDEX result_by_run ON result (run_id);
+CREATE TRIGGER result_refuse_update BEFORE UPDATE ON result BEGIN SELECT RAISE(ABORT, 'records are never changed or deleted'); END;
+CREATE TRIGGER run_refuse_update BEFORE UPDATE ON run BEGIN SELECT RAISE(ABORT, 'records are never changed or deleted'); END;
+INSERT INTO environment VALUES (1, 'd', 'cuda', 'NVIDIA H200', 'GPU-1', 13000, 13000, 'h', 'nvcc', 'h200', 'host');
+INSERT INTO run VALUES (1, '2026-11-20', 'bench toy', 'abc', 0, 1);
+INSERT INTO result VALUES
+    (1, 1, '2026-11-20', 'bench', 'toy', 'v', 'p', 'passed', '', 'c', 'k', 's', 'cuda', 1, '{"median_us": 2.5}', x'00002040');
+INSERT INTO result VALUES (2, 1, '2026-11-20', 'verify', 'toy', 'v', '*', 'passed', '', 'c', 'k', 's', 'cuda', 1, '{}', NULL);
+"""
+
+
+def test_a_database_of_the_first_version_is_migrated_with_all_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    raw = sqlite3.connect(path)
+    raw.executescript(FIRST_SCHEMA)
+    raw.close()
+    store = Records(f"sqlite:///{path}")
+    bench, verdict = store.list_results()
+    assert read_samples(bench).tolist() == [2.5] and bench.figures == {"median_us": 2.5}
+    assert (bench.run.command, bench.run.environment.device_name, bench.clock_label) == ("bench toy", "NVIDIA H200", "")
+    assert len({bench.uid, verdict.uid, bench.run.uid}) == 3 and len(bench.uid) == 32
+    run = start(store)
+    store.add_results(run, [VERDICT])
+    assert [r.id for r in store.list_results()] == [1, 2, 3]
+    assert "schema" not in inspect(store._engine).get_table_names()
+    store.close()
+    again = Records(f"sqlite:///{path}")
+    assert len(again.list_results()) == 3
+    again.close()
+
+
+def test_the_full_key_and_the_clock_of_each_sample_are_kept(records: Records) -> None:
+    facts = replace(
+        VERDICT,
+        kind="bench",
+        samples=np.array([1.0, 2.0], np.float32),
+        clocks=np.array([1980.0, np.nan], np.float32),
+        source_hash="s" * 64,
+        flags="-O3 -DX=1",
+        clock_label="fixed-power",
+        inputs="uniform",
+    )
+    records.add_results(start(records), [facts])
+    (row,) = records.list_results()
+    assert (row.source_hash, row.flags, row.clock_label, row.inputs) == ("s" * 64, "-O3 -DX=1", "fixed-power", "uniform")
+    assert read_clocks(row)[0] == 1980.0 and np.isnan(read_clocks(row)[1])
+
+
+def write_for_ever(url: str) -> None:
+    store = Records(url)
+    while True:
+        run = store.start_run(FACTS, command="sweep", commit="", dirty=False)
+        store.add_results(run, [replace(VERDICT, problem=str(i), samples=np.full(1000, i, np.float32)) for i in range(3)])
+
+
+def test_a_killed_writer_loses_and_doubles_nothing_and_a_reader_goes_on(url: str) -> None:
+    """Twice a process is killed at a moment of its own; what is there then are whole transactions."""
+    store = Records(url)
+    context = multiprocessing.get_context("spawn")
+    rng = random.Random(4)
+    seen = 0
+    for _ in range(2):
+        writer = context.Process(target=write_for_ever, args=(url,), daemon=True)
+        writer.start()
+        deadline = time.monotonic() + 30
+        while len(store.list_results()) < seen + 6 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.03))
+        os.kill(writer.pid or 0, signal.SIGKILL)
+        writer.join()
+        time.sleep(0.1)  # a server notices that its client is gone, and rolls back
+        rows = store.list_results()
+        assert len(rows) >= seen + 6
+        seen = len(rows)
+    by_run: dict[int, list[str]] = {}
+    for row in store.list_results():
+        by_run.setdefault(row.run_id, []).append(row.problem)
+        assert (read_samples(row) == float(row.problem)).all() and len(read_samples(row)) == 1000
+    assert all(problems == ["0", "1", "2"] for problems in by_run.values())
+    assert len({r.uid for r in store.list_results()}) == seen
+    store.close()

@@ -1,0 +1,51 @@
+"""``records``: copy what was recorded into a file, or from a file into the database."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.errors import ExitCode
+
+
+class Action(StrEnum):
+    """What to do with the file."""
+
+    EXPORT = "export"
+    IMPORT = "import"
+
+
+ActionName = Annotated[Action, typer.Argument(help="export writes the file, import reads it", show_default=False)]
+FilePath = Annotated[Path, typer.Argument(metavar="FILE", help="*.json, *.csv or *.parquet", show_default=False, dir_okay=False)]
+OnlyOp = Annotated[str | None, typer.Option("--op", metavar="OP", help="export this op's records alone")]
+
+
+def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
+    """Export records with all samples, or import what a file holds and the database does not.
+
+    \b
+    Examples:
+      python -m harness records export h200.parquet --op gemm_bias_act
+      AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf python -m harness records import h200.parquet
+    """
+    from device.settings import read_settings
+    from harness.interchange import export_records, import_records
+    from harness.records import Records
+    from harness.spec import SpecError
+
+    url = read_settings().records_url
+    records = Records(url)
+    try:
+        if action is Action.EXPORT:
+            print(f"{export_records(records, file, op)} results of {url} in {file}")
+        elif op is not None:
+            raise SpecError("--op selects what is exported; import takes the whole file")
+        else:
+            added, known = import_records(records, file)
+            print(f"{added} results inserted into {url}, {known} were there")
+    finally:
+        records.close()
+    return ExitCode.DONE
