@@ -487,6 +487,7 @@ PROBLEMS = (
     *(
         _problem("bench", m, n, k, act, bias=True, kind="bfloat16 nk")
         for m, n, k in (
+            (512, 512, 512),
             (1024, 1024, 1024),
             (2048, 2048, 2048),
             (4096, 4096, 4096),
@@ -496,17 +497,19 @@ PROBLEMS = (
             (8192, 3072, 768),
             (16384, 4096, 1024),
         )
-        for act in ("relu", "gelu_tanh", "silu")
+        for act in ("relu", "gelu_tanh")
     ),
+    *(
+        _problem("bench", m, n, k, "silu", bias=True, kind="bfloat16 nk")
+        for m, n, k in ((4096, 4096, 4096), (8192, 3072, 768), (16384, 4096, 1024))
+    ),
+    _problem("bench", 8192, 3072, 768, "gelu_erf", bias=True, kind="bfloat16 nk"),
     *(
         _problem("bench", m, n, k, "gelu_tanh", bias=True, kind="bfloat16 nk")
         for n, k in ((4096, 4096), (12288, 2560), (2560, 4096), (14336, 4096))
         for m in (1, 2, 4, 8, 16, 32)
     ),
-    *(
-        _problem("bench", m, n, k, "gelu_tanh", bias=True, kind="bfloat16 nk")
-        for m, n, k in ((512, 512, 512), (128, 4096, 4096), (64, 16384, 4096))
-    ),
+    *(_problem("bench", m, n, k, "gelu_tanh", bias=True, kind="bfloat16 nk") for m, n, k in ((128, 4096, 4096), (64, 16384, 4096))),
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="bfloat16 kn"),
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="float16 nk"),
     _problem("bench", 8192, 3072, 768, "gelu_erf", bias=True, z=True, kind="bfloat16 nk"),

@@ -1,4 +1,4 @@
-"""cuBLAS as a peer of gemm_bias_act, through CuPy. Imported on a real device only.
+"""cuBLAS, cuBLASLt and PyTorch as peers of gemm_bias_act. Imported on a real device only.
 
 What one launch queues, and so what is timed, on the given stream and into the given output arrays (no allocation, no copy):
 
@@ -10,16 +10,26 @@ What one launch queues, and so what is timed, on the given stream and into the g
     that reads the product and writes act(product + bias) to Y, and the biased product to Z where saved. cuBLAS itself has no epilogue;
     the second pass over the output is part of the time.
 
+``cublaslt``, ``cublaslt_best32``
+    bf16 and fp16: ``cublasLtMatmul`` with the fused epilogue, the heuristic's first choice, or the fastest of its first 32 (timed hot, five
+    launches each, when a problem is first met); a workspace of 64 MiB. Act none, relu and gelu_tanh; Z with gelu_tanh alone.
+``torch_eager``
+    bf16 and fp16: ``torch.addmm`` into Y, or into Z where it is saved, then the activation's own kernel.
+``torch_compile``
+    the same as one function under ``torch.compile``, for the activations that cuBLASLt lacks: silu and gelu_erf.
+
 cuBLAS is column-major: it is asked for Y^T = B^T A^T on the same memory, with the row strides as leading dimensions.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from harness.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product, find_unsupported
 from harness.spec import Peer
 
 _FLOAT_BYTES = 4
@@ -89,6 +99,8 @@ class _CublasPeer:
 
     def supports(self, **arguments: Any) -> str:
         """Return the reason why the plain peer does not serve a problem with an epilogue, else ""."""
+        if arguments["a"].dtype != np.float32:
+            return "cuBLAS's sgemm is for float32"
         if self._plain_only and (arguments["act"] != "none" or arguments["bias"] is not None or arguments["z"] is not None):
             return "cuBLAS's sgemm has no epilogue: act must be none, without bias and z"
         return ""
@@ -121,7 +133,151 @@ class _CublasPeer:
         return self._epilogues[act, saves_z]
 
 
+def _name_dtype(array: Any) -> str:
+    return str(array.dtype.name)
+
+
+class _CublasLtPeer:
+    """A :class:`harness.spec.Launchable` on cuBLASLt, with the heuristic's first choice or the fastest of ``num_algorithms``."""
+
+    def __init__(self, num_algorithms: int) -> None:
+        import cupy
+
+        self._cupy = cupy
+        self._num_algorithms = num_algorithms
+        self._workspace = cupy.cuda.alloc(WORKSPACE_BYTES)
+        self._library = CublasLt(int(self._workspace.ptr))
+        self._plans: dict[Product, Plan] = {}
+
+    def supports(self, **arguments: Any) -> str:
+        """Return the reason why there is no epilogue for the problem, else ""."""
+        if _name_dtype(arguments["a"]) == "float32":
+            return "cuBLASLt is timed for bfloat16 and float16 alone"
+        reason = find_unsupported(arguments["act"], saves_z=arguments["z"] is not None)
+        return reason or self._try_plan(arguments)
+
+    def _try_plan(self, arguments: Any) -> str:
+        try:
+            self._find_plan(arguments)
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    def workspace_bytes(self, **arguments: Any) -> int:
+        """Return 0: the workspace is the peer's own."""
+        return 0
+
+    def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
+        """Queue the product on a stream."""
+        self._library.run(self._find_plan(arguments), stream)
+
+    def _find_plan(self, arguments: Any) -> Plan:
+        a, b, bias, y, z = (arguments[name] for name in ("a", "b", "bias", "y", "z"))
+        product = Product(
+            *(a.address, b.address, 0 if bias is None else bias.address, y.address, 0 if z is None else z.address),
+            *(a.shape[0], y.shape[1], a.shape[1]),
+            *(_find_stride(a), _find_stride(b), _find_stride(y), 0 if z is None else _find_stride(z)),
+            dtype=_name_dtype(a),
+            act=arguments["act"],
+            is_kn=arguments["b_layout"] == "kn",
+        )
+        if product not in self._plans:
+            plan = self._library.plan(product, self._num_algorithms)
+            if self._num_algorithms > 1:
+                stream = self._cupy.cuda.Stream(non_blocking=True)
+                self._library.choose_fastest(plan, lambda run: self._measure(run, stream), int(stream.ptr))
+            self._plans[product] = plan
+        return self._plans[product]
+
+    def _measure(self, run: Any, stream: Any) -> float:
+        """Return the median milliseconds of five launches behind a first one."""
+        run()
+        events = [self._cupy.cuda.Event() for _ in range(6)]
+        for event in events[:-1]:
+            event.record(stream)
+            run()
+        events[-1].record(stream)
+        stream.synchronize()
+        return float(np.median([self._cupy.cuda.get_elapsed_time(*pair) for pair in itertools.pairwise(events)]))
+
+
+def _find_stride(array: Any) -> int:
+    """Return the row stride in elements of a two-dimensional device array, at least the row's length."""
+    return max(int(array.strides_bytes[0]) // int(array.dtype.itemsize), int(array.shape[1]))
+
+
+class _Int16View:
+    """A device array of 16-bit floats as integers: PyTorch takes no bfloat16 from the array interface."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = dict(array.__cuda_array_interface__) | {"typestr": "<i2"}
+
+
+class _TorchPeer:
+    """A :class:`harness.spec.Launchable` on PyTorch, eager or compiled."""
+
+    def __init__(self, *, is_compiled: bool) -> None:
+        import torch
+
+        self._torch = torch
+        self._is_compiled = is_compiled
+        self._compiled: dict[str, Any] = {}
+
+    def supports(self, **arguments: Any) -> str:
+        """Return the reason why a problem is not timed, else ""."""
+        if _name_dtype(arguments["a"]) == "float32":
+            return "PyTorch is timed for bfloat16 and float16 alone"
+        if self._is_compiled and (arguments["act"] not in ("silu", "gelu_erf") or arguments["z"] is not None):
+            return "torch.compile is timed for silu and gelu_erf without z"
+        return "" if arguments["bias"] is not None else "PyTorch is timed with a bias"
+
+    def workspace_bytes(self, **arguments: Any) -> int:
+        """Return 0: PyTorch holds its own."""
+        return 0
+
+    def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
+        """Queue product and activation on a stream."""
+        torch = self._torch
+        act = arguments["act"]
+        a, b, bias, y, z = (self._view(arguments[name]) for name in ("a", "b", "bias", "y", "z"))
+        b = b.t() if arguments["b_layout"] == "nk" else b
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+            if self._is_compiled:
+                self._compile(act)(a, b, bias, y)
+                return
+            product = y if z is None else z
+            torch.addmm(bias, a, b, out=product)
+            if act == "relu":
+                torch.ops.aten.clamp_min.out(product, 0.0, out=y)
+            elif act == "silu":
+                torch.ops.aten.silu.out(product, out=y)
+            elif act != "none":
+                torch.ops.aten.gelu.out(product, approximate="tanh" if act == "gelu_tanh" else "none", out=y)
+            elif z is not None:
+                y.copy_(product)
+
+    def _compile(self, act: str) -> Any:
+        if act not in self._compiled:
+            functional = self._torch.nn.functional
+            activate = functional.silu if act == "silu" else functional.gelu
+
+            def run(a: Any, b: Any, bias: Any, y: Any) -> None:
+                y.copy_(activate(functional.linear(a, b.t(), bias)))
+
+            self._compiled[act] = self._torch.compile(run)
+        return self._compiled[act]
+
+    def _view(self, array: Any) -> Any:
+        if array is None:
+            return None
+        return self._torch.as_tensor(_Int16View(array), device="cuda").view(getattr(self._torch, _name_dtype(array)))
+
+
 PEERS = (
     Peer("cublas_sgemm", "cupy", lambda: _CublasPeer(plain_only=True)),
     Peer("cublas_sgemm_epilogue", "cupy", lambda: _CublasPeer(plain_only=False)),
+    Peer("cublaslt", "cublasLt", lambda: _CublasLtPeer(1)),
+    Peer("cublaslt_best32", "cublasLt", lambda: _CublasLtPeer(32)),
+    Peer("torch_eager", "torch", lambda: _TorchPeer(is_compiled=False)),
+    Peer("torch_compile", "torch", lambda: _TorchPeer(is_compiled=True)),
 )
