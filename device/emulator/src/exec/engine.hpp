@@ -187,6 +187,7 @@ struct Block {
     uint32_t* last_write = nullptr;
     uint32_t* last_read = nullptr;
     uint32_t* read_warps = nullptr;
+    ReadLog read_log;
     uint32_t clock = 1, clock_base = 0 /* of stamps of shared memory */, start_clock = 1;
     uint32_t floor = 1;  // accesses stamped before this are ordered before every thread's next one
     std::vector<WarpgroupLog> wgmma_logs;  // by warpgroup, when wgmma is checked

@@ -148,6 +148,9 @@ void forget_shared(Block& block) {
     std::memset(block.last_write, 0, 4 * units);
     std::memset(block.last_read, 0, 4 * units);
     if (!block.agent_read.empty()) std::fill(block.agent_read.begin(), block.agent_read.end(), 0u);
+    block.read_log.entries.clear();
+    std::fill(block.read_log.page_read.begin(), block.read_log.page_read.end(), 0u);
+    std::fill(block.read_log.page_write.begin(), block.read_log.page_write.end(), 0u);
     block.clock_base = block.clock - 1;
 }
 
@@ -375,6 +378,7 @@ void block_barrier(Block& block) {
     }
     const uint32_t now = tick(block);
     block.floor = now;
+    block.read_log.entries.clear();  // ordered before all that comes
     if (fenced_device) block.fence_floor_device = now;
     if (fenced_block) block.fence_floor_block = now;
     if (!block.known.empty()) {

@@ -8,6 +8,7 @@
 // of the block, the warp and the lane: threads of other blocks, asynchronous operations, and what a proxy fence has made visible.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -109,6 +110,32 @@ struct RecordTable {
     uint32_t next = 0;
     uint32_t generation = 0;
     std::unordered_map<uint64_t, uint32_t> channels;  // object -> channel
+};
+
+// Reads of shared memory by whole warps since the last barrier of the block, not yet in the shadow. Where threads only read between two
+// barriers, as most do, they need never go there. For that, pages of shared memory know when they were last read and written.
+struct ReadLog {
+    static constexpr uint32_t kPageShift = 8, kMost = 8192;
+    static constexpr uint32_t kNeverClean = ~0u;  // written by an asynchronous operation or another block
+    struct Entry {
+        uint32_t low, high;  // addresses of lanes 0 and 16
+        uint32_t clock, pc;
+        uint16_t run;  // bytes that each half of the warp reads from there
+        uint8_t warp;
+        bool uniform;  // each lane of a half reads all of them; else each its own part, in the order of lanes
+    };
+    bool active = false;
+    std::vector<Entry> entries;
+    std::vector<uint32_t> page_read, page_write;  // clock of the block
+
+    // The latest of the pages that hold [address, address + bytes), which is no more than a page.
+    static uint32_t latest(const std::vector<uint32_t>& pages, uint32_t address, uint32_t bytes) {
+        return std::max(pages[address >> kPageShift], pages[(address + bytes - 1) >> kPageShift]);
+    }
+    static void mark(std::vector<uint32_t>& pages, uint32_t address, uint32_t bytes, uint32_t clock) {
+        for (uint32_t page = address >> kPageShift; page <= (address + bytes - 1) >> kPageShift; ++page)
+            pages[page] = std::max(pages[page], clock);
+    }
 };
 
 // Knowledge of single lanes, made when it is first needed.

@@ -90,6 +90,10 @@ void Block::allocate(LaunchState& state) {
         read_warps = reinterpret_cast<uint32_t*>(base + warps_at);
         write_pc.assign(units, 0);
         read_pc.assign(units, 0);
+        // Blocks of a cluster ask for reads that are older than the last barrier.
+        read_log.active = state.cluster_blocks == 1;
+        read_log.page_read.assign((shared_end >> ReadLog::kPageShift) + 2, 0);
+        read_log.page_write.assign((shared_end >> ReadLog::kPageShift) + 2, 0);
     }
     warps.resize(num_warps);
     uint8_t* rows = base + rows_at;
@@ -201,6 +205,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     // ... but for special stamps, whose records go with the block.
     if (last_write && (clock == 2 || clock - clock_base >= kMaxStampClock / 2 || !agent_read.empty())) order::forget_shared(*this);
     floor = start_clock = clock;
+    read_log.entries.clear();
     fence_floor_device = fence_floor_block = 0;
     known.clear();
     records = RecordTable{};

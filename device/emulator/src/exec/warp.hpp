@@ -103,6 +103,8 @@ private:
     void access_local(const Inst& inst, uint32_t mask, const uint64_t* address, bool is_param);
     template <bool kStore>
     bool access_shared_simply(const Inst& inst);  // warp_shared.cpp
+    template <bool kStore>
+    bool check_shared_simply(uint32_t low, uint32_t high, uint32_t run, uint32_t size, bool uniform);
     void access_param(const Inst& inst, uint32_t mask, const uint64_t* address);
     uint32_t check_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, bool is_atomic, uint64_t lo, uint64_t hi,
                           uint64_t bits);
@@ -148,6 +150,8 @@ private:
     // warp_race.cpp, warp_race_global.cpp
     void race_read(uint32_t mask, const uint64_t* address, uint32_t size, bool strong);
     void race_write(uint32_t mask, const uint64_t* address, uint32_t size, bool strong, const Inst* store);
+    bool race_read_halves(uint32_t low, uint32_t high, uint32_t run, uint32_t size, bool uniform);
+    bool race_write_halves(uint32_t low, uint32_t high, uint32_t size);
     bool strong_access(uint32_t stamp) const;
     void race_agent(Block& owner, uint32_t slot, uint32_t lane, uint64_t address, uint32_t bytes, bool is_write);
     void race_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, AccessKind kind, const Inst* store);
@@ -313,8 +317,8 @@ private:
     bool fatal_ = false;
 };
 
-// Where a lane's address is in host memory. `base` may stand for address 0 of the device, outside of any object of the host: a sum of integers
-// wraps, one of pointers must not.
+// Where a lane's address is in host memory. `base` may stand for address 0 of the device, outside of any object of the host: a sum of
+// integers wraps, one of pointers must not.
 template <typename Byte>
 AICF_INLINE Byte* byte_at(Byte* base, uint64_t address) {
     return reinterpret_cast<Byte*>(reinterpret_cast<uintptr_t>(base) + address);

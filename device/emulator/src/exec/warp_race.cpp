@@ -7,6 +7,7 @@
 #include "race.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "warp.hpp"
 
@@ -170,24 +171,13 @@ void Interpreter<M>::race_write_unit(uint32_t unit, uint32_t lane, bool strong, 
 namespace {
 
 // Units [first, first + count) read by threads thread0, thread0 + 1, ... of one warp, `1 << per_thread_shift` units each.
-// True: no write among them can be unordered, and the reads are noted.
-AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
+AICF_INLINE void note_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
                           uint32_t pc) {
     const uint32_t floor = floor_stamp(block);
     const uint32_t warp_bit = 1u << warp;
     const uint32_t several = (stamp0 & ~0x7FFu) | (kWarpThreads + warp);
-    const uint32_t* __restrict writes = block.last_write + first;
     uint32_t* __restrict reads = block.last_read + first;
     uint32_t* __restrict warps = block.read_warps + first;
-    uint32_t bad = 0;
-    uint32_t fresh = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t stamp = stamp0 + (i >> per_thread_shift);
-        bad |= (writes[i] >= floor) & ((stamp_thread(writes[i]) != stamp_thread(stamp)) | (writes[i] >= kSpecialClock << 12));
-        fresh |= ((reads[i] != several) & (reads[i] != stamp)) | ((warps[i] & warp_bit) == 0);
-    }
-    if (bad) return false;
-    if (!fresh) return true;
     uint32_t* __restrict pcs = block.read_pc.data() + first;
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t stamp = stamp0 + (i >> per_thread_shift);
@@ -200,7 +190,55 @@ AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t
         warps[i] = before ? warp_bit : warps[i] | warp_bit;
         pcs[i] = pc;
     }
+}
+
+// True: no write among the units can be unordered, and the reads are noted.
+AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
+                          uint32_t pc) {
+    const uint32_t floor = floor_stamp(block);
+    const uint32_t warp_bit = 1u << warp;
+    const uint32_t several = (stamp0 & ~0x7FFu) | (kWarpThreads + warp);
+    const uint32_t* __restrict writes = block.last_write + first;
+    const uint32_t* __restrict reads = block.last_read + first;
+    const uint32_t* __restrict warps = block.read_warps + first;
+    uint32_t bad = 0;
+    uint32_t fresh = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t stamp = stamp0 + (i >> per_thread_shift);
+        bad |= (writes[i] >= floor) & ((stamp_thread(writes[i]) != stamp_thread(stamp)) | (writes[i] >= kSpecialClock << 12));
+        fresh |= ((reads[i] != several) & (reads[i] != stamp)) | ((warps[i] & warp_bit) == 0);
+    }
+    if (bad) return false;
+    if (fresh) note_run(block, first, count, stamp0, per_thread_shift, warp, pc);
     return true;
+}
+
+// A unit read by all threads of half a warp.
+AICF_INLINE void note_uniform(Block& block, uint32_t unit, uint32_t stamp, uint32_t warp, uint32_t pc) {
+    const uint32_t bit = 1u << warp;
+    block.read_warps[unit] = block.last_read[unit] < floor_stamp(block) ? bit : block.read_warps[unit] | bit;
+    block.last_read[unit] = stamp;
+    block.read_pc[unit] = pc;
+}
+
+// Brings what was logged into the shadow: before anything else looks there, or comes there.
+void settle_reads(Block& block) {
+    if (block.read_log.entries.empty()) return;
+    const uint32_t shift = block.launch->image->race_shift;
+    for (const ReadLog::Entry& e : block.read_log.entries) {
+        const uint32_t clock = e.clock - block.clock_base, units = std::max(1u, static_cast<uint32_t>(e.run) >> shift);
+        for (uint32_t half = 0; half < 2; ++half) {
+            const uint32_t first = (half ? e.high : e.low) >> shift;
+            if (e.uniform) {
+                for (uint32_t u = first; u < first + units; ++u)
+                    note_uniform(block, u, make_stamp(clock, false, kWarpThreads + e.warp), e.warp, e.pc);
+            } else {
+                const uint32_t stamp = make_stamp(clock, false, e.warp * kWarpLanes + 16 * half);
+                note_run(block, first, units, stamp, std::countr_zero(units) - 4, e.warp, e.pc);
+            }
+        }
+    }
+    block.read_log.entries.clear();
 }
 
 AICF_INLINE bool write_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
@@ -244,6 +282,7 @@ AICF_INLINE HalfPattern half_pattern(const uint64_t* address, uint32_t size) {
 
 template <Mode M>
 void Interpreter<M>::race_read(uint32_t mask, const uint64_t* address, uint32_t size, bool strong) {
+    settle_reads(block_);
     const uint32_t shift = image_.race_shift;
     const uint32_t units = std::max(1u, size >> shift);
     const bool wide = size >= 1u << shift;  // else several threads share a unit: no runs
@@ -267,12 +306,7 @@ void Interpreter<M>::race_read(uint32_t mask, const uint64_t* address, uint32_t 
                 bool fine = true;
                 for (uint32_t u = unit; u < unit + units; ++u) fine &= block_.last_write[u] < floor;
                 if (fine) {
-                    for (uint32_t u = unit; u < unit + units; ++u) {
-                        const bool before = block_.last_read[u] < floor;
-                        block_.last_read[u] = stamp;
-                        block_.read_warps[u] = before ? warp_bit : block_.read_warps[u] | warp_bit;
-                        block_.read_pc[u] = pc_;
-                    }
+                    for (uint32_t u = unit; u < unit + units; ++u) note_uniform(block_, u, stamp, warp_.id, pc_);
                     continue;
                 }
             }
@@ -297,10 +331,42 @@ void Interpreter<M>::race_read(uint32_t mask, const uint64_t* address, uint32_t 
     }
 }
 
+// Reads by all lanes of the warp, as ReadLog::Entry says; `size` by each lane. False: they need a closer look, and nothing was done.
+template <Mode M>
+bool Interpreter<M>::race_read_halves(uint32_t low, uint32_t high, uint32_t run, uint32_t size, bool uniform) {
+    ReadLog& log = block_.read_log;
+    if (!log.active || size < 1u << image_.race_shift) return false;
+    if (std::max(ReadLog::latest(log.page_write, low, run), ReadLog::latest(log.page_write, high, run)) >= block_.floor) return false;
+    if (log.entries.size() >= ReadLog::kMost) settle_reads(block_);
+    ReadLog::mark(log.page_read, low, run, block_.clock);
+    ReadLog::mark(log.page_read, high, run, block_.clock);
+    log.entries.push_back({low, high, block_.clock, pc_, static_cast<uint16_t>(run), static_cast<uint8_t>(warp_.id), uniform});
+    return true;
+}
+
+// Writes by all lanes of the warp, those of each half in a row. False: they need a closer look.
+template <Mode M>
+bool Interpreter<M>::race_write_halves(uint32_t low, uint32_t high, uint32_t size) {
+    ReadLog& log = block_.read_log;
+    const uint32_t shift = image_.race_shift, run = 16 * size;
+    if (!log.active || size < 1u << shift) return false;
+    if (std::max(ReadLog::latest(log.page_read, low, run), ReadLog::latest(log.page_read, high, run)) >= block_.floor) settle_reads(block_);
+    ReadLog::mark(log.page_write, low, run, block_.clock);
+    ReadLog::mark(log.page_write, high, run, block_.clock);
+    const uint32_t units = size >> shift;
+    return write_run(block_, low >> shift, 16 * units, clock_stamp(block_, false, thread_of(0)), std::countr_zero(units), warp_.id, pc_) &&
+           write_run(block_, high >> shift, 16 * units, clock_stamp(block_, false, thread_of(16)), std::countr_zero(units), warp_.id, pc_);
+}
+
 // `store`: the instruction whose data rows tell whether a race writes the value that is there already; null when that is not known.
 // The caller writes after this; lanes of one instruction that write one unit are seen to race with each other.
 template <Mode M>
 void Interpreter<M>::race_write(uint32_t mask, const uint64_t* address, uint32_t size, bool strong, const Inst* store) {
+    settle_reads(block_);
+    if (block_.read_log.active)
+        for_lanes(mask, [&](uint32_t lane) {
+            ReadLog::mark(block_.read_log.page_write, static_cast<uint32_t>(address[lane]), size, block_.clock);
+        });
     const uint32_t shift = image_.race_shift;
     const uint32_t units = std::max(1u, size >> shift);
     const uint32_t per_thread = std::countr_zero(units);
@@ -406,6 +472,8 @@ void Interpreter<M>::race_peer_lane(Block& owner, uint32_t lane, uint64_t addres
 template <Mode M>
 void Interpreter<M>::race_agent(Block& owner, uint32_t slot, uint32_t lane, uint64_t address, uint32_t bytes, bool is_write) {
     if (bytes == 0) return;
+    settle_reads(owner);
+    if (is_write) ReadLog::mark(owner.read_log.page_write, static_cast<uint32_t>(address), bytes, ReadLog::kNeverClean);
     if (owner.agent_read.empty()) owner.agent_read.assign((owner.shared_end >> image_.race_shift) + 64, 0);
     const bool async_proxy = order::records(block_).slots[slot].async_proxy;
     const uint32_t mine = special_stamp(slot);

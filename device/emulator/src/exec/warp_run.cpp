@@ -547,7 +547,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kLoad:
-                if (M == Mode::kPlain && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<false>(inst)) {
+                if (!kCount && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<false>(inst)) {
                     ++pc_;
                     break;
                 }
@@ -559,7 +559,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                     goto polled;
                 break;
             case Op::kStore:
-                if (M == Mode::kPlain && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
+                if (!kCount && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
                     ++pc_;
                     break;
                 }

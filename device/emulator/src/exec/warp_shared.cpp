@@ -29,6 +29,23 @@ AICF_INLINE bool is_zero(const Lanes& value) {
 #endif
 }
 
+// Whether the state of all bytes is "written", and nothing else.
+AICF_INLINE bool all_written(const uint8_t* state, uint32_t bytes) {
+    constexpr uint64_t kOnes = 0x0101010101010101ull;
+    uint64_t other = 0;
+    if (bytes % 8 != 0) {  // 4
+        uint32_t word;
+        std::memcpy(&word, state, 4);
+        return word == static_cast<uint32_t>(kOnes);
+    }
+    for (uint32_t i = 0; i < bytes; i += 8) {
+        uint64_t word;
+        std::memcpy(&word, state + i, 8);
+        other |= word ^ kOnes;
+    }
+    return other == 0;
+}
+
 struct Plan {
     bool good = false;  // all lanes are inside shared memory, and aligned
     Shape shape = Shape::kScattered;
@@ -86,11 +103,28 @@ AICF_INLINE void spread(Plan& plan, uint32_t size) {
 
 }  // namespace
 
+// The checks of such an access: those of initialised bytes and of races. False: it needs a closer look.
+template <Mode M>
+template <bool kStore>
+AICF_INLINE bool Interpreter<M>::check_shared_simply(uint32_t low, uint32_t high, uint32_t run, uint32_t size, bool uniform) {
+    if (kStore && uniform) return false;
+    uint8_t* const state = block_.shared_state;
+    if (!kStore && checking(kInitcheck) && !(all_written(state + low, run) && all_written(state + high, run))) return false;
+    if (checking(kRacecheck) && !(kStore ? race_write_halves(low, high, size) : race_read_halves(low, high, run, size, uniform)))
+        return false;
+    if (kStore && checking(kInitcheck)) {
+        std::memset(state + low, 1, run);
+        std::memset(state + high, 1, run);
+    }
+    return true;
+}
+
 // False: the access is not as simple as that, and nothing was done.
 template <Mode M>
 template <bool kStore>
 bool Interpreter<M>::access_shared_simply(const Inst& inst) {
-    if constexpr (M != Mode::kPlain) return false;
+    if constexpr (kCount) return false;
+    if (kChecks && !warp_.undefined.empty()) return false;
     constexpr uint8_t kForm = kFlagHasBase | kFlagBase64;
     if ((inst.flags & kForm) != kFlagHasBase || inst.mode2 != 0 || inst.dbytes != inst.bytes) return false;
     if ((inst.bytes != 4 && inst.bytes != 8) || inst.vec > 4) return false;
@@ -99,6 +133,11 @@ bool Interpreter<M>::access_shared_simply(const Inst& inst) {
     Plan plan;
     plan_access(plan, row32(inst.a), static_cast<uint32_t>(inst.offset), size, block_.shared_end);
     if (!plan.good) return false;
+    if constexpr (kChecks) {
+        const bool uniform = plan.shape == Shape::kUniformHalves;
+        if (plan.shape == Shape::kScattered || !check_shared_simply<kStore>(plan.low, plan.high, uniform ? size : 16 * size, size, uniform))
+            return false;
+    }
     uint8_t* const memory = block_.shared;
     if (plan.shape == Shape::kContiguousHalves && inst.vec == 1) {
         uint8_t* const own = row(inst.d);
