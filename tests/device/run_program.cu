@@ -21,6 +21,12 @@ static int check(cudaError_t error, const char* what) {
 int main(int argc, char** argv) {
     const char* what = argc > 1 ? argv[1] : "clean";
     if (!std::strcmp(what, "host_only")) return 5;
+    if (!std::strcmp(what, "devices")) {
+        int count = 0;
+        cudaGetDeviceCount(&count);
+        std::printf("%d devices\n", count);
+        return 0;
+    }
     int* out = nullptr;
     const int n = 256;
     int failed = check(cudaMalloc(&out, n * sizeof(int)), "cudaMalloc");
@@ -32,6 +38,14 @@ int main(int argc, char** argv) {
     int host[n] = {};
     if (!failed) failed |= check(cudaMemcpy(host, out, sizeof host, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (!failed) std::printf("last %d, args %d\n", host[n - 1], argc);
+    if (!std::strcmp(what, "early")) {  // reads before it waits
+        int* pinned = nullptr;
+        cudaMallocHost(&pinned, sizeof(int));
+        *pinned = 0;
+        cudaMemcpyAsync(pinned, out + n - 1, sizeof(int), cudaMemcpyDeviceToHost);
+        std::printf("early %d\n", *pinned);
+        cudaFreeHost(pinned);
+    }
     if (!std::strcmp(what, "leak")) return 0;
     if (!std::strcmp(what, "abort")) std::abort();
     if (!std::strcmp(what, "deref")) return out[0];

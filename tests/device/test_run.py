@@ -83,6 +83,14 @@ def test_findings_are_printed_once_counted_and_turned_into_an_exit_code(run: Run
     assert run("--error-exitcode=9", "free_twice").returncode == 9
 
 
+def test_work_is_deferred_and_devices_are_many_on_request(run: Run) -> None:
+    assert run("early").stdout.endswith("early 262\n")
+    done = run("--mode=deferred", "--seed=3", "early")
+    assert done.stdout.endswith("early 0\n"), done.stdout
+    assert run("--mode=deferred", "clean").stdout == run("clean").stdout
+    assert (run("devices").stdout, run("--devices=3", "devices").stdout) == ("1 devices\n", "3 devices\n")
+
+
 def test_leaks_are_listed_on_request(run: Run) -> None:
     assert "ERROR SUMMARY: 0 errors" in run("leak").stderr
     assert "Leaked 1024 bytes at 0x" in run("--leak-check", "leak").stderr

@@ -250,7 +250,7 @@ def test_host_code_that_dereferences_a_device_address_is_told_so(emulator: Runti
     )
     assert done.returncode == -11
     address = done.stdout.strip()
-    assert f"host code dereferenced device address {address}, 4 bytes into allocation #1 of 16 bytes" in done.stderr
+    assert f"host code dereferenced device address {address}, which is 4 bytes into allocation #1 of 16 bytes" in done.stderr
 
 
 def test_memory_is_set_before_the_first_allocation(emulator: Runtime, runtime_library: Path) -> None:

@@ -130,6 +130,7 @@ def test_the_current_pool_serves_ordinary_calls(cuda: Runtime, stream: int, pool
     address = cuda.made("cudaMallocAsync", MIB, stream)
     assert read(cuda, pool, USED) == MIB
     cuda.call("cudaFree", address)  # an ordinary free will do
+    cuda.call("cudaDeviceSynchronize")
     assert read(cuda, pool, USED) == 0
     cuda.call("cudaDeviceSetMemPool", c_int(0), default)
     assert cuda.code("cudaMemPoolDestroy", default) == INVALID_VALUE
@@ -180,22 +181,23 @@ def test_parameters_of_memory_nodes(cuda: Runtime, graph: int) -> None:
 
 def test_graph_memory_is_counted_and_trimmed(cuda: Runtime, graph: int, stream: int) -> None:
     cuda.call("cudaDeviceGraphMemTrim", c_int(0))
-    assert (of_graphs(cuda, GRAPH_USED), of_graphs(cuda, GRAPH_RESERVED)) == (0, 0)
+    before = of_graphs(cuda, GRAPH_USED), of_graphs(cuda, GRAPH_RESERVED)  # of graphs that other tests have left
+    assert before[0] == before[1]
     _, address = alloc_node(cuda, graph, 8 * MIB)
     executable = cuda.made("cudaGraphInstantiate", graph, c_ulonglong(0))
     cuda.call("cudaGraphLaunch", executable, stream)
     cuda.call("cudaStreamSynchronize", stream)
-    assert of_graphs(cuda, GRAPH_USED) >= 8 * MIB
-    assert of_graphs(cuda, GRAPH_RESERVED) >= 8 * MIB
+    assert of_graphs(cuda, GRAPH_USED) >= before[0] + 8 * MIB
+    assert of_graphs(cuda, GRAPH_RESERVED) >= before[1] + 8 * MIB
     cuda.call("cudaFreeAsync", address, stream)
     cuda.call("cudaStreamSynchronize", stream)
-    assert of_graphs(cuda, GRAPH_USED) == 0
-    assert of_graphs(cuda, GRAPH_USED_HIGH) >= 8 * MIB
-    cuda.call("cudaDeviceSetGraphMemAttribute", c_int(0), c_int(GRAPH_USED_HIGH), byref(c_uint64(0)))
-    assert of_graphs(cuda, GRAPH_USED_HIGH) == 0
+    assert of_graphs(cuda, GRAPH_USED) == before[0] + 32 * MIB  # the executable graph keeps its share, in whole chunks
     cuda.call("cudaGraphExecDestroy", executable)
     cuda.call("cudaDeviceGraphMemTrim", c_int(0))
-    assert of_graphs(cuda, GRAPH_RESERVED) == 0
+    assert (of_graphs(cuda, GRAPH_USED), of_graphs(cuda, GRAPH_RESERVED)) == before
+    assert of_graphs(cuda, GRAPH_USED_HIGH) >= 32 * MIB
+    cuda.call("cudaDeviceSetGraphMemAttribute", c_int(0), c_int(GRAPH_USED_HIGH), byref(c_uint64(0)))
+    assert of_graphs(cuda, GRAPH_USED_HIGH) == before[0]
 
 
 def captured(cuda: Runtime, stream: int, put: int, value: int, frees: bool) -> tuple[int, int]:

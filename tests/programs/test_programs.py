@@ -27,3 +27,15 @@ def test_program_passes_with_nothing_found(program, tmp_path: Path) -> None:  # 
     cache = settings.cache_dir / "programs"
     verdict = run_program(program, BuildOptions(find_toolchain(), runtime, cache, ptx_only=True), RunOptions(runtime, cache, rerun=True))
     assert (verdict.status, verdict.findings) == ("pass", ()), verdict.output + verdict.reason
+
+
+@pytest.mark.skipif(choose_device().name == "cuda", reason="about the emulated device, and this test run has a GPU")
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_streams_and_graphs_pass_deferred_too(seed: str) -> None:
+    settings = read_settings()
+    runtime = find_emulator_library(settings).resolve()
+    cache = settings.cache_dir / "programs"
+    (program,) = [each for each in find_programs(FOLDER) if each.name == "streams_and_graphs.cu"]
+    options = RunOptions(runtime, cache, rerun=True, emulated=(("mode", "deferred"), ("seed", seed)))
+    verdict = run_program(program, BuildOptions(find_toolchain(), runtime, cache, ptx_only=True), options)
+    assert (verdict.status, verdict.findings) == ("pass", ()), verdict.output + verdict.reason

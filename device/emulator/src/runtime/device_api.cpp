@@ -14,7 +14,7 @@ namespace {
 constexpr int kVersion = 13000;  // CUDA 13.0
 // Each device is a bus of its own.
 std::string pci_bus_id(int device) {
-    char text[16];
+    char text[24];
     std::snprintf(text, sizeof text, "0000:%02x:00.0", device);
     return text;
 }

@@ -290,12 +290,14 @@ Stream& find_stream(Runtime& runtime, void* handle, bool per_thread) {
         return *own;
     }
     const auto found = runtime.streams.find(handle);
+    if (found == runtime.streams.end()) runtime.note_if_destroyed(handle);
     require(found != runtime.streams.end(), kErrInvalidResourceHandle, "the handle is no stream (or the stream was destroyed)");
     return *found->second;
 }
 
 std::shared_ptr<Event> find_event(Runtime& runtime, void* handle) {
     const auto found = runtime.events.find(handle);
+    if (found == runtime.events.end()) runtime.note_if_destroyed(handle);
     require(found != runtime.events.end(), kErrInvalidResourceHandle, "the handle is no event (or the event was destroyed)");
     return found->second;
 }
@@ -305,11 +307,13 @@ std::shared_ptr<Graph> find_graph(Runtime& runtime, void* handle) {
     if (found != runtime.graphs.end()) return found->second;
     for (const auto& [key, graph] : runtime.graphs)  // a child graph or a body, by the handle that its node gave
         if (auto inner = find_inner_graph(*graph, handle)) return inner;
+    runtime.note_if_destroyed(handle);
     throw Failure{kErrInvalidValue, "the handle is no graph (or the graph was destroyed)"};
 }
 
 std::shared_ptr<GraphExec> find_graph_exec(Runtime& runtime, void* handle) {
     const auto found = runtime.graph_execs.find(handle);
+    if (found == runtime.graph_execs.end()) runtime.note_if_destroyed(handle);
     require(found != runtime.graph_execs.end(), kErrInvalidValue, "the handle is no executable graph (or it was destroyed)");
     return found->second;
 }

@@ -152,10 +152,12 @@ struct Graph {
 };
 
 struct GraphExec {
+    ~GraphExec();
     std::shared_ptr<Graph> graph;                         // private copy
     std::unordered_map<const Node*, Node*> by_original;   // node handle of the source graph -> node of the copy, of inner graphs too
     unsigned long long flags = 0;
     std::weak_ptr<Task> last_launch;
+    std::map<int, uint64_t> memory_bytes;  // by device: what its allocation nodes hold from the first launch on
 };
 
 // Before a launch's first node runs: defaults of conditional values.

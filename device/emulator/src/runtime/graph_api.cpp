@@ -99,8 +99,10 @@ AICF_API cudaGraphCreate(void** out, unsigned flags) {
 
 AICF_API cudaGraphDestroy(void* graph) {
     return api("cudaGraphDestroy", [&](Runtime& runtime) {
+        if (!runtime.graphs.contains(graph)) runtime.note_if_destroyed(graph);
         require(runtime.graphs.contains(graph), kErrInvalidValue, "the handle is no graph of the user's (or it was destroyed)");
         runtime.graphs.erase(graph);
+        runtime.bury("graph", graph, nullptr);
     });
 }
 

@@ -33,7 +33,7 @@ void check_bodies(const Graph& graph, bool in_body = false) {
         const bool allowed = type == abi::kNodeKernel || type == abi::kNodeMemcpy || type == abi::kNodeMemset || type == abi::kNodeEmpty ||
                              type == abi::kNodeGraph || type == abi::kNodeConditional;
         if (in_body && !allowed)
-            throw Failure{kErrNotSupported,
+            throw Failure{kErrInvalidValue,
                           std::string("a ") + node_type_name(node->operation) + " node in the body of a conditional node"};
     }
     for (const auto& inner : graph.inner_graphs()) check_bodies(*inner, in_body || inner->is_body);
@@ -169,7 +169,7 @@ AICF_TWIN_API(cudaGraphLaunch, _ptsz, (void* exec, void* stream), (exec, stream)
             return;
         }
         forbid_implicit_dependency(runtime, target);
-        begin_graph_memory(runtime, *graph->graph, (graph->flags & abi::kInstantiateAutoFree) != 0);
+        begin_graph_memory(runtime, *graph);
         enqueue_graph(runtime, target, graph);
     });
 }
@@ -185,6 +185,7 @@ AICF_API cudaGraphExecDestroy(void* exec) {
     return api("cudaGraphExecDestroy", [&](Runtime& runtime) {
         find_graph_exec(runtime, exec);
         runtime.graph_execs.erase(exec);
+        runtime.bury("executable graph", exec, nullptr);
     });
 }
 

@@ -3,8 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
+#include <string>
+
+#include "exit_report.hpp"
+#include "memory_ops.hpp"
+#include "runtime.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -16,22 +20,19 @@ void print(const char* text) {
     if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
 }
 
+// A report where that is possible: the fault is the program's own, at an instruction of its own, and not in one of our calls.
 void describe(uint64_t address) {
-    char text[256];
+    Runtime& runtime = Runtime::get();
     const Allocation* allocation = watched->find(address);
-    if (allocation == nullptr) {
-        std::snprintf(text, sizeof text, "aicf emulator: host code dereferenced device address 0x%llx, which is in no allocation\n",
-                      static_cast<unsigned long long>(address));
-    } else {
-        std::snprintf(
-            text, sizeof text,
-            "aicf emulator: host code dereferenced device address 0x%llx, %lld bytes into %sallocation #%llu of %llu bytes%s%.64s\n",
-            static_cast<unsigned long long>(address), static_cast<long long>(address - allocation->address),
-            allocation->live ? "" : "the freed ", static_cast<unsigned long long>(allocation->serial),
-            static_cast<unsigned long long>(allocation->size_bytes), allocation->label.empty() ? "" : ", ", allocation->label.c_str());
+    std::string text = "host code dereferenced device address " + hex(address) + ", which is " + describe_place(runtime, address) + "\n";
+    if (allocation == nullptr || allocation->live)
+        text += "copy it with cudaMemcpy, or allocate it with cudaMallocManaged or cudaMallocHost\n";
+    if (runtime.mutex.try_lock()) {
+        runtime.add_report("host_access", Severity::kError, text, address);
+        runtime.mutex.unlock();
+        if (exit_options().print_reports) return;
     }
-    print(text);
-    print("aicf emulator: copy it with cudaMemcpy, or allocate it with cudaMallocManaged or cudaMallocHost\n");
+    print(("aicf emulator: " + text).c_str());
 }
 
 // The former handler is put back and the instruction runs again, so that whoever handled faults before sees this one too.

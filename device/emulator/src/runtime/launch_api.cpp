@@ -431,6 +431,18 @@ AICF_API cudaLibraryEnumerateKernels(void** kernels, unsigned count, void* libra
     });
 }
 
+AICF_API cudaLibraryGetManaged(void** address, size_t* size_bytes, void* library, const char* name) {
+    return api("cudaLibraryGetManaged", [&](Runtime& runtime) {
+        require(name != nullptr, kErrInvalidValue, "the name is null");
+        const VariableInfo* variable = runtime.registry->load(runtime, find_library(runtime, library)).find_variable(name);
+        const Allocation* allocation = variable == nullptr ? nullptr : runtime.memory().find(variable->address);
+        if (allocation == nullptr || allocation->kind != MemoryKind::kManagedVariable)
+            throw Failure{kErrSymbolNotFound, std::string("the library has no managed variable ") + name};
+        if (address != nullptr) *address = reinterpret_cast<void*>(variable->address);
+        if (size_bytes != nullptr) *size_bytes = variable->size_bytes;
+    });
+}
+
 AICF_API cudaLibraryGetGlobal(void** address, size_t* size_bytes, void* library, const char* name) {
     return api("cudaLibraryGetGlobal", [&](Runtime& runtime) {
         require(name != nullptr, kErrInvalidValue, "the name is null");

@@ -436,31 +436,3 @@ AICF_API cudaHostGetFlags(unsigned* flags, void* pointer) {
         *flags = kMapped | (found == runtime.registered_flags.end() ? 0 : found->second);
     });
 }
-
-// Managed memory is in one place here: advice and prefetches are checked and change nothing.
-
-AICF_API cudaMemAdvise(const void* pointer, size_t count, int, abi::MemLocation) {
-    return api("cudaMemAdvise", [&](Runtime& runtime) {
-        require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue,
-                "the range is not in managed memory");
-    });
-}
-
-AICF_TWIN_API(cudaMemPrefetchAsync, _ptsz, (const void* pointer, size_t count, abi::MemLocation location, unsigned flags, void* stream),
-              (pointer, count, location, flags, stream)) {
-    return api("cudaMemPrefetchAsync", [&](Runtime& runtime) {
-        require(flags == 0, kErrInvalidValue, "flags are not 0");
-        find_stream(runtime, stream, per_thread);
-        require(runtime.is_device_address(pointer) && runtime.memory().accessible(to_address(pointer), count), kErrInvalidValue,
-                "the range is not in managed memory");
-    });
-}
-
-AICF_TWIN_API(cudaStreamAttachMemAsync, _ptsz, (void* stream, void* pointer, size_t length, unsigned flags),
-              (stream, pointer, length, flags)) {
-    return api("cudaStreamAttachMemAsync", [&](Runtime& runtime) {
-        find_stream(runtime, stream, per_thread);
-        require(flags == 1 || flags == 2 || flags == 4, kErrInvalidValue, "flags are 1, 2 or 4");
-        require(runtime.is_device_address(pointer), kErrInvalidValue, "the address is not in managed memory");
-    });
-}

@@ -56,15 +56,6 @@ bool host_accessible(Runtime& runtime, uint64_t address) {
     return allocation != nullptr && is_host_visible(allocation->kind);
 }
 
-std::string describe_place(Runtime& runtime, uint64_t address) {
-    const Allocation* allocation = runtime.memory().find(address);
-    if (allocation == nullptr) return "in no allocation";
-    const auto offset = static_cast<int64_t>(address - allocation->address);
-    return (offset < 0 ? std::to_string(-offset) + " bytes before " : std::to_string(offset) + " bytes into ") +
-           (allocation->live ? "" : "the freed ") + "allocation #" + std::to_string(allocation->serial) + " of " +
-           std::to_string(allocation->size_bytes) + " bytes" + (allocation->label.empty() ? "" : " (" + allocation->label + ")");
-}
-
 // Throws Failure(1) with a report when [address, address + bytes) of the arena is not within one live allocation. A graph's memory need
 // not be live before the copy runs (`now`).
 void check_range(Runtime& runtime, const char* verb, uint64_t address, uint64_t bytes, bool now) {
@@ -138,6 +129,15 @@ void note_uninitialized(Runtime& runtime, uint64_t address, size_t bytes) {
 }
 
 }  // namespace
+
+std::string describe_place(Runtime& runtime, uint64_t address) {
+    const Allocation* allocation = runtime.memory().find(address);
+    if (allocation == nullptr) return "in no allocation";
+    const auto offset = static_cast<int64_t>(address - allocation->address);
+    return (offset < 0 ? std::to_string(-offset) + " bytes before " : std::to_string(offset) + " bytes into ") +
+           (allocation->live ? "" : "the freed ") + "allocation #" + std::to_string(allocation->serial) + " of " +
+           std::to_string(allocation->size_bytes) + " bytes" + (allocation->label.empty() ? "" : " (" + allocation->label + ")");
+}
 
 std::byte* host_view(Runtime& runtime, uint64_t address) {
     if (runtime.is_device_address(reinterpret_cast<const void*>(address))) return runtime.memory().alias(address);

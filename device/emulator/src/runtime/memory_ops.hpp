@@ -28,6 +28,9 @@ void copy_now(Runtime& runtime, bool per_thread, const abi::Memcpy3DParms& param
 abi::Memcpy3DParms linear_copy(void* dst, const void* src, size_t count, int kind);
 abi::Memcpy3DParms pitched_copy(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, int kind);
 
+// "8 bytes into allocation #3 of 64 bytes", "in no allocation".
+std::string describe_place(Runtime& runtime, uint64_t address);
+
 // Where the emulator itself reads and writes the bytes of a user's pointer.
 std::byte* host_view(Runtime& runtime, uint64_t address);
 

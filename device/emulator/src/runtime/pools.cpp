@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ranges.hpp"
+
 namespace aicf::emu {
 namespace {
 
@@ -47,6 +49,34 @@ void check_release(Runtime& runtime, uint64_t address, bool host) {
     if ((allocation->kind == MemoryKind::kPinned) != host)
         refuse(runtime, "invalid_free", address,
                hex(address) + " is freed with the wrong function: pinned memory with cudaFreeHost, device memory with cudaFree" + place);
+}
+
+void ask_for_memory(Runtime& runtime, const Graph& graph, bool auto_free) {
+    for (const auto& node : graph.nodes) {
+        if (const auto* alloc = std::get_if<AllocOp>(&node->operation)) {
+            if (alloc->memory->outstanding && !auto_free)
+                throw Failure{
+                    kErrInvalidValue,
+                    "the graph's memory of an earlier launch was not freed (cudaGraphInstantiateFlagAutoFreeOnLaunch would free it)"};
+            alloc->memory->outstanding = !alloc->memory->freed_in_graph;
+        }
+        if (const auto* release = std::get_if<FreeOp>(&node->operation)) {
+            const auto memory = find_graph_memory(runtime, release->address);
+            if (memory == nullptr || memory->freed_in_graph) continue;
+            if (!memory->outstanding)
+                refuse(runtime, "double_free", release->address,
+                       "a graph frees " + hex(release->address) + " of another graph, and no launch of that has left it allocated");
+            memory->outstanding = false;
+        }
+    }
+    for (const auto& inner : graph.inner_graphs()) ask_for_memory(runtime, *inner, auto_free);
+}
+
+// What the allocation nodes of a graph hold, by device.
+void add_memory(const Graph& graph, std::map<int, uint64_t>& bytes) {
+    for (const auto& node : graph.nodes)
+        if (const auto* alloc = std::get_if<AllocOp>(&node->operation)) bytes[alloc->memory->device] += alloc->memory->size_bytes;
+    for (const auto& inner : graph.inner_graphs()) add_memory(*inner, bytes);
 }
 
 }  // namespace
@@ -96,9 +126,9 @@ void end_release(Runtime& runtime, uint64_t address) {
     runtime.releases.erase(address);
     const Allocation* allocation = runtime.memory().find(address);
     const uint64_t bytes = allocation == nullptr ? 0 : allocation->size_bytes;
-    if (const auto graph_memory = find_graph_memory(runtime, address)) {
+    if (allocation != nullptr && allocation->kind == MemoryKind::kManaged) forget_ranges(runtime, address, bytes);
+    if (find_graph_memory(runtime, address) != nullptr) {
         runtime.memory().set_live(address, false);
-        runtime.devices[static_cast<size_t>(graph_memory->device)].graph_memory.used -= bytes;
         return;
     }
     if (const auto pool = runtime.pool_of.find(address); pool != runtime.pool_of.end()) {
@@ -176,34 +206,20 @@ FreeOp make_free(Runtime& runtime, Graph& graph, uint64_t address) {
     return {address};
 }
 
-void begin_graph_memory(Runtime& runtime, const Graph& graph, bool auto_free) {
-    for (const auto& node : graph.nodes) {
-        if (const auto* alloc = std::get_if<AllocOp>(&node->operation)) {
-            if (alloc->memory->outstanding && !auto_free)
-                throw Failure{
-                    kErrInvalidValue,
-                    "the graph's memory of an earlier launch was not freed (cudaGraphInstantiateFlagAutoFreeOnLaunch would free it)"};
-            alloc->memory->outstanding = !alloc->memory->freed_in_graph;
-        }
-        if (const auto* release = std::get_if<FreeOp>(&node->operation)) {
-            const auto memory = find_graph_memory(runtime, release->address);
-            if (memory == nullptr || memory->freed_in_graph) continue;
-            if (!memory->outstanding)
-                refuse(runtime, "double_free", release->address,
-                       "a graph frees " + hex(release->address) + " of another graph, and no launch of that has left it allocated");
-            memory->outstanding = false;
-        }
+void begin_graph_memory(Runtime& runtime, GraphExec& exec) {
+    ask_for_memory(runtime, *exec.graph, (exec.flags & abi::kInstantiateAutoFree) != 0);
+    if (!exec.memory_bytes.empty()) return;
+    add_memory(*exec.graph, exec.memory_bytes);
+    for (auto& [device, bytes] : exec.memory_bytes) {
+        bytes = whole_chunks(bytes);
+        take(runtime.devices[static_cast<size_t>(device)].graph_memory, bytes);
     }
-    for (const auto& inner : graph.inner_graphs()) begin_graph_memory(runtime, *inner, auto_free);
 }
 
-void run_alloc(Runtime& runtime, const AllocOp& operation) {
-    const GraphMemory& memory = *operation.memory;
-    MemoryCounts& counts = runtime.devices[static_cast<size_t>(memory.device)].graph_memory;
-    const Allocation* allocation = runtime.memory().find(memory.address);
-    if (allocation != nullptr && allocation->live) counts.used -= memory.size_bytes;  // freed by this launch
-    runtime.memory().set_live(memory.address, true);
-    take(counts, memory.size_bytes);
+GraphExec::~GraphExec() {
+    for (const auto& [device, bytes] : memory_bytes) Runtime::get().devices[static_cast<size_t>(device)].graph_memory.used -= bytes;
 }
+
+void run_alloc(Runtime& runtime, const AllocOp& operation) { runtime.memory().set_live(operation.memory->address, true); }
 
 }  // namespace aicf::emu

@@ -50,7 +50,7 @@ void trim_pools(Runtime& runtime);
 AllocOp make_alloc(Runtime& runtime, abi::MemAllocNodeParams* params);
 FreeOp make_free(Runtime& runtime, Graph& graph, uint64_t address);
 // What a launch asks for, when the call is made; throws Failure 1 where memory of an earlier launch was not freed.
-void begin_graph_memory(Runtime& runtime, const Graph& graph, bool auto_free);
+void begin_graph_memory(Runtime& runtime, GraphExec& exec);
 void run_alloc(Runtime& runtime, const AllocOp& operation);
 
 }  // namespace aicf::emu

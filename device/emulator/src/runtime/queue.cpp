@@ -184,6 +184,13 @@ std::vector<TaskPtr> work_before(Runtime& runtime, Stream& stream) {
     return before;
 }
 
+std::vector<TaskPtr> work_of(Runtime& runtime, Stream& stream) {
+    if (stream.kind == Stream::Kind::kLegacy) return work_before(runtime, stream);
+    std::vector<TaskPtr> own;
+    add_task(own, stream.tail);
+    return own;
+}
+
 void detach_work(Runtime& runtime, Stream& stream) {
     std::vector<TaskPtr>& detached = runtime.devices[static_cast<size_t>(stream.device)].detached;
     std::erase_if(detached, [](const TaskPtr& task) { return task->done; });
@@ -271,10 +278,7 @@ void finish(Runtime& runtime, const std::vector<TaskPtr>& targets) {
     throw_failure(runtime);
 }
 
-void finish_stream(Runtime& runtime, Stream& stream) {
-    // The legacy stream's own wait takes in the blocking streams, as an operation in it would.
-    finish(runtime, stream.kind == Stream::Kind::kLegacy ? work_before(runtime, stream) : std::vector<TaskPtr>{stream.tail});
-}
+void finish_stream(Runtime& runtime, Stream& stream) { finish(runtime, work_of(runtime, stream)); }
 
 void finish_event(Runtime& runtime, Event& event) { finish(runtime, {event.task}); }
 

@@ -51,6 +51,8 @@ bool is_done_after_a_step(Runtime& runtime, const std::shared_ptr<Task>& task);
 
 // What a stream's next operation has to wait for.
 std::vector<std::shared_ptr<Task>> work_before(Runtime& runtime, Stream& stream);
+// What a wait for the stream has to wait for: the legacy stream's takes in the blocking streams, as an operation in it would.
+std::vector<std::shared_ptr<Task>> work_of(Runtime& runtime, Stream& stream);
 
 // The stream goes; what it has queued still runs.
 void detach_work(Runtime& runtime, Stream& stream);

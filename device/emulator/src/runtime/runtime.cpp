@@ -106,6 +106,21 @@ void Runtime::add_counters(LaunchRecord record) {
     if (exit_options().summary == 0) counters_.push_back(std::move(record));  // else nobody takes them
 }
 
+void Runtime::bury(const char* what, const void* handle, std::shared_ptr<void> object) {
+    constexpr size_t kMostBuried = 1024;
+    buried_.push_back({what, handle, std::move(object)});
+    if (buried_.size() > kMostBuried) buried_.pop_front();
+}
+
+void Runtime::note_if_destroyed(const void* handle) {
+    for (const Buried& each : buried_) {
+        if (each.handle != handle) continue;
+        add_report("destroyed_handle", Severity::kError,
+                   std::string("a call uses ") + each.what + " " + hex(to_address(handle)) + ", which was destroyed\n");
+        return;
+    }
+}
+
 void Runtime::fail_context(int code, std::string message) {
     if (sticky_error != 0) return;
     sticky_error = code;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,6 +65,12 @@ struct KernelLines {  // one entry of aicfEmulatorTakeLines(): counts by PTX lin
     std::vector<LineCounters> lines;  // by PTX line
 };
 
+struct RangeState {  // of managed memory (ranges.hpp)
+    bool read_mostly = false;
+    abi::MemLocation preferred{}, prefetched{};  // type 0: none
+    uint32_t accessed_by = 0;                    // a bit for each device, the highest one for the host
+};
+
 struct MemoryCounts {  // bytes
     uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
 };
@@ -102,6 +109,7 @@ public:
     std::unordered_map<void*, std::shared_ptr<MemoryPool>> pools;                 // made by the user
     std::unordered_map<uint64_t, std::shared_ptr<MemoryPool>> pool_of;            // by address
     std::unordered_map<uint64_t, std::weak_ptr<GraphMemory>> graph_memory;        // by address
+    std::map<uint64_t, RangeState> managed_ranges;                                // by the address where they begin
     std::unordered_set<uint64_t> releases;                                        // cudaFreeAsync that has not run
     std::unordered_map<uint64_t, uint32_t> registered_flags;  // cudaHostRegister, by address; DeviceMemory has the ranges
 
@@ -130,6 +138,11 @@ public:
 
     uint64_t next_id() { return ++last_id_; }
 
+    // Remembers what a handle was, and keeps the object, so that its address is not given to another one soon.
+    void bury(const char* what, const void* handle, std::shared_ptr<void> object);
+    // Reports the use of a handle whose object was destroyed; says nothing about others.
+    void note_if_destroyed(const void* handle);
+
 private:
     Runtime();
     std::unique_ptr<DeviceMemory> memory_;
@@ -137,6 +150,12 @@ private:
     std::vector<LaunchRecord> counters_;
     std::vector<KernelLines> lines_;
     uint64_t last_id_ = 0;
+    struct Buried {
+        const char* what;
+        const void* handle;
+        std::shared_ptr<void> object;
+    };
+    std::deque<Buried> buried_;
 };
 
 // Sets this thread's last error and message. cudaErrorNotReady is an answer, not an error, and is not recorded.

@@ -95,7 +95,7 @@ AICF_API cudaStreamDestroy(void* stream) {
             }
         }
         detach_work(runtime, target);
-        runtime.streams.erase(stream);
+        runtime.bury("stream", stream, runtime.streams.extract(stream).mapped());
     });
 }
 
@@ -113,9 +113,7 @@ AICF_TWIN_API(cudaStreamQuery, _ptsz, (void* stream), (stream)) {
         Stream& target = find_stream(runtime, stream, per_thread);
         check_completion(runtime, target, "cudaStreamQuery");
         bool is_done = true;
-        const bool is_legacy = target.kind == Stream::Kind::kLegacy;
-        for (const auto& task : is_legacy ? work_before(runtime, target) : std::vector{target.tail})
-            is_done = is_done_after_a_step(runtime, task) && is_done;
+        for (const auto& task : work_of(runtime, target)) is_done = is_done_after_a_step(runtime, task) && is_done;
         if (!is_done) throw Failure{kErrNotReady, ""};
     });
 }
@@ -206,7 +204,7 @@ AICF_API cudaEventCreateWithFlags(void** event, unsigned flags) { return create_
 AICF_API cudaEventDestroy(void* event) {
     return api("cudaEventDestroy", [&](Runtime& runtime) {
         find_event(runtime, event);
-        runtime.events.erase(event);
+        runtime.bury("event", event, runtime.events.extract(event).mapped());
     });
 }
 
