@@ -71,7 +71,10 @@ def _model(surface: Any) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
 
 def _convert(words: NDArray[np.uint32], bits: int, kind: int) -> NDArray[np.uint8]:
     if kind == corpus.FLOAT:
-        return words.view(np.float32).astype(f"f{bits // 8}").view(np.uint8)
+        single = words.view(np.float32)
+        nearest = single.astype(f"f{bits // 8}")
+        is_larger = np.abs(nearest.astype(np.float32)) > np.abs(single)  # an H200 cuts off
+        return np.where(is_larger, np.nextafter(nearest, nearest.dtype.type(0)), nearest).view(np.uint8)
     if kind == corpus.SIGNED:
         limits = np.iinfo(f"i{bits // 8}")
         return np.clip(words.view(np.int32), limits.min, limits.max).astype(f"i{bits // 8}").view(np.uint8)

@@ -1,4 +1,4 @@
-"""Sparse matrix instructions: every form of the corpus against NumPy, and against what an H200 computed where that is recorded."""
+"""Sparse matrix instructions: every form of the corpus against NumPy, and bit for bit against an H200 (``goldens/tensor_sparse.npz``)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ def results(_loaded_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) 
         for index in mine:
             found[CORPUS[index].name] = record.run_form(CORPUS[index], index, library, _loaded_runtime.library)
     return found
+
+
+@pytest.fixture(scope="module")
+def goldens() -> dict[str, NDArray[np.uint64]]:
+    """Recorded patterns [cases, m, n] by name."""
+    with np.load(GOLDENS) as file:
+        found: dict[str, NDArray[np.uint64]] = corpus.unpack_results(CORPUS, file)
+    return found
+
+
+@pytest.mark.parametrize("form", CORPUS, ids=[form.name for form in CORPUS])
+def test_bits_agree_with_gpu(form: Any, results: dict[str, NDArray[np.uint64]], goldens: dict[str, NDArray[np.uint64]]) -> None:
+    wrong = np.argwhere(goldens[form.name] != results[form.name])
+    assert not len(wrong), f"{len(wrong)} of {results[form.name].size} differ, first at {wrong[0]}"
 
 
 @pytest.mark.parametrize("form", CORPUS, ids=[form.name for form in CORPUS])

@@ -45,7 +45,9 @@ def _model(image: NDArray[np.float32], at: NDArray[np.float32], linear: bool, ad
         else:
             i, j = (int(np.floor((c - 0.5) * 256 + 0.5)) for c in (u, v))
             a, b = i % 256 / 256, j % 256 / 256
-            corners = [(i // 256 + dx, j // 256 + dy, (a if dx else 1 - a) * (b if dy else 1 - b)) for dx in (0, 1) for dy in (0, 1)]
+            both = np.floor(a * b * 256 + 0.5) / 256  # weights are whole parts of 256
+            weights = [1 - a - b + both, b - both, a - both, both]
+            corners = [(i // 256 + n // 2, j // 256 + n % 2, weight) for n, weight in enumerate(weights)]
         total = 0.0
         for i, j, weight in corners:
             column, line = _index(i, width, address), _index(j, height, address)

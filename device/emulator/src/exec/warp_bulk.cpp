@@ -50,7 +50,7 @@ bool is_tensor_reduction(const TensorMap& map, AtomOp op) {
         case AtomOp::kMax: return is_integer || is_half;
         case AtomOp::kInc:
         case AtomOp::kDec: return map.type == MapType::kU32;
-        default: return is_integer;
+        default: return is_integer && map.type != MapType::kI64;  // an H200 has no bitwise reduction of signed 64-bit numbers
     }
 }
 

@@ -27,12 +27,16 @@ double half_value(uint16_t bits) {
     return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
 }
 
-double from_srgb(double c) { return c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4); }
+// An H200's table of these has 8 significant bits; here they are rounded to nearest, there about one in eight is one unit off.
+double from_srgb(double c) {
+    const double value = c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4);
+    return arith::widen(arith::to_bf16(static_cast<float>(value)));
+}
 
 // The channels of a texel as 32-bit words: integers extended, floats as they are.
 Words read_words(const TexelFormat& format, const uint8_t* at) {
     const bool is_float = format.kind == TexelKind::kFloat;
-    Words words{0, 0, 0, is_float ? 0x3F800000u : 1u};
+    Words words{};  // channels that there are not are zero, alpha too
     const uint32_t bytes = format.channel_bits / 8u;
     for (uint32_t i = 0; i < format.channels; ++i) {
         uint32_t raw = 0;
@@ -48,13 +52,21 @@ Words read_words(const TexelFormat& format, const uint8_t* at) {
     return words;
 }
 
-// A texel from 32-bit words, one for each channel: integers clamped to the channel's range, floats rounded.
+// As surfaces take it: what does not fit is cut off.
+uint32_t to_f16_towards_zero(float value) {
+    const uint32_t nearest = arith::to_f16(value).bits;
+    const bool is_finite = (nearest & 0x7C00) != 0x7C00;
+    const bool is_larger = is_finite && std::fabs(arith::widen(arith::F16{static_cast<uint16_t>(nearest)})) > std::fabs(value);
+    return is_larger ? nearest - 1 : nearest;
+}
+
+// A texel from 32-bit words, one for each channel: integers clamped to the channel's range, floats cut off.
 void write_words(const TexelFormat& format, const Words& words, uint8_t* at) {
     const uint32_t bits = format.channel_bits, bytes = bits / 8;
     for (uint32_t i = 0; i < format.channels; ++i) {
         uint32_t raw = words[i];
         if (format.kind == TexelKind::kFloat && bits == 16)
-            raw = arith::to_f16(std::bit_cast<float>(raw)).bits;
+            raw = to_f16_towards_zero(std::bit_cast<float>(raw));
         else if (format.kind == TexelKind::kUnsigned && bits < 32)
             raw = std::min(raw, (1u << bits) - 1);
         else if (format.kind == TexelKind::kSigned && bits < 32)
@@ -83,11 +95,9 @@ void reduce_cell(uint8_t* at, uint32_t op, uint64_t operand) {
 Color to_color(const TextureDescriptor& texture, const Words& words) {
     const TexelFormat& format = texture.image.format;
     Color color{};
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < format.channels; ++i) {
         if (format.kind == TexelKind::kFloat) {
             color[i] = std::bit_cast<float>(words[i]);
-        } else if (i >= format.channels) {
-            color[i] = i == 3;
         } else if (format.kind == TexelKind::kUnsigned) {
             color[i] = words[i] / (std::ldexp(1.0, format.channel_bits) - 1);
             if (texture.is_srgb && i < 3) color[i] = from_srgb(color[i]);
@@ -151,62 +161,78 @@ public:
         return texel(index, position.layer);
     }
 
-    Color linear(const Position& position) {
-        int64_t first[3] = {};
-        double weight[3] = {};
-        for (int axis = 0; axis < axes_; ++axis) split(position.at[axis], first[axis], weight[axis]);
+    // `share`: of 256 parts, those that this level gets. Weights are whole parts too, also where axes multiply: an H200 rounds the product
+    // of two fractions, and what it leaves of either goes to the other texels. Of three axes the second one comes last.
+    Color linear(const Position& position, int64_t share = kParts) {
+        int64_t first[3] = {}, fraction[3] = {};
+        for (int axis = 0; axis < axes_; ++axis) split(position.at[axis], first[axis], fraction[axis]);
+        std::array<int64_t, 8> weight{share};
+        int done = 0;  // bits of the axes that the weights are spread over so far
+        for (const int axis : {0, 2, 1}) {
+            if (axis >= axes_) continue;
+            int64_t rest = rounded(fraction[axis] * share);
+            for (int corner = 7; corner >= 0; --corner) {
+                if ((corner & ~done) != 0) continue;
+                const int64_t upper = corner == 0 ? rest : rounded(weight[corner] * fraction[axis]);
+                rest -= upper;
+                weight[corner | 1 << axis] = upper;
+                weight[corner] -= upper;
+            }
+            done |= 1 << axis;
+        }
         Color sum{};
         for (int corner = 0; corner < 1 << axes_; ++corner) {
+            if (weight[corner] == 0) continue;
             int64_t index[3] = {};
-            double part = 1;
-            for (int axis = 0; axis < axes_; ++axis) {
-                const bool upper = corner >> axis & 1;
-                index[axis] = first[axis] + upper;
-                part *= upper ? weight[axis] : 1 - weight[axis];
-            }
-            if (part == 0) continue;
+            for (int axis = 0; axis < axes_; ++axis) index[axis] = first[axis] + (corner >> axis & 1);
             const Color color = to_color(texture_, texel(index, position.layer));
-            for (int i = 0; i < 4; ++i) sum[i] += part * color[i];
+            for (int i = 0; i < 4; ++i) sum[i] += static_cast<double>(weight[corner]) / kParts * color[i];
         }
         return sum;
     }
 
     // The four texels that linear filtering would read, in the order that tld4 gives them.
     std::array<Words, 4> gather(const Position& position) {
-        int64_t first[3] = {};
-        double weight[3] = {};
-        for (int axis = 0; axis < 2; ++axis) split(position.at[axis], first[axis], weight[axis]);
+        int64_t first[3] = {}, fraction[3] = {};
+        for (int axis = 0; axis < 2; ++axis) split(position.at[axis], first[axis], fraction[axis]);
         constexpr int kOrder[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
         std::array<Words, 4> out;
         for (int i = 0; i < 4; ++i) out[i] = texel({first[0] + kOrder[i][0], first[1] + kOrder[i][1], 0}, position.layer);
         return out;
     }
 
+    static constexpr int64_t kParts = 256;
     uint64_t unwritten = 0;  // address of a texel that nothing wrote
 
 private:
     static constexpr double kFarAway = 1e15;  // beyond it an index would not fit
     static int64_t whole(double x) { return static_cast<int64_t>(std::floor(std::clamp(std::isnan(x) ? 0.0 : x, -kFarAway, kFarAway))); }
 
-    static void split(double x, int64_t& first, double& weight) {
-        constexpr int64_t kSteps = 256;
-        const int64_t fixed = whole((x - 0.5) * kSteps + 0.5);
+    static int64_t rounded(int64_t product) { return (product + kParts / 2) / kParts; }
+
+    // The lower texel, and in parts how far the upper one is from it.
+    static void split(double x, int64_t& first, int64_t& fraction) {
+        const int64_t fixed = whole((x - 0.5) * kParts + 0.5);
         first = fixed >> 8;
-        weight = static_cast<double>(fixed & (kSteps - 1)) / kSteps;
+        fraction = fixed & (kParts - 1);
     }
 
     Words border() const {
         Words words{};
-        for (int i = 0; i < 4; ++i) {
-            const float value = texture_.border[i];
-            const TexelFormat& format = texture_.image.format;
-            if (format.kind == TexelKind::kFloat)
-                words[i] = std::bit_cast<uint32_t>(value);
-            else if (texture_.is_normalized_read)
-                words[i] = static_cast<uint32_t>(
-                    std::lround(value * (std::ldexp(1.0, format.channel_bits - (format.kind == TexelKind::kSigned)) - 1)));
-            else
-                words[i] = static_cast<uint32_t>(static_cast<int64_t>(value));
+        const TexelFormat& format = texture_.image.format;
+        const bool is_signed = format.kind == TexelKind::kSigned;
+        for (int i = 0; i < format.channels; ++i) {
+            const double value = texture_.border[i];
+            if (format.kind == TexelKind::kFloat) {
+                words[i] = std::bit_cast<uint32_t>(texture_.border[i]);
+            } else if (texture_.is_normalized_read) {  // to the nearest, of two the lower
+                const double most = std::ldexp(1.0, format.channel_bits - is_signed) - 1;
+                words[i] =
+                    static_cast<uint32_t>(static_cast<int32_t>(std::ceil(std::clamp(value, is_signed ? -1.0 : 0.0, 1.0) * most - 0.5)));
+            } else {  // the bits that an integer of the texel has room for
+                const uint32_t shift = 32u - format.channel_bits, bits = std::bit_cast<uint32_t>(texture_.border[i]) << shift;
+                words[i] = is_signed ? static_cast<uint32_t>(static_cast<int32_t>(bits) >> shift) : bits >> shift;
+            }
         }
         return words;
     }
@@ -239,15 +265,15 @@ int cube_face(const double (&v)[3], double& s, double& t) {
     const double x = std::fabs(v[0]), y = std::fabs(v[1]), z = std::fabs(v[2]);
     int face = 0;
     double m = 0, a = 0, b = 0;
-    if (x >= y && x >= z) {
-        face = v[0] >= 0 ? 0 : 1;
-        m = x, a = v[0] >= 0 ? -v[2] : v[2], b = -v[1];
-    } else if (y >= z) {
+    if (z >= x && z >= y) {  // of two that are as long the later one
+        face = v[2] >= 0 ? 4 : 5;
+        m = z, a = v[2] >= 0 ? v[0] : -v[0], b = -v[1];
+    } else if (y >= x) {
         face = v[1] >= 0 ? 2 : 3;
         m = y, a = v[0], b = v[1] >= 0 ? v[2] : -v[2];
     } else {
-        face = v[2] >= 0 ? 4 : 5;
-        m = z, a = v[2] >= 0 ? v[0] : -v[0], b = -v[1];
+        face = v[0] >= 0 ? 0 : 1;
+        m = x, a = v[0] >= 0 ? -v[2] : v[2], b = -v[1];
     }
     s = (a / m + 1) / 2;
     t = (b / m + 1) / 2;
@@ -300,7 +326,7 @@ void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const Textur
         return by_index ? static_cast<double>(static_cast<int32_t>(word(index))) : static_cast<double>(std::bit_cast<float>(word(index)));
     };
     Position position;
-    if (has_layers(geometry)) position.layer = std::clamp<int64_t>(static_cast<int32_t>(word(at++)), 0, std::max(image.num_layers, 1u) - 1);
+    if (has_layers(geometry)) position.layer = std::min(word(at++), std::max(image.num_layers, 1u) - 1);  // below 0: the last, as beyond it
     bool normalized = texture.is_normalized_coordinates && !by_index;
     if (is_cube(geometry)) {
         const double direction[3] = {number(at), number(at + 1), number(at + 2)};
@@ -316,15 +342,17 @@ void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const Textur
     const double extent[3] = {static_cast<double>(base.width), static_cast<double>(base.height), static_cast<double>(base.depth)};
     if (op == TextureOp::kFetchLevel) detail = std::bit_cast<float>(word(at));
     if (op == TextureOp::kFetchGradient) {
-        double longest = 0;
+        double length[2] = {};
         for (int i = 0; i < 2; ++i) {
             double sum = 0;
             for (int axis = 0; axis < axes; ++axis) {
                 const double step = std::bit_cast<float>(word(at++)) * (normalized ? extent[axis] : 1);
                 sum += step * step;
             }
-            longest = std::max(longest, std::sqrt(sum));
+            length[i] = std::sqrt(sum);
         }
+        // Two directions of much the same length are more than one of them: in one dimension this is what an H200 does.
+        const double longest = std::max({length[0], length[1], (length[0] + length[1]) * 11 / 16});
         detail = longest > 0 ? std::log2(longest) : -1000;
     }
     const double last = static_cast<double>(image.levels.size() - 1);
@@ -338,9 +366,13 @@ void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const Textur
     const bool is_value = image.format.kind == TexelKind::kFloat || texture.is_normalized_read;  // else integers as they are
     Words result{};
     uint64_t unwritten = 0;
-    const auto sample = [&](size_t index) {
+    // A one-dimensional array is one of two dimensions and height 1 to an H200, read at 0: where the second axis has a border, half of a
+    // filtered value is the border's.
+    const bool meets_border = geometry == Geometry::k1d && image.source == ImageDescriptor::Source::kArray && texture.is_linear_filter &&
+                              texture.address[1] == TextureAddress::kBorder;
+    const auto sample = [&](size_t index, int64_t share) {
         const ImageLevel& level = image.levels[std::min(index, image.levels.size() - 1)];
-        Sampler sampler(texture, level, memory_, axes, normalized);
+        Sampler sampler(texture, level, memory_, meets_border ? 2 : axes, normalized);
         Position scaled = position;
         const double size[3] = {static_cast<double>(level.width), static_cast<double>(level.height), static_cast<double>(level.depth)};
         if (normalized) {
@@ -354,20 +386,24 @@ void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const Textur
                 if (is_value) color[i] = to_color(texture, texels[i])[inst.bytes];
             }
         } else if (texture.is_linear_filter && is_value && !by_index) {
-            color = sampler.linear(scaled);
+            color = sampler.linear(scaled, share);
+            if (image.format.kind == TexelKind::kFloat && image.format.channel_bits == 16) {
+                for (double& channel : color) channel = arith::widen(arith::to_f16(static_cast<float>(channel)));
+            }
         } else {
             result = sampler.nearest(scaled);
             if (is_value) color = to_color(texture, result);
+            for (double& channel : color) channel *= static_cast<double>(share) / Sampler::kParts;
         }
         if (sampler.unwritten) unwritten = sampler.unwritten;
         return color;
     };
     if (!image_alive(lane, image, base)) return;
-    Color color = sample(level_index);
-    if (between) {
-        const Color next = sample(level_index + 1);
-        const double part = std::floor((detail - std::floor(detail)) * 256 + 0.5) / 256;
-        for (int i = 0; i < 4; ++i) color[i] = (1 - part) * color[i] + part * next[i];
+    const int64_t upper = between ? static_cast<int64_t>((detail - std::floor(detail)) * Sampler::kParts) : 0;
+    Color color = sample(level_index, Sampler::kParts - upper);
+    if (upper != 0) {
+        const Color next = sample(level_index + 1, upper);
+        for (int i = 0; i < 4; ++i) color[i] += next[i];
     }
     if (unwritten && checking(kInitcheck)) {
         report_access(worker_, block_, warp_, pc_, lane,

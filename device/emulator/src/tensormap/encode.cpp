@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kOk = 0, kInvalidValue = 1;  // CUresult
 constexpr uint64_t kMaxExtent = 1ull << 32, kMaxStride = 1ull << 40;
+constexpr uint64_t kMapAlignment = 32;           // that a driver accepts; the documentation asks for 64
+constexpr uint64_t kSharedBytes = 227 * 1024;    // no box is larger
 constexpr uint32_t kMaxBox = 256, kMaxStep = 8, kMaxPixels = 1024;
 
 bool is_aligned(const void* pointer, uint64_t alignment) { return reinterpret_cast<uint64_t>(pointer) % alignment == 0; }
@@ -18,13 +20,12 @@ bool is_aligned(const void* pointer, uint64_t alignment) { return reinterpret_ca
 // What both kinds of map have in common. False: an argument is out of its range.
 bool take_tensor(TensorMap& map, const void* to, int type, uint32_t rank, void* address, const uint64_t* extents, const uint64_t* strides,
                  const uint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
-    if (to == nullptr || !is_aligned(to, 64)) return false;
+    if (to == nullptr || !is_aligned(to, kMapAlignment)) return false;
     if (type < 0 || type >= static_cast<int>(kNumMapTypes)) return false;
     if (rank == 0 || rank > kMaxTensorRank) return false;
     if (interleave < 0 || interleave > 2 || swizzle < 0 || swizzle > 3 || promotion < 0 || promotion > 3 || fill < 0 || fill > 1)
         return false;
     if (interleave != 0 && rank < 3) return false;
-    if (interleave == 2 && swizzle != 1) return false;
     if (extents == nullptr || steps == nullptr || (strides == nullptr && rank > 1)) return false;
     const uint64_t alignment = interleave == 2 ? 32 : 16;
     if (address == nullptr || !is_aligned(address, alignment)) return false;
@@ -33,9 +34,8 @@ bool take_tensor(TensorMap& map, const void* to, int type, uint32_t rank, void* 
     for (uint32_t i = 0; i < rank; ++i) {
         if (extents[i] == 0 || extents[i] > kMaxExtent) return false;
         map.last[i] = static_cast<uint32_t>(extents[i] - 1);
-        const bool is_ignored = i == 0 && interleave == 0;
-        if (!is_ignored && (steps[i] == 0 || steps[i] > kMaxStep)) return false;
-        map.steps[i] = is_ignored ? 1 : static_cast<uint8_t>(steps[i]);
+        if (steps[i] == 0 || steps[i] > kMaxStep) return false;
+        map.steps[i] = i == 0 && interleave == 0 ? 1 : static_cast<uint8_t>(steps[i]);  // has no effect there
         if (i + 1 == rank) break;
         if (strides[i] % alignment != 0 || strides[i] >= kMaxStride) return false;
         map.strides[i] = strides[i];
@@ -70,10 +70,13 @@ int encode_tiled(void* to, int type, uint32_t rank, void* address, const uint64_
     TensorMap map;
     if (!take_tensor(map, to, type, rank, address, extents, strides, steps, interleave, swizzle, promotion, fill)) return kInvalidValue;
     if (box == nullptr) return kInvalidValue;
+    uint64_t bytes = map.element_bytes();
     for (uint32_t i = 0; i < rank; ++i) {
         if (box[i] == 0 || box[i] > kMaxBox) return kInvalidValue;
         map.box[i] = static_cast<uint16_t>(box[i]);
+        bytes *= map.box_elements(i);
     }
+    if (bytes > kSharedBytes) return kInvalidValue;
     return is_row(map, box[0]) ? finish(map, to) : kInvalidValue;
 }
 
