@@ -278,18 +278,16 @@ def make_corpus(seed: int = 7) -> list[Copy]:
 
 def _interleaved() -> list[Copy]:
     """Copies of interleaved tensors: slices of 16 or 32 bytes of channels; dimensions W (and H, D), C, N."""
-    three = Copy("interleaved", U16, (8, 24, 4), (128, 128 * 8), (4, 8, 2), (0, 0, 0), interleave=1, explores=True)
-    changes: dict[str, dict[str, Any]] = {f"box{n}": {"box": (4, n, 2)} for n in (4, 8, 9, 16, 17, 24)}
-    changes |= {f"at{n}": {"at": (0, n, 0), "box": (4, 16, 1)} for n in (-1, 1, 2, 3, 8, 20)}
-    changes |= {"left": {"at": (-2, 0, 0)}, "right": {"at": (6, 0, 0)}, "below": {"at": (0, 0, 3)}, "step": {"steps": (2, 1, 1)}}
-    changes |= {"few": {"dims": (8, 3, 4), "box": (4, 24, 1)}, "padded": {"dims": (8, 20, 4), "box": (4, 24, 1)}}
-    changes |= {f"swizzle{n}": {"swizzle": n, "box": (8, 16, 2)} for n in (1, 2, 3)}
-    changes |= {"u8": {"type": U8, "box": (4, 32, 1)}, "f32": {"type": F32, "box": (4, 8, 1), "fill": 1, "at": (6, 0, 0)}}
+    three = Copy("interleaved", U16, (20, 24, 4), (320, 320 * 8), (8, 8, 2), (0, 0, 0), interleave=1, explores=True)
+    changes: dict[str, dict[str, Any]] = {f"box{n}": {"box": (8, n, 2)} for n in (4, 8, 9, 24)}
+    changes |= {f"at{n}": {"at": (0, n, 0), "box": (8, 24, 1)} for n in (-1, 1, 2, 3, 8)}
+    changes |= {"left": {"at": (-2, 0, 0)}, "right": {"at": (16, 0, 0)}, "below": {"at": (0, 0, 3)}, "step": {"steps": (2, 1, 1)}}
+    changes |= {"few": {"dims": (20, 3, 4), "box": (8, 24, 1)}, "one": {"dims": (20, 1, 4)}, "two": {"dims": (20, 2, 4), "at": (0, 1, 0)}}
+    changes |= {"swizzle3": {"swizzle": 3, "box": (16, 16, 2)}}
+    changes |= {"u8": {"type": U8, "box": (16, 32, 1)}, "f32": {"type": F32, "box": (4, 8, 1), "fill": 1, "at": (18, 0, 0)}}
     copies = [replace(three, name=f"interleaved {name}", **change) for name, change in changes.items()]
-    wide = replace(three, dims=(8, 48, 4), strides=(256, 256 * 8), interleave=2, swizzle=1)
-    copies += [replace(wide, name=f"interleaved 32 box{n}", box=(4, n, 2)) for n in (16, 32, 40)]
-    four = replace(three, dims=(8, 6, 24, 2), strides=(128, 768, 768 * 8), box=(4, 3, 16, 2), at=(1, 1, 0, 0))
-    copies.append(replace(four, name="interleaved 4d"))
-    five = replace(three, dims=(4, 4, 4, 16, 2), strides=(64, 256, 1024, 1024 * 8), box=(2, 2, 2, 16, 1), at=(1, 1, 1, 0, 1))
-    copies.append(replace(five, name="interleaved 5d"))
+    wide = replace(three, strides=(640, 640 * 8), interleave=2, swizzle=1)
+    copies += [replace(wide, name=f"interleaved 32 box{n}", box=(8, n, 2)) for n in (16, 48)]
+    four = replace(three, dims=(20, 6, 24, 2), strides=(320, 1920, 1920 * 8), box=(8, 3, 16, 2), at=(1, 1, 0, 0))
+    copies += [replace(four, name="interleaved 4d"), replace(four, name="interleaved 4d slice", at=(1, 1, 1, 0))]
     return copies

@@ -114,7 +114,7 @@ void FunctionDecoder::list_tensor(Inst& inst, uint32_t slot, const Operand& oper
 bool FunctionDecoder::decode_bulk() {
     const std::string& opcode = current_->opcode;
     const std::vector<std::string>& words = current_->modifiers;
-    if (opcode == "fence" && has("proxy")) return decode_proxy_fence(), true;
+    if ((opcode == "fence" || opcode == "membar") && has("proxy")) return decode_proxy_fence(), true;
     if (opcode == "tensormap") return decode_tensor_map(), true;
     if ((opcode == "st" || opcode == "red") && !words.empty() && words[0] == "async") return decode_store_async(), true;
     if (opcode != "cp" || !has("bulk")) return false;

@@ -40,6 +40,7 @@ bool FunctionDecoder::decode_control() {
                 fail("fences of this kind are not supported yet");
             }
         }
+        if (!has("cta") && !has("cluster") && !has("gpu") && !has("sys")) fail("its scope is missing");
         return simple(Op::kFence);
     }
     return false;

@@ -108,6 +108,8 @@ bool FunctionDecoder::decode_texture() {
             inst.vec = static_cast<uint8_t>(word[1] - '0');
         } else if (is_fetch && word == "level" && op == TextureOp::kFetch) {
             op = TextureOp::kFetchLevel;
+        } else if (op == TextureOp::kFetch && word == "base") {
+            continue;  // the first level, as where no level is given
         } else if (is_fetch && word == "grad" && op == TextureOp::kFetch) {
             op = TextureOp::kFetchGradient;
         } else if (op == TextureOp::kGather && (word == "r" || word == "g" || word == "b" || word == "a")) {

@@ -53,8 +53,7 @@ bool take_tensor(TensorMap& map, const void* to, int type, uint32_t rank, void* 
 // A row of the box: a multiple of 16 bytes, and no wider than what a swizzle spans.
 bool is_row(const TensorMap& map, uint32_t elements) {
     const uint32_t bytes = elements * map.element_bytes();
-    if (map.interleave != 0) return true;
-    return bytes % 16 == 0 && (map.swizzle == 0 || bytes <= 16u << map.swizzle);
+    return bytes % 16 == 0 && (map.interleave != 0 || map.swizzle == 0 || bytes <= 16u << map.swizzle);
 }
 
 int finish(TensorMap& map, void* to) {
