@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
 from pathlib import Path
@@ -165,6 +166,14 @@ def test_host_functions_run_in_stream_order(deferred: Runtime, work: Work, word:
     assert seen == []
     deferred.call("cudaStreamSynchronize", stream)
     assert seen == ["called"]
+
+
+def test_a_host_function_comes_without_any_further_call(deferred: Runtime) -> None:
+    stream, called = deferred.stream(), threading.Event()
+    function = ctypes.CFUNCTYPE(None, c_void_p)(lambda _: called.set())
+    deferred.call("cudaLaunchHostFunc", stream, function, None)
+    assert not called.is_set()
+    assert called.wait(30)
 
 
 # ---- Streams ----

@@ -151,6 +151,17 @@ def test_kernel_parameters_are_read_and_changed(cuda: Runtime, builder: Builder,
     assert cuda.read(word)[0] == 8
 
 
+def test_arguments_in_one_buffer(cuda: Runtime, builder: Builder, word: int) -> None:
+    buffer, size = (c_uint64 * 2)(word, 5), c_size_t(12)
+    pointer, length, end = 1, 2, 0  # CU_LAUNCH_PARAM_...
+    extra = (c_void_p * 5)(pointer, ctypes.addressof(buffer), length, ctypes.addressof(size), end)
+    params = KernelNodeParams(builder.kernel, Dim3(1, 1, 1), Dim3(1, 1, 1), 0, None, ctypes.cast(extra, c_void_p))
+    builder.node("cudaGraphAddKernelNode", [], byref(params))
+    buffer[1] = 99  # read when the node was made
+    launch(cuda, builder.instantiate())
+    assert cuda.read(word)[0] == 5
+
+
 def test_other_parameters_are_changed(cuda: Runtime, builder: Builder, word: int) -> None:
     node = builder.fill(word, 1)
     executable = builder.instantiate()

@@ -244,3 +244,18 @@ def test_host_threads_work_side_by_side(cuda: Runtime, ptx_library: int) -> None
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_an_event_of_the_launch_itself(cuda: Runtime, ptx_library: int, word: int) -> None:
+    completion_event, stream, event = 12, cuda.stream(), cuda.event()
+    attribute = LaunchAttribute(completion_event)
+    attribute.value[0], attribute.value[1] = event & 0xFFFFFFFF, event >> 32
+    config = LaunchConfig(Dim3(1, 1, 1), Dim3(1, 1, 1), 0, stream, ctypes.pointer(attribute), 1)
+    args = Args(c_uint64(word), c_uint32(5))
+    cuda.call("cudaLaunchKernelExC", byref(config), cuda.kernel(ptx_library, "put"), args.array)
+    cuda.call("cudaEventSynchronize", event)
+    cuda.call("cudaStreamSynchronize", stream)
+    assert cuda.read(word)[0] == 5
+    attribute.value[0], attribute.value[1] = 0x1234, 0
+    if cuda.is_emulated:  # a GPU's runtime takes the handle for what it is said to be
+        assert cuda.code("cudaLaunchKernelExC", byref(config), cuda.kernel(ptx_library, "put"), args.array) == 400

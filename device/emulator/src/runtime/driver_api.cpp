@@ -5,7 +5,9 @@
 #include <cstring>
 #include <iterator>
 #include <utility>
+#include <vector>
 
+#include "launch.hpp"
 #include "memory_ops.hpp"
 #include "runtime.hpp"
 #include "runtime_api.hpp"
@@ -363,9 +365,21 @@ int kernel_function(void** function, void* kernel) {
     *function = kernel;
     return kNoError;
 }
+// Replaces arguments given as one buffer by pointers into it.
+int unpack(void* function, void** extra, std::vector<void*>& kept, void**& args) {
+    if (extra == nullptr) return kNoError;
+    if (args != nullptr) return kInvalidValue;
+    return call([&] {
+        return api("cuLaunchKernel", [&](Runtime& runtime) {
+            kept = unpack_arguments(runtime.registry->load(runtime, *require_kernel(runtime, function)), extra);
+            args = kept.data();
+        });
+    });
+}
 int launch_kernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                   unsigned shared_bytes, void* stream, void** args, void** extra) {
-    if (extra != nullptr) return kErrNotSupported;
+    std::vector<void*> kept;
+    if (const int code = unpack(function, extra, kept, args); code != kNoError) return code;
     return call(
         [&] { return cudaLaunchKernel(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, args, shared_bytes, stream); });
 }
@@ -389,7 +403,8 @@ abi::LaunchConfig to_runtime(const DriverLaunchConfig& config) {
 }
 int launch_kernel_ex(const DriverLaunchConfig* config, void* function, void** args, void** extra) {
     if (config == nullptr) return kInvalidValue;
-    if (extra != nullptr) return kErrNotSupported;
+    std::vector<void*> kept;
+    if (const int code = unpack(function, extra, kept, args); code != kNoError) return code;
     const abi::LaunchConfig wanted = to_runtime(*config);
     return call([&] { return cudaLaunchKernelExC(&wanted, function, args); });
 }

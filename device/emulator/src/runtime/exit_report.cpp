@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <sstream>
+#include <thread>
 #include <tuple>
 
 #include "graph.hpp"
@@ -101,7 +102,12 @@ std::string plural(uint64_t count, const char* what) { return std::to_string(cou
 void finish(int status, void*) {
     if (!runtime_used) return;
     Runtime& runtime = Runtime::get();
-    if (!runtime.mutex.try_lock()) return;  // another thread is still in a call: it is cut off here, as on hardware
+    // Another thread may be in a call, which is cut off here, as on hardware; a short one is waited for.
+    constexpr int kMostTries = 100;
+    for (int i = 0; !runtime.mutex.try_lock(); ++i) {
+        if (i == kMostTries) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     std::fflush(nullptr);
     note_unfinished_work(runtime);
     // Once the context is lost nothing can be given back.

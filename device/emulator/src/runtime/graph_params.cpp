@@ -8,9 +8,12 @@ namespace aicf::emu {
 
 KernelOp read_kernel(Runtime& runtime, const abi::KernelNodeParams* params) {
     require(params != nullptr, kErrInvalidValue, "the parameters are null");
-    require(params->extra == nullptr, kErrNotSupported, "kernel parameters by `extra` are not supported; use kernelParams");
-    KernelOp operation = make_launch(runtime, require_kernel(runtime, params->func), params->gridDim, params->blockDim,
-                                     params->kernelParams, params->sharedMemBytes);
+    require(params->extra == nullptr || params->kernelParams == nullptr, kErrInvalidValue, "the arguments are given twice");
+    const auto kernel = require_kernel(runtime, params->func);
+    std::vector<void*> unpacked;
+    if (params->extra != nullptr) unpacked = unpack_arguments(runtime.registry->load(runtime, *kernel), params->extra);
+    KernelOp operation = make_launch(runtime, kernel, params->gridDim, params->blockDim,
+                                     params->extra != nullptr ? unpacked.data() : params->kernelParams, params->sharedMemBytes);
     check_launch(runtime, operation);
     return operation;
 }

@@ -142,6 +142,27 @@ KernelOp make_launch(Runtime& runtime, std::shared_ptr<Kernel> kernel, Dim3 grid
     return operation;
 }
 
+std::vector<void*> unpack_arguments(const KernelInfo& info, void* const* extra) {
+    constexpr uint64_t kBuffer = 1, kBufferSize = 2;  // each followed by its value; 0 ends the list
+    std::byte* buffer = nullptr;
+    size_t size_bytes = 0;
+    for (; *extra != nullptr; extra += 2) {
+        const uint64_t tag = to_address(extra[0]);
+        require(tag == kBuffer || tag == kBufferSize, kErrInvalidValue, "`extra` holds something else than a buffer and its size");
+        if (tag == kBuffer)
+            buffer = static_cast<std::byte*>(extra[1]);
+        else
+            size_bytes = *static_cast<const size_t*>(extra[1]);
+    }
+    require(buffer != nullptr || info.params.empty(), kErrInvalidValue, "`extra` holds no buffer");
+    std::vector<void*> args;
+    for (const ParamInfo& param : info.params) {
+        require(param.offset + param.size_bytes <= size_bytes, kErrInvalidValue, "the buffer of arguments is too small for the kernel");
+        args.push_back(buffer + param.offset);
+    }
+    return args;
+}
+
 void apply_attribute(KernelOp& operation, int id, const abi::LaunchAttributeValue& value) {
     switch (id) {
         case abi::kAttributeIgnore: return;

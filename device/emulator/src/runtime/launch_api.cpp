@@ -39,9 +39,23 @@ int launch(const char* function, const void* kernel, Dim3 grid, Dim3 block, void
         try {
             KernelOp operation = make_launch(runtime, found, grid, block, args, shared_bytes);
             operation.cooperative = cooperative;
-            for (size_t i = 0; i < num_attributes; ++i) apply_attribute(operation, attributes[i].id, attributes[i].val);
+            std::vector<std::shared_ptr<Event>> events;
+            for (size_t i = 0; i < num_attributes; ++i) {
+                const int id = attributes[i].id;
+                if (id == abi::kAttributeProgrammaticEvent || id == abi::kAttributeLaunchCompletionEvent)
+                    events.push_back(find_event(runtime, attributes[i].val.programmaticEvent.event));
+                else
+                    apply_attribute(operation, id, attributes[i].val);
+            }
             check_launch(runtime, operation);
             submit(runtime, target, std::move(operation));
+            // They come when all blocks have begun, or triggered, at the earliest: that they have ended is one of the allowed moments.
+            for (const auto& event : events) {
+                if (target.capture != nullptr)
+                    capture_event_record(runtime, target, event, false);
+                else
+                    enqueue(runtime, target, RecordOp{event});
+            }
         } catch (const Failure&) {
             if (target.capture != nullptr) invalidate(*target.capture);
             throw;

@@ -1,9 +1,11 @@
 #include "queue.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <random>
+#include <thread>
 #include <unordered_set>
 
 #include "leaks.hpp"
@@ -15,6 +17,7 @@ namespace {
 using TaskPtr = std::shared_ptr<Task>;
 
 constexpr size_t kMostPending = 1000;  // about what a GPU's queue holds before a launch waits
+constexpr auto kIdle = std::chrono::milliseconds(1000);
 constexpr uint64_t kOneInSteps = 4;    // how often a wait also runs work that it does not wait for
 
 struct Queue {
@@ -95,6 +98,20 @@ void throw_failure(Runtime& runtime) {
 
 void add_task(std::vector<TaskPtr>& list, const TaskPtr& task) {
     if (task != nullptr && !task->done && std::find(list.begin(), list.end(), task) == list.end()) list.push_back(task);
+}
+
+// A thread of its own for a program that makes no calls any more, and may wait for what its work does.
+void watch_idle_queue(Runtime& runtime) {
+    static bool begun = false;
+    if (std::exchange(begun, true)) return;
+    std::thread([&runtime] {
+        for (;;) {
+            std::this_thread::sleep_for(kIdle / 10);
+            std::lock_guard lock(runtime.mutex);
+            while (std::chrono::steady_clock::now() - runtime.last_call > kIdle && run_any(runtime)) {
+            }
+        }
+    }).detach();
 }
 
 TaskPtr add(Runtime& runtime, Stream& stream, std::vector<TaskPtr> waits_for, Operation operation) {
@@ -202,6 +219,7 @@ TaskPtr enqueue(Runtime& runtime, Stream& stream, Operation operation, const std
         execute(runtime, operation);
         return nullptr;
     }
+    watch_idle_queue(runtime);
     leave_room(runtime);
     std::vector<TaskPtr> before = work_before(runtime, stream);
     for (const TaskPtr& task : also) add_task(before, task);
@@ -240,6 +258,7 @@ void enqueue_graph(Runtime& runtime, Stream& stream, const std::shared_ptr<Graph
         }
         return;
     }
+    watch_idle_queue(runtime);
     leave_room(runtime);
     std::vector<TaskPtr> before = work_before(runtime, stream);
     add_task(before, exec->last_launch.lock());

@@ -1,6 +1,7 @@
 // Queued work. In eager mode it runs when it is queued. In deferred mode it waits for a synchronisation, which runs what it has to wait
 // for, in an order drawn from those that streams, events and graph edges allow, and now and then other work as well: what a program
-// may not count on without a synchronisation then goes wrong here, too.
+// may not count on without a synchronisation then goes wrong here, too. When no call comes for a second, what is queued begins to run: a
+// program may wait for a host function, or for a word in pinned memory, without any call of CUDA's.
 //
 // The rules: CUDA C++ programming guide, "Streams", "Implicit synchronization"; CUDA runtime API, "Stream synchronization behavior" (the
 // legacy default stream waits for all blocking streams of its device, and they for it) and "API synchronization behavior".

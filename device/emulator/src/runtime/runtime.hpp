@@ -1,6 +1,7 @@
 // The state of the emulated CUDA runtime, and the frame in which every API function runs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -96,6 +97,7 @@ public:
     const Target* target = nullptr;
     uint64_t memory_bytes = 0;  // of each device
     bool deferred = false;      // work waits for a synchronisation (queue.hpp)
+    std::chrono::steady_clock::time_point last_call;
     int sticky_error = 0;
     std::string sticky_message;
 
@@ -175,6 +177,7 @@ int api(const char* function, Body&& body, AfterError after_error = AfterError::
                                 std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
         Runtime& runtime = Runtime::get();
         std::lock_guard lock(runtime.mutex);
+        if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
         if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
             return record_error(runtime.sticky_error, runtime.sticky_message);
         body(runtime);
