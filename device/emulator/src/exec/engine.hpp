@@ -260,6 +260,7 @@ enum class Finding : uint8_t {
     kDoubleFree,
     kRegisterBudget,
     kConditionalHandle,
+    kGridDependencyMissing,
 };
 
 struct FindingInfo {
@@ -298,6 +299,8 @@ struct LaunchState {
     OrderTable* order = nullptr;    // race check: what threads have handed to each other
     RaceShadow* shadow = nullptr;   // race check of global memory
     uint32_t shadow_epoch = 0, global_shift = 2;
+    uint32_t primary = 0;  // race check: epoch of the launch before, while this one may have to wait for it (griddepcontrol.wait)
+    std::atomic<bool> lets_dependents_start{false};
     bool single_worker = false;
     std::atomic<uint32_t> atomic_turn{0};   // race check: one warp at a time does atomics on global memory
 
@@ -349,6 +352,7 @@ struct RaceFinding {
     bool is_write = false, other_is_write = false;
     bool by_agent = false, other_by_agent = false;  // an asynchronous operation that the thread issued
     bool in_flight = false;                         // ... which may not be over
+    bool other_is_primary = false;                  // a thread of the launch before
     uint64_t other_block = 0;
     uint32_t other_thread = 0;  // linear; 1024 + w: several of warp w; else several of the block
     uint32_t other_pc = 0;
@@ -356,6 +360,7 @@ struct RaceFinding {
 };
 void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race);
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);
+std::vector<std::string> describe_places(const LaunchState& state);  // of the image's instructions
 void report_deadlock(Worker& worker, Block& block);
 
 void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format, uint64_t arguments,

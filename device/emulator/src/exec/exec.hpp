@@ -119,12 +119,16 @@ struct Launch {
     uint32_t dynamic_shared_bytes = 0;
     std::vector<std::byte> params;  // packed by KernelInfo::params offsets
     bool cooperative = false;
+    // Race check: LaunchResult::race_launch of the launch before, if this one may start before that one's end (programmatic dependent
+    // launch). It starts when that one has ended all the same; what it must not count on is reported.
+    uint32_t primary = 0;
 };
 
 struct LaunchResult {
     int status = kSuccess;  // LaunchStatus
     std::vector<Report> reports;
     Counters counters;
+    uint32_t race_launch = 0;         // a number, when races in global memory were checked
     std::vector<LineCounters> lines;  // with counters on: by PTX line
 };
 

@@ -22,6 +22,7 @@ namespace aicf::emu {
 constexpr uint32_t kIdWarp = 1024, kIdChannel = 1056, kIdWhole = 4095;
 constexpr uint64_t kProxyKey = 1ull << 63;  // what is known through the async proxy
 constexpr uint64_t kReadKey = 1ull << 62;  // the reads only: they are over, the writes need not have arrived
+constexpr uint64_t kPrimaryBlock = (1ull << 24) - 1;  // stands for the launch before; known of after griddepcontrol.wait
 constexpr uint64_t clock_key(uint64_t block, uint32_t id) { return block << 12 | id; }
 constexpr bool is_plain(uint64_t key) { return (key & (kProxyKey | kReadKey)) == 0; }
 constexpr uint64_t key_block(uint64_t key) { return (key & ~(kProxyKey | kReadKey)) >> 12; }

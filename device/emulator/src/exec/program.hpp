@@ -295,6 +295,7 @@ struct SharedVariable {
 };
 
 struct Image {
+    mutable std::shared_ptr<const std::vector<std::string>> places;  // of the instructions, in words; made when a launch needs them
     std::vector<Inst> code;
     std::vector<InstInfo> info;
     std::vector<ImageFunction> functions;  // [0] is the kernel

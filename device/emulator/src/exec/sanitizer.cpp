@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "../memory/race_shadow.hpp"
 #include "engine.hpp"
 
 namespace aicf::emu {
@@ -59,6 +60,7 @@ constexpr FindingInfo kFindings[] = {
     {"double_free", Severity::kError, "Memory freed twice"},
     {"register_budget", Severity::kError, "Misuse of setmaxnreg"},
     {"conditional_handle", Severity::kError, "Value set for a conditional handle that no graph has"},
+    {"grid_dependency_missing", Severity::kError, "Access to what the kernel before has touched, which may not be over"},
 };
 
 std::string hex(uint64_t value) {
@@ -257,6 +259,18 @@ void block_index(const LaunchState& state, uint64_t linear, uint32_t out[3]) {
 
 // "at kernels.cu:42 ...", the other party of a race.
 std::string other_party(const LaunchState& state, const RaceFinding& race) {
+    if (race.other_is_primary) {
+        const PrimaryLaunch& primary = state.shadow->primary;
+        const auto index = [](uint64_t linear, const uint64_t extent[2]) {
+            const uint32_t at[3] = {static_cast<uint32_t>(linear % extent[0]), static_cast<uint32_t>(linear / extent[0] % extent[1]),
+                                    static_cast<uint32_t>(linear / extent[0] / extent[1])};
+            return triple(at);
+        };
+        const std::string who = race.other_thread < kIdWarp ? "thread " + index(race.other_thread, primary.block)
+                                                            : "several threads of warp " + std::to_string(race.other_thread - kIdWarp);
+        return "    at " + (*primary.places)[race.other_pc] + ", kernel " + primary.kernel + "\n    by " + who + " of block " +
+               index(race.other_block, primary.grid) + "\n";
+    }
     uint32_t block[3];
     block_index(state, race.other_block, block);
     std::string text = "    at " + place_of(state, race.other_pc).text + ", kernel " + state.image->kernel.name + "\n    ";
@@ -303,6 +317,11 @@ const char* race_advice(const LaunchState& state, const Block& block, const Warp
             return "  wgmma.wait_group, and a barrier after it where the writer is another thread, orders them.\n";
         case Finding::kAsyncSourceOverwritten:
             return "  cp.async.bulk.wait_group.read, and a barrier after it where the writer is another thread, orders them.\n";
+        case Finding::kGridDependencyMissing:
+            return "  That kernel lets its dependents start before its end (griddepcontrol.launch_dependents), and this one was launched "
+                   "so\n"
+                   "  (programmatic stream serialization): cudaGridDependencySynchronize() (griddepcontrol.wait) before the access orders "
+                   "them.\n";
         default: break;
     }
     if (race.in_flight) return "  The asynchronous operation may not be over: its completion has to be waited for.\n";
@@ -358,6 +377,12 @@ void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_
     report.text = std::string(finding_info(finding).title) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane) + "    " +
                   detail + "\n";
     publish(worker, key, std::move(report));
+}
+
+std::vector<std::string> describe_places(const LaunchState& state) {
+    std::vector<std::string> places;
+    for (uint32_t pc = 0; pc < state.image->info.size(); ++pc) places.push_back(place_of(state, pc).text);
+    return places;
 }
 
 void report_deadlock(Worker& worker, Block& stuck) {

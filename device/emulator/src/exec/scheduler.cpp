@@ -647,6 +647,20 @@ void make_workspace(const ProgramImpl& program, DeviceMemory& memory, LaunchStat
     state.grid_workspace = program.grid_workspace;
 }
 
+// For a launch after this one that may start before its end: what findings about the two have to say.
+void note_primary(const LaunchState& state) {
+    PrimaryLaunch& primary = state.shadow->primary;
+    primary.epoch = state.lets_dependents_start ? state.shadow_epoch : 0;
+    primary.global_shift = state.global_shift;
+    if (primary.epoch == 0) return;
+    const Launch& launch = *state.launch;
+    primary.kernel = state.image->kernel.name;
+    primary.grid[0] = launch.grid.x, primary.grid[1] = launch.grid.y;
+    primary.block[0] = launch.block.x, primary.block[1] = launch.block.y;
+    if (!state.image->places) state.image->places = std::make_shared<const std::vector<std::string>>(describe_places(state));
+    primary.places = state.image->places;  // which outlive the module
+}
+
 void print_output(LaunchState& state) {
     std::stable_sort(state.output.begin(), state.output.end(), [](const auto& x, const auto& y) { return x.block < y.block; });
     for (const LaunchState::Output& line : state.output) std::fputs(line.text.c_str(), line.is_error ? stderr : stdout);
@@ -720,6 +734,9 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
         if (state.grid_blocks < kMostRaceBlocks) {
             state.shadow = &memory.race_shadow();
             state.shadow_epoch = state.shadow->begin_launch();
+            if (launch.primary != 0 && launch.primary == state.shadow->primary.epoch && launch.primary + 1 == state.shadow_epoch &&
+                state.global_shift == state.shadow->primary.global_shift)  // else granules hold other ranges
+                state.primary = launch.primary;
         }
     }
     std::unique_ptr<SectorMap> reads, writes;
@@ -759,6 +776,10 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
         state.counters.global_unique_bytes_written = writes->count_bytes();
     }
     print_output(state);
+    if (state.shadow) {
+        result.race_launch = state.shadow_epoch;
+        note_primary(state);
+    }
     result.status = state.status;
     result.reports = std::move(state.reports);
     result.counters = state.counters;

@@ -169,6 +169,7 @@ private:
     void granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base, bool same_value);
     void report_unordered(const Block& owner, uint32_t unit, uint32_t lane, uint32_t stamp, uint32_t other_pc, bool is_write,
                           bool other_is_write, bool same_value, bool by_agent);
+    void check_primary(const Granule& granule, uint64_t written, uint64_t read, const uint8_t* by_unit, bool is_write, uint64_t base);
     void report_global(uint64_t address, uint32_t lane, uint64_t epoch, uint32_t thread, uint32_t other_pc, bool is_write,
                        bool other_is_write, Finding finding);
 

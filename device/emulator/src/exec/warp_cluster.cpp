@@ -240,8 +240,17 @@ void Interpreter<M>::access_peer(Block& owner, const Inst& inst, uint32_t mask, 
 }
 
 template <Mode M>
-void Interpreter<M>::grid_dependency([[maybe_unused]] const Inst& inst, [[maybe_unused]] uint32_t mask) {
-    // Kernels of a stream run one after another, so what is waited for is complete.
+void Interpreter<M>::grid_dependency(const Inst& inst, uint32_t mask) {
+    // Kernels of a stream run one after another, so what is waited for is complete: only who may count on that is to be known.
+    LaunchState& state = *block_.launch;
+    const bool waits = inst.mode == 1;
+    if (!waits) {
+        state.lets_dependents_start.store(true, std::memory_order_relaxed);
+    } else if (checking(kRacecheck) && state.primary != 0) {
+        Clocks all;
+        all.raise(clock_key(kPrimaryBlock, kIdWhole), 1);
+        order::acquire(block_, warp_, mask, all);
+    }
     ++pc_;
 }
 

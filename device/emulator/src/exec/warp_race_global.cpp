@@ -34,7 +34,9 @@ bool Interpreter<M>::epoch_ordered(uint64_t epoch, uint32_t thread, uint32_t lan
 template <Mode M>
 void Interpreter<M>::granule_read(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base) {
     const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
-    granule.enter(block_.launch->shadow_epoch);
+    granule.enter(block_.launch->shadow_epoch, block_.launch->primary);
+    if (units & granule.before_written) [[unlikely]]
+        check_primary(granule, units & granule.before_written, 0, by_unit, false, base);
     const uint32_t shift = block_.launch->global_shift;
     if (uint64_t look = units & granule.written) [[unlikely]] {
         uint64_t judged = 0;
@@ -99,7 +101,11 @@ void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8
                                    bool same_value) {
     const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
     const LaunchState& state = *block_.launch;
-    granule.enter(state.shadow_epoch);
+    granule.enter(state.shadow_epoch, state.primary);
+    if (units & (granule.before_written | granule.before_read)) [[unlikely]] {
+        check_primary(granule, units & granule.before_written, units & granule.before_read, by_unit, true, base);
+        granule.before_written &= ~units;
+    }
     const uint32_t shift = state.global_shift;
     for (uint64_t look = units & granule.written; look; look &= look - 1) {
         const uint32_t u = std::countr_zero(look);
@@ -134,6 +140,32 @@ void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8
         granule.write_pc[u] = pc_;
     }
     granule.written |= units;
+}
+
+// The units of the granule that the launch before wrote or read, and that this access reads or writes: by lanes that know it to be over?
+template <Mode M>
+void Interpreter<M>::check_primary(const Granule& granule, uint64_t written, uint64_t read, const uint8_t* by_unit, bool is_write,
+                                   uint64_t base) {
+    for (uint64_t look = written | read; look; look &= look - 1) {
+        const uint32_t u = std::countr_zero(look);
+        const uint32_t lane = by_unit[u] & (kWarpLanes - 1);
+        if (order::knows(block_, warp_, lane, kPrimaryBlock, 0, 0)) continue;
+        const bool was_written = written >> u & 1;
+        const uint64_t epoch = was_written ? granule.write[u] : granule.before_read_epoch;
+        RaceFinding race;
+        race.finding = Finding::kGridDependencyMissing;
+        race.address = base + (static_cast<uint64_t>(u) << block_.launch->global_shift);
+        race.is_write = is_write;
+        race.other_is_write = was_written;
+        race.other_is_primary = true;
+        race.by_agent = image_.code[pc_].op == Op::kBulk;
+        race.other_by_agent = epoch_kind(epoch) == AccessKind::kAsync;
+        race.other_block = epoch_block(epoch);
+        race.other_thread = was_written ? epoch_thread(epoch) : kIdWarp + epoch_thread(epoch);
+        race.other_pc = was_written ? granule.write_pc[u] : granule.before_read_pc;
+        report_race(worker_, block_, warp_, pc_, lane, race);
+        return;  // one is enough of an instruction
+    }
 }
 
 template <Mode M>
@@ -209,7 +241,8 @@ void Interpreter<M>::race_global(uint32_t mask, const uint64_t* address, uint32_
             granule_write(*granule, touched, by_unit, kind, base, same);
             continue;
         }
-        if (granule->written != 0 && granule->launch == block_.launch->shadow_epoch) {  // each lane is judged by itself
+        // Where something was written, each lane is judged by itself.
+        if (block_.launch->primary != 0 || (granule->written != 0 && granule->launch == block_.launch->shadow_epoch)) {
             rest &= rest - 1;
             for (uint32_t i = 0; i < units; ++i) by_unit[first_unit + i] = static_cast<uint8_t>(first);
             granule_read(*granule, unit_mask(first_unit, units), by_unit, kind, base);

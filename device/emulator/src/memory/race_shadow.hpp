@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace aicf::emu {
@@ -42,14 +43,36 @@ struct Granule {
     ReadEntry reads[kReads];  // the latest ones
     uint64_t write[kGranuleUnits];
     uint32_t write_pc[kGranuleUnits];
+    // Of the launch before, where this one may start before its end: units that it wrote (the fields above tell by whom, as long as
+    // this launch does not write there), and read; the last of those reads.
+    uint64_t before_written, before_read, before_read_epoch;
+    uint32_t before_read_pc;
 
-    // To be called under the lock, before anything else is read: what an earlier launch left is forgotten.
-    void enter(uint32_t epoch) {
+    // To be called under the lock, before anything else is read: what an earlier launch left is forgotten, but for `primary`'s.
+    void enter(uint32_t epoch, uint32_t primary) {
         if (launch == epoch) return;
+        before_written = before_read = 0;
+        if (launch == primary && primary != 0) {
+            before_written = written;
+            for (uint32_t i = 0; i < num_reads; ++i) {
+                before_read |= reads[i].units;
+                before_read_epoch = reads[i].epoch;
+                before_read_pc = reads[i].pc;
+            }
+        }
         launch = epoch;
         written = 0;
         num_reads = next_read = 0;
     }
+};
+
+// What a finding needs to know of a launch that lets its dependents start before its end.
+struct PrimaryLaunch {
+    uint32_t epoch = 0;  // 0: the last launch is none
+    uint32_t global_shift = 0;
+    std::string kernel;
+    uint64_t grid[2] = {}, block[2] = {};  // extents in x and y
+    std::shared_ptr<const std::vector<std::string>> places;  // of the instructions
 };
 
 class RaceShadow {
@@ -61,6 +84,7 @@ public:
 
     // Starts a launch; returns its epoch.
     uint32_t begin_launch() { return ++launch_; }
+    PrimaryLaunch primary;
     // The granule by number (arena offset / (units x unit bytes)); null when the host has no memory left.
     Granule* granule(uint64_t index) {
         Granule* chunk = chunks_[index / kChunkGranules].load(std::memory_order_acquire);

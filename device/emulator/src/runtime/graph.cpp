@@ -33,7 +33,9 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     launch.dynamic_shared_bytes = operation.dynamic_shared_bytes;
     launch.params = operation.params;
     launch.cooperative = operation.cooperative;
+    launch.primary = operation.primary;
     LaunchResult result = run(launch, runtime.memory(), runtime.options);
+    runtime.last_race_launch = result.race_launch;
     std::string text;
     for (Report& report : result.reports) {
         if (text.empty() && report.severity == Severity::kError) text = report.text;

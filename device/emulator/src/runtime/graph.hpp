@@ -28,6 +28,7 @@ struct KernelOp {
     Dim3 grid, block, cluster{0, 0, 0};
     uint32_t dynamic_shared_bytes = 0;
     bool cooperative = false;
+    uint32_t primary = 0;  // Launch::primary
     int device = 0;
     std::vector<std::byte> params;               // packed by KernelInfo::params
     std::vector<void*> param_pointers;           // into params, for cudaGraphKernelNodeGetParams
@@ -192,6 +193,7 @@ struct Stream {
     uint32_t flags = 0;  // 1: non-blocking
     int priority = 0;
     int device = 0;
+    uint32_t last_race_launch = 0;      // LaunchResult::race_launch of the latest work, if that was a kernel; in eager mode
     std::shared_ptr<Task> tail;         // the latest work, in deferred mode
     std::shared_ptr<Capture> capture;
     std::vector<Node*> capture_tail;    // what the next captured operation depends on

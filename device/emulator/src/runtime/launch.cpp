@@ -175,7 +175,7 @@ void apply_attribute(KernelOp& operation, int id, const abi::LaunchAttributeValu
         case abi::kAttributeAccessPolicyWindow:
         case abi::kAttributeSynchronizationPolicy:
         case abi::kAttributeClusterSchedulingPolicy:
-        case abi::kAttributeProgrammaticSerialization:  // an ordering freedom: running in stream order is one of its allowed outcomes
+        case abi::kAttributeProgrammaticSerialization:  // run in stream order all the same; the race check knows
         case abi::kAttributePriority:
         case abi::kAttributeMemSyncDomainMap:
         case abi::kAttributeMemSyncDomain:

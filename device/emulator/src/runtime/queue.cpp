@@ -170,6 +170,12 @@ bool touches(const Operation& operation, const Allocation& allocation) {
     return false;
 }
 
+// Programmatic dependent launch: before the end of the kernel before it in the stream.
+bool may_start_early(const KernelOp& operation) {
+    const auto found = operation.attributes.find(abi::kAttributeProgrammaticSerialization);
+    return found != operation.attributes.end() && found->second.programmaticStreamSerializationAllowed != 0;
+}
+
 }  // namespace
 
 void restart_order(Runtime& runtime) {
@@ -216,7 +222,11 @@ void detach_work(Runtime& runtime, Stream& stream) {
 
 TaskPtr enqueue(Runtime& runtime, Stream& stream, Operation operation, const std::vector<TaskPtr>& also) {
     if (!runtime.deferred) {
+        auto* kernel = std::get_if<KernelOp>(&operation);
+        const uint32_t before = std::exchange(stream.last_race_launch, 0);
+        if (kernel && may_start_early(*kernel)) kernel->primary = before;
         execute(runtime, operation);
+        if (kernel) stream.last_race_launch = runtime.last_race_launch;
         return nullptr;
     }
     watch_idle_queue(runtime);

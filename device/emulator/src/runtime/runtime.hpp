@@ -99,6 +99,7 @@ public:
     bool deferred = false;      // work waits for a synchronisation (queue.hpp)
     std::chrono::steady_clock::time_point last_call;
     int sticky_error = 0;
+    uint32_t last_race_launch = 0;  // LaunchResult::race_launch
     std::string sticky_message;
 
     std::unique_ptr<Registry> registry;
