@@ -145,4 +145,6 @@ $(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/base$(CUD
 	@echo "installing the tools for tests and style"
 	@$(VENV)/bin/python scripts/list_requirements.py dev > $(STAMPS)/dev.txt
 	@$(PIP) -r $(STAMPS)/dev.txt
+	@$(VENV)/bin/python scripts/list_requirements.py cutlass > $(STAMPS)/cutlass.txt
+	@$(PIP) --no-deps -r $(STAMPS)/cutlass.txt
 	@touch $@

@@ -32,6 +32,7 @@ enum class EntryState : uint8_t {
     kGather,   // at an instruction that threads must execute together, waiting for the rest of them
     kBarrier,  // arrived at a barrier of the block
     kCluster,  // waits for the barrier of the cluster
+    kWarpgroup,  // waits for a wgmma that other warps of the warpgroup have not issued yet
 };
 
 // Threads of a warp that are at the same instruction.

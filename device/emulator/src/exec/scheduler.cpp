@@ -353,7 +353,8 @@ BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& mov
             Warp* owner = nullptr;
             for (Warp& other : block.warps) {
                 for (Entry& entry : other.entries) {
-                    if (entry.state == EntryState::kGather && !stuck) {
+                    const bool gathers = entry.state == EntryState::kGather || entry.state == EntryState::kWarpgroup;
+                    if (gathers && !stuck) {
                         stuck = &entry;
                         owner = &other;
                     }

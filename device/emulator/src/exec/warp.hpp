@@ -123,10 +123,12 @@ private:
     // warp_undefined.cpp: values that nothing wrote. Only while warp_.undefined is not empty, but for the first, which the loads call.
     void uninitialized(uint32_t lane, MemSpace space, uint64_t address, uint32_t size,
                        uint32_t bytes);  // bytes: a bit for each unwritten one
+    void matrix_undefined(const Inst& inst, uint32_t lane, uint32_t bytes, uint32_t origin);
     void use_undefined(const void* place, uint32_t lanes);           // of a row or predicate: reports the load that it comes from
     void track_undefined(const Inst& inst, uint32_t mask);           // before the instruction
     void mma_undefined(const Inst& inst, uint32_t mask);
     void store_undefined(const Inst& inst, uint32_t mask);           // after a store
+    void store_matrix_undefined(const Inst& inst, uint32_t rows, const uint64_t* address);
     void shuffle_undefined(const Inst& inst, uint32_t mask, const uint8_t* from);
     Undefined undefined_of(uint32_t operand) const;
     Undefined undefined_result(const Inst& inst) const;
@@ -210,8 +212,12 @@ private:
     void wgmma_issue(const Inst& inst, uint32_t mask);
     void wgmma_touch(const Inst& inst, uint32_t mask);
     void finish_wgmma(size_t count);
-    void check_wgmma_order(const MatrixForm& form, const uint32_t* operands);
+    void check_wgmma_order(const MatrixForm& form, const uint32_t* operands, uint32_t serial);
     void check_warpgroup_after_exit();
+    void wgmma_wait(const Inst& inst, uint32_t mask, bool forced);
+    void carry_out_wgmma(Warp& warp, size_t count);
+    void join_warpgroup(uint32_t last, uint32_t lanes);
+    void wake_warpgroup();
 
     // warp_mbarrier.cpp, warp_bulk.cpp
     void mbarrier(const Inst& inst, uint32_t mask);

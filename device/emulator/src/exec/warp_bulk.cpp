@@ -256,6 +256,15 @@ void Interpreter<M>::register_load(uint32_t lane, BulkCopy copy, uint64_t barrie
     ref.barrier->copies.push_back(std::move(copy));
 }
 
+static bool is_same_store(const BulkCopy& copy, const BulkCopy& before) {
+    if (copy.pc != before.pc || copy.thread == before.thread || copy.group != before.group || before.reader_done) return false;
+    if (copy.shared != before.shared || copy.shared_block != before.shared_block || copy.bytes != before.bytes) return false;
+    if (!copy.tensor || !before.tensor) return !copy.tensor && !before.tensor && copy.global == before.global;
+    const TensorCopy &one = *copy.tensor, &other = *before.tensor;
+    return std::memcmp(&one.map, &other.map, sizeof one.map) == 0 && std::equal(one.at, one.at + kMaxTensorRank, other.at) &&
+           std::equal(one.offset, one.offset + 3, other.offset);
+}
+
 template <Mode M>
 void Interpreter<M>::issue_store(const Inst& inst, uint32_t lane) {
     BulkCopy copy;
@@ -292,6 +301,8 @@ void Interpreter<M>::issue_store(const Inst& inst, uint32_t lane) {
     const uint32_t extent = copy.tensor ? copy.tensor->map.shared_bytes() : copy.bytes;
     copy.shared_block = check_shared_run(lane, listed_address(inst, kSlotFrom, lane), extent, alignment, false, copy.shared);
     if (!copy.shared_block) return;
+    // A warp that executes a store with the same operands in all its threads makes it once, as ptxas does: so libraries write it.
+    if (!copy.reduces && !warp_.bulk_stores.empty() && is_same_store(copy, warp_.bulk_stores.back())) return;
     if (checking(kRacecheck)) {
         copy.reader = agent_start(lane, Proxy::kAsync).id;
         visit_shared_side(copy, [&](uint32_t shared, uint32_t bytes) {

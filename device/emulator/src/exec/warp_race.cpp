@@ -20,6 +20,12 @@ AICF_INLINE uint32_t floor_stamp(const Block& block) {
     return make_stamp(block.floor > block.clock_base ? block.floor - block.clock_base : 1, false, 0);
 }
 
+// After a write: what comes later is ordered after these readers if it is ordered after the write.
+AICF_INLINE void forget_readers(Block& owner, uint32_t unit) {
+    owner.last_read[unit] = 0;
+    owner.read_warps[unit] = 0;
+}
+
 AICF_INLINE uint32_t clock_stamp(const Block& block, bool strong, uint32_t thread) {
     return make_stamp(block.clock - block.clock_base, strong, thread);
 }
@@ -154,9 +160,12 @@ void Interpreter<M>::race_write_unit(uint32_t unit, uint32_t lane, bool strong, 
     const uint32_t written = block_.last_write[unit];
     if (!ordered_before(written, lane) && !(strong && strong_access(written)))
         report_unordered(block_, unit, lane, written, block_.write_pc[unit], true, true, same_value, false);
-    uint32_t other = 0;
-    if (!(strong && stamp_strong(block_.last_read[unit])) && !readers_ordered(block_, unit, lane, other))
-        report_unordered(block_, unit, lane, make_stamp(0, false, other), block_.read_pc[unit], true, false, false, false);
+    if (!(strong && stamp_strong(block_.last_read[unit]))) {
+        uint32_t other = 0;
+        if (!readers_ordered(block_, unit, lane, other))
+            report_unordered(block_, unit, lane, make_stamp(0, false, other), block_.read_pc[unit], true, false, false, false);
+        forget_readers(block_, unit);
+    }
     if (!block_.agent_read.empty() && block_.agent_read[unit] != 0) {
         const bool both_strong = strong && strong_access(block_.agent_read[unit]);
         if (!both_strong && !ordered_before(block_.agent_read[unit], lane))
@@ -457,8 +466,10 @@ void Interpreter<M>::race_peer_lane(Block& owner, uint32_t lane, uint64_t addres
             report_unordered(owner, u, lane, written, owner.write_pc[u], is_write, true, false, false);
         if (is_write) {
             uint32_t other = 0;
-            if (!(strong && stamp_strong(owner.last_read[u])) && !readers_ordered(owner, u, lane, other))
+            const bool both_strong = strong && stamp_strong(owner.last_read[u]);
+            if (!both_strong && !readers_ordered(owner, u, lane, other))
                 report_unordered(owner, u, lane, make_stamp(0, false, other), owner.read_pc[u], true, false, false, false);
+            if (!both_strong) forget_readers(owner, u);
             if (!stamp_ordered(owner.agent_read[u]) && !(strong && strong_access(owner.agent_read[u])))
                 report_unordered(owner, u, lane, owner.agent_read[u], 0, true, false, false, false);
         }
@@ -517,6 +528,8 @@ void Interpreter<M>::race_agent(Block& owner, uint32_t slot, uint32_t lane, uint
                 if (!record_ordered(order::records(block_).slots[agent & 0xFFF], lane))
                     report_unordered(owner, u, lane, agent, 0, true, false, false, true);
             }
+            forget_readers(owner, u);
+            owner.agent_read[u] = 0;
             owner.last_write[u] = mine;
             owner.write_pc[u] = pc_;
         } else {

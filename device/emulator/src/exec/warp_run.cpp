@@ -92,7 +92,8 @@ bool Interpreter<M>::pick() {
                 entry.state = EntryState::kRunnable;
                 woken = true;
             }
-            at_barrier |= entry.state == EntryState::kBarrier || entry.state == EntryState::kCluster;
+            at_barrier |=
+                entry.state == EntryState::kBarrier || entry.state == EntryState::kCluster || entry.state == EntryState::kWarpgroup;
         }
         if (woken) continue;
         // Nobody of this warp can come to where the others wait any more: an aligned barrier that was reached apart, or threads named in a
@@ -324,6 +325,7 @@ void Interpreter<M>::exit_threads(uint32_t mask) {
     block_.live_threads -= std::popcount(mask);
     leave_cluster(mask);
     if (!warp_.live && !block_.wgmma_logs.empty()) check_warpgroup_after_exit();
+    if (!warp_.live) wake_warpgroup();
     if (mask_ & ~mask) ++pc_;
     leave(mask);
     check_barriers_after_exit();

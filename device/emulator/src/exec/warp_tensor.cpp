@@ -284,7 +284,9 @@ template <Mode M>
 void Interpreter<M>::load_matrix(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
     alignas(64) uint64_t address[kWarpLanes];
+    deferring_ = true;
     const uint32_t good = matrix_rows(inst, mask, false, address);
+    deferring_ = false;
     if (fatal_) return;
     const bool transpose = inst.mode;
     for (uint32_t i = 0; i < inst.vec; ++i) {
@@ -324,6 +326,7 @@ void Interpreter<M>::store_matrix(const Inst& inst, uint32_t mask) {
             if (good >> (i * 8 + r) & 1) std::memcpy(block_.shared + address[i * 8 + r], rows + r * 8, 16);
         }
     }
+    if (kChecks && checking(kInitcheck) && !warp_.undefined.empty()) store_matrix_undefined(inst, good, address);
     ++pc_;
 }
 

@@ -79,6 +79,19 @@ Undefined shift(const Undefined& value, uint32_t bits, bool left, bool is_signed
     return out;
 }
 
+// Of an 8x8 matrix of 16-bit elements, one register of a warp: the transposed one.
+Undefined turn(const Undefined& value) {
+    Undefined out;
+    out.origin = value.origin;
+    for (uint32_t half = 0; half < 2; ++half)
+        for (uint32_t b = 0; b < 2; ++b)
+            for_lanes(value.bytes[half * 2 + b], [&](uint32_t lane) {
+                const uint32_t r = lane / 4, c = lane % 4 * 2 + half;
+                out.bytes[r % 2 * 2 + b] |= 1u << (c * 4 + r / 2);
+            });
+    return out;
+}
+
 }  // namespace
 
 template <Mode M>
@@ -91,6 +104,7 @@ void Interpreter<M>::uninitialized(uint32_t lane, MemSpace space, uint64_t addre
     uint32_t origin = 0;
     while (origin < warp_.undefined_origins.size() && warp_.undefined_origins[origin].pc != pc_) ++origin;
     if (origin == warp_.undefined_origins.size()) warp_.undefined_origins.push_back({pc_, lane, space, address, size});
+    if (inst.op == Op::kLoadMatrix) return matrix_undefined(inst, lane, bytes, origin);
     const uint32_t operands[4] = {inst.d, inst.b, inst.c, inst.e};
     for (uint32_t i = 0; i < inst.vec && i < 4; ++i) {
         if (!is_register(operands[i])) continue;
@@ -103,6 +117,22 @@ void Interpreter<M>::uninitialized(uint32_t lane, MemSpace space, uint64_t addre
         }
         set(warp_, row(operands[i]), 1u << lane, value);
     }
+}
+
+// Of the row of a matrix that `lane` gave the address of: bytes of it that nothing wrote, in the lanes and bytes where ldmatrix puts them.
+template <Mode M>
+void Interpreter<M>::matrix_undefined(const Inst& inst, uint32_t lane, uint32_t bytes, uint32_t origin) {
+    const uint32_t matrix = lane / 8, r = lane % 8;
+    const void* const place = row(listed(inst, matrix));
+    const Undefined* const before = find(warp_, place);
+    Undefined value = before == nullptr ? Undefined{} : *before;
+    value.origin = origin;
+    for (uint32_t k = 0; k < 16; ++k) {
+        if (!(bytes >> k & 1)) continue;
+        const uint32_t c = k / 2, y = inst.mode ? c : r, x = inst.mode ? r : c;  // mode: transposed
+        value.bytes[x % 2 * 2 + k % 2] |= 1u << (y * 4 + x / 2);
+    }
+    set(warp_, place, ~0u, value);
 }
 
 template <Mode M>
@@ -225,9 +255,11 @@ void Interpreter<M>::track_undefined(const Inst& inst, uint32_t mask) {
             else
                 warp_.undefined.clear();
             break;
-        case Op::kLoadMatrix:  // itself reports what it reads
+        case Op::kLoadMatrix:
             for (uint32_t i = 0; i < inst.vec; ++i) define(listed(inst, i), {});
             break;
+        case Op::kMoveMatrix: define(inst.d, turn(undefined_of(inst.a))); break;
+        case Op::kStoreMatrix: break;  // store_matrix() itself
         case Op::kWgmma: break;  // reports what it reads of shared memory; registers keep what they have
         case Op::kAtomic:
             for (const uint32_t operand : {inst.a, inst.b, inst.c})
@@ -402,6 +434,19 @@ void Interpreter<M>::store_undefined(const Inst& inst, uint32_t mask) {
     }
 }
 
+// What stmatrix puts into shared memory of values that nothing wrote is unwritten there, too. `rows`: the lanes whose rows were stored.
+template <Mode M>
+void Interpreter<M>::store_matrix_undefined(const Inst& inst, uint32_t rows, const uint64_t* address) {
+    for (uint32_t i = 0; i < inst.vec; ++i) {
+        const Undefined stored = undefined_of(listed(inst, i)), value = inst.mode ? turn(stored) : stored;
+        for (uint32_t k = 0; k < 4; ++k)
+            for_lanes(value.bytes[k], [&](uint32_t lane) {
+                const uint32_t giver = i * 8 + lane / 4;
+                if (rows >> giver & 1) block_.shared_state[address[giver] + lane % 4 * 4 + k] = 0;
+            });
+    }
+}
+
 // A word that starts with a defined byte ends, or goes on, with a structure's padding: that stays unwritten. Any other word matters.
 template <Mode M>
 void Interpreter<M>::undefined_to_global(const Inst& inst, uint32_t element, const Undefined& value, uint32_t lanes,
@@ -421,6 +466,7 @@ void Interpreter<M>::undefined_to_global(const Inst& inst, uint32_t element, con
 
 #define AICF_INSTANTIATE(MODE)                                                                        \
     template void Interpreter<MODE>::uninitialized(uint32_t, MemSpace, uint64_t, uint32_t, uint32_t); \
+    template void Interpreter<MODE>::matrix_undefined(const Inst&, uint32_t, uint32_t, uint32_t);     \
     template void Interpreter<MODE>::use_undefined(const void*, uint32_t);                            \
     template void Interpreter<MODE>::track_undefined(const Inst&, uint32_t);                          \
     template void Interpreter<MODE>::mma_undefined(const Inst&, uint32_t);                            \
@@ -429,6 +475,7 @@ void Interpreter<M>::undefined_to_global(const Inst& inst, uint32_t element, con
     template Undefined Interpreter<MODE>::undefined_by_predicates(const Inst&, Undefined) const;      \
     template void Interpreter<MODE>::shuffle_undefined(const Inst&, uint32_t, const uint8_t*);        \
     template void Interpreter<MODE>::store_undefined(const Inst&, uint32_t);                          \
+    template void Interpreter<MODE>::store_matrix_undefined(const Inst&, uint32_t, const uint64_t*);  \
     template void Interpreter<MODE>::undefined_to_global(const Inst&, uint32_t, const Undefined&, uint32_t, const uint64_t*);
 AICF_INSTANTIATE(Mode::kPlain)
 AICF_INSTANTIATE(Mode::kChecked)

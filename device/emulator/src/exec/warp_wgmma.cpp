@@ -1,7 +1,9 @@
 // Tensor-core instructions of a warpgroup. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 //
-// Each warp of the four computes its 16 rows when it is known that it may: at wgmma.wait_group, or where an instruction touches the
-// registers before (which is a finding). Registers of A are read at issue, those of the accumulator and shared memory at completion.
+// A multiplication is the warpgroup's: each warp computes its 16 rows, and all four do so when the first of them waits with
+// wgmma.wait_group, for which the others must have issued theirs. So one thread may speak for its warpgroup when it tells a producer that
+// shared memory is free. An instruction that touches the registers before (which is a finding) completes its own warp's part. Registers of
+// A are read at issue, those of the accumulator and shared memory at completion.
 #include <algorithm>
 #include <string>
 
@@ -192,6 +194,7 @@ void Interpreter<M>::wgmma(const Inst& inst, uint32_t mask) {
         case WgmmaMode::kTouch: return wgmma_touch(inst, mask);
         default: break;
     }
+    const bool forced = warp_.forced_pc == pc_;
     if (!together(inst, mask)) return;
     WarpWgmma& state = warp_.wgmma;
     switch (static_cast<WgmmaMode>(inst.mode)) {
@@ -200,15 +203,78 @@ void Interpreter<M>::wgmma(const Inst& inst, uint32_t mask) {
             std::fill(state.dirty.begin(), state.dirty.end(), 0);
             break;
         case WgmmaMode::kCommit: ++state.commits; break;
-        default: {
-            const uint32_t left = static_cast<uint32_t>(inst.offset);
-            size_t ready = 0;
-            while (ready < state.pending.size() && state.pending[ready].group + left < state.commits) ++ready;
-            if constexpr (kCount) count().wgmma_waits += ready != 0;
-            finish_wgmma(ready);
-        }
+        default: return wgmma_wait(inst, mask, forced);
     }
     ++pc_;
+}
+
+// `forced`: all other threads wait too, so that what is not issued yet never will be.
+template <Mode M>
+void Interpreter<M>::wgmma_wait(const Inst& inst, uint32_t mask, bool forced) {
+    WarpWgmma& state = warp_.wgmma;
+    const uint32_t left = static_cast<uint32_t>(inst.offset);
+    size_t ready = 0;
+    while (ready < state.pending.size() && state.pending[ready].group + left < state.commits) ++ready;
+    if constexpr (kCount) count().wgmma_waits += ready != 0;
+    const uint32_t first = warp_.id / 4 * 4;
+    if (ready != 0 && first + 4 <= block_.num_warps) {
+        const uint32_t last = state.pending[ready - 1].serial;
+        bool lacks = false;
+        for (uint32_t i = first; i < first + 4; ++i) lacks |= block_.warps[i].live != 0 && block_.warps[i].wgmma.issued <= last;
+        if (lacks && !forced) {
+            push_entry(pc_, mask, EntryState::kWarpgroup);
+            mask_ &= ~mask;
+            if (mask_) {
+                ++pc_;
+                return update_merge();
+            }
+            drop(frame_);
+            pick();
+            return;
+        }
+        for (uint32_t i = first; i < first + 4; ++i) {
+            const std::vector<PendingWgmma>& pending = block_.warps[i].wgmma.pending;
+            size_t count = 0;
+            while (count < pending.size() && pending[count].serial <= last) ++count;
+            carry_out_wgmma(block_.warps[i], count);
+        }
+        if (checking(kRacecheck)) join_warpgroup(last, mask);
+    }
+    finish_wgmma(ready);
+    ++pc_;
+}
+
+// The lanes know now that the warpgroup's multiplications up to `last` have read what they read.
+template <Mode M>
+void Interpreter<M>::join_warpgroup(uint32_t last, uint32_t lanes) {
+    const uint32_t first = warp_.id / 4 * 4;
+    for (uint32_t i = first; i < first + 4; ++i) {
+        for (const auto& [serial, agent] : block_.warps[i].wgmma.readers) {
+            if (serial > last) break;
+            if (serial >= warp_.wgmma.waited) agent_join(Agent{agent}, lanes);
+        }
+    }
+    warp_.wgmma.waited = last + 1;
+    uint32_t least = ~0u;
+    for (uint32_t i = first; i < first + 4; ++i)
+        if (block_.warps[i].live) least = std::min(least, block_.warps[i].wgmma.waited);
+    for (uint32_t i = first; i < first + 4; ++i) {
+        auto& readers = block_.warps[i].wgmma.readers;
+        while (!readers.empty() && readers.front().first < least) readers.pop_front();
+    }
+}
+
+// After an issue or the end of this warp: others of the warpgroup that wait look again.
+template <Mode M>
+void Interpreter<M>::wake_warpgroup() {
+    const uint32_t first = warp_.id / 4 * 4;
+    for (uint32_t i = first; i < std::min(first + 4, block_.num_warps); ++i) {
+        for (Entry& entry : block_.warps[i].entries) {
+            if (entry.state != EntryState::kWarpgroup) continue;
+            entry.state = EntryState::kRunnable;
+            ++worker_.progress;
+        }
+    }
 }
 
 template <Mode M>
@@ -218,6 +284,7 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
     PendingWgmma op;
     op.pc = pc_;
     op.group = state.commits;
+    op.serial = state.issued++;
     op.mask = mask;
     op.list = &image_.operand_lists[inst.imm];
     op.rows = bases_[kBase32];
@@ -233,7 +300,7 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
     op.b = row64(inst.b)[lane];
     if (form.sparse) std::memcpy(op.metadata, row32(operands[num_d + (form.a_in_registers ? 4 : 0)]), kRow32Bytes);
     if constexpr (kCount) count_tensor(counted_as(form.a), 2ull * 16 * form.n() * form.k / (form.sparse ? 2 : 1));
-    if (checking(kSynccheck)) check_wgmma_order(form, operands);
+    if (checking(kSynccheck)) check_wgmma_order(form, operands, op.serial);
 
     // What it reads: of A this warp's rows, of B everything.
     op.is_valid = true;
@@ -284,13 +351,15 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
     if (!form.a_in_registers) visit(matrix_a(form, op), warp_.id % 4 * 16, 16);
     visit(matrix_b(form, op), 0, form.n());
     if (fatal_) return;
+    if (op.agent) state.readers.emplace_back(op.serial, op.agent);
     state.pending.push_back(op);
+    wake_warpgroup();
     ++pc_;
 }
 
 // Fences, and that the warps of a warpgroup execute the same.
 template <Mode M>
-void Interpreter<M>::check_wgmma_order(const MatrixForm& form, const uint32_t* operands) {
+void Interpreter<M>::check_wgmma_order(const MatrixForm& form, const uint32_t* operands, uint32_t mine) {
     WarpWgmma& state = warp_.wgmma;
     const uint32_t lane = std::countr_zero(mask_);
     const auto report = [&](Finding finding, const std::string& text) { report_event(worker_, block_, warp_, pc_, lane, finding, text); };
@@ -315,7 +384,6 @@ void Interpreter<M>::check_wgmma_order(const MatrixForm& form, const uint32_t* o
     }
     if (block_.wgmma_logs.size() <= group) block_.wgmma_logs.resize(block_.num_warps / 4);
     WarpgroupLog& log = block_.wgmma_logs[group];
-    const uint32_t mine = state.issued++;
     if (mine - log.first >= log.at.size()) {
         log.at.push_back(pc_);
         return;
@@ -407,11 +475,24 @@ void Interpreter<M>::wgmma_touch(const Inst& inst, uint32_t mask) {
     ++pc_;
 }
 
-// Carries out the first `count` multiplications under way, in order. Those in a row that have one accumulator share its loading.
+// Ends the warp's first `count` multiplications.
 template <Mode M>
 void Interpreter<M>::finish_wgmma(size_t count) {
     if (count == 0) return;
+    carry_out_wgmma(warp_, count);
     std::vector<PendingWgmma>& pending = warp_.wgmma.pending;
+    for (size_t i = 0; i < count; ++i)
+        if (pending[i].agent) agent_join(Agent{pending[i].agent}, pending[i].mask);
+    pending.erase(pending.begin(), pending.begin() + static_cast<ptrdiff_t>(count));
+}
+
+// Carries out the first `count` multiplications that a warp has under way, in order, but for those that are done. Those in a row that have
+// one accumulator share its loading.
+template <Mode M>
+void Interpreter<M>::carry_out_wgmma(Warp& warp, size_t count) {
+    std::vector<PendingWgmma>& pending = warp.wgmma.pending;
+    size_t first = 0;
+    while (first < count && pending[first].is_done) ++first;
     alignas(64) static thread_local uint32_t cells[16 * kMaxColumns];
     alignas(64) static thread_local uint8_t a[16 * kRowBytes], b[kMaxColumns * 2 * kRowBytes];
     const auto same_accumulator = [](const PendingWgmma& x, const PendingWgmma& y) {
@@ -419,10 +500,11 @@ void Interpreter<M>::finish_wgmma(size_t count) {
         if (left.n8 != right.n8 || left.d != right.d || x.rows != y.rows) return false;
         return std::equal(x.list + kFormWords, x.list + kFormWords + count_accumulators(left), y.list + kFormWords);
     };
-    for (size_t i = 0; i < count; ++i) {
-        const PendingWgmma& op = pending[i];
+    for (size_t i = first; i < count; ++i) {
+        PendingWgmma& op = pending[i];
+        op.is_done = true;
         const MatrixForm form = get_form(op.list);
-        if (i == 0 || !same_accumulator(pending[i - 1], op)) load_accumulator(form, op, cells);
+        if (i == first || !same_accumulator(pending[i - 1], op)) load_accumulator(form, op, cells);
         if (!op.accumulates) std::memset(cells, 0, 16 * form.n() * 4);
         if (op.is_valid) {
             if (form.a_in_registers) {
@@ -431,7 +513,7 @@ void Interpreter<M>::finish_wgmma(size_t count) {
                         std::memcpy(a + (reg % 2 * 8 + r) * kRowBytes + reg / 2 * 16, op.a_fragment[reg] + r * 4, 16);
                 }
             } else {
-                matrix_a(form, op).gather(block_.shared, warp_.id % 4 * 16, 16, a);
+                matrix_a(form, op).gather(block_.shared, warp.id % 4 * 16, 16, a);
             }
             matrix_b(form, op).gather(block_.shared, 0, form.n(), b);
             MatrixForm rows = form;
@@ -442,14 +524,13 @@ void Interpreter<M>::finish_wgmma(size_t count) {
                 multiply_rows(rows, a, b, cells);
         }
         if (i + 1 == count || !same_accumulator(op, pending[i + 1])) store_accumulator(form, op, cells);
-        if (op.agent) agent_join(Agent{op.agent}, op.mask);
     }
-    pending.erase(pending.begin(), pending.begin() + static_cast<ptrdiff_t>(count));
 }
 
 #define AICF_WGMMA(MODE)                                           \
     template void Interpreter<MODE>::wgmma(const Inst&, uint32_t); \
     template void Interpreter<MODE>::check_warpgroup_after_exit(); \
+    template void Interpreter<MODE>::wake_warpgroup();             \
     template void Interpreter<MODE>::finish_wgmma(size_t);
 AICF_WGMMA(Mode::kPlain)
 AICF_WGMMA(Mode::kChecked)
