@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -10,12 +11,19 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.programs.find import Program
+from harness.programs.find import Program, find_header
+from harness.programs.missing import explain, find_missing_header, lacks_symbols
+from harness.programs.recipe import choose_standard
 from harness.toolchain import Toolchain
 
 _ERROR_LINE = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|unresolved)\b", re.IGNORECASE)
 _NEEDS_RDC = re.compile(r"separate compilation mode|Unresolved extern|external linkage.*-rdc|__cudaRegisterLinkedBinary")
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+omp|include[ \t]*<omp\.h>)", re.MULTILINE)
+_NEEDS_20 = re.compile(r"-std=c\+\+20|C\+\+20|c\+\+2a|\W(?:span|ranges|concept|requires|bit_cast|popcount|format)\W")
+# Libraries of CUDA's and the standard ones: what is there of them is linked anyway, the rest is named by what the program lacks.
+_LINKED_ANYWAY = re.compile(r"-l(?:cu\w+|nv\w+|npp\w+|stdc\+\+|c|gomp)")
+_MOST_HEADERS = 6  # that are looked for in the collection, one after the other
+_LONGEST_LINE = 300
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl", ".inc", ".cu", ".cpp", ".cc", ".c")
 
 
@@ -70,35 +78,69 @@ def find_driver(runtime: Path) -> Path:
 
 def hash_program(program: Program, options: BuildOptions) -> str:
     """Return what names a build: the program's sources, the headers that lie in its folder, the compiler, its options."""
-    how = (options.toolchain.identity, _flags(program, options), program.main.name, find_driver(options.runtime).is_file())
+    how = (
+        options.toolchain.identity,
+        _flags(program, options),
+        program.recipe.libraries,
+        program.main.name,
+        find_driver(options.runtime).is_file(),
+    )
     digest = hashlib.sha256(repr(how).encode())
     local = (path for path in program.folder.rglob("*") if path.suffix in _HEADER_SUFFIXES and path.is_file())
     for path in sorted({program.main, *program.helpers, *local}):
-        digest.update(str(path.relative_to(program.folder)).encode() + b"\0" + path.read_bytes())
+        digest.update(os.path.relpath(path, program.folder).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:24]
 
 
 def _flags(program: Program, options: BuildOptions) -> list[str]:
     code = f"compute_{options.arch}" if options.ptx_only else f"[sm_{options.arch},compute_{options.arch}]"
-    flags = ["-gencode", f"arch=compute_{options.arch},code={code}", "-cudart", "shared", "-lineinfo", f"-std={options.standard}"]
-    flags += ["--extended-lambda", "--expt-relaxed-constexpr", "-w", *options.extra]
+    standard = choose_standard(options.standard, program.recipe.standard)
+    flags = ["-gencode", f"arch=compute_{options.arch},code={code}", "-cudart", "shared", "-lineinfo", f"-std={standard}"]
+    flags += ["--extended-lambda", "--expt-relaxed-constexpr", "-w", *options.extra, *program.recipe.flags]
     if any(_OPENMP.search(path.read_text(errors="replace")) for path in (program.main, *program.helpers)):
         flags += ["-Xcompiler", "-fopenmp"]
     return flags + [f"-I{folder}" for folder in program.includes]
 
 
 def _compile(program: Program, options: BuildOptions, scratch: Path) -> str:
-    """Try the whole folder, then the source with main alone, each with relocatable device code where nvcc asks for it."""
-    attempts = [(program.main, *program.helpers), (program.main,)] if program.helpers else [(program.main,)]
-    reasons = []
-    for sources in attempts:
-        reason = _call_nvcc(program, sources, options, scratch, ())
-        if _NEEDS_RDC.search(reason):
-            reason = _call_nvcc(program, sources, options, scratch, ("-rdc=true", "-lcudadevrt"))
+    """Try all that belongs to the program, then its main source alone, then with the sources beside it; return "" or the first errors."""
+    sources = (program.main, *program.helpers)
+    attempts = [sources]
+    if program.helpers and not program.recipe.sources:
+        attempts.append((program.main,))
+    more: tuple[str, ...] = ()
+    first = ""
+    for number, attempt in enumerate(attempts):
+        reason, more = _compile_with_what_it_asks(program, attempt, options, scratch, more)
         if not reason:
             return ""
-        reasons.append(reason)
-    return reasons[0]
+        first = first or reason
+        if number == 0 and program.spare and lacks_symbols(reason):
+            attempts.append((*sources, *program.spare))
+    return explain(first)
+
+
+def _compile_with_what_it_asks(
+    program: Program, sources: tuple[Path, ...], options: BuildOptions, scratch: Path, more: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """Compile; where nvcc asks for relocatable code, a newer standard, or a header that the collection has elsewhere, once more with it."""
+    for _ in range(_MOST_HEADERS):
+        reason = _call_nvcc(program, sources, options, scratch, more)
+        if not reason:
+            break
+        asked: list[str] = []
+        header = find_missing_header(reason)
+        if header and (folder := find_header(program.top, header, program.main)) is not None:
+            asked = [f"-I{folder}"]
+        elif _NEEDS_RDC.search(reason):
+            asked = ["-rdc=true", "-lcudadevrt"]
+        elif _NEEDS_20.search(reason) and choose_standard(options.standard, "c++20") == "c++20":
+            asked = ["-std=c++20"]
+        asked = [option for option in asked if option not in more]
+        if not asked:
+            break
+        more = (*more, *asked)
+    return reason, more
 
 
 def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOptions, scratch: Path, more: tuple[str, ...]) -> str:
@@ -108,10 +150,14 @@ def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOption
     for name, library in (("libcudart.so", options.runtime), ("libcuda.so", find_driver(options.runtime))):
         if library.is_file() and not (links / name).exists():
             (links / name).symlink_to(library)
-    command = [str(options.toolchain.nvcc), *_flags(program, options), *more, *map(str, sources)]
+    flags = _flags(program, options)
+    if any(option.startswith("-std=") for option in more):
+        flags = [option for option in flags if not option.startswith("-std=")]
+    command = [str(options.toolchain.nvcc), *flags, *more, *map(str, sources)]
     command += [f"-L{links}", f"-L{options.toolchain.cudart_library.parent}", "-Xlinker", "--allow-shlib-undefined"]
     if (links / "libcuda.so").exists():
         command += ["-Xlinker", "--as-needed", "-lcuda"]
+    command += [name for name in program.recipe.libraries if not _LINKED_ANYWAY.fullmatch(name)]
     command += ["-o", str(scratch / program.main.stem)]
     try:
         done = subprocess.run(
@@ -123,4 +169,6 @@ def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOption
     if done.returncode == 0:
         return ""
     lines = (done.stdout + done.stderr).replace(f"{program.folder}/", "").splitlines()
-    return "\n".join([line.strip() for line in lines if _ERROR_LINE.search(line)][:8] or lines[-8:] or ["the compiler failed silently"])
+    return "\n".join(
+        [line.strip()[:_LONGEST_LINE] for line in lines if _ERROR_LINE.search(line)][:8] or lines[-8:] or ["the compiler failed silently"]
+    )

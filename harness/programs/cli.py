@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 import sys
 from collections import Counter
@@ -47,8 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         tuple(_parse_option(option) for option in args.option),
         tuple(args.argument),
         args.rerun,
+        not args.no_own_arguments,
     )
-    programs = [p for folder in args.folder for p in find_programs(folder) if fnmatch.fnmatch(str(p.main), f"*{args.filter}*")]
+    programs = [program for folder in args.folder for program in find_programs(folder, f"*{args.filter}*")]
     if args.list:
         print("\n".join(f"{p.main}  {' '.join(h.name for h in p.helpers)}".rstrip() for p in programs))
         return 0
@@ -102,6 +102,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the emulator (repeat)")
     parser.add_argument("--argument", action="append", default=[], help="an argument for every program (repeat)")
+    parser.add_argument(
+        "--no-own-arguments", action="store_true", help="start programs without the arguments that their Makefile's `run` gives them"
+    )
     parser.add_argument("--rerun", action="store_true", help="run again what has a verdict already")
     parser.add_argument("--list", action="store_true", help="list the programs and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts, with outputs and findings")

@@ -15,12 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.programs.arguments import shorten_repeats
 from harness.programs.build import BuildOptions, build_program, find_driver, hash_program
 from harness.programs.find import Program
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
 # Raised with the meaning of a verdict, so that what an older version judged is judged again.
-_VERDICT_VERSION = 2
+_VERDICT_VERSION = 4
 # A program's own verdict. "0 failed" and "failed: 0" are none; nor is the word in a sentence such as "if this failed".
 _FAILED = re.compile(
     r"(?<!0 )\bFAIL(?:ED|URE|S)?\b(?!\s*[:=]\s*0\b)"
@@ -31,6 +32,15 @@ _FAILED = re.compile(
 _PASSED = re.compile(
     r"\bpass(?:ed|es)?\b|\bsuccess(?:ful|fully)?\b|\bcorrect(?:ly)?\b|\bOK\b|\bmatch(?:es|ed)?\b|\bverified\b|\bequal\b", re.IGNORECASE
 )
+# What a program says that was not given what it works on; with an exit status of its own.
+_WANTS = re.compile(
+    r"^\W*usage\b"
+    r"|\b(?:cannot|can't|could ?n[o']t|failed to|unable to|error) (?:open|read|find|load)\w*\b.*(?:file|input|image|data|\.\w{2,4}\b)"
+    r"|\bno such file\b|\b(?:file|image)\b.*\b(?:not found|does not exist|could not be (?:opened|read))"
+    r"|\b(?:missing|too few|not enough) arguments?\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CUDA_ERROR = re.compile(r"\b(?:CUDA|cuda|GPU|gpu) ?(?:[Ee]rror|assert)\b\W+(?!(?:code )?(?:=|:)? *0\b|.*no error).{3,}")
 _WAIVED = re.compile(r"\bwaiv(?:ed|ing)\b", re.IGNORECASE)
 _EXIT_WAIVED = 2
 _UNSUPPORTED_KINDS = ("load_error", "unsupported")
@@ -48,6 +58,8 @@ class RunOptions:
     emulated: tuple[tuple[str, str], ...] = ()
     arguments: tuple[str, ...] = ()
     rerun: bool = False
+    own_arguments: bool = True  # those of the program's build file, repetitions cut to one, where ``arguments`` has none
+    most_output_mib: int = 512  # a program that prints more is ended
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def run_program(program: Program, build: BuildOptions, options: RunOptions) -> V
         verdict = _read_verdict(json.loads(kept.read_text()), program.name)
         if verdict.status != "timeout" or verdict.seconds >= options.timeout_s:
             return verdict
-    verdict = _execute(program, built.binary, options)
+    verdict = _execute(program, built.binary, _arguments(program, options), options)
     kept.parent.mkdir(parents=True, exist_ok=True)
     temporary = kept.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps(asdict(verdict)))
@@ -80,8 +92,14 @@ def run_program(program: Program, build: BuildOptions, options: RunOptions) -> V
     return verdict
 
 
+def _arguments(program: Program, options: RunOptions) -> tuple[str, ...]:
+    if options.arguments or not options.own_arguments:
+        return options.arguments
+    return shorten_repeats(program.recipe.arguments, program.main.read_text(errors="replace"))
+
+
 def _hash_run(program: Program, build: BuildOptions, options: RunOptions) -> str:
-    how = (options.checks, options.emulated, options.arguments)
+    how = (options.checks, options.emulated, _arguments(program, options))
     identity = (_VERDICT_VERSION, hash_program(program, build), _hash_file(options.runtime), how)
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:24]
 
@@ -90,14 +108,14 @@ def _read_verdict(fields: dict[str, Any], name: str) -> Verdict:
     return Verdict(**{**fields, "program": name, "findings": tuple(fields["findings"])})
 
 
-def _execute(program: Program, binary: Path, options: RunOptions) -> Verdict:
+def _execute(program: Program, binary: Path, arguments: tuple[str, ...], options: RunOptions) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="aicf-program-") as scratch:
         reports, output = Path(scratch) / "reports.jsonl", Path(scratch) / "output.txt"
         environment = make_environment(options, reports)
         begin = time.monotonic()
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                [str(binary), *options.arguments],
+                [str(binary), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -105,17 +123,25 @@ def _execute(program: Program, binary: Path, options: RunOptions) -> Verdict:
                 env=environment,
                 start_new_session=True,
             )
-            try:
-                status: int | None = process.wait(options.timeout_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                status = None
+            status = _wait(process, output, begin + options.timeout_s, options.most_output_mib << 20)
         seconds = time.monotonic() - begin
         text = _read_end(output)
         lines = reports.read_text(errors="replace").splitlines() if reports.is_file() else []
         found = [json.loads(line) for line in lines if line.endswith("}")]
     return judge(program.name, status, text, found, seconds)
+
+
+def _wait(process: subprocess.Popen[bytes], output: Path, deadline: float, most_bytes: int) -> int | None:
+    """Return the exit status; a process that runs past the deadline (None) or prints without end is killed with all that it started."""
+    pause = 0.02
+    while (left := deadline - time.monotonic()) > 0 and output.stat().st_size <= most_bytes:
+        try:
+            return process.wait(min(pause, left))
+        except subprocess.TimeoutExpired:
+            pause = min(2 * pause, 0.5)
+    os.killpg(process.pid, signal.SIGKILL)
+    status = process.wait()
+    return None if left <= 0 else status
 
 
 def make_environment(options: RunOptions, reports: Path) -> dict[str, str]:
@@ -150,8 +176,12 @@ def judge(name: str, status: int | None, text: str, reports: list[dict[str, Any]
         return verdict("waived", next(line.strip() for line in text.splitlines() if _WAIVED.search(line)))
     if status < 0:
         return verdict("fail", f"ended by {signal.Signals(-status).name}: {_last_line(text)}")
+    wants = _WANTS.search(text)
+    if status != 0 and wants is not None and not failed:
+        return verdict("waived", f"exit status {status}, without its arguments or files: {text[wants.start() :].strip().splitlines()[0]}")
     if status != 0:
         return verdict("fail", f"exit status {status}: {failed or _last_line(text)}")
+    failed = failed or next((line.strip() for line in text.splitlines() if _CUDA_ERROR.search(line)), "")
     if failed:
         return verdict("fail", f"its own verdict: {failed}")
     return verdict("pass", passed) if passed else verdict("ran", "no verdict of its own")

@@ -348,9 +348,12 @@ void Interpreter<M>::vote(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::match(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
-    if (checking(kRacecheck)) exchange_known(row32(inst.c), mask);
-    if constexpr (kCount) count().votes++;
     const uint32_t* named = row32(inst.c);
+    if (checking(kRacecheck)) {
+        // One of the lanes that match then acts for all of them: cuda::pipeline counts its threads down so.
+        for (uint32_t rest = mask; rest;) order::warp_barrier(block_, warp_, take_group(rest, named));
+    }
+    if constexpr (kCount) count().votes++;
     uint64_t values[kWarpLanes];
     for (uint32_t lane = 0; lane < kWarpLanes; ++lane) values[lane] = inst.bytes == 8 ? row64(inst.a)[lane] : row32(inst.a)[lane];
     uint32_t result[kWarpLanes] = {};
