@@ -100,6 +100,7 @@ struct Warp {
     std::vector<AsyncCopy> async;
     WarpWgmma wgmma;
     uint32_t async_serial = 0;
+    uint32_t async_handed[kWarpLanes] = {};  // copies of a lane before this serial: an mbarrier tells of them
     std::vector<BulkCopy> bulk_stores;  // `thread`: the lane
     uint32_t bulk_commits[kWarpLanes] = {};
     uint32_t commits[kWarpLanes] = {};

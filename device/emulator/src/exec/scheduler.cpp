@@ -233,6 +233,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.async.clear();
         warp.wgmma.reset();
         warp.async_serial = 0;
+        std::fill(std::begin(warp.async_handed), std::end(warp.async_handed), 0u);
         warp.init_fenced = 0;
         warp.bulk_stores.clear();
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);

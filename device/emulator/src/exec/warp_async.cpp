@@ -98,7 +98,10 @@ void Interpreter<M>::finish_async(uint32_t lanes, uint32_t groups_left, bool all
                 for (uint32_t lane = 0; lane < kWarpLanes; ++lane) address[lane] = copy.destination[lane];
                 const uint32_t here = pc_;
                 pc_ = copy.pc;
-                race_write(ready, address, copy.bytes, false, nullptr);
+                // Those that an mbarrier tells of are ordered by it, however late they are made here.
+                uint32_t untold = 0;
+                for_lanes(ready, [&](uint32_t lane) { untold |= copy.serial >= warp_.async_handed[lane] ? 1u << lane : 0; });
+                if (untold) race_write(untold, address, copy.bytes, false, nullptr);
                 pc_ = here;
             }
             copy.mask &= ~ready;

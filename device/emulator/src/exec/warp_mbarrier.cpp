@@ -350,6 +350,7 @@ void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
                 if (checking(kRacecheck))
                     release_to(1u << lane, order_object(OrderKind::kMbarrier, *ref.owner, ref.address | (barrier.phase & 7)));
                 barrier.deferred.push_back({&warp_, lane, warp_.async_serial, 0});
+                warp_.async_handed[lane] = warp_.async_serial;
                 return mbarrier_write_back(*ref.owner, ref.address, barrier);
             }
             default: return mbarrier_arrive(inst, lane, ref);
