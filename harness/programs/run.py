@@ -21,7 +21,7 @@ from harness.programs.find import Program
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
 # Raised with the meaning of a verdict, so that what an older version judged is judged again.
-_VERDICT_VERSION = 4
+_VERDICT_VERSION = 5
 # A program's own verdict. "0 failed" and "failed: 0" are none; nor is the word in a sentence such as "if this failed".
 _FAILED = re.compile(
     r"(?<!0 )\bFAIL(?:ED|URE|S)?\b(?!\s*[:=]\s*0\b)"
@@ -41,7 +41,7 @@ _WANTS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CUDA_ERROR = re.compile(r"\b(?:CUDA|cuda|GPU|gpu) ?(?:[Ee]rror|assert)\b\W+(?!(?:code )?(?:=|:)? *0\b|.*no error).{3,}")
-_WAIVED = re.compile(r"\bwaiv(?:ed|ing)\b", re.IGNORECASE)
+_WAIVED = re.compile(r"\bwaiv(?:ed|ing)\b|\b(?:does not|doesn't|not) support", re.IGNORECASE)
 _EXIT_WAIVED = 2
 _UNSUPPORTED_KINDS = ("load_error", "unsupported")
 _KEPT_OUTPUT = 20_000

@@ -114,6 +114,18 @@ def test_a_volume_is_copied_in_elements(cuda: Runtime) -> None:
     cuda.call("cudaFreeArray", array)
 
 
+def test_a_run_of_bytes_goes_on_through_the_rows(cuda: Runtime) -> None:
+    array, values = make(cuda, 10, 4), np.arange(40, dtype=np.float32)
+    cuda.call("cudaMemcpyToArray", array, 0, 0, values.ctypes.data, 160, c_int(HOST_TO_DEVICE))
+    part = np.full(27, 100, np.float32)
+    cuda.call("cudaMemcpyToArray", array, 12, 1, part.ctypes.data, 108, c_int(HOST_TO_DEVICE))
+    values[13:] = part
+    back = np.zeros(33, np.float32)
+    cuda.call("cudaMemcpyFromArray", back.ctypes.data, array, 28, 0, 132, c_int(DEVICE_TO_HOST))
+    assert np.array_equal(back, values[7:])
+    assert cuda.code("cudaMemcpyToArray", array, 12, 3, part.ctypes.data, 108, c_int(HOST_TO_DEVICE)) == INVALID_VALUE
+
+
 def test_the_levels_of_a_mipmapped_array_halve(cuda: Runtime) -> None:
     whole = cuda.made("cudaMallocMipmappedArray", ctypes.byref(FLOAT1), Extent(16, 8, 0), c_uint(9), c_uint(0))
     sizes = []

@@ -128,6 +128,31 @@ int rows_from_array(const char* function, bool per_thread, void* dst, size_t dst
     return copy_array(function, per_thread, params, stream, is_async);
 }
 
+// A run of bytes of an array: the rest of a row, whole rows, the beginning of a row. `copy(offset in the run, rows)` for each of the three.
+template <typename Copy>
+int copy_run(const char* function, const void* handle, size_t x, size_t y, size_t count, Copy copy) {
+    size_t row_bytes = 0;
+    int code = api(function, [&](Runtime&) {
+        const auto array = find_array(handle);
+        row_bytes = array->extent.width * array->element_bytes;
+        require(x <= row_bytes, kErrInvalidValue, "the offset lies beyond the end of a row");
+    });
+    size_t done = 0;
+    const auto step = [&](const Rows& rows) {
+        if (code == kNoError && rows.width_bytes != 0 && rows.height != 0) code = copy(done, rows);
+        done += rows.width_bytes * rows.height;
+    };
+    if (code != kNoError) return code;
+    if (x != 0) {
+        step({x, y, std::min(count, row_bytes - x), 1});
+        ++y;
+    }
+    const size_t whole = (count - done) / row_bytes;
+    step({0, y, row_bytes, whole});
+    step({0, y + whole, count - done, 1});
+    return code;
+}
+
 int array_to_array(const char* function, bool per_thread, void* dst, const Rows& to, const void* src, const Rows& from, int kind) {
     abi::Memcpy3DParms params{};
     const int code = api(function, [&](Runtime& runtime) {
@@ -303,26 +328,38 @@ AICF_TWIN_API(cudaMemcpy2DArrayToArray, _ptds,
                           kind);
 }
 
-// The oldest calls, deprecated: `count` bytes from a place in a row on, which must not run over the row's end here.
+// The oldest calls, deprecated: `count` bytes from a place in a row on, and on through the rows that follow.
 
 AICF_TWIN_API(cudaMemcpyToArray, _ptds, (void* dst, size_t x, size_t y, const void* src, size_t count, int kind),
               (dst, x, y, src, count, kind)) {
-    return rows_to_array("cudaMemcpyToArray", per_thread, dst, src, count, {x, y, count, 1}, kind, nullptr, false);
+    return copy_run("cudaMemcpyToArray", dst, x, y, count, [&](size_t offset, const Rows& rows) {
+        return rows_to_array("cudaMemcpyToArray", per_thread, dst, static_cast<const char*>(src) + offset, rows.width_bytes, rows, kind,
+                             nullptr, false);
+    });
 }
 
 AICF_TWIN_API(cudaMemcpyToArrayAsync, _ptsz, (void* dst, size_t x, size_t y, const void* src, size_t count, int kind, void* stream),
               (dst, x, y, src, count, kind, stream)) {
-    return rows_to_array("cudaMemcpyToArrayAsync", per_thread, dst, src, count, {x, y, count, 1}, kind, stream, true);
+    return copy_run("cudaMemcpyToArrayAsync", dst, x, y, count, [&](size_t offset, const Rows& rows) {
+        return rows_to_array("cudaMemcpyToArrayAsync", per_thread, dst, static_cast<const char*>(src) + offset, rows.width_bytes, rows,
+                             kind, stream, true);
+    });
 }
 
 AICF_TWIN_API(cudaMemcpyFromArray, _ptds, (void* dst, const void* src, size_t x, size_t y, size_t count, int kind),
               (dst, src, x, y, count, kind)) {
-    return rows_from_array("cudaMemcpyFromArray", per_thread, dst, count, src, {x, y, count, 1}, kind, nullptr, false);
+    return copy_run("cudaMemcpyFromArray", src, x, y, count, [&](size_t offset, const Rows& rows) {
+        return rows_from_array("cudaMemcpyFromArray", per_thread, static_cast<char*>(dst) + offset, rows.width_bytes, src, rows, kind,
+                               nullptr, false);
+    });
 }
 
 AICF_TWIN_API(cudaMemcpyFromArrayAsync, _ptsz, (void* dst, const void* src, size_t x, size_t y, size_t count, int kind, void* stream),
               (dst, src, x, y, count, kind, stream)) {
-    return rows_from_array("cudaMemcpyFromArrayAsync", per_thread, dst, count, src, {x, y, count, 1}, kind, stream, true);
+    return copy_run("cudaMemcpyFromArrayAsync", src, x, y, count, [&](size_t offset, const Rows& rows) {
+        return rows_from_array("cudaMemcpyFromArrayAsync", per_thread, static_cast<char*>(dst) + offset, rows.width_bytes, src, rows, kind,
+                               stream, true);
+    });
 }
 
 AICF_TWIN_API(cudaMemcpyArrayToArray, _ptds,
