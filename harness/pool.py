@@ -10,9 +10,10 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -23,6 +24,7 @@ AnswerT = TypeVar("AnswerT")
 _JobT_contra = TypeVar("_JobT_contra", contravariant=True)
 _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
+_FEED_POLL_S = 0.02
 
 
 class Worker(Protocol[_JobT_contra, _AnswerT_co]):
@@ -46,6 +48,43 @@ class Lost:
     detail: str
 
 
+class JobFeed(Generic[JobT]):
+    """Jobs that come while others run: another thread puts them in, and closes the feed when there are no more."""
+
+    def __init__(self, jobs: Iterable[JobT] = (), *, is_closed: bool = False) -> None:
+        self._waiting = deque(jobs)
+        self._is_closed = is_closed
+        self._changed = threading.Condition()
+
+    def put(self, job: JobT) -> None:
+        """Add a job."""
+        with self._changed:
+            self._waiting.append(job)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Say that there are no more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def take(self) -> JobT | None:
+        """Return the next job, None where there is none now."""
+        with self._changed:
+            return self._waiting.popleft() if self._waiting else None
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until there is a job, or there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed, timeout_s)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no job is left and none will come."""
+        with self._changed:
+            return self._is_closed and not self._waiting
+
+
 @dataclass
 class _Hand(Generic[JobT]):
     process: BaseProcess
@@ -58,7 +97,7 @@ class _Hand(Generic[JobT]):
 def run_jobs(
     factory: Callable[..., Worker[JobT, AnswerT]],
     arguments: tuple[Any, ...],
-    jobs: Sequence[JobT],
+    jobs: Sequence[JobT] | JobFeed[JobT],
     *,
     num_workers: int,
     timeout_s: float,
@@ -67,10 +106,11 @@ def run_jobs(
     """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
 
     ``factory(*arguments)`` makes the worker in its process; it, the arguments, jobs and answers must pickle. ``timeout_s`` bounds the
-    silence of a job: each report starts it anew. Leaving the iterator early ends the workers.
+    silence of a job: each report starts it anew. Leaving the iterator early ends the workers. Jobs may come through a feed; a worker
+    waits for the next one as long as the feed is open.
     """
     context = multiprocessing.get_context("spawn")
-    waiting = deque(jobs)
+    feed = jobs if isinstance(jobs, JobFeed) else JobFeed(jobs, is_closed=True)
     hands: list[_Hand[JobT]] = []
 
     def start_hand() -> None:
@@ -80,30 +120,43 @@ def run_jobs(
         theirs.close()
         hands.append(_Hand(process, ours))
 
-    def give_next(hand: _Hand[JobT]) -> None:
-        hand.job = waiting.popleft()
+    def give(hand: _Hand[JobT], job: JobT) -> None:
+        hand.job = job
         hand.last_report = ""
         hand.deadline = time.monotonic() + timeout_s
         # A worker that died at once is noticed when its answer is awaited.
         with contextlib.suppress(BrokenPipeError):
             hand.connection.send(hand.job)
 
+    def give_all() -> None:
+        """Give jobs to workers that have none, and start more where there are jobs left."""
+        for hand in (h for h in hands if h.job is None):
+            if (job := feed.take()) is not None:
+                give(hand, job)
+        while len(hands) < max(1, num_workers) and (job := feed.take()) is not None:
+            start_hand()
+            give(hands[-1], job)
+
     try:
-        while waiting or hands:
-            while waiting and len(hands) < max(1, num_workers):
-                start_hand()
-                give_next(hands[-1])
-            ready = wait([h.connection for h in hands], timeout=_POLL_S)
-            for hand in list(hands):
+        while not feed.is_done or any(h.job is not None for h in hands):
+            give_all()
+            busy = [h for h in hands if h.job is not None]
+            if not busy:
+                feed.wait(_POLL_S)
+                continue
+            may_start = len(busy) < max(1, num_workers) and not feed.is_done
+            ready = wait([h.connection for h in busy], timeout=_FEED_POLL_S if may_start else _POLL_S)
+            for hand in busy:
                 answer = _take_answer(hand, hand.connection in ready, timeout_s, on_report)
                 if answer is None:
                     continue
                 job, content, alive = answer
-                if alive and waiting:
-                    give_next(hand)
-                else:
+                hand.job = None
+                if not alive or feed.is_done:
                     hands.remove(hand)
                     _end(hand)
+                elif (following := feed.take()) is not None:  # before the answer is dealt with, so that the worker need not wait
+                    give(hand, following)
                 yield job, content
     finally:
         for hand in hands:

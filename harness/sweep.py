@@ -1,33 +1,47 @@
-"""Timing a wide sample of an op's tunable space on a GPU, quickly, and the file that keeps what was measured.
+"""The screen of a sweep: a few cold launches of every variant, each as soon as it is compiled, in a process that may be lost.
 
-Each variant is first proved on the op's own small problems; then a few cold launches of the sweep's problems are timed, variants in an
-order that mixes kernels, so that a drift of the clock does not look like a difference between kernels. The file is what the time model
-is fitted to and judged by (:mod:`harness.model_validation`).
+Compilers run on all cores and put what they made into a feed; one worker process takes it from there, proves each variant on the op's
+own small problems, and times it on the sweep's. So neither waits for the other, and a variant that hangs, faults or takes the context with
+it is a result like any other: the next one goes on in a fresh process. The same machine code is timed once, whatever it is called.
+
+The file of points is what the time model is fitted to and judged by (:mod:`harness.model_validation`). Which of the fastest is the fastest
+the screen does not say: the least of many noisy times is no time. :mod:`harness.sweeping` measures the finalists anew, in turns.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from device import open_device
 from device.interface import Device, DeviceError
+from harness.benchmark import TIMING_DISTRIBUTION
 from harness.build import BuildResult, open_variant
-from harness.discover import LoadedOp
+from harness.compiler import Compiler
+from harness.discover import load_op
 from harness.errors import RecordError
 from harness.inputs import make_inputs
+from harness.pool import JobFeed, Lost, Worker, run_jobs
 from harness.reference import References
 from harness.runner import Case
-from harness.spec import Launchable, Problem
+from harness.space import select_sweep_problems
+from harness.spec import Launchable, Op, Problem, Variant
 from harness.stats import StopRule
 from harness.store import write_atomically
-from harness.timing import Timer, TimingError, TimingPolicy
+from harness.timing import Timer, TimingPolicy
 from harness.verify import judge_outputs
 
 _FORMAT = "sweep 1"
+# Silence after which a variant counts as hung; the first job also starts the process and makes the inputs.
+_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,36 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A point with its samples in microseconds and the SM clock of each."""
+
+    point: SweepPoint
+    samples_us: NDArray[np.float32] | None = None
+    clocks_mhz: NDArray[np.float32] | None = None
+    clock_label: str = ""
+
+
+@dataclass(frozen=True)
+class SweepSetup:
+    """What the measuring process needs: the op's folder and binding, the device's name, the problems, and samples of each."""
+
+    op_folder: Path
+    binding: Path
+    device: str
+    problem_names: tuple[str, ...]
+    num_samples: int
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One built variant to be proved and timed."""
+
+    variant: Variant
+    library: Path
+    code_hash: str
+
+
+@dataclass(frozen=True)
 class Sweep:
     """What was measured, and where: ``about`` holds the device's name, the target, compiler, commit and date."""
 
@@ -64,42 +108,145 @@ def make_policy(num_samples: int) -> TimingPolicy:
     return TimingPolicy(stop=rule, warmup_min_s=0.01, warmup_window_s=0.005, warmup_cap_s=0.1, warmup_agreement=0.02)
 
 
-def time_sweep(
-    device: Device, loaded: LoadedOp, builds: Sequence[BuildResult], binding: Path, problems: Sequence[Problem], num_samples: int
-) -> Iterator[SweepPoint]:
-    """Prove and time every build on every problem; yields points as they come. Ends early when the device is lost."""
-    op = loaded.op
-    timer = Timer(device, make_policy(num_samples))
-    references = References(op)
-    opened: dict[str, Launchable] = {}
-    for build in builds:
-        name = build.variant.name
-        reason = build.error or ""
-        if build.library is not None:
-            opened[name] = open_variant(op, binding, build.library, build.variant)
-            reason = prove_variant(device, loaded, references, opened[name])
-        if reason:
-            opened.pop(name, None)
-            for problem in problems:
-                yield SweepPoint(op.name, name, problem.name, "failed", reason[:300], build.code_hash)
-    mixed = sorted(builds, key=lambda b: hashlib.sha256(b.variant.name.encode()).digest())
+class SweepWorker:
+    """Proves and times variants in the measuring process; the device is opened there, once."""
+
+    def __init__(self, setup: SweepSetup) -> None:
+        self.spent = False
+        self._binding = setup.binding
+        self._device = open_device(setup.device)
+        self._op = load_op(setup.op_folder)
+        self._problems = select_sweep_problems(self._op, setup.problem_names)
+        self._references = References(self._op)
+        self._timer = Timer(self._device, make_policy(setup.num_samples))
+        self._cases: dict[str, Case] = {}
+
+    def run(self, job: SweepJob, report: Callable[[str], None]) -> list[Measured]:
+        """Return a point per problem; a variant that is wrong has the reason in each."""
+        launchable = open_variant(self._op, self._binding, job.library, job.variant)
+        report("opened")
+        try:
+            if reason := prove_variant(self._device, self._op, self._references, launchable):
+                return make_failed(self._op, job, self._problems, reason)
+            report("proved")
+            found = []
+            for problem in self._problems:
+                found.append(self._time(job, problem, launchable))
+                report(f"{problem.name}: timed")
+            return found
+        except DeviceError as error:
+            self.spent = True
+            return make_failed(self._op, job, self._problems, f"the device was lost: {error}")
+
+    def _time(self, job: SweepJob, problem: Problem, launchable: Launchable) -> Measured:
+        def make(status: str, reason: str = "", **figures: Any) -> SweepPoint:
+            return SweepPoint(self._op.name, job.variant.name, problem.name, status, reason[:300], job.code_hash, **figures)
+
+        case = self._find_case(problem)
+        try:
+            if reason := launchable.supports(**case.arguments):
+                return Measured(make("unsupported", reason))
+            case.prepare(launchable)
+            timing = self._timer.measure_cold(lambda stream: case.launch(launchable, stream))
+        except (RuntimeError, TypeError, ValueError) as error:
+            # A launch that the device refuses is this point's result; one that takes the device with it ends this process.
+            self._device.take_last_error()
+            self._device.synchronize()
+            return Measured(make("failed", str(error)))
+        s = timing.summary
+        point = make("passed", median_us=s.median, q1_us=s.q1, q3_us=s.q3, num_samples=s.num_samples, clock_mhz=timing.clock_mhz)
+        return Measured(point, timing.samples_us, timing.clocks_mhz, timing.clock_label)
+
+    def _find_case(self, problem: Problem) -> Case:
+        if problem.name not in self._cases:
+            case = Case(self._device, self._op, problem)
+            case.upload(make_inputs(self._op, problem, TIMING_DISTRIBUTION))
+            self._cases[problem.name] = case
+        return self._cases[problem.name]
+
+
+def make_failed(op: Op, job: SweepJob, problems: Sequence[Problem], reason: str) -> list[Measured]:
+    """Return the points of a variant that was not timed."""
+    name = job.variant.name
+    return [Measured(SweepPoint(op.name, name, p.name, "failed", reason[:300], job.code_hash)) for p in problems]
+
+
+def screen(
+    factory: Callable[..., Worker[SweepJob, list[Measured]]],
+    setup: SweepSetup,
+    op: Op,
+    build_all: Callable[[Callable[[BuildResult], None], Compiler], object],
+    is_known: Callable[[BuildResult], bool] = lambda build: False,
+    timeout_s: float = _TIMEOUT_S,
+) -> Iterator[tuple[BuildResult, list[Measured]]]:
+    """Build and measure at the same time; yield each build with its points as they come.
+
+    ``build_all(on_result, compiler)`` builds and calls back with each result; it runs in a thread of its own. Builds that ``is_known``
+    names are left out. Leaving the iterator early stops the compilers and the measuring process.
+    """
+    feed: JobFeed[SweepJob] = JobFeed()
+    compiler = Compiler()
+    problems = select_sweep_problems(op, setup.problem_names)
+    failures: deque[tuple[BuildResult, list[Measured]]] = deque()
+    builds: dict[str, BuildResult] = {}
+    copies: dict[str, list[BuildResult]] = {}
+    broken: list[BaseException] = []
+
+    def take(build: BuildResult) -> None:
+        if is_known(build):
+            return
+        if build.library is None:
+            first_line = next((x for x in (build.error or "").splitlines() if "error" in x), build.error or "it does not compile")
+            failures.append((build, make_failed(op, SweepJob(build.variant, Path(), ""), problems, first_line)))
+        elif build.code_hash in copies:
+            copies[build.code_hash].append(build)
+        else:
+            copies[build.code_hash] = []
+            builds[build.variant.name] = build
+            feed.put(SweepJob(build.variant, build.library, build.code_hash))
+
+    def build_and_close() -> None:
+        try:
+            build_all(take, compiler)
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            broken.append(error)
+        finally:
+            feed.close()
+
+    builder = threading.Thread(target=build_and_close, daemon=True)
+    builder.start()
+    measured: dict[str, list[Measured]] = {}
     try:
-        for problem in problems:
-            with Case(device, op, problem) as case:
-                case.upload(make_inputs(op, problem, "uniform"))
-                for build in mixed:
-                    if build.variant.name in opened:
-                        yield _time_point(timer, case, build, opened[build.variant.name])
+        for job, answer in run_jobs(factory, (setup,), feed, num_workers=1, timeout_s=timeout_s):
+            points = make_failed(op, job, problems, f"{answer.kind}: {answer.detail}") if isinstance(answer, Lost) else answer
+            measured[job.code_hash] = points
+            yield builds[job.variant.name], points
+            while failures:
+                yield failures.popleft()
+        builder.join()
+        yield from failures
+        for code_hash, others in copies.items():
+            for build in others:
+                yield build, [_copy_point(m, build) for m in measured[code_hash]]
     finally:
-        timer.close()
+        compiler.stop()
+        builder.join()
+    if broken:
+        raise broken[0]
 
 
-def prove_variant(device: Device, loaded: LoadedOp, references: References, launchable: Launchable) -> str:
+def _copy_point(measured: Measured, build: BuildResult) -> Measured:
+    point = measured.point
+    note = f"the machine code of {point.variant}: timed once"
+    return Measured(replace(point, variant=build.variant.name, reason=point.reason or note))
+
+
+def prove_variant(device: Device, op: Op, references: References, launchable: Launchable) -> str:
     """Run a variant on the op's small problems with normal inputs; return "" or what was wrong first."""
     stream = device.create_stream()
-    for problem in loaded.op.select_problems("verify"):
+    for problem in op.select_problems("verify"):
         expected = references.get(problem)
-        with Case(device, loaded.op, problem) as case:
+        with Case(device, op, problem) as case:
             if launchable.supports(**case.arguments):
                 continue
             case.upload(expected.inputs)
@@ -116,37 +263,6 @@ def prove_variant(device: Device, loaded: LoadedOp, references: References, laun
                 if not comparison.ok:
                     return f"{problem.name}: {comparison.describe(tensor)}"
     return ""
-
-
-def _time_point(timer: Timer, case: Case, build: BuildResult, launchable: Launchable) -> SweepPoint:
-    def make(status: str, reason: str = "", **figures: Any) -> SweepPoint:
-        return SweepPoint(case.op.name, build.variant.name, case.problem.name, status, reason[:300], build.code_hash, **figures)
-
-    try:
-        reason = launchable.supports(**case.arguments)
-        if reason:
-            return make("unsupported", reason)
-        case.prepare(launchable)
-        timing = timer.measure_cold(lambda stream: case.launch(launchable, stream))
-    except (TimingError, RuntimeError, ValueError) as error:
-        # A launch that the device refuses is this point's result; one that takes the device with it ends the sweep here.
-        case.device.take_last_error()
-        case.device.synchronize()
-        return make("failed", str(error))
-    s = timing.summary
-    return make("passed", median_us=s.median, q1_us=s.q1, q3_us=s.q3, num_samples=s.num_samples, clock_mhz=timing.clock_mhz)
-
-
-def run_sweep(points: Iterator[SweepPoint], on_point: Callable[[SweepPoint], None]) -> list[SweepPoint]:
-    """Collect points; a device that is lost on the way keeps what was measured before."""
-    found: list[SweepPoint] = []
-    try:
-        for point in points:
-            found.append(point)
-            on_point(point)
-    except DeviceError as error:
-        on_point(SweepPoint("", "", "", "failed", f"the device was lost: {error}"))
-    return found
 
 
 def describe_point(point: SweepPoint) -> str:

@@ -35,6 +35,7 @@ class Gpu(Bench):
         (folder / "now.so").write_bytes(b"library")
         (folder / "old.so").write_bytes(b"library")
         self.folder = folder
+        self.op = OP
         loaded = LoadedOp(OP, folder)
         monkeypatch.setattr("harness.comparing.find_op_at", lambda name, revision: (loaded, "0123456789abcdef"))
         monkeypatch.setattr("harness.comparing.build_op", lambda loaded, variants, **_: self.make_builds(variants, "old"))

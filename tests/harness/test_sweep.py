@@ -1,14 +1,32 @@
-"""Sweeps: the file round trip, and that a wrong or refused variant is a point with its reason and never a time."""
+"""Sweeps: compiling and measuring at once, variants that are lost, machine code that is timed once, and the file of points."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from harness.errors import RecordError
+from harness.build import BuildResult
+from harness.compiler import Compiler
+from harness.errors import BuildError, RecordError
+from harness.pool import JobFeed, Lost
+from harness.spec import Kernel, Problem, Tunable, Variant
 from harness.stats import StopReason
-from harness.sweep import Sweep, SweepPoint, load_sweep, make_policy, save_sweep
+from harness.sweep import Measured, Sweep, SweepJob, SweepPoint, SweepSetup, load_sweep, make_failed, make_policy, save_sweep, screen
+from harness.sweeping import Progress
+from harness.timing import TimingPolicy
+from tests.harness.fake_device import FakeInstruments
+from tests.harness.test_comparing import Gpu
+from tests.harness.test_session import run
+from tests.harness.toy_op import make_toy
 
 POINTS = (
     SweepPoint("toy", "a/n1", "N4", "passed", code_hash="ab", median_us=3.5, q1_us=3.25, q3_us=4.0, num_samples=20, clock_mhz=1980.0),
@@ -35,3 +53,182 @@ def test_the_policy_takes_the_samples_that_were_asked_for() -> None:
     assert rule.decide([1.0 + 0.01 * i for i in range(19)], 0.1) is None
     assert rule.decide([1.0 + 0.01 * i for i in range(20)], 0.1) is StopReason.MAX_SAMPLES
     assert rule.decide([1.0] * 5, 0.6) is StopReason.BUDGET
+
+
+KERNEL = Kernel("k", "an idea", (Tunable("n", tuple(range(1, 9)), "how many"),), (), tuple({"n": n} for n in range(1, 9)))
+OP = make_toy(kernels=(KERNEL,), problems=(Problem({"M": 16, "N": 16, "K": 16}, suites=frozenset({"bench"})),))
+SETUP = SweepSetup(Path("nowhere"), Path("nowhere"), "cuda", (), 20)
+
+
+class FakeWorker:
+    """Stands for the measuring process: n microseconds for variant n; 3 crashes, 5 hangs, 6 is wrong."""
+
+    def __init__(self, setup: SweepSetup) -> None:
+        self.spent = False
+
+    def run(self, job: SweepJob, report: Callable[[str], None]) -> list[Measured]:
+        n = dict(job.variant.values)["n"]
+        report("opened")
+        if n == 3:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if n == 5:
+            time.sleep(60)
+        if n == 6:
+            return make_failed(OP, job, OP.problems, "mismatch")
+        samples = np.full(20, n, np.float32)
+        point = SweepPoint("toy", job.variant.name, OP.problems[0].name, "passed", "", job.code_hash, median_us=float(n), num_samples=20)
+        return [Measured(point, samples, samples)]
+
+
+def make_build(n: int, *, code: str = "", error: str | None = None) -> BuildResult:
+    library = None if error else Path("x.so")
+    return BuildResult(KERNEL.bind({"n": n}), library, code or f"code{n}", f"key{n}", None, error, 0.0, cached=False)
+
+
+def sweep(builds: Sequence[BuildResult], **options: Any) -> dict[str, Measured]:
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        for build in builds:
+            on_result(build)
+
+    found = {}
+    for build, (measured,) in screen(FakeWorker, SETUP, OP, build_all, **options):
+        assert measured.point.variant == build.variant.name
+        found[build.variant.name] = measured
+    return found
+
+
+def test_variants_that_crash_hang_or_are_wrong_are_points_and_the_sweep_goes_on() -> None:
+    broken = make_build(7, error="kernels.cu(3): error: expected a ;\nmore")
+    found = sweep([make_build(n) for n in (1, 3, 4, 5, 6)] + [broken], timeout_s=2.0)
+    reasons = {name: m.point.reason for name, m in found.items() if m.point.status == "failed"}
+    assert "signal SIGSEGV" in reasons["k/n3"]
+    assert "no sign of life" in reasons["k/n5"]
+    assert reasons["k/n6"] == "mismatch"
+    assert reasons["k/n7"] == "kernels.cu(3): error: expected a ;"
+    assert {name: m.point.median_us for name, m in found.items() if m.point.status == "passed"} == {"k/n1": 1.0, "k/n4": 4.0}
+
+
+def test_the_same_machine_code_is_timed_once() -> None:
+    found = sweep([make_build(1), make_build(2, code="code1"), make_build(4, code="code1")])
+    assert [m.point.median_us for m in found.values()] == [1.0, 1.0, 1.0]
+    assert found["k/n1"].samples_us is not None and found["k/n2"].samples_us is None
+    assert found["k/n4"].point.reason == "the machine code of k/n1: timed once"
+
+
+def test_measuring_begins_while_others_compile() -> None:
+    seen: list[str] = []
+    started: list[bool] = []
+
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        on_result(make_build(1))
+        deadline = time.monotonic() + 30
+        while not seen and time.monotonic() < deadline:
+            time.sleep(0.01)
+        started.append(bool(seen))
+        on_result(make_build(2))
+
+    for build, _ in screen(FakeWorker, SETUP, OP, build_all):
+        seen.append(build.variant.name)
+    assert seen == ["k/n1", "k/n2"] and started == [True]
+
+
+def test_leaving_early_stops_the_compilers() -> None:
+    stopped: list[str] = []
+
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        on_result(make_build(1))
+        try:
+            while True:
+                compiler.run(["sleep", "0.05"], Path("/tmp"))
+        except BuildError as error:
+            stopped.append(str(error))
+
+    points = screen(FakeWorker, SETUP, OP, build_all)
+    next(points)
+    points.close()  # type: ignore[attr-defined]
+    assert stopped == ["interrupted"]
+
+
+def test_what_stops_the_build_is_told_after_what_was_measured() -> None:
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        on_result(make_build(1))
+        raise BuildError("the disk is full")
+
+    points = screen(FakeWorker, SETUP, OP, build_all)
+    assert next(points)[0].variant.name == "k/n1"
+    with pytest.raises(BuildError, match="full"):
+        next(points)
+
+
+def test_progress_says_best_rate_and_time_left() -> None:
+    progress = Progress(10, clock=0.0)
+    point = POINTS[0]
+    assert progress.add([point], now=2.0) == "a/n1 | best 3.5 us | 0.50/s, 18 s left"
+    assert "best 3.5 us" in progress.add([replace(point, median_us=9.0)], now=4.0)
+    assert progress.add([replace(point, median_us=1.0, variant="b")], now=3.0).startswith("b | best 1 us | 1.00/s, 7 s left")
+    assert "a/n2 unsupported: N must be 3" in progress.add([POINTS[1]], now=4.0)
+
+
+class Sweeper(Gpu):
+    """The verb with its worker in this process; ``timed`` are the variants that were measured in a screen."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        super().__init__(monkeypatch, folder)
+        self.timed: list[str] = []
+        self.lost: dict[str, Lost] = {}
+        session_build = self.build
+
+        def build_op(loaded: object, variants: Sequence[Variant], *, on_result: Any, compiler: Compiler, **_: Any) -> None:
+            session_build(loaded, variants, on_result=on_result)  # type: ignore[arg-type]
+
+        def run_jobs(factory: Any, arguments: tuple[Any, ...], feed: JobFeed[SweepJob], **_: Any) -> Iterator[tuple[SweepJob, Any]]:
+            worker = factory(*arguments)
+            while not feed.is_done:
+                feed.wait(1.0)
+                while (job := feed.take()) is not None:
+                    self.timed.append(job.variant.name)
+                    yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
+
+        monkeypatch.setattr("harness.build.build_op", build_op)
+        monkeypatch.setattr("harness.build.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.sweep.run_jobs", run_jobs)
+        monkeypatch.setattr("harness.sweep.open_device", lambda name: self.device)
+        monkeypatch.setattr("harness.sweep.load_op", lambda folder: self.op)
+        monkeypatch.setattr("harness.sweep.open_variant", self.open_variant)
+        monkeypatch.setattr("harness.sweep.Timer", lambda device, policy: self.make_timer(policy))
+
+    def make_timer(self, policy: TimingPolicy) -> Any:
+        from harness.timing import Timer
+
+        return Timer(self.device, replace(policy, warmup_cap_s=0.0), instruments=FakeInstruments(self.device))
+
+
+@pytest.fixture
+def sweeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sweeper:
+    return Sweeper(monkeypatch, tmp_path)
+
+
+def test_a_sweep_records_every_sample_and_its_winner_is_measured_anew(sweeper: Sweeper, capsys: pytest.CaptureFixture[str]) -> None:
+    sweeper.times_us = {("honest", "now"): 50.0, ("honest", "control"): 50.0, ("atomic", "now"): 48.0, ("atomic", "control"): 48.0}
+    code, out, err = run(capsys, "sweep", "toy")
+    assert code == 0
+    assert "fastest of 2 in the screen" in out and "best 4" in err
+    assert "winner: atomic (the incumbent stays)" in out, "both are listed: the screen's best is the incumbent"
+    rows = json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1])
+    screened = [r for r in rows if r["kind"] == "sweep"]
+    assert [(r["variant"], len(r["samples"]) >= 20, r["inputs"]) for r in screened] == [(k, True, "uniform") for k in ("honest", "atomic")]
+    assert all(len(r["clocks"]) == len(r["samples"]) and r["clock_label"] == "fixed-power" for r in screened)
+    assert [r["figures"]["role"] for r in rows if r["kind"] == "compare"] == ["incumbent", "control", "candidate"]
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(sweeper: Sweeper, capsys: pytest.CaptureFixture[str]) -> None:
+    sweeper.lost["atomic"] = Lost("crashed", "the process ended with signal SIGKILL")
+    assert run(capsys, "sweep", "toy", "--finalists", "0")[0] == 0
+    assert sweeper.timed == ["honest", "atomic"]
+    code, out, err = run(capsys, "sweep", "toy", "--resume", "--finalists", "0")
+    assert code == 0
+    assert sweeper.timed == ["honest", "atomic"], "what was recorded, a crash too, is not done again"
+    assert "recorded before: honest" in err and "1 points timed, 1 failed" in out
+    sweeper.key = "edited"
+    assert run(capsys, "sweep", "toy", "--resume", "--finalists", "0")[0] == 0
+    assert sweeper.timed == ["honest", "atomic", "honest", "atomic"]
