@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "common/cluster.cuh"
+#include "common/programmatic.cuh"
 #include "common/tensor_copy.cuh"
 #include "common/wgmma.cuh"
 #include "gemm_bias_act/gemv.cuh"
@@ -83,7 +84,9 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
         prefetch_map(&map_a);
         prefetch_map(&map_b);
     }
+    allow_successor();
     __syncthreads();
+    wait_for_predecessor();
     float sums[kBm / 2];
     if (thread >= L::kConsumers) {
         if (thread == L::kConsumers) {

@@ -6,6 +6,7 @@
 
 #include "common/activations.cuh"
 #include "common/half_types.cuh"
+#include "common/programmatic.cuh"
 #include "common/reduce.cuh"
 #include "gemm_bias_act/mma.cuh"
 
@@ -37,10 +38,12 @@ __device__ __forceinline__ void unpack_chunk(const uint4& words, float (&values)
 // and B start on 16-byte boundaries. kUnroll chunks of each row of B are on their way at a time.
 template <class Element, int kRows, int kColumns, int kWarps, int kUnroll>
 __global__ void __launch_bounds__(kWarps * 32) multiply_gemv(const HalfGemm<Element> gemm) {
+    allow_successor();
     const int warp = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int first_column = warp * kColumns;
     if (first_column >= gemm.n) return;
+    wait_for_predecessor();
     // Columns and rows past the end repeat the last one; their sums are not stored.
     const Element* rows_b[kColumns];
 #pragma unroll

@@ -236,6 +236,26 @@ inline constexpr int kHalfBytes = 2;
     return make_ok();
 }
 
+// Launches blocks in clusters of `cluster` along x, to begin before the kernel ahead of it in the stream has ended (programmatic.cuh).
+template <class... Parameters, class... Arguments>
+AicfStatus launch_early(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, int cluster, cudaStream_t stream,
+                        const Arguments&... arguments) {
+    AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = cluster > 1 ? 2 : 1;
+    return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
 struct MatrixArgument {
     const char* name;
     const void* base;  // null where the problem has no such matrix
@@ -328,8 +348,6 @@ struct wgmma_plan {
         AICF_RETURN_IF_NOT_OK(encode_half(&y, params, params.y, params.m, params.n, params.ldy, L::kSlabRows));
         z = y;
         if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode_half(&z, params, params.z, params.m, params.n, params.ldz, L::kSlabRows));
-        AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
-
         int device = 0;
         int num_sms = 0;
         AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
@@ -344,17 +362,8 @@ struct wgmma_plan {
         count_tiles<Config>(problem);
         const int num_resident = std::max(num_sms / L::kClusterSize, 1);
 
-        cudaLaunchAttribute attribute = {};
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim = {L::kClusterSize, 1, 1};
-        cudaLaunchConfig_t config = {};
-        config.gridDim = dim3(static_cast<unsigned>(std::min(problem.num_tiles, num_resident)) * L::kClusterSize);
-        config.blockDim = dim3(L::kThreads);
-        config.dynamicSmemBytes = L::kSharedBytes;
-        config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = L::kClusterSize > 1 ? 1 : 0;
-        return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, a, b, y, z, problem));
+        const dim3 grid(static_cast<unsigned>(std::min(problem.num_tiles, num_resident) * L::kClusterSize));
+        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, a, b, y, z, problem);
     }
 };
 
@@ -386,8 +395,8 @@ struct gemv_plan {
         constexpr int kColumns = t.tn;
         constexpr int kWarps = kColumnsPerBlock / kColumns;
         const auto num_blocks = static_cast<unsigned>((params.n + kColumnsPerBlock - 1) / kColumnsPerBlock);
-        multiply_gemv<Element, kRows, kColumns, kWarps, t.stages><<<num_blocks, kWarps * 32, 0, stream>>>(make_half_gemm<Element>(params));
-        return AICF_CUDA_STATUS(cudaGetLastError());
+        return launch_early(multiply_gemv<Element, kRows, kColumns, kWarps, t.stages>, dim3(num_blocks), kWarps * 32, 0, 1, stream,
+                            make_half_gemm<Element>(params));
     }
 };
 
@@ -421,18 +430,7 @@ struct decode_plan {
         } else {
             AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.k, params.n, params.ldb, L::kTileK));
         }
-        AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
-        cudaLaunchAttribute attribute = {};
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim = {static_cast<unsigned>(t.splits), 1, 1};
-        cudaLaunchConfig_t config = {};
-        config.gridDim =
-            dim3(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
-        config.blockDim = dim3(L::kThreads);
-        config.dynamicSmemBytes = L::kSharedBytes;
-        config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = t.splits > 1 ? 1 : 0;
+        const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
         const DecodeProblem problem = {params.bias,
                                        params.y,
                                        params.z,
@@ -442,7 +440,7 @@ struct decode_plan {
                                        static_cast<int>(params.n),
                                        static_cast<int>(params.k),
                                        static_cast<int>(params.act)};
-        return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, a, b, problem));
+        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, t.splits, stream, a, b, problem);
     }
 };
 

@@ -17,6 +17,7 @@
 #include "common/division.hpp"
 #include "common/half_types.cuh"
 #include "common/mma.cuh"
+#include "common/programmatic.cuh"
 #include "common/tensor_copy.cuh"
 #include "common/wgmma.cuh"
 
@@ -394,6 +395,7 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
         prefetch_map(&map_b);
         prefetch_map(&map_y);
     }
+    allow_successor();
     if constexpr (L::kClusterSize > 1) {
         meet_cluster();
     } else {
@@ -401,9 +403,11 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     }
     if (threadIdx.x < kWarpGroupThreads) {
         release_registers<24>();
+        wait_for_predecessor();
         if (threadIdx.x == 0) produce_tiles<T, kTransposedB>(&map_a, &map_b, problem, rank, shared, full, empty);
     } else {
         claim_registers<240>();
+        wait_for_predecessor();
         consume_tiles<Element, T, kTransposedB>(&map_y, &map_z, problem, rank, shared, full, empty);
     }
     // No block may leave while another copies into its shared memory or arrives at its barriers.
