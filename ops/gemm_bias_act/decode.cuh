@@ -84,7 +84,6 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
         prefetch_map(&map_a);
         prefetch_map(&map_b);
     }
-    allow_successor();
     __syncthreads();
     wait_for_predecessor();
     float sums[kBm / 2];
@@ -143,8 +142,11 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
             tile[row * L::kPitch + column] = sums[i];
         }
     }
+    // Not earlier: blocks of the next kernel that came while this one reads B would be spread unevenly over the multiprocessors.
+    allow_successor();
+    // The copying thread meets its warp again.
+    __syncwarp();
     if constexpr (kSplits > 1) {
-        __syncwarp();
         sync_cluster();
     } else {
         __syncthreads();

@@ -38,7 +38,6 @@ __device__ __forceinline__ void unpack_chunk(const uint4& words, float (&values)
 // and B start on 16-byte boundaries. kUnroll chunks of each row of B are on their way at a time.
 template <class Element, int kRows, int kColumns, int kWarps, int kUnroll>
 __global__ void __launch_bounds__(kWarps * 32) multiply_gemv(const HalfGemm<Element> gemm) {
-    allow_successor();
     const int warp = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int first_column = warp * kColumns;
@@ -86,6 +85,7 @@ __global__ void __launch_bounds__(kWarps * 32) multiply_gemv(const HalfGemm<Elem
         add_chunk(k, b);
     }
     __syncwarp();
+    allow_successor();
     float mine = 0.0f;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
