@@ -144,17 +144,19 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
     }
     // Not earlier: blocks of the next kernel that came while this one reads B would be spread unevenly over the multiprocessors.
     allow_successor();
-    // The copying thread meets its warp again.
-    __syncwarp();
     if constexpr (kSplits > 1) {
+        // The copying thread meets its warp again.
+        __syncwarp();
         sync_cluster();
     } else {
-        __syncthreads();
+        if (thread >= L::kConsumers) return;
+        sync_named<L::kConsumers>(1);
     }
     // Each block of the cluster finishes its part of the tile: groups of 4 columns, the blocks' sums added in order of k.
     const float* tile = reinterpret_cast<const float*>(decode_shared);
     constexpr int kGroups = kBm * kTileN / 4;
-    for (int i = rank * L::kThreads + thread; i < kGroups; i += kSplits * L::kThreads) {
+    constexpr int kFinishers = kSplits > 1 ? L::kThreads : L::kConsumers;
+    for (int i = rank * kFinishers + thread; i < kGroups; i += kSplits * kFinishers) {
         const int row = i / (kTileN / 4);
         const int column = i % (kTileN / 4) * 4;
         if (first_row + row >= problem.m) break;
