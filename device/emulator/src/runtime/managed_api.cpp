@@ -32,7 +32,8 @@ void require_managed(Runtime& runtime, const void* pointer, size_t count) {
 }
 
 void require_location(Runtime& runtime, const abi::MemLocation& location) {
-    require(location.type >= kDeviceLocation && location.type <= kCurrentNumaLocation, kErrInvalidValue, "there is no such kind of location");
+    require(location.type >= kDeviceLocation && location.type <= kCurrentNumaLocation, kErrInvalidValue,
+            "there is no such kind of location");
     require(location.type != kDeviceLocation || (location.id >= 0 && location.id < static_cast<int>(runtime.devices.size())),
             kErrInvalidDevice, "there is no such device");
 }
@@ -160,8 +161,7 @@ AICF_TWIN_API(cudaMemDiscardAndPrefetchBatchAsync, _ptsz,
 }
 
 AICF_API cudaMemRangeGetAttribute(void* data, size_t data_bytes, int attribute, const void* pointer, size_t count) {
-    return api("cudaMemRangeGetAttribute",
-               [&](Runtime& runtime) { get_attribute(runtime, data, data_bytes, attribute, pointer, count); });
+    return api("cudaMemRangeGetAttribute", [&](Runtime& runtime) { get_attribute(runtime, data, data_bytes, attribute, pointer, count); });
 }
 
 AICF_API cudaMemRangeGetAttributes(void** data, size_t* data_bytes, const int* attributes, size_t num_attributes, const void* pointer,
