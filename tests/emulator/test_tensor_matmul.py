@@ -45,6 +45,17 @@ def test_product_is_right_and_clean(kernels: Kernels, kernel: str, checks: str) 
 
 
 @pytest.mark.parametrize("kernel", ["tensor_matmul", "warpgroup_matmul"])
+def test_every_schedule_gives_the_same_bits(kernels: Kernels, kernel: str) -> None:
+    products = []
+    for schedule in ("default", "reversed", "greedy", "random"):
+        with kernels.options(schedule=schedule, seed=5):
+            (_, _, c), reports = kernels.run(kernel, make_bf16(1), make_bf16(2), np.zeros((N, N), np.float32), N)
+        assert not reports, schedule
+        products.append(c.view(np.uint32))
+    assert all(np.array_equal(c, products[0]) for c in products)
+
+
+@pytest.mark.parametrize("kernel", ["tensor_matmul", "warpgroup_matmul"])
 def test_product_is_counted(kernels: Kernels, kernel: str) -> None:
     kernels.cuda.library.aicfEmulatorTakeCounters()
     with kernels.options(counters=1):
