@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.programs.find import Program, find_header
-from harness.programs.missing import explain, find_missing_header, lacks_symbols
+from harness.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
 from harness.programs.recipe import choose_standard
 from harness.toolchain import Toolchain
 
@@ -22,6 +22,7 @@ _OPENMP = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+omp|include[ \t]*<omp\.h>)",
 _NEEDS_20 = re.compile(r"-std=c\+\+20|C\+\+20|c\+\+2a|\W(?:span|ranges|concept|requires|bit_cast|popcount|format)\W")
 # Libraries of CUDA's and the standard ones: what is there of them is linked anyway, the rest is named by what the program lacks.
 _LINKED_ANYWAY = re.compile(r"-l(?:cu\w+|nv\w+|npp\w+|stdc\+\+|c|gomp)")
+_WITHOUT = "without:"  # among what is asked for: leave a library out
 _MOST_HEADERS = 6  # that are looked for in the collection, one after the other
 _LONGEST_LINE = 300
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".inl", ".inc", ".cu", ".cpp", ".cc", ".c")
@@ -136,6 +137,8 @@ def _compile_with_what_it_asks(
             asked = ["-rdc=true", "-lcudadevrt"]
         elif _NEEDS_20.search(reason) and choose_standard(options.standard, "c++20") == "c++20":
             asked = ["-std=c++20"]
+        elif library := find_missing_library(reason):  # it may do without; if not, its link says what it lacks
+            asked = [f"{_WITHOUT}{library}"]
         asked = [option for option in asked if option not in more]
         if not asked:
             break
@@ -153,11 +156,13 @@ def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOption
     flags = _flags(program, options)
     if any(option.startswith("-std=") for option in more):
         flags = [option for option in flags if not option.startswith("-std=")]
-    command = [str(options.toolchain.nvcc), *flags, *more, *map(str, sources)]
+    command = [str(options.toolchain.nvcc), *flags, *(option for option in more if not option.startswith(_WITHOUT)), *map(str, sources)]
     command += [f"-L{links}", f"-L{options.toolchain.cudart_library.parent}", "-Xlinker", "--allow-shlib-undefined"]
     if (links / "libcuda.so").exists():
         command += ["-Xlinker", "--as-needed", "-lcuda"]
-    command += [name for name in program.recipe.libraries if not _LINKED_ANYWAY.fullmatch(name)]
+    without = {option.removeprefix(_WITHOUT) for option in more if option.startswith(_WITHOUT)}
+    libraries = [name for name in program.recipe.libraries if not _LINKED_ANYWAY.fullmatch(name)]
+    command += [name for name in libraries if name.removeprefix("-l") not in without]
     command += ["-o", str(scratch / program.main.stem)]
     try:
         done = subprocess.run(

@@ -43,6 +43,12 @@ def find_missing_header(errors: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
+def find_missing_library(errors: str) -> str:
+    """Return the name of the first library that the linker did not find, as in ``-lname``; "" if that is not what is wrong."""
+    found = _NO_LIBRARY.search(errors)
+    return (found[1] or found[2]) if found else ""
+
+
 def lacks_symbols(errors: str) -> bool:
     """Tell whether the link failed for want of definitions."""
     return bool(_NO_SYMBOL.search(errors))
@@ -52,7 +58,7 @@ def explain(errors: str) -> str:
     """Return the errors with a first line that names the library a program wants, where that can be told; else as they are."""
     header = find_missing_header(errors)
     symbol = next((next(filter(None, groups)) for groups in _NO_SYMBOL.findall(errors)), "")
-    library = next((next(filter(None, groups)) for groups in _NO_LIBRARY.findall(errors)), "")
+    library = find_missing_library(errors)
     for what, headers, symbols in _LIBRARIES:
         if header and re.match(headers, header):
             return f"needs {what}: {header} is not there\n{errors}"

@@ -17,13 +17,35 @@ from pathlib import Path
 
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 _COMPILERS = re.compile(r"(?:nvcc|nvc\+\+|g\+\+|gcc|cc|c\+\+|clang|clang\+\+)(?:-\d+)?")
-_KEPT_FLAGS = re.compile(r"-D.+|-U.+|-rdc=true|--relocatable-device-code=true|-dc|-?-use_fast_math|-?-fmad=.*|-?-default-stream[= ]?.*")
+_KEPT_FLAGS = re.compile(r"-D.+|-U.+|-rdc=true|--relocatable-device-code=true|-dc|-?-use_fast_math|-?-fmad=.*|-?-default-stream=.+")
 _KEPT_HOST_FLAGS = re.compile(r"-fopenmp|-pthread|-f[\w=+-]+|-m[\w=.-]+|-D.+")
 _DROPPED_HOST_FLAGS = re.compile(r"-fPIC|-fsanitize.*|-fdiagnostics.*|-m(?:tune|cpu).*")
 _STANDARD = re.compile(r"--?std[= ](?:c|gnu)\+\+(\w+)")
 _REDIRECTION = re.compile(r"(?:(?<=\s)[0-9]?|&)(?:>>?|<)(?:&[0-9]|\s*[^\s;|&]+)")
 _DIRECTORY = re.compile(r"make(?:\[\d+\])?: Entering directory [`'\"](.*)['\"]")
 _MAKE_SECONDS = 20
+# Options that take the next word as their value.
+_WITH_VALUE = frozenset(
+    [
+        "-I",
+        "-isystem",
+        "-D",
+        "-U",
+        "-o",
+        "-L",
+        "-x",
+        "-std",
+        "--std",
+        "-include",
+        "-arch",
+        "-gencode",
+        "-ccbin",
+        "-Xptxas",
+        "-Xlinker",
+        "-default-stream",
+        "--default-stream",
+    ]
+)
 _ORDER = ("98", "03", "11", "0x", "14", "1y", "17", "1z", "20", "2a", "23")
 
 
@@ -161,25 +183,9 @@ def _read_command(words: list[str], place: Path) -> _Command:
     command = _Command()
     rest = iter(words)
     for word in rest:
-        if word in (
-            "-I",
-            "-isystem",
-            "-D",
-            "-U",
-            "-o",
-            "-std",
-            "--std",
-            "-include",
-            "-L",
-            "-x",
-            "-arch",
-            "-gencode",
-            "-ccbin",
-            "-Xptxas",
-            "-Xlinker",
-        ):
+        if word in _WITH_VALUE:
             value = next(rest, "")
-            word = f"{word}={value}" if word in ("-std", "--std") else f"-I{value}" if word == "-isystem" else f"{word}{value}"
+            word = f"-I{value}" if word == "-isystem" else f"{word}{'=' * (len(word) > 2)}{value}"
         if word.startswith("-I"):
             path = (place / word[2:]).resolve()
             if not (path / "cuda_runtime.h").exists():

@@ -28,7 +28,7 @@ run: $(program)
 $(program): $(objects)
 \tmkdir -p bin && $(CC) -std=c++14 $(objects) -o $@ -lm -lcublas
 %.o: %.cu
-\t$(CC) -arch=sm_60 -std=c++14 -DSIZE=$(SIZE) -I ../shared -Xcompiler -Wall,-fopenmp -O3 -c $< -o $@
+\t$(CC) -arch=sm_60 -std=c++14 -DSIZE=$(SIZE) -I ../shared -Xcompiler -Wall,-fopenmp -default-stream per-thread -O3 -c $< -o $@
 """
 
 
@@ -46,7 +46,7 @@ def test_a_makefile_gives_sources_macros_headers_and_arguments(tmp_path: Path) -
     recipe = program.recipe
     assert [path.name for path in program.helpers] == ["part.cu"]
     assert [path.name for path in program.spare] == ["other.cu"]
-    assert recipe.flags == ("-DSIZE=64", "-Xcompiler=-fopenmp")
+    assert recipe.flags == ("-DSIZE=64", "-Xcompiler=-fopenmp", "-default-stream=per-thread")
     assert recipe.includes == (tmp_path / "shared",)
     assert recipe.libraries == ("-lm", "-lcublas")
     assert recipe.arguments == ("data/in.txt", "128", "--iterations", "50")
