@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from ctypes import c_void_p
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from harness.toolchain import find_toolchain
 
-from .cuda_runtime import Runtime
+from .cuda_runtime import Args, Runtime
 from .kernels import Kernels, kinds
 from .ptx_kernels import refusal
 
@@ -90,3 +91,42 @@ def test_launches_from_kernels_are_refused_by_name(emulator: Runtime) -> None:
 """
     said = refusal(emulator, text)
     assert "dynamic parallelism" in said and "cudaGetParameterBufferV2" in said
+
+
+CALLS_WHAT_IS_NOT_THERE = """.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 result) of_a_system();
+.visible .func (.param .b32 out) wrapper()
+{
+    .reg .b32 %r1;
+    .param .b32 got;
+    call.uni (got), of_a_system, ();
+    ld.param.b32 %r1, [got];
+    st.param.b32 [out], %r1;
+    ret;
+}
+.visible .entry plain(.param .u64 out)
+{
+    .reg .b64 %rd1;
+    ld.param.u64 %rd1, [out];
+    st.global.u32 [%rd1], 7;
+    ret;
+}
+"""
+CALLING_ENTRY = """.visible .entry calling(.param .u64 out)
+{
+    .param .b32 got;
+    call.uni (got), wrapper, ();
+    ret;
+}
+"""
+
+
+def test_a_function_that_calls_what_is_not_there_matters_where_it_is_called(emulator: Runtime) -> None:
+    """nvcc links such functions, of its library for dynamic parallelism, into every program with -rdc=true."""
+    kernel = emulator.kernel(emulator.load(CALLS_WHAT_IS_NOT_THERE), "plain")
+    out = emulator.alloc(np.zeros(1, np.uint32))
+    assert emulator.launch(kernel, Args(c_void_p(out))) == 0
+    assert emulator.read(out, 1, np.uint32).tolist() == [7]
+    assert "of_a_system" in refusal(emulator, CALLS_WHAT_IS_NOT_THERE + CALLING_ENTRY)

@@ -36,6 +36,21 @@ const ptx::Function* find_body(const ptx::Module& module, const std::string& nam
     return nullptr;
 }
 
+bool calls_what_is_there(const ptx::Module& module, const ptx::Function& function) {
+    static const std::set<std::string> kBuiltins{"vprintf", "__assertfail", "malloc", "free", "cudaGraphSetConditional"};
+    const auto is_absent = [&](const std::string& name) {
+        if (kBuiltins.contains(name) || find_body(module, name)) return false;
+        return std::any_of(module.functions.begin(), module.functions.end(), [&](const ptx::Function& each) { return each.name == name; });
+    };
+    bool complete = true;
+    for (const ptx::Instruction& instruction : function.instructions) {
+        if (instruction.opcode != "call") continue;
+        for (const ptx::Operand& operand : instruction.operands)
+            visit_symbols(operand, [&](const std::string& name) { complete &= !is_absent(name); });
+    }
+    return complete;
+}
+
 uint64_t function_address(const ptx::Module& module, const std::string& name) {
     for (size_t i = 0; i < module.functions.size(); ++i) {
         if (module.functions[i].has_body && module.functions[i].name == name) return kFunctionWindow + (i + 1) * kFunctionStride;
@@ -111,7 +126,7 @@ void ImageBuilder::collect_functions() {
         }
         if (all) {
             for (const ptx::Function& function : program.module.functions) {
-                if (!function.is_entry && function.has_body) add(&function);
+                if (!function.is_entry && function.has_body && calls_what_is_there(program.module, function)) add(&function);
             }
         }
     }

@@ -45,6 +45,9 @@ private:
 
 uint64_t function_address(const ptx::Module& module, const std::string& name);  // 0: no such function with a body
 const ptx::Function* find_body(const ptx::Module& module, const std::string& name);
+// Whether all functions that it calls by name are there. nvcc links its device runtime library into every -rdc program, whose functions
+// call what only a GPU's system has: they matter where they are called.
+bool calls_what_is_there(const ptx::Module& module, const ptx::Function& function);
 
 class FunctionDecoder {
 public:

@@ -63,6 +63,7 @@ std::shared_ptr<Program> Program::load(ptx::Module module, DeviceMemory& memory,
     for (const ptx::Function& function : program->module.functions) {
         if (!function.has_body) continue;
         // A device function that no kernel reaches is decoded all the same, for its instructions to be checked.
+        if (!function.is_entry && !calls_what_is_there(program->module, function)) continue;
         auto image = decode_kernel(*program, function, engine().find_arith);
         if (function.is_entry) program->images[function.name] = std::move(image);
     }
