@@ -394,8 +394,10 @@ struct gemv_plan {
         constexpr int kColumnsPerBlock = t.bn;
         constexpr int kColumns = t.tn;
         constexpr int kWarps = kColumnsPerBlock / kColumns;
+        // Each chunk of B meets kRows chunks of A: with four of them the registers hold half as many.
+        constexpr int kUnroll = kRows < kGemvMaxRows ? t.stages : (t.stages + 1) / 2;
         const auto num_blocks = static_cast<unsigned>((params.n + kColumnsPerBlock - 1) / kColumnsPerBlock);
-        return launch_early(multiply_gemv<Element, kRows, kColumns, kWarps, t.stages>, dim3(num_blocks), kWarps * 32, 0, 1, stream,
+        return launch_early(multiply_gemv<Element, kRows, kColumns, kWarps, kUnroll>, dim3(num_blocks), kWarps * 32, 0, 1, stream,
                             make_half_gemm<Element>(params));
     }
 };
