@@ -17,6 +17,7 @@ from harness.programs.recipe import choose_standard
 from harness.toolchain import Toolchain
 
 _ERROR_LINE = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|unresolved)\b", re.IGNORECASE)
+_STOPPED = re.compile(r"[Ss]ignal terminated|Terminated signal|Killed|the compiler took more than")
 _NEEDS_RDC = re.compile(r"separate compilation mode|Unresolved extern|external linkage.*-rdc|__cudaRegisterLinkedBinary")
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+omp|include[ \t]*<omp\.h>)", re.MULTILINE)
 _NEEDS_20 = re.compile(r"-std=c\+\+20|C\+\+20|c\+\+2a|\W(?:span|ranges|concept|requires|bit_cast|popcount|format)\W")
@@ -63,6 +64,8 @@ def build_program(program: Program, options: BuildOptions) -> Built:
     scratch = Path(tempfile.mkdtemp(prefix="build-", dir=place.parent))
     try:
         reason = _compile(program, options, scratch)
+        if reason and _STOPPED.search(reason):
+            return Built(None, reason)  # says nothing of the program: next time again
         if reason:
             (scratch / "error.txt").write_text(reason)
         shutil.rmtree(place, ignore_errors=True)
