@@ -321,6 +321,17 @@ struct LaunchState {
     void end_with(int launch_status);
 };
 
+inline size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+// What the hardware has room for.
+constexpr uint32_t kBlocksPerMultiprocessor = 32, kThreadsPerMultiprocessor = 2048, kMultiprocessors = 132;
+
+inline uint64_t next_random(uint64_t& state) {  // SplitMix64
+    uint64_t z = state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
 struct Range {
     uint64_t begin = 1, end = 0;
 };
@@ -336,6 +347,7 @@ struct Worker {
     uint64_t instructions = 0;
     uint64_t progress = 0;  // changes of what warps poll for: without any, blocks that only poll are in a deadlock
 };
+void run_workers(LaunchState& state, std::vector<Worker>& workers);  // until the launch ends
 std::vector<LineCounters> collect_lines(const LaunchState& state, const std::vector<Worker>& workers);
 
 // Reports. `lane` is of the warp; addresses are in the space named. All fold by (finding, pc).
