@@ -284,6 +284,22 @@ def test_903_ending_in_another_stream(cuda: Runtime, stream: int, other: int) ->
     assert end(cuda, stream) == INVALIDATED
 
 
+def test_a_forked_stream_may_go_once_it_is_joined(cuda: Runtime, stream: int, word: int, add: int) -> None:
+    other, fork, join = cuda.stream(), cuda.event(), cuda.event()
+    begin(cuda, stream)
+    cuda.call("cudaEventRecord", fork, stream)
+    cuda.call("cudaStreamWaitEvent", other, fork, c_uint(0))
+    assert cuda.launch(add, Args(c_uint64(word), c_uint32(10)), other) == 0
+    cuda.call("cudaEventRecord", join, other)
+    cuda.call("cudaStreamWaitEvent", stream, join, c_uint(0))
+    cuda.call("cudaStreamDestroy", other)
+    assert cuda.launch(add, Args(c_uint64(word), c_uint32(100)), stream) == 0
+    graph = end_graph(cuda, stream)
+    replay(cuda, graph)
+    assert cuda.read(word)[0] == 110
+    cuda.call("cudaGraphDestroy", graph)
+
+
 def test_904_unjoined_work(cuda: Runtime, stream: int, other: int, word: int, put: int) -> None:
     event = cuda.event()
     begin(cuda, stream)

@@ -24,8 +24,8 @@ void close_capture(Runtime& runtime, const std::shared_ptr<Capture>& capture) {
     std::erase(runtime.captures, capture);
 }
 
-// True when every node of the capture leads to the origin's next operation.
-bool all_joined(const Capture& capture) {
+// The nodes that the origin's next operation comes after.
+std::set<const Node*> find_joined(const Capture& capture) {
     std::set<const Node*> reached;
     std::vector<const Node*> open(capture.origin->capture_tail.begin(), capture.origin->capture_tail.end());
     while (!open.empty()) {
@@ -34,10 +34,18 @@ bool all_joined(const Capture& capture) {
         if (!reached.insert(node).second) continue;
         for (const Edge& edge : node->dependencies) open.push_back(edge.from);
     }
-    for (const Stream* stream : capture.streams)
-        for (const Node* node : stream->capture_tail)
-            if (!reached.contains(node)) return false;
-    return true;
+    return reached;
+}
+
+// True when all that the stream has captured leads to the origin's next operation.
+bool is_joined(const Stream& stream, const std::set<const Node*>& joined) {
+    return std::ranges::all_of(stream.capture_tail, [&](const Node* node) { return joined.contains(node); });
+}
+
+// True when every node of the capture does.
+bool all_joined(const Capture& capture) {
+    const std::set<const Node*> joined = find_joined(capture);
+    return std::ranges::all_of(capture.streams, [&](const Stream* stream) { return is_joined(*stream, joined); });
 }
 
 Stream& require_capturable(Runtime& runtime, void* handle, bool per_thread) {
@@ -86,6 +94,19 @@ std::shared_ptr<Graph> end_capture(Runtime& runtime, Stream& stream) {
 }  // namespace
 
 void invalidate(Capture& capture) { capture.invalidated = true; }
+
+void leave_capture(Runtime& runtime, Stream& stream) {
+    const std::shared_ptr<Capture> capture = stream.capture;
+    if (capture == nullptr) return;
+    if (capture->origin == &stream) {
+        invalidate(*capture);
+        close_capture(runtime, capture);
+        return;
+    }
+    if (!is_joined(stream, find_joined(*capture))) invalidate(*capture);
+    capture->streams.erase(&stream);
+    stream.capture.reset();
+}
 
 void forbid_during_capture(Runtime& runtime, const char* what) {
     const int thread_mode = thread_state().capture_mode;

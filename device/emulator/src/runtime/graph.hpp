@@ -226,6 +226,8 @@ void forbid_implicit_dependency(Runtime& runtime, Stream& stream, bool keep_capt
 // Throws 907 for an event last recorded in a capture.
 void forbid_captured_event(Event& event, const char* what);
 void invalidate(Capture& capture);
+// For a stream that goes away: harmless to the capture where its work has been joined.
+void leave_capture(Runtime& runtime, Stream& stream);
 void capture_event_record(Runtime& runtime, Stream& stream, const std::shared_ptr<Event>& event, bool external);
 // True when the wait was absorbed by a capture.
 bool capture_event_wait(Runtime& runtime, Stream& stream, const std::shared_ptr<Event>& event, bool external);

@@ -86,14 +86,7 @@ AICF_API cudaStreamDestroy(void* stream) {
     return api("cudaStreamDestroy", [&](Runtime& runtime) {
         Stream& target = find_stream(runtime, stream, false);
         require(target.kind == Stream::Kind::kCreated, kErrInvalidResourceHandle, "a default stream cannot be destroyed");
-        if (const auto capture = target.capture) {
-            capture->streams.erase(&target);
-            invalidate(*capture);
-            if (capture->origin == &target) {
-                for (Stream* other : capture->streams) other->capture.reset();
-                std::erase(runtime.captures, capture);
-            }
-        }
+        leave_capture(runtime, target);
         detach_work(runtime, target);
         runtime.bury("stream", stream, runtime.streams.extract(stream).mapped());
     });
