@@ -116,7 +116,8 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
 
 
 def _make_environment(library: Path, options: RunOptions, report_file: Path) -> dict[str, str]:
-    preload = [str(library), *os.environ.get("LD_PRELOAD", "").split()]
+    # The caller's first: a sanitizer's runtime, for one, has to be.
+    preload = [*os.environ.get("LD_PRELOAD", "").split(), str(library)]
     # For programs that are linked with -lcuda: our driver API over the same runtime.
     folders = [str(library.parent), str(library.parent / "driver"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     variables = {**options.settings, "summary_file": str(report_file)}
