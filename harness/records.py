@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from sqlalchemy.orm import Session
 from harness.errors import RecordError
 from harness.migrations import HEAD, migrate, read_revision
 from harness.record_tables import Environment, Result, Run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _BUSY_TIMEOUT_MS = 30_000
 _MIGRATION_LOCK = 0x41494346
@@ -188,6 +191,14 @@ class Records:
             query = select(Result.run_id).where(Result.op == op, Result.kind.in_(kinds)).order_by(Result.id.desc()).limit(1)
             return session.scalar(query)
 
+    def has_results(self, op: str, device_kind: str | None = None) -> bool:
+        """Return whether there is any result of an op, or any made on devices of a kind (``cuda``, ``emulated``)."""
+        query = select(Result.id).where(Result.op == op).limit(1)
+        if device_kind is not None:
+            query = query.where(Result.device_kind == device_kind)
+        with _translate_errors(self.url), Session(self._engine) as session:
+            return session.scalar(query) is not None
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -209,6 +220,13 @@ class Records:
                 session.connection().exec_driver_sql("BEGIN IMMEDIATE")
             yield session
             session.commit()
+
+
+def load(op: str, source: str = "auto", *, url: str | None = None) -> DataFrame:
+    """Return an op's results as a table with one row a result: see :func:`harness.frames.load_frame`, which documents the columns."""
+    from harness.frames import load_frame
+
+    return load_frame(op, source, url=url)
 
 
 _PLAIN_FIELDS = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, Published, TargetName, VariantNames
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -34,12 +34,13 @@ def run(
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
+    published: Published = False,
     json: AsJson = False,
 ) -> ExitCode:
     """Time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with effect and confidence.
 
     The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a candidate is SLOWER or
-    a run is void.
+    a run is void. Two records are compared without a GPU; where the database has none of the op, the published ones are read.
 
     \b
     Examples:
@@ -53,11 +54,13 @@ def run(
 
     if sum(x is not None for x in (base, against, record)) != 1:
         raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
+    if published and record is None:
+        raise SpecError("--published goes with --record: variants are measured anew")
     if mode not in ("cold", "hot"):
         raise SpecError(f"--mode {mode}: must be cold or hot")
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     if record is not None:
-        rows, where = _compare_records(op, record, criteria)
+        rows, where = _compare_records(op, record, criteria, published)
     else:
         rows, where = _compare_variants(op, base, against, variant or [], problem or [], mode, criteria, device, target, jobs, json)
     if json:
@@ -67,25 +70,24 @@ def run(
     return ExitCode.CHECK_FAILED if any(r.is_regression for r in rows) else ExitCode.DONE
 
 
-def _compare_records(op: str, ids: list[int], criteria: Criteria) -> tuple[list[Compared], str]:
+def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
     from device.settings import read_settings
     from harness.comparing import compare_records
     from harness.discover import find_op
     from harness.errors import RecordError
-    from harness.records import Records
+    from harness.published import open_records
     from harness.spec import SpecError
 
     if len(ids) != 2:
         raise SpecError(f"--record was given {len(ids)} times: give the incumbent's record, then the candidate's")
-    url = read_settings().records_url
-    records = Records(url)
+    records, where = open_records(op, read_settings().records_url, published=published)
     try:
         found = {r.id: r for r in records.list_results(op=find_op(op).op.name)}
     finally:
         records.close()
     if missing := [i for i in ids if i not in found]:
-        raise RecordError(f"no record {missing[0]} of op {op} in {url}; python -m harness report {op} lists them")
-    return [compare_records(found[ids[0]], found[ids[1]], criteria)], url
+        raise RecordError(f"no record {missing[0]} of op {op} in {where}; python -m harness report {op} lists them")
+    return [compare_records(found[ids[0]], found[ids[1]], criteria)], where
 
 
 def _compare_variants(

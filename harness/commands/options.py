@@ -21,3 +21,4 @@ TargetName = Annotated[
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="compilations at the same time; overrides AICF_JOBS")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of tables")]
+Published = Annotated[bool, typer.Option("--published", help="read the records in profiles/, not the database")]
