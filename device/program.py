@@ -101,7 +101,9 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
     check_program(path)
     with tempfile.TemporaryDirectory(prefix="aicf-run-") as folder:
         report_file = Path(folder) / "report.json"
-        environment = _make_environment(library, options, report_file)
+        environment = make_environment(os.environ, library, {**options.settings, "summary_file": str(report_file)})
+        # For programs that name another folder for their libraries; the caller's first: a sanitizer's runtime, for one, has to be.
+        environment["LD_PRELOAD"] = " ".join([*os.environ.get("LD_PRELOAD", "").split(), str(library)])
         try:
             process = subprocess.Popen([str(path), *command[1:]], env=environment)
         except OSError as error:
@@ -115,18 +117,16 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
     return result
 
 
-def _make_environment(library: Path, options: RunOptions, report_file: Path) -> dict[str, str]:
-    # The caller's first: a sanitizer's runtime, for one, has to be.
-    preload = [*os.environ.get("LD_PRELOAD", "").split(), str(library)]
-    # For programs that are linked with -lcuda: our driver API over the same runtime.
-    folders = [str(library.parent), str(library.parent / "driver"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    variables = {**options.settings, "summary_file": str(report_file)}
-    return {
-        **os.environ,
-        "LD_PRELOAD": " ".join(preload),
-        "LD_LIBRARY_PATH": ":".join(folders),
-        **{EMULATOR_PREFIX + name.upper(): value for name, value in variables.items()},
-    }
+def find_driver(library: Path) -> Path:
+    """Return where the emulated device's ``libcuda.so.1`` lies, for programs linked with ``-lcuda``; it goes with ``libcudart.so.13``."""
+    return library.parent / "driver" / "libcuda.so.1"
+
+
+def make_environment(base: Mapping[str, str], library: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which CUDA is the emulated device of ``library``, with ``settings`` beside those that ``base`` holds."""
+    folders = [str(library.parent), str(find_driver(library).parent), *filter(None, [base.get("LD_LIBRARY_PATH")])]
+    variables = {EMULATOR_PREFIX + name.upper(): value for name, value in settings.items()}
+    return {**base, **variables, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from device.program import find_driver
 from harness.programs.find import Program, find_header
 from harness.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
 from harness.programs.recipe import choose_standard
@@ -73,11 +74,6 @@ def build_program(program: Program, options: BuildOptions) -> Built:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return Built(binary if binary.is_file() else None, reason)
-
-
-def find_driver(runtime: Path) -> Path:
-    """Return where the emulated device's ``libcuda.so.1`` lies, for programs that call the driver API; it goes with ``libcudart.so.13``."""
-    return runtime.parent / "driver" / "libcuda.so.1"
 
 
 def hash_program(program: Program, options: BuildOptions) -> str:

@@ -15,8 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from device.program import make_environment
+from device.settings import EMULATOR_PREFIX
 from harness.programs.arguments import shorten_repeats
-from harness.programs.build import BuildOptions, build_program, find_driver, hash_program
+from harness.programs.build import BuildOptions, build_program, hash_program
 from harness.programs.find import Program
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
@@ -111,7 +113,9 @@ def _read_verdict(fields: dict[str, Any], name: str) -> Verdict:
 def _execute(program: Program, binary: Path, arguments: tuple[str, ...], options: RunOptions) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="aicf-program-") as scratch:
         reports, output = Path(scratch) / "reports.jsonl", Path(scratch) / "output.txt"
-        environment = make_environment(options, reports)
+        settings = {"checks": options.checks, "report_file": str(reports), **dict(options.emulated)}
+        base = {key: value for key, value in os.environ.items() if not key.startswith(EMULATOR_PREFIX)}
+        environment = make_environment(base, options.runtime, settings)
         begin = time.monotonic()
         with output.open("wb") as sink:
             process = subprocess.Popen(
@@ -142,16 +146,6 @@ def _wait(process: subprocess.Popen[bytes], output: Path, deadline: float, most_
     os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
     return None if left <= 0 else status
-
-
-def make_environment(options: RunOptions, reports: Path) -> dict[str, str]:
-    """Return the environment in which a program's ``libcudart.so.13`` is the emulated device's, and its reports go to a file."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AICF_EMULATED_")}
-    settings = {"checks": options.checks, "report_file": str(reports), **dict(options.emulated)}
-    environment |= {f"AICF_EMULATED_{name.upper()}": value for name, value in settings.items()}
-    places = (str(options.runtime.parent), str(find_driver(options.runtime).parent), os.environ.get("LD_LIBRARY_PATH", ""))
-    environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, places))
-    return environment
 
 
 def judge(name: str, status: int | None, text: str, reports: list[dict[str, Any]], seconds: float) -> Verdict:

@@ -117,16 +117,10 @@ def test_loaded_libraries_are_found_by_name(tmp_path: Path) -> None:
     assert find_loaded_library(maps) == library
 
 
-def test_opening_the_emulated_device_is_quick() -> None:
-    code = """
-import time, numpy, ctypes, json, dataclasses, contextlib
-begin = time.process_time()
-import device
-device.open_device("emulated")
-print(time.process_time() - begin)
-"""
-    seconds = min(float(run_python(code)) for _ in range(3))
-    assert seconds <= 0.05, f"{seconds * 1e3:.0f} ms of CPU time; the limit is 50 ms"
+def test_opening_the_emulated_device_loads_nothing_heavy() -> None:
+    heavy = ("cupy", "pandas", "rich", "scipy", "typer")
+    code = f"import sys, device; device.open_device('emulated'); print([name for name in {heavy} if name in sys.modules])"
+    assert run_python(code) == "[]"
 
 
 def test_the_emulator_library_is_one_this_process_may_use() -> None:

@@ -197,8 +197,11 @@ AICF_API cudaCreateSurfaceObject(unsigned long long* object, const abi::Resource
     return api("cudaCreateSurfaceObject", [&](Runtime& runtime) {
         require(object != nullptr && resource != nullptr, kErrInvalidValue, "a pointer is null");
         require(resource->resType == abi::kResourceArray, kErrInvalidValue, "a surface is of an array");
-        require((find_array(resource->array)->flags & kSurfaceLoadStore) != 0, kErrInvalidValue,
-                "the array was made without cudaArraySurfaceLoadStore");
+        // An H200 makes the object all the same; what a kernel then writes through it CUDA does not define.
+        if ((find_array(resource->array)->flags & kSurfaceLoadStore) == 0) {
+            runtime.add_report("surface_flag", Severity::kError,
+                               "a surface object was made of an array that lacks the flag cudaArraySurfaceLoadStore\n");
+        }
         *object = add_surface(describe_resource(runtime, *resource));
         images().surfaces[*object] = *resource;
     });
