@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +26,8 @@ CORPUS = corpus.make_sparse_corpus()
 def results(_loaded_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[np.uint64]]:
     """Result patterns [cases, m, n] of the device under test, by name."""
     gencode = ("-gencode", "arch=compute_90a,code=compute_90a") if _loaded_runtime.is_emulated else record.GENCODE
-    libraries = record.compile_corpus(CORPUS, str(find_toolchain().nvcc), Path(tmp_path_factory.mktemp("sparse")), gencode, chunks=1)
-    found = {}
-    for path, mine in libraries:
-        library = ctypes.CDLL(str(path))
-        for index in mine:
-            found[CORPUS[index].name] = record.run_form(CORPUS[index], index, library, _loaded_runtime.library)
+    libraries = record.compile_corpus(CORPUS, str(find_toolchain().nvcc), tmp_path_factory.mktemp("tensor"), gencode, chunks=1)
+    found: dict[str, NDArray[np.uint64]] = record.run_corpus(CORPUS, libraries, _loaded_runtime.library)
     return found
 
 

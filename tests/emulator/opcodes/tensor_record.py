@@ -13,7 +13,6 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,17 +101,14 @@ def error_limit(form: Form) -> float:
     return {"s32": 0.0, "f64": 1e-14, "f16": 4e-3}.get(form.d, 1e-3 if BITS[form.a] == 8 else 1e-6)
 
 
-def record(corpus: list[Form], libraries: list[tuple[Path, range]], runtime: ctypes.CDLL) -> list[NDArray[np.uint64]]:
-    """Return the results of all forms, each checked against NumPy by its ordinary cases."""
-    results: dict[int, Any] = {}
+def run_corpus(corpus: list[Form], libraries: list[tuple[Path, range]], runtime: ctypes.CDLL) -> dict[str, NDArray[np.uint64]]:
+    """Return the patterns [cases, m, n] that the device gives, by the forms' names, in the corpus' order."""
+    found: dict[int, NDArray[np.uint64]] = {}
     for path, mine in libraries:
         library = ctypes.CDLL(str(path))
         for index in mine:
-            results[index] = run_form(corpus[index], index, library, runtime)
-            error = worst_error(corpus[index], results[index])
-            if not error <= error_limit(corpus[index]):
-                print(f"SUSPECT {corpus[index].name}: error {error}")
-    return [results[i] for i in range(len(corpus))]
+            found[index] = run_form(corpus[index], index, library, runtime)
+    return {form.name: found[index] for index, form in enumerate(corpus)}
 
 
 def main() -> None:
@@ -126,9 +122,12 @@ def main() -> None:
     corpus = [form for form in (make_sparse_corpus() if arguments.sparse else make_corpus()) if arguments.family in (None, form.family)]
     runtime = ctypes.CDLL(str(find_runtime(arguments.nvcc)), ctypes.RTLD_GLOBAL)  # before anything that links to it
     with tempfile.TemporaryDirectory() as folder:
-        results = record(corpus, compile_corpus(corpus, arguments.nvcc, Path(folder)), runtime)
+        results = run_corpus(corpus, compile_corpus(corpus, arguments.nvcc, Path(folder)), runtime)
+    for form in corpus:
+        if not (error := worst_error(form, results[form.name])) <= error_limit(form):
+            print(f"SUSPECT {form.name}: error {error}")
     about = describe(arguments.nvcc)
-    np.savez_compressed(arguments.output, about=np.array(about), **pack_results(corpus, results))
+    np.savez_compressed(arguments.output, about=np.array(about), **pack_results(corpus, list(results.values())))
     print(f"{len(corpus)} forms on {about}: {arguments.output}, {arguments.output.stat().st_size} bytes")
 
 
