@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from device import Device
+from device import Device, Stream
 from device.settings import read_settings
 from harness.build import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, load_op
@@ -17,9 +18,8 @@ from harness.inputs import make_inputs
 from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
 from harness.runner import Case
-from harness.spec import Launchable, Problem, SpecError
+from harness.spec import Goal, Launchable, Problem, SpecError, Variant
 from harness.targets import find_target
-from harness.timing import Mode
 from harness.toolchain import find_toolchain
 from harness.verify import Verifier
 
@@ -30,7 +30,6 @@ OP = LOADED.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "gemv", "decode", "wgmma")
 HALF = ("mma", "gemv", "decode", "wgmma")
-BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
 
@@ -165,11 +164,48 @@ def test_tolerance_is_below_what_a_dropped_term_changes(attributes: dict[str, st
     assert np.median(np.abs(shortened - outputs["y"]) / bound) > factor
 
 
+@pytest.mark.parametrize("problem", OP.problems, ids=lambda p: p.name)
+def test_every_problem_has_one_legal_choice(problem: Problem) -> None:
+    assert OP.choose is not None
+    first, second = OP.choose(problem), OP.choose(Problem(problem.sizes, problem.attributes, problem.padding))
+    assert first == second and first.reason
+    OP.find_kernel(first.variant.kernel).bind(first.variant.tunables)
+
+
+def test_the_choice_is_served(device: Device) -> None:
+    """Every choice among the small problems is built and asked whether it serves its problem."""
+    assert OP.choose is not None
+    chosen = {p.name: OP.choose(p).variant for p in OP.select_problems("verify")}
+    opened = _open_all(list({v.name: v for v in chosen.values()}.values()))
+    for problem in OP.select_problems("verify"):
+        with Case(device, OP, problem) as case:
+            assert opened[chosen[problem.name].name].supports(**case.arguments) == "", problem.name
+
+
+def _open_all(variants: list[Variant]) -> dict[str, Launchable]:
+    toolchain = find_toolchain()
+    binding = build_binding(LOADED, toolchain)
+    opened = {}
+    for result in build_op(LOADED, variants, toolchain=toolchain, target=find_target(read_settings().target)):
+        assert result.library is not None, result.error
+        opened[result.variant.name] = open_variant(OP, binding, result.library, result.variant)
+    return opened
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
-@pytest.mark.parametrize("kernel", VARIANTS)
-def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
-    with Case(gpu_benchmark.timer.device, OP, problem) as case:
-        case.upload(make_inputs(OP, problem, "uniform"))
-        gpu_benchmark.run_case(case, open_kernel(kernel), mode)
+@pytest.mark.parametrize("goal", OP.goals, ids=lambda g: g.name)
+def test_speed(gpu_benchmark: GpuBenchmark, goal: Goal) -> None:
+    """The op's choices on all problems of a goal, one launch each, behind each other."""
+    assert OP.choose is not None
+    chosen = [OP.choose(p).variant for p in goal.problems]
+    opened = _open_all(list({v.name: v for v in chosen}.values()))
+    with ExitStack() as stack:
+        cases = [stack.enter_context(Case(gpu_benchmark.timer.device, OP, p)) for p in goal.problems]
+        for case in cases:
+            case.upload(make_inputs(OP, case.problem, "uniform"))
+
+        def launch(stream: Stream) -> None:
+            for case, variant in zip(cases, chosen, strict=True):
+                case.launch(opened[variant.name], stream)
+
+        gpu_benchmark(launch)
