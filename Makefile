@@ -48,7 +48,7 @@ OP_VERBS := bench build compare inspect model new report show sweep verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
 build: ## compile the op's variants; what has not changed is not compiled again
-compare: ## say whether variants are faster than another or than at another commit (args='--base NAME' or '--against REV')
+compare: ## the op beside its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
 model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
 new: ## write a new op that builds, verifies and benches at once

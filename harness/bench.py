@@ -199,7 +199,7 @@ def record_timed(session: Session, build: BuildResult | None, timed: Timed) -> N
         session.record(
             build,
             **common,
-            figures=timing.to_figures(),
+            figures=timing.to_figures() | {"checked": timed.checked},
             samples=timing.samples_us,
             clocks=timing.clocks_mhz,
             clock_label=timing.clock_label,

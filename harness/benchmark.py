@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from device.interface import Device
 from harness.inputs import make_inputs
 from harness.reference import Expected, compute_expected
@@ -17,7 +19,6 @@ from harness.runner import Case
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
 from harness.timing import Launch, Mode, Subject, Timer, Timing, TimingError, check_floor
-from harness.verify import judge_outputs
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
 TIMING_DISTRIBUTION = "uniform"
@@ -27,7 +28,8 @@ TIMING_DISTRIBUTION = "uniform"
 class Timed:
     """What timing gave for one variant on one problem: the timings, or the reason why one or both are missing.
 
-    ``status`` is ``passed``, ``unsupported`` or ``failed``.
+    ``status`` is ``passed``, ``unsupported`` or ``failed``; ``checked`` says what of the outputs was judged. Of a failed one the times may
+    be there all the same, where it ran and was wrong.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Timed:
     reason: str = ""
     cold: Timing | None = None
     hot: Timing | None = None
+    checked: str = "whole"
 
 
 @dataclass
@@ -55,9 +58,15 @@ class _Entry:
 
 
 def time_problem(
-    device: Device, timer: Timer, op: Op, problem: Problem, entries: Sequence[tuple[str, Launchable]], target: Target
+    device: Device,
+    timer: Timer,
+    op: Op,
+    problem: Problem,
+    entries: Sequence[tuple[str, Launchable]],
+    target: Target,
+    modes: Sequence[Mode] = tuple(Mode),
 ) -> Iterator[Timed]:
-    """Time all (name, launchable) on one problem together, and yield each.
+    """Time all (name, launchable) on one problem together in each mode, and yield each.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -67,21 +76,22 @@ def time_problem(
     with Case(device, op, problem) as case:
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
-        _prepare_entries(timer, case, all_entries)
-        for mode in Mode:
+        _prepare_entries(timer, case, all_entries, modes)
+        for mode in modes:
             _measure_entries(timer, case, all_entries, mode)
         for entry in all_entries:
             if entry.timings and not entry.status:
                 _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us})
             status = entry.status or "passed"
-            yield Timed(entry.name, problem.name, status, entry.reason, entry.timings.get(Mode.COLD), entry.timings.get(Mode.HOT))
+            timings = (entry.timings.get(Mode.COLD), entry.timings.get(Mode.HOT))
+            yield Timed(entry.name, problem.name, status, entry.reason, *timings, expected.describe())
 
 
 def _bind(case: Case, launchable: Launchable) -> Launch:
     return lambda stream: case.launch(launchable, stream)
 
 
-def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry]) -> None:
+def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry], modes: Sequence[Mode]) -> None:
     """Find out who serves the problem, allocate what they need, and how each is to be timed."""
     for entry in entries:
         with _own_failure(case, entry):
@@ -94,7 +104,7 @@ def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry]) -> Non
     for entry in serving:
         with _own_failure(case, entry):
             entry.subjects[Mode.COLD] = timer.prepare(entry.launch, Mode.COLD)
-    for entry in (e for e in serving if not e.status):
+    for entry in (e for e in serving if not e.status and Mode.HOT in modes):
         try:
             entry.subjects[Mode.HOT] = timer.prepare(entry.launch, Mode.HOT)
         except RuntimeError as error:
@@ -136,7 +146,11 @@ def check_output(timer: Timer, case: Case, subjects: Sequence[Subject], expected
     """Take one more sample of each of a launch's subjects, over poison; return "" or what is wrong with the output."""
     case.poison(0xFF)
     timer.run_batch(subjects)
-    for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
+    outputs = case.read_outputs()
+    for name, unwritten in case.find_unwritten(outputs).items():
+        if unwritten.any():
+            return f"wrong after it was timed: {np.count_nonzero(unwritten)} elements of {name} were not written"
+    for tensor, comparison in expected.compare(outputs).items():
         if not comparison.ok:
             return f"wrong after it was timed: {comparison.describe(tensor)}"
     return ""

@@ -28,8 +28,16 @@ class LoadedOp:
 
     @property
     def spec_hash(self) -> str:
-        """Hash of ``op.py``: problems, reference and tolerance are in force only together with it."""
-        return sha256((self.folder / "op.py").read_bytes()).hexdigest()
+        """Hash of the op's description: problems, reference and tolerance are in force only together with it."""
+        digest = sha256()
+        for path in find_description(self.folder):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        return digest.hexdigest()
+
+
+def find_description(folder: Path) -> list[Path]:
+    """Return the files that describe the op: ``op.py`` and what it may import from beside it, neither peers nor tests."""
+    return sorted(p for p in folder.glob("*.py") if p.name != "peers.py" and not p.name.startswith(("test_", "peer_")))
 
 
 def find_ops(ops_dir: Path | None = None) -> dict[str, Path]:
@@ -68,8 +76,15 @@ def load_peers(folder: Path) -> tuple[Peer, ...]:
 
 
 def _run_module(folder: Path, stem: str) -> ModuleType:
+    """Run a file of the folder as a module of a package, so that ``from .space import KERNELS`` finds the file beside it."""
     path = folder / f"{stem}.py"
-    name = f"_aicf_ops_{folder.name}_{stem}"
+    package = f"_aicf_ops_{folder.name}"
+    # Of another revision, or of another copy of the project, perhaps.
+    for stale in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        if stale != package or getattr(sys.modules[stale], "__path__", None) != [str(folder)]:
+            del sys.modules[stale]
+    sys.modules.setdefault(package, _make_package(package, folder))
+    name = f"{package}.{stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise SpecError(f"{path}: no such file")
@@ -82,3 +97,9 @@ def _run_module(folder: Path, stem: str) -> ModuleType:
     except (SyntaxError, NameError, AttributeError, TypeError, ImportError, ValueError, KeyError) as error:
         raise SpecError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
     return module
+
+
+def _make_package(name: str, folder: Path) -> ModuleType:
+    package = ModuleType(name)
+    package.__path__ = [str(folder)]
+    return package

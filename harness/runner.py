@@ -233,8 +233,8 @@ class Case:
         """Return per output which elements still hold the poison."""
         masks = {}
         for name, values in outputs.items():
-            itemsize = values.dtype.itemsize
-            masks[name] = (_as_bytes(values).reshape(*values.shape, itemsize) == self._poison_byte).all(axis=-1)
+            poison = np.full(values.dtype.itemsize, self._poison_byte, np.uint8).view(f"u{values.dtype.itemsize}")
+            masks[name] = np.ascontiguousarray(values).view(poison.dtype) == poison[0]
         return masks
 
     def free(self) -> None:

@@ -17,7 +17,7 @@ from harness.build import BuildResult, build_binding, build_op
 from harness.discover import LoadedOp
 from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.plan import Effort
-from harness.provenance import describe_environment, find_commit, find_device_kind
+from harness.provenance import Commit, describe_environment, find_commit, find_device_kind
 from harness.record_tables import Result
 from harness.records import EnvironmentFacts, Records, ResultFacts
 from harness.report import clean_json
@@ -57,6 +57,7 @@ class Session:
     records: Records
     environment: EnvironmentFacts
     run_id: int
+    commit: Commit
 
     @classmethod
     def start(
@@ -77,7 +78,7 @@ class Session:
         commit = find_commit(find_project_root())
         facts = describe_environment(opened, toolchain.identity, chosen.name)
         run_id = records.start_run(facts, command=command, commit=commit.sha, dirty=commit.dirty)
-        return cls(loaded, settings, opened, chosen, toolchain, records, facts, run_id)
+        return cls(loaded, settings, opened, chosen, toolchain, records, facts, run_id, commit)
 
     def __enter__(self) -> Self:
         return self

@@ -294,6 +294,43 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The variant that an op launches for a problem by default, and why that one: a measured or derived reason."""
+
+    variant: Variant
+    reason: str
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Problems that are judged together, and what is aimed at on them.
+
+    The figure is the geometric mean over ``problems`` of the time of the fastest of ``peers`` (names in ``peers.py``) over the time of
+    the op's own choice, cold. ``aim`` is wanted, ``least`` is the least that counts, and no single problem may fall under ``worst``.
+    """
+
+    name: str
+    title: str
+    problems: tuple[Problem, ...]
+    peers: tuple[str, ...]
+    aim: float
+    least: float
+    worst: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an op is judged on part of its outputs, where the whole reference would take minutes.
+
+    ``restrict(inputs, problem, axis, places)`` returns inputs and a problem whose outputs are those of the given problem at ``places``
+    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype.
+    """
+
+    axes: tuple[int, ...]
+    restrict: Callable[[Arrays, Problem, int, NDArray[np.intp]], tuple[dict[str, NDArray[np.generic]], Problem]]
+
+
+@dataclass(frozen=True)
 class Op:
     """One op, whole.
 
@@ -307,7 +344,11 @@ class Op:
     cost(problem)
         The least work, see :class:`Cost`.
 
-    ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``).
+    choose(problem)
+        The variant for a problem, see :class:`Choice`. Total over the op's problems, pure. None: the op has no default.
+
+    ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
+    judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``).
     """
 
     name: str
@@ -320,6 +361,9 @@ class Op:
     cost: Callable[[Problem], Cost]
     attributes: tuple[Attribute, ...] = ()
     distributions: tuple[str, ...] = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
+    goals: tuple[Goal, ...] = ()
+    choose: Callable[[Problem], Choice] | None = None
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         _require_identifier("op", self.name)
@@ -327,12 +371,17 @@ class Op:
             ("kernel", [k.name for k in self.kernels]),
             ("problem", [p.name for p in self.problems]),
             ("tensor", [t.name for t in self.tensors]),
+            ("goal", [g.name for g in self.goals]),
         ):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
         for problem in self.problems:
             self._check_problem(problem)
+        known = {p.name for p in self.problems}
+        for goal in self.goals:
+            if unknown := sorted({p.name for p in goal.problems} - known):
+                raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is none of the op's problems")
 
     def _check_problem(self, problem: Problem) -> None:
         needed = {dim for t in self.tensors for dim in t.name_sizes(problem)}

@@ -37,7 +37,6 @@ from harness.spec import Launchable, Op, Problem, Variant
 from harness.stats import StopRule
 from harness.store import write_atomically
 from harness.timing import Timer, TimingPolicy
-from harness.verify import judge_outputs
 
 _FORMAT = "sweep 1"
 # Silence after which a variant counts as hung; the first job also starts the process and makes the inputs.
@@ -259,7 +258,7 @@ def prove_variant(device: Device, op: Op, references: References, launchable: La
                 device.take_last_error()
                 device.synchronize()
                 return f"{problem.name}: {error}"
-            for tensor, comparison in judge_outputs(case.read_outputs(), expected).items():
+            for tensor, comparison in expected.compare(case.read_outputs()).items():
                 if not comparison.ok:
                     return f"{problem.name}: {comparison.describe(tensor)}"
     return ""

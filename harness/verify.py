@@ -20,13 +20,12 @@ Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from device.interface import Device, DeviceError, Graph, Stream
-from harness.compare import Comparison, compare, find_mismatches
 from harness.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.findings import Fault, FaultKind, ProblemResult, Status, Tally, VerifyResult, classify_report
 from harness.plan import Effort, Step, make_plan
@@ -36,7 +35,7 @@ from harness.schedules import Schedule, count_atomics, make_schedules
 from harness.spec import Kernel, Launchable, Op, Problem, Variant
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.
-VERIFY_VERSION = 1
+VERIFY_VERSION = 2
 
 _Outputs = dict[str, NDArray[Any]]
 # What a binding may raise for a launch: RuntimeError by contract (DeviceError is one), the others for arguments it refuses.
@@ -188,13 +187,14 @@ class _Session:
         self, case: Case, outputs: _Outputs, expected: Expected, check: str, distribution: str, earlier: _Outputs | None = None
     ) -> None:
         unwritten = case.find_unwritten(outputs)
-        for name, actual in outputs.items():
-            result = compare(actual, expected.outputs[name], expected.bounds[name])
-            self.tally.note_errors(result.max_abs_error, result.max_error_ratio, result.max_ulp)
-            if not result.ok:
-                bad = find_mismatches(actual, expected.outputs[name], expected.bounds[name])
-                kind = classify_mismatch(result, bad, unwritten[name], actual, None if earlier is None else earlier[name])
-                self.tally.add(kind, check, result.describe(name) + describe_unwritten(bad, unwritten[name]), distribution)
+        for part in expected.parts:
+            for name, actual in outputs.items():
+                result = part.compare(name, actual)
+                self.tally.note_errors(result.max_abs_error, result.max_error_ratio, result.max_ulp)
+                if not result.ok:
+                    bad, blank = part.find_mismatches(name, actual), part.take(unwritten[name])
+                    kind = classify_mismatch(result, bad, blank, part.take(actual), None if earlier is None else part.take(earlier[name]))
+                    self.tally.add(kind, check, result.describe(name) + describe_unwritten(bad, blank), distribution)
 
     def _check_determinism(self, case: Case, stream: Stream, first: _Outputs) -> None:
         case.poison(POISON_FINITE)
@@ -225,7 +225,7 @@ class _Session:
                 differs = find_different_bits(values, first[name])
                 if not differs.any():
                     continue
-                comparison = compare(values, expected.outputs[name], expected.bounds[name])
+                comparison = expected.compare({name: values})[name]
                 if comparison.ok and not self.kernel.deterministic:
                     continue
                 what = f"schedule {schedule.describe()} gives other bits than schedule {self.schedules[0].describe()}"
@@ -329,8 +329,3 @@ class _Session:
             self.device.synchronize()
         except DeviceError as error:
             raise DeviceLostError(reason) from error
-
-
-def judge_outputs(outputs: Mapping[str, NDArray[Any]], expected: Expected) -> dict[str, Comparison]:
-    """Compare outputs with what is expected, by tensor name: for a re-check after timing."""
-    return {name: compare(values, expected.outputs[name], expected.bounds[name]) for name, values in outputs.items()}

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.discover import find_description
+
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("aicf", "device", "frozen", "harness", "notebooks", "ops", "profiles", "scripts", "tests")
 # What a part may import of the project's other parts.
@@ -58,7 +60,11 @@ def test_part_keeps_the_law(path: Path) -> None:
     assert find_part_violations(part, path.read_text()) == []
 
 
-@pytest.mark.parametrize("path", _files("ops", "*/op.py"), ids=lambda p: str(p.relative_to(ROOT)))
+def _descriptions() -> list[Path]:
+    return [path for folder in (ROOT / "ops").iterdir() if (folder / "op.py").is_file() for path in find_description(folder)]
+
+
+@pytest.mark.parametrize("path", _descriptions(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_op_keeps_the_law(path: Path) -> None:
     assert find_op_violations(path.read_text()) == []
 

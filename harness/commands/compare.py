@@ -1,7 +1,8 @@
-"""``compare``: whether one variant is faster than another, than itself at another revision, or one record than another."""
+"""``compare``: an op beside its peers, goal by goal; or whether one variant, revision or record is faster than another."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,10 @@ Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="
 RecordIds = Annotated[list[int] | None, typer.Option("--record", metavar="ID", help="compare two records: incumbent, then candidate")]
 ModeName = Annotated[str, typer.Option("--mode", metavar="cold|hot", help="what is in the caches when a launch starts")]
 Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
+GoalNames = Annotated[list[str] | None, typer.Option("--goal", metavar="NAME", help="only these goals of the op; may be repeated")]
+Publish = Annotated[
+    Path | None, typer.Option("--publish", metavar="FOLDER", help="write goals.md, goals.svg and goals.json there", file_okay=False)
+]
 Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a verdict, over all looks")]
 
 
@@ -28,6 +33,8 @@ def run(
     against: Revision = None,
     record: RecordIds = None,
     problem: ProblemNames = None,
+    goal: GoalNames = None,
+    publish: Publish = None,
     mode: ModeName = "cold",
     margin: Margin = 0.5,
     confidence: Confidence = 99.0,
@@ -37,13 +44,17 @@ def run(
     published: Published = False,
     json: AsJson = False,
 ) -> ExitCode:
-    """Time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with effect and confidence.
+    """Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
 
-    The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a candidate is SLOWER or
-    a run is void. Two records are compared without a GPU; where the database has none of the op, the published ones are read.
+    With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
+    effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
+    candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
+    Two records are compared without a GPU; where the database has none of the op, the published ones are read.
 
     \b
     Examples:
+      python -m harness compare gemm_bias_act
+      python -m harness compare gemm_bias_act --goal decode --publish /tmp/decode
       python -m harness compare gemm_bias_act --base smem_tiled/bm32_bn32_bk32 --variant warp_tiled
       python -m harness compare gemm_bias_act --against main --variant pipelined
       python -m harness compare gemm_bias_act --record 12 --record 40
@@ -52,7 +63,20 @@ def run(
     from harness.spec import SpecError
     from harness.verdicts import Criteria
 
-    if sum(x is not None for x in (base, against, record)) != 1:
+    given = sum(x is not None for x in (base, against, record))
+    if not given:
+        if published:
+            raise SpecError("--published goes with --record: the goals are measured anew")
+        if variant or problem or mode != "cold":
+            raise SpecError(
+                "the goals fix variants, problems and the cold mode: --variant, --problem and --mode go with --base or --against"
+            )
+        from harness.goal_run import run_goals
+
+        return run_goals(op, goal or [], publish, device, target, jobs, json)
+    if goal or publish:
+        raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
+    if given != 1:
         raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
     if published and record is None:
         raise SpecError("--published goes with --record: variants are measured anew")

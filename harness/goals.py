@@ -1,0 +1,157 @@
+"""An op's goals on a GPU: its own choice and the peers on every problem of every goal, in one run and in the same rounds, cold.
+
+A problem's ratio is the time of the fastest of the goal's peers over the time of the op's own choice (:attr:`harness.spec.Op.choose`);
+more than 1 is faster than the peer. A peer whose output misses the op's bound counts all the same: leaving it out would flatter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.bench import open_peers, record_timed
+from harness.benchmark import Timed, time_problem
+from harness.build import BuildResult, open_variant
+from harness.session import Session
+from harness.spec import Choice, Goal, Op, Peer, Problem, SpecError
+from harness.stats import StopRule
+from harness.timing import Mode, Timer, TimingPolicy
+
+# Of one problem, for each contender: what is left of the noise is far below what a goal asks for.
+_POLICY = TimingPolicy(stop=StopRule(budget_s=0.6, min_samples=20), warmup_cap_s=0.8)
+_MEASURED = "met", "the least", "missed"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One problem of one goal. ``peer`` is the fastest; ``reason`` says why there is no ratio, or what to know of it."""
+
+    goal: str
+    problem: str
+    variant: str
+    why: str
+    own_us: float | None = None
+    peer: str = ""
+    peer_us: float | None = None
+    reason: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """The peer's time over the own, None where one is missing."""
+        return None if self.own_us is None or self.peer_us is None else self.peer_us / self.own_us
+
+
+@dataclass(frozen=True)
+class Row:
+    """One goal: the geometric mean of its problems' ratios and the least of them; None where nothing was measured."""
+
+    goal: Goal
+    ratios: tuple[Ratio, ...]
+
+    @property
+    def measured(self) -> list[tuple[float, Ratio]]:
+        """The problems that have a ratio, worst first."""
+        return sorted(((r.ratio, r) for r in self.ratios if r.ratio is not None), key=lambda pair: pair[0])
+
+    @property
+    def geomean(self) -> float | None:
+        """Geometric mean of the ratios."""
+        found = self.measured
+        return math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found)) if found else None
+
+    @property
+    def verdict(self) -> str:
+        """``met``, ``the least`` (the least that counts is met), ``missed``, or what is missing for any of them."""
+        found, mean = self.measured, self.geomean
+        if mean is None:
+            return "not measured"
+        if len(found) < len(self.ratios):
+            return f"{len(self.ratios) - len(found)} of {len(self.ratios)} not measured"
+        if found[0][0] < self.goal.worst:
+            return "missed"
+        return _MEASURED[0] if mean >= self.goal.aim else _MEASURED[1] if mean >= self.goal.least else _MEASURED[2]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        g = self.goal
+        rows = [vars(r) | {"ratio": r.ratio} for r in self.ratios]
+        fixed = {"goal": g.name, "title": g.title, "peers": list(g.peers), "aim": g.aim, "least": g.least, "worst": g.worst}
+        return fixed | {"geomean": self.geomean, "verdict": self.verdict, "problems": rows}
+
+
+def select_goals(op: Op, names: Sequence[str]) -> tuple[Goal, ...]:
+    """Return the op's goals, or those named; raises :class:`SpecError` where there are none, or no way to choose a variant."""
+    if not op.goals or op.choose is None:
+        raise SpecError(f"op {op.name} has no goals: give compare one of --base NAME, --against REV, and --record ID twice")
+    known = {g.name: g for g in op.goals}
+    if unknown := [n for n in names if n not in known]:
+        raise SpecError(f"op {op.name} has no goal {unknown[0]!r}; it has: {', '.join(known)}")
+    return tuple(known[n] for n in names) if names else op.goals
+
+
+def list_problems(goals: Sequence[Goal]) -> list[Problem]:
+    """Return every problem of the goals once, in order."""
+    return list({p.name: p for g in goals for p in g.problems}.values())
+
+
+def choose_variants(op: Op, problems: Sequence[Problem]) -> dict[str, Choice]:
+    """Return the op's choice by problem name."""
+    assert op.choose is not None
+    return {p.name: op.choose(p) for p in problems}
+
+
+def measure_goals(
+    session: Session,
+    builds: Mapping[str, BuildResult],
+    binding: Path,
+    goals: Sequence[Goal],
+    choices: Mapping[str, Choice],
+    peers: Sequence[Peer],
+    say: Callable[[str], None],
+) -> Iterator[tuple[Problem, dict[str, Timed]]]:
+    """Time each problem's choice and the peers of its goals together; record all of it, and yield what was found by contender.
+
+    ``say`` is told of peers that are not there.
+    """
+    op = session.loaded.op
+    opened = dict(open_peers([p for p in peers if any(p.name in g.peers for g in goals)], say))
+    variants = {name: open_variant(op, binding, b.library, b.variant) for name, b in builds.items() if b.library is not None}
+    timer = Timer(session.device, _POLICY)
+    try:
+        for problem in list_problems(goals):
+            wanted = {n for g in goals if problem in g.problems for n in g.peers}
+            own = choices[problem.name].variant.name
+            entries = [(n, p) for n, p in opened.items() if n in wanted] + [(own, variants[own])]
+            found: dict[str, Timed] = {}
+            for timed in time_problem(session.device, timer, op, problem, entries, session.target, (Mode.COLD,)):
+                found[timed.name] = timed
+                record_timed(session, builds.get(timed.name), timed)
+            yield problem, found
+    finally:
+        timer.close()
+
+
+def make_rows(goals: Sequence[Goal], choices: Mapping[str, Choice], found: Mapping[str, Mapping[str, Timed]]) -> list[Row]:
+    """Return a row per goal from what was timed, by problem and contender."""
+    return [Row(g, tuple(_make_ratio(g, p.name, choices[p.name], found.get(p.name, {})) for p in g.problems)) for g in goals]
+
+
+def _make_ratio(goal: Goal, problem: str, choice: Choice, found: Mapping[str, Timed]) -> Ratio:
+    own = found.get(choice.variant.name)
+    common = (goal.name, problem, choice.variant.name, choice.reason)
+    if own is None or own.status != "passed" or own.cold is None:
+        return Ratio(*common, reason="not timed" if own is None else own.reason or own.status)
+    timed = {n: found[n] for n in goal.peers if n in found and found[n].cold is not None}
+    if not timed:
+        return Ratio(*common, own_us=_get_us(own), reason="no peer was timed")
+    fastest = min(timed, key=lambda n: _get_us(timed[n]))
+    note = "" if timed[fastest].status == "passed" else f"{fastest} misses the op's bound"
+    return Ratio(*common, own_us=_get_us(own), peer=fastest, peer_us=_get_us(timed[fastest]), reason=note)
+
+
+def _get_us(timed: Timed) -> float:
+    assert timed.cold is not None
+    return timed.cold.summary.median

@@ -1,0 +1,74 @@
+"""Goals: ratios, verdicts, the page and the plot, from made-up times."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.goals import Row, make_rows, select_goals
+from harness.goals_page import make_page, make_plot
+from harness.spec import Choice, Goal, Problem, SpecError, Variant
+from tests.harness.toy_op import make_toy
+
+SMALL, LARGE = Problem({"M": 16, "N": 16, "K": 16}, {"bias": True, "relu": True}), Problem({"M": 1, "N": 1, "K": 1})
+GOAL = Goal("speed", "both sizes", (SMALL, LARGE), ("lib", "other"), aim=1.2, least=1.0, worst=0.9)
+CHOICES = {p.name: Choice(Variant("honest"), "the only one") for p in (SMALL, LARGE)}
+
+
+def timed(median_us: float, status: str = "passed") -> Any:
+    return SimpleNamespace(status=status, reason="", cold=SimpleNamespace(summary=SimpleNamespace(median=median_us)))
+
+
+def make_row(small: dict[str, Any], large: dict[str, Any]) -> Row:
+    return make_rows([GOAL], CHOICES, {SMALL.name: small, LARGE.name: large})[0]
+
+
+def test_the_fastest_peer_counts_and_the_mean_is_geometric() -> None:
+    row = make_row({"honest": timed(10), "lib": timed(20), "other": timed(16)}, {"honest": timed(10), "lib": timed(10)})
+    assert row.geomean == pytest.approx(1.6**0.5) and row.verdict == "met"
+    assert row.measured[0][0] == 1.0 and row.ratios[0].peer == "other"
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [((12.5, 12.0), "met"), ((11.0, 11.0), "the least"), ((9.9, 9.9), "missed"), ((20.0, 8.9), "missed"), ((9.0, 12.0), "the least")],
+)
+def test_verdicts(times: tuple[float, float], verdict: str) -> None:
+    small, large = ({"honest": timed(10), "lib": timed(t)} for t in times)
+    assert make_row(small, large).verdict == verdict
+
+
+def test_what_was_not_measured_is_no_success() -> None:
+    good = {"honest": timed(10), "lib": timed(20)}
+    assert make_row(good, {"lib": timed(1)}).verdict == "1 of 2 not measured"
+    assert make_row(good, {"honest": timed(1, "failed"), "lib": timed(1)}).verdict == "1 of 2 not measured"
+    assert make_row(good, {"honest": timed(1)}).verdict == "1 of 2 not measured"
+    assert make_row({}, {}).verdict == "not measured"
+
+
+def test_a_peer_that_is_wrong_counts_and_is_named() -> None:
+    row = make_row({"honest": timed(10), "lib": timed(5, "failed")}, {"honest": timed(10), "lib": timed(20)})
+    assert row.ratios[0].ratio == 0.5 and row.ratios[0].reason == "lib misses the op's bound"
+
+
+def test_page_and_plot_hold_every_problem() -> None:
+    row = make_row({"honest": timed(10), "lib": timed(20)}, {})
+    page = make_page("toy", [row], "GPU", ["peer x left out"])
+    assert "| both sizes | lib or other | 2.000 |" in page and "Not there: peer x left out." in page
+    plot = make_plot("toy", [row], "GPU <0>")
+    texts = [t.text for t in ET.fromstring(plot).iter("{http://www.w3.org/2000/svg}text")]
+    assert {SMALL.name, LARGE.name} <= set(texts)
+
+
+def test_goals_are_selected_by_name_and_an_op_without_any_is_refused() -> None:
+    op = make_toy(goals=(GOAL,), choose=lambda p: CHOICES[p.name])
+    assert select_goals(op, []) == select_goals(op, ["speed"]) == (GOAL,)
+    with pytest.raises(SpecError, match="has no goal 'size'; it has: speed"):
+        select_goals(op, ["size"])
+    with pytest.raises(SpecError, match="has no goals"):
+        select_goals(make_toy(), [])
+    with pytest.raises(SpecError, match="none of the op's problems"):
+        make_toy(goals=(Goal("bad", "bad", (Problem({"M": 9, "N": 9, "K": 9}),), ("lib",), 1.0, 1.0),))
