@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <climits>
 #include <cstdint>
-#include <initializer_list>
 #include <type_traits>
 
-#include "common/cuda_check.hpp"
-#include "common/status.hpp"
-#include "common/tensor_map.hpp"
+#include "common/launch.hpp"
 #include "gemm_bias_act/api.hpp"
 #include "gemm_bias_act/decode.cuh"
 #include "gemm_bias_act/gemv.cuh"
@@ -79,14 +76,6 @@ constexpr Tunables kTunables = {AICF_BM,     AICF_BN,    AICF_BK,        AICF_WM
 }
 
 constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(sizeof(float)); }
-
-template <class Kernel>
-AicfStatus allow_shared_memory(Kernel kernel, int bytes) {
-    constexpr int kDefaultBytes = 48 * 1024;
-    if (bytes <= kDefaultBytes) return make_ok();
-    return AICF_CUDA_STATUS(
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
 
 [[maybe_unused]] AicfStatus require_fp32(const GemmBiasActParams& params) {
     if (params.dtype != AICF_DTYPE_FLOAT32)
@@ -229,61 +218,14 @@ AicfStatus dispatch_half(const GemmBiasActParams& params, Use use) {
     return is_bf16 ? use(Bf16{}, std::true_type{}) : use(Fp16{}, std::true_type{});
 }
 
-inline constexpr int kHalfBytes = 2;
-
 [[maybe_unused]] AicfStatus require_half(const GemmBiasActParams& params) {
     if (params.dtype == AICF_DTYPE_FLOAT32) return make_unsupported("a: this kernel is for bfloat16 and float16, not float32");
     return make_ok();
 }
 
-// Launches blocks in clusters of `cluster` along x, to begin before the kernel ahead of it in the stream has ended (programmatic.cuh).
-template <class... Parameters, class... Arguments>
-AicfStatus launch_early(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, int cluster, cudaStream_t stream,
-                        const Arguments&... arguments) {
-    AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = cluster > 1 ? 2 : 1;
-    return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
-
-struct MatrixArgument {
-    const char* name;
-    const void* base;  // null where the problem has no such matrix
-    std::int64_t stride;
-};
-
-[[maybe_unused]] AicfStatus require_mappable(std::initializer_list<MatrixArgument> matrices) {
-    for (const auto& matrix : matrices) {
-        if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, kHalfBytes)) continue;
-        return make_unsupported(
-            "%s: address %p and row stride %lld are not multiples of %d bytes, which this kernel's copies need; pad the rows", matrix.name,
-            matrix.base, static_cast<long long>(matrix.stride), kTensorMapAlignment);
-    }
-    return make_ok();
-}
-
-// A tensor map of boxes of 64 columns, swizzled as wgmma reads them.
-[[maybe_unused]] AicfStatus encode_half(CUtensorMap* map, const GemmBiasActParams& params, const void* base, std::int64_t rows,
-                                        std::int64_t columns, std::int64_t stride, int box_rows) {
-    const auto type = params.dtype == AICF_DTYPE_BFLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    return encode_tensor_map(map, {base, rows, columns, stride, type, kHalfBytes, box_rows, kSwizzleBytes / kHalfBytes, kSwizzleBytes});
-}
-
 template <class Element>
 HalfGemm<Element> make_half_gemm(const GemmBiasActParams& params) {
-    const auto is_pair_aligned = [](const void* base, std::int64_t stride) {
-        return reinterpret_cast<std::uintptr_t>(base) % 4 == 0 && stride % 2 == 0;
-    };
+    const auto is_pair_aligned = [](const void* base, std::int64_t stride) { return has_aligned_rows(base, stride, kHalfBytes, 4); };
     return {
         static_cast<const Element*>(params.a),
         static_cast<const Element*>(params.b),
@@ -321,7 +263,8 @@ struct mma_plan {
 
 template <Tunables t>
 struct wgmma_plan {
-    using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group>;
+    static constexpr int kNumSlabs = 2;
+    using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group, kNumSlabs, count_bias_bytes(t.bn)>;
     using L = WgmmaLayout<Config>;
 
     static AicfStatus check(const GemmBiasActParams& params) {
@@ -339,30 +282,27 @@ struct wgmma_plan {
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
         CUtensorMap a, b, y, z;
-        AICF_RETURN_IF_NOT_OK(encode_half(&a, params, params.a, params.m, params.k, params.lda, t.bm / t.clustern));
+        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm / t.clustern));
         if (params.b_layout == AICF_B_NK) {
-            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm));
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm));
         } else {
-            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm));
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm));
         }
-        AICF_RETURN_IF_NOT_OK(encode_half(&y, params, params.y, params.m, params.n, params.ldy, L::kSlabRows));
+        AICF_RETURN_IF_NOT_OK(encode_half(&y, params.dtype, params.y, params.m, params.n, params.ldy, L::kSlabRows));
         z = y;
-        if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode_half(&z, params, params.z, params.m, params.n, params.ldz, L::kSlabRows));
-        int device = 0;
+        if (params.z != nullptr)
+            AICF_RETURN_IF_NOT_OK(encode_half(&z, params.dtype, params.z, params.m, params.n, params.ldz, L::kSlabRows));
         int num_sms = 0;
-        AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
-        AICF_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device));
+        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         WgmmaProblem problem = {};
         problem.bias = params.bias;
-        problem.m = static_cast<int>(params.m);
         problem.n = static_cast<int>(params.n);
-        problem.k = static_cast<int>(params.k);
         problem.act = static_cast<int>(params.act);
         problem.has_z = params.z != nullptr;
-        count_tiles<Config>(problem);
+        problem.grid = make_tile_grid<Config>(params.m, params.n, params.k);
         const int num_resident = std::max(num_sms / L::kClusterSize, 1);
 
-        const dim3 grid(static_cast<unsigned>(std::min(problem.num_tiles, num_resident) * L::kClusterSize));
+        const dim3 grid(static_cast<unsigned>(std::min(problem.grid.num_tiles, num_resident) * L::kClusterSize));
         return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, a, b, y, z, problem);
     }
 };
@@ -426,11 +366,11 @@ struct decode_plan {
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
         CUtensorMap a, b;
-        AICF_RETURN_IF_NOT_OK(encode_half(&a, params, params.a, params.m, params.k, params.lda, t.bm));
+        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm));
         if (params.b_layout == AICF_B_NK) {
-            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.n, params.k, params.ldb, t.bn));
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn));
         } else {
-            AICF_RETURN_IF_NOT_OK(encode_half(&b, params, params.b, params.k, params.n, params.ldb, L::kTileK));
+            AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK));
         }
         const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
         const DecodeProblem problem = {params.bias,
@@ -447,26 +387,6 @@ struct decode_plan {
 };
 
 using Chosen = AICF_CONCAT(AICF_KERNEL, _plan)<kTunables>;
-
-AicfStatus check_size(const char* name, std::int64_t size) {
-    if (size < 1) return make_invalid("%s = %lld: must be at least 1", name, static_cast<long long>(size));
-    if (size > INT_MAX) return make_unsupported("%s = %lld: must not exceed %d", name, static_cast<long long>(size), INT_MAX);
-    return make_ok();
-}
-
-AicfStatus check_code(const char* name, std::int32_t code, int count) {
-    if (code >= 0 && code < count) return make_ok();
-    return make_invalid("%s = %d: must be from 0 to %d", name, static_cast<int>(code), count - 1);
-}
-
-AicfStatus check_matrix(const char* name, const void* base, std::int64_t row_length, std::int64_t stride) {
-    if (base == nullptr) return make_invalid("%s: null pointer", name);
-    if (stride < row_length) {
-        return make_invalid("%s: row stride %lld is smaller than a row of %lld elements", name, static_cast<long long>(stride),
-                            static_cast<long long>(row_length));
-    }
-    return make_ok();
-}
 
 AicfStatus check_params(const GemmBiasActParams& params) {
     AICF_RETURN_IF_NOT_OK(check_size("m", params.m));

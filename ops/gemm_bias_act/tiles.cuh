@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/activations.cuh"
+#include "common/tile_grid.cuh"
 #include "common/vector_access.cuh"
 #include "gemm_bias_act/api.hpp"
 
@@ -19,29 +20,6 @@ struct Gemm {
     int act;
     bool has_vector_outputs;  // rows of bias, y and z start on 16-byte boundaries
 };
-
-// A rectangle of Y: its first row and column.
-struct TileOrigin {
-    int row;
-    int column;
-};
-
-__host__ __device__ constexpr int divide_up(int count, int size) { return count / size + (count % size != 0); }
-
-// The tile of this block in a one-dimensional grid (whose limit is 2^31 - 1, where y and z end at 65535). Blocks with consecutive
-// numbers, which run together, walk down kGroup rows of tiles before the next column: they share columns of B and rows of A in L2.
-template <int kTileRows, int kTileColumns, int kGroup = 1>
-__device__ __forceinline__ TileOrigin find_tile(int m, int n) {
-    const int tiles_m = divide_up(m, kTileRows);
-    const int tiles_n = divide_up(n, kTileColumns);
-    const int block = static_cast<int>(blockIdx.x);
-    if constexpr (kGroup == 1) return {block / tiles_n * kTileRows, block % tiles_n * kTileColumns};
-    const int blocks_per_group = kGroup * tiles_n;  // at most kGroup times the grid
-    const int first = block / blocks_per_group * kGroup;
-    const int rows = min(kGroup, tiles_m - first);
-    const int within = block % blocks_per_group;
-    return {(first + within % rows) * kTileRows, within / rows * kTileColumns};
-}
 
 // Stores one element of the product: adds the bias, keeps Z where wanted, applies the activation.
 __device__ __forceinline__ void store_element(const Gemm& gemm, int row, int column, float product) {
