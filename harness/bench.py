@@ -176,7 +176,7 @@ def time_on_gpu(
                     replace(template, variant=timed.name, verified="peer", is_peer=True, statics=Statics()) if is_peer else rows[timed.name]
                 )
                 rows[timed.name] = fill_times(row, timed)
-                record_timed(session, builds.get(timed.name), timed)
+                record_timed(session, builds.get(timed.name), timed, rows[timed.name].statics)
                 say(f"{problem.name} {timed.name}: {describe_timed(timed)}")
             yield compare_with_peers(list(rows.values()))
     finally:
@@ -191,22 +191,23 @@ def fill_times(row: BenchRow, timed: Timed) -> BenchRow:
     return replace(row, cold=timed.cold.to_figures(), hot=timed.hot.to_figures() if timed.hot else None, reason=timed.reason)
 
 
-def record_timed(session: Session, build: BuildResult | None, timed: Timed) -> None:
-    """Insert one result per timing with all its samples, or one that says why there is none."""
+def record_timed(session: Session, build: BuildResult | None, timed: Timed, statics: Statics) -> None:
+    """Insert one result per timing with all its samples, or one that says why there is none; a build's own figures go with each."""
+    own = {"statics": asdict(statics)} if build is not None else {}
     common = {"kind": "bench", "variant": timed.name, "problem": timed.problem, "status": timed.status, "reason": timed.reason}
     timings = [t for t in (timed.cold, timed.hot) if t is not None]
     for timing in timings:
         session.record(
             build,
             **common,
-            figures=timing.to_figures() | {"checked": timed.checked},
+            figures=timing.to_figures() | {"checked": timed.checked} | own,
             samples=timing.samples_us,
             clocks=timing.clocks_mhz,
             clock_label=timing.clock_label,
             inputs=TIMING_DISTRIBUTION,
         )
     if not timings:
-        session.record(build, **common)
+        session.record(build, **common, figures=own)
 
 
 def describe_timed(timed: Timed) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from device.interface import Device
 from harness.inputs import make_inputs
+from harness.ranges import name_range
 from harness.reference import Expected, compute_expected
 from harness.roofline import find_floor
 from harness.runner import Case
@@ -91,6 +92,10 @@ def _bind(case: Case, launchable: Launchable) -> Launch:
     return lambda stream: case.launch(launchable, stream)
 
 
+def _name_range(case: Case, entry: _Entry, mode: Mode) -> str:
+    return name_range(case.op.name, entry.name, case.problem.name, mode)
+
+
 def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry], modes: Sequence[Mode]) -> None:
     """Find out who serves the problem, allocate what they need, and how each is to be timed."""
     for entry in entries:
@@ -103,10 +108,10 @@ def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry], modes:
         case.poison(0xFF)
     for entry in serving:
         with _own_failure(case, entry):
-            entry.subjects[Mode.COLD] = timer.prepare(entry.launch, Mode.COLD)
+            entry.subjects[Mode.COLD] = timer.prepare(entry.launch, Mode.COLD, _name_range(case, entry, Mode.COLD))
     for entry in (e for e in serving if not e.status and Mode.HOT in modes):
         try:
-            entry.subjects[Mode.HOT] = timer.prepare(entry.launch, Mode.HOT)
+            entry.subjects[Mode.HOT] = timer.prepare(entry.launch, Mode.HOT, _name_range(case, entry, Mode.HOT))
         except RuntimeError as error:
             # A peer's library may refuse to be captured, which short hot launches need; its cold time stands.
             _recover(case)

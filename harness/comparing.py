@@ -16,6 +16,7 @@ from harness.build import BuildResult, build_binding, build_op, open_variant
 from harness.contest import Contest, run_contest
 from harness.errors import BuildError, RecordError
 from harness.inputs import make_inputs
+from harness.ranges import name_range
 from harness.record_tables import Result, read_samples
 from harness.reference import Expected, compute_expected
 from harness.revision import find_op_at
@@ -129,8 +130,11 @@ def _compare_on(
         case.upload(expected.inputs)
         launchables = [opened[i] for i in serving]
         case.prepare(*launchables)
-        subjects = [timer.prepare(lambda stream, each=each: case.launch(each, stream), mode) for each in launchables]  # type: ignore[misc]
         contenders = [line_up[i] for i in serving]
+        subjects = [
+            timer.prepare(lambda stream, each=each: case.launch(each, stream), mode, name_range(op.name, side.name, problem.name, mode))  # type: ignore[misc]
+            for each, side in zip(launchables, contenders, strict=True)
+        ]
         names = [incumbent.name, f"{incumbent.name} (control)", *(s.name for s in contenders[2:])]
         default_mhz = session.device.properties.clock_khz / 1000
         contest = run_contest(timer, subjects, names, criteria, default_mhz=default_mhz)

@@ -30,6 +30,7 @@ from harness.discover import load_op
 from harness.errors import RecordError
 from harness.inputs import make_inputs
 from harness.pool import JobFeed, Lost, Worker, run_jobs
+from harness.ranges import mark_range, name_range
 from harness.reference import References
 from harness.runner import Case
 from harness.space import select_sweep_problems
@@ -125,7 +126,9 @@ class SweepWorker:
         launchable = open_variant(self._op, self._binding, job.library, job.variant)
         report("opened")
         try:
-            if reason := prove_variant(self._device, self._op, self._references, launchable):
+            with mark_range(self._op.name, job.variant.name, "*", "prove"):
+                reason = prove_variant(self._device, self._op, self._references, launchable)
+            if reason:
                 return make_failed(self._op, job, self._problems, reason)
             report("proved")
             found = []
@@ -146,7 +149,8 @@ class SweepWorker:
             if reason := launchable.supports(**case.arguments):
                 return Measured(make("unsupported", reason))
             case.prepare(launchable)
-            timing = self._timer.measure_cold(lambda stream: case.launch(launchable, stream))
+            name = name_range(self._op.name, job.variant.name, problem.name, "cold")
+            timing = self._timer.measure_cold(lambda stream: case.launch(launchable, stream), name)
         except (RuntimeError, TypeError, ValueError) as error:
             # A launch that the device refuses is this point's result; one that takes the device with it ends this process.
             self._device.take_last_error()

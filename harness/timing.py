@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from device.interface import Device, Event, Graph, Stream, UnavailableError
 from harness.instruments import CudaInstruments, Instruments
 from harness.nvml import Reading, open_monitor
+from harness.ranges import find_range
 from harness.stats import StopReason, StopRule, Summary, find_throttled, summarize, windows_agree
 from harness.verdicts import plan_round
 
@@ -148,7 +149,7 @@ class Timing:
 class Subject:
     """A launch made ready to be timed: ``run`` queues one sample of ``count`` launches, ``before`` what precedes it and is not timed.
 
-    ``cost_us`` is what both take on the device.
+    ``cost_us`` is what both take on the device, ``range_name`` the NVTX range that its samples are queued in ("": none).
     """
 
     mode: Mode
@@ -158,6 +159,7 @@ class Subject:
     method: str
     host_us: float
     cost_us: float
+    range_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,16 +223,19 @@ class Timer:
         self._flush.free()
         self._tools.close()
 
-    def measure_cold(self, launch: Launch) -> Timing:
+    def measure_cold(self, launch: Launch, range_name: str = "") -> Timing:
         """Time single launches, each after the L2 was overwritten."""
-        return self.measure([self.prepare(launch, Mode.COLD)])[0]
+        return self.measure([self.prepare(launch, Mode.COLD, range_name)])[0]
 
     def measure_hot(self, launch: Launch) -> Timing:
         """Time launches that follow each other, operands in the cache as far as they fit."""
         return self.measure([self.prepare(launch, Mode.HOT)])[0]
 
-    def prepare(self, launch: Launch, mode: Mode) -> Subject:
+    def prepare(self, launch: Launch, mode: Mode, range_name: str = "") -> Subject:
         """Find out how a launch is to be timed. Raises RuntimeError where a launch refuses to be captured and must be."""
+        return replace(self._prepare(launch, mode), range_name=range_name)
+
+    def _prepare(self, launch: Launch, mode: Mode) -> Subject:
         host_us = self._measure_host(launch)
         single = Subject(mode, self._evict if mode is Mode.COLD else launch, launch, 1, "events", host_us, 0.0)
         single_us = self._estimate(single)
@@ -355,10 +360,11 @@ class Timer:
 
     def _queue(self, subject: Subject, index: int) -> None:
         try:
-            subject.before(self._stream)
-            self._stream.record(self._event(2 * index))
-            subject.run(self._stream)
-            self._stream.record(self._event(2 * index + 1))
+            with find_range(subject.range_name):
+                subject.before(self._stream)
+                self._stream.record(self._event(2 * index))
+                subject.run(self._stream)
+                self._stream.record(self._event(2 * index + 1))
         except (RuntimeError, TypeError, ValueError) as error:
             raise TimingError(str(error), subject) from error
 

@@ -29,6 +29,7 @@ from device.interface import Device, DeviceError, Graph, Stream
 from harness.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.findings import Fault, FaultKind, ProblemResult, Status, Tally, VerifyResult, classify_report
 from harness.plan import Effort, Step, make_plan
+from harness.ranges import mark_range
 from harness.reference import Expected, References, check_tolerance
 from harness.runner import POISON_FINITE, POISON_NAN, Case, Layout
 from harness.schedules import Schedule, count_atomics, make_schedules
@@ -76,7 +77,8 @@ class Verifier:
                 results.append(ProblemResult(step.problem.name, Status.NOT_RUN, step.hidden, reason))
                 continue
             session = _Session(self.device, self.op, kernel, launchable, self._references, step, self.schedules)
-            results.append(session.run())
+            with mark_range(self.op.name, variant.name, step.problem.name, "verify"):
+                results.append(session.run())
             lost = step.problem.name if session.device_lost else ""
             if on_step is not None:
                 on_step(results[-1])

@@ -19,6 +19,7 @@ from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResu
 from harness.model_features import Features, collect_features
 from harness.plan import Effort
 from harness.pool import Lost, run_jobs
+from harness.ranges import mark_range
 from harness.sass import SassKernel
 from harness.spec import Launchable, Problem, Variant
 from harness.targets import find_target
@@ -93,7 +94,8 @@ class VariantWorker:
     def _count(self, job: Job, launchable: Launchable, report: Callable[[str], None]) -> Counted:
         counted = Counted(job.variant.name)
         for problem in self._op.select_problems("emulated", job.count_problems):
-            facts = examine_launch(self._device, self._op, problem, launchable)
+            with mark_range(self._op.name, job.variant.name, problem.name, "count"):
+                facts = examine_launch(self._device, self._op, problem, launchable)
             if not facts.reason and self._device.is_emulated:
                 facts = replace(facts, features=self._find_features(job, problem, launchable))
             counted.facts[problem.name] = facts

@@ -1,0 +1,59 @@
+"""The process that a profiler looks at: it launches one variant on one problem, warm, inside a range of its own.
+
+    python -m harness.profiling.target OP VARIANT PROBLEM LAUNCHES
+
+Nothing is verified, timed or recorded here: what is measured is a launch, and the tool measures it. Builds come from the cache, which the
+profiling process filled before.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from device import open_device
+from device.settings import read_settings
+from harness.build import build_binding, build_op, open_variant
+from harness.discover import find_op
+from harness.errors import ExitCode
+from harness.inputs import make_inputs
+from harness.ranges import mark_range
+from harness.runner import Case
+from harness.targets import find_target
+from harness.toolchain import find_toolchain
+
+_NUM_WARMUPS = 3
+# Ranges end in this word; the tools' filters ask for it.
+PHASE = "profile"
+
+
+def launch_variant(op_name: str, variant_name: str, problem_name: str, num_launches: int) -> str:
+    """Launch a variant on a real device; return "" or why the problem is not served."""
+    loaded = find_op(op_name)
+    op = loaded.op
+    variant, problem = op.select_variants([variant_name])[0], op.select_problems("bench", [problem_name])[0]
+    toolchain = find_toolchain()
+    build = build_op(loaded, [variant], toolchain=toolchain, target=find_target(read_settings().target))[0]
+    if build.library is None:
+        return f"it does not compile:\n{build.error}"
+    device = open_device()
+    launchable = open_variant(op, build_binding(loaded, toolchain), build.library, variant)
+    stream = device.create_stream(non_blocking=True)
+    with Case(device, op, problem) as case:
+        if reason := launchable.supports(**case.arguments):
+            return reason
+        case.upload(make_inputs(op, problem, "uniform"))
+        case.prepare(launchable)
+        for _ in range(_NUM_WARMUPS):
+            case.launch(launchable, stream)
+        stream.synchronize()
+        for _ in range(num_launches):
+            with mark_range(op.name, variant.name, problem.name, PHASE):
+                case.launch(launchable, stream)
+                stream.synchronize()
+    return ""
+
+
+if __name__ == "__main__":
+    if problem_found := launch_variant(*sys.argv[1:4], int(sys.argv[4])):
+        print(f"harness: not served: {problem_found}", file=sys.stderr)
+        sys.exit(ExitCode.CHECK_FAILED)
