@@ -54,6 +54,7 @@ def launch_variant(op_name: str, variant_name: str, problem_name: str, num_launc
 
 
 if __name__ == "__main__":
-    if problem_found := launch_variant(*sys.argv[1:4], int(sys.argv[4])):
-        print(f"harness: not served: {problem_found}", file=sys.stderr)
+    op_word, variant_word, problem_word, launches_word = sys.argv[1:]
+    if refusal := launch_variant(op_word, variant_word, problem_word, int(launches_word)):
+        print(f"harness: not served: {refusal}", file=sys.stderr)
         sys.exit(ExitCode.CHECK_FAILED)
