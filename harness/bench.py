@@ -191,9 +191,12 @@ def fill_times(row: BenchRow, timed: Timed) -> BenchRow:
     return replace(row, cold=timed.cold.to_figures(), hot=timed.hot.to_figures() if timed.hot else None, reason=timed.reason)
 
 
-def record_timed(session: Session, build: BuildResult | None, timed: Timed, statics: Statics) -> None:
-    """Insert one result per timing with all its samples, or one that says why there is none; a build's own figures go with each."""
-    own = {"statics": asdict(statics)} if build is not None else {}
+def record_timed(session: Session, build: BuildResult | None, timed: Timed, statics: Statics | None = None) -> None:
+    """Insert one result per timing with all its samples, or one that says why there is none; a build's own figures go with each.
+
+    ``statics`` are the build's where the launch's geometry is known too.
+    """
+    own = {} if build is None else {"statics": asdict(statics or find_statics(build, (), session.target))}
     common = {"kind": "bench", "variant": timed.name, "problem": timed.problem, "status": timed.status, "reason": timed.reason}
     timings = [t for t in (timed.cold, timed.hot) if t is not None]
     for timing in timings:
