@@ -30,7 +30,7 @@ GPU := $(wildcard /dev/nvidia[0-9]* /dev/dxg)
 CUDA := $(if $(GPU),cuda)
 EMULATOR_SOURCES := $(shell find device/emulator -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' -o -name '*.txt' \
 	-o -name '*.cmake' -o -name '*.py' -o -name '*.map' -o -name '*.in' \) -not -path '*/bench/*' -not -path '*/fuzz/*' 2>/dev/null)
-CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.h' | grep -v -e /third_party/ -e /templates/)
+CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.h' | grep -v -e /third_party/ -e /templates/ -e ^frozen/)
 UV := $(shell command -v uv 2>/dev/null)
 PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check)
 

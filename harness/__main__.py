@@ -14,7 +14,7 @@ import typer
 from device import DeviceError, UnavailableError
 from device.settings import SettingError
 from harness import commands
-from harness.errors import BuildError, ExitCode, RecordError
+from harness.errors import BuildError, ExitCode, FrozenError, RecordError
 from harness.spec import SpecError
 
 _NOT_VERBS = frozenset({"options"})
@@ -24,6 +24,7 @@ _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UnavailableError, ExitCode.NOT_AVAILABLE),
     (BuildError, ExitCode.CHECK_FAILED),
     (RecordError, ExitCode.CHECK_FAILED),
+    (FrozenError, ExitCode.CHECK_FAILED),
     (DeviceError, ExitCode.CHECK_FAILED),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -113,36 +113,16 @@ def _make_identical() -> Outcome:
 def _compare_on(
     session: Session, timer: Timer, sides: Sequence[Side], opened: Sequence[Launchable], problem: Problem, mode: Mode, criteria: Criteria
 ) -> Iterator[Compared]:
-    """Compare on one problem; ``sides`` are the incumbent and the candidates, ``opened`` has the control between them."""
-    op = session.loaded.op
-    incumbent, candidates = sides[0], sides[1:]
-    expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
-    floor = find_floor(op.cost(problem), session.target)
-    with Case(session.device, op, problem) as case:
-        line_up = [incumbent, *sides]  # the control is the incumbent's
-        reasons = {s.name: o.supports(**case.arguments) for s, o in zip(line_up, opened, strict=True)}
-        serving = [i for i, s in enumerate(line_up) if not reasons[s.name]]
-        for side in candidates:
-            if reason := reasons[side.name] or reasons[incumbent.name]:
-                yield Compared(problem.name, mode, incumbent.name, side.name, None, f"not served: {reason}")
-        if reasons[incumbent.name] or len(serving) < 3:
-            return
-        case.upload(expected.inputs)
-        launchables = [opened[i] for i in serving]
-        case.prepare(*launchables)
-        contenders = [line_up[i] for i in serving]
-        subjects = [
-            timer.prepare(lambda stream, each=each: case.launch(each, stream), mode, name_range(op.name, side.name, problem.name, mode))  # type: ignore[misc]
-            for each, side in zip(launchables, contenders, strict=True)
-        ]
-        names = [incumbent.name, f"{incumbent.name} (control)", *(s.name for s in contenders[2:])]
-        default_mhz = session.device.properties.clock_khz / 1000
-        contest = run_contest(timer, subjects, names, criteria, default_mhz=default_mhz)
-        faults = [_find_fault(timer, case, s, contest, i, floor, mode, expected) for i, s in enumerate(subjects)]
-    _record(session, problem, mode, contest, contenders, faults)
-    for i, name in enumerate(names[2:]):
-        medians = np.median(contest.times_us, axis=(0, 2))
-        fault = faults[0] or faults[i + 2]
+    held = hold_contest(session, timer, sides, opened, problem, mode, criteria)
+    incumbent = sides[0]
+    for name, reason in held.not_served.items():
+        yield Compared(problem.name, mode, incumbent.name, name, None, f"not served: {reason}")
+    if held.contest is None:
+        return
+    contest = held.contest
+    medians = np.median(contest.times_us, axis=(0, 2))
+    for i, name in enumerate(contest.names[2:]):
+        fault = held.faults[0] or held.faults[i + 2]
         yield Compared(
             problem.name,
             mode,
@@ -154,6 +134,63 @@ def _compare_on(
             float(medians[i + 2]),
             contest.is_void,
         )
+
+
+@dataclass(frozen=True)
+class Held:
+    """A contest on one problem: who was not served and why, the contest (None without a pair to compare), faults and records by contender.
+
+    Contenders are the incumbent, the control, and the candidates that are served, in their order.
+    """
+
+    problem: Problem
+    mode: Mode
+    not_served: Mapping[str, str]
+    contest: Contest | None = None
+    faults: tuple[str, ...] = ()
+    record_ids: tuple[int, ...] = ()
+
+
+def hold_contest(
+    session: Session,
+    timer: Timer,
+    sides: Sequence[Side],
+    opened: Sequence[Launchable],
+    problem: Problem,
+    mode: Mode,
+    criteria: Criteria,
+    budget_s: float = 20.0,
+) -> Held:
+    """Hold a contest on one problem and record it.
+
+    ``sides`` are the incumbent and the candidates; ``opened`` are these with the control between them.
+    """
+    op = session.loaded.op
+    incumbent, candidates = sides[0], sides[1:]
+    expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
+    floor = find_floor(op.cost(problem), session.target)
+    with Case(session.device, op, problem) as case:
+        line_up = [incumbent, *sides]  # the control is the incumbent's
+        reasons = {s.name: o.supports(**case.arguments) for s, o in zip(line_up, opened, strict=True)}
+        serving = [i for i, s in enumerate(line_up) if not reasons[s.name]]
+        refused = {s.name: reasons[s.name] or reasons[incumbent.name] for s in candidates}
+        not_served = {name: reason for name, reason in refused.items() if reason}
+        if reasons[incumbent.name] or len(serving) < 3:
+            return Held(problem, mode, not_served)
+        case.upload(expected.inputs)
+        launchables = [opened[i] for i in serving]
+        case.prepare(*launchables)
+        contenders = [line_up[i] for i in serving]
+        subjects = [
+            timer.prepare(lambda stream, each=each: case.launch(each, stream), mode, name_range(op.name, side.name, problem.name, mode))  # type: ignore[misc]
+            for each, side in zip(launchables, contenders, strict=True)
+        ]
+        names = [incumbent.name, f"{incumbent.name} (control)", *(s.name for s in contenders[2:])]
+        default_mhz = session.device.properties.clock_khz / 1000
+        contest = run_contest(timer, subjects, names, criteria, default_mhz=default_mhz, budget_s=budget_s)
+        faults = tuple(_find_fault(timer, case, s, contest, i, floor, mode, expected) for i, s in enumerate(subjects))
+    ids = _record(session, problem, mode, contest, contenders, faults)
+    return Held(problem, mode, not_served, contest, faults, ids)
 
 
 def _find_fault(
@@ -168,14 +205,17 @@ def _find_fault(
     return f"{contest.names[index]}: {wrong}" if wrong else ""
 
 
-def _record(session: Session, problem: Problem, mode: Mode, contest: Contest, sides: Sequence[Side], faults: Sequence[str]) -> None:
-    """Insert a result per contender, with all its samples: rounds in order, two of each."""
+def _record(
+    session: Session, problem: Problem, mode: Mode, contest: Contest, sides: Sequence[Side], faults: Sequence[str]
+) -> tuple[int, ...]:
+    """Insert a result per contender, with all its samples: rounds in order, two of each. Returns their ids."""
+    ids = []
     for i, side in enumerate(sides):
         role = ("incumbent", "control")[i] if i < 2 else "candidate"
         figures: dict[str, Any] = {"role": role, "mode": mode.value, "median_us": float(np.median(contest.times_us[:, i]))}
         if role == "candidate":
             figures |= contest.to_figures(i - 2)
-        session.record(
+        row = session.record(
             side.build,
             kind="compare",
             variant=side.build.variant.name,
@@ -185,6 +225,8 @@ def _record(session: Session, problem: Problem, mode: Mode, contest: Contest, si
             figures=figures | {"name": side.name},
             samples=contest.times_us[:, i].reshape(-1).astype(np.float32),
         )
+        ids.append(row)
+    return tuple(ids)
 
 
 def compare_records(incumbent: Result, candidate: Result, criteria: Criteria) -> Compared:

@@ -21,3 +21,7 @@ class BuildError(RuntimeError):
 
 class RecordError(RuntimeError):
     """Records cannot be read or written."""
+
+
+class FrozenError(RuntimeError):
+    """The frozen set cannot be read or written as asked: what is in it disagrees with itself, or a promotion is refused."""

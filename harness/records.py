@@ -185,6 +185,22 @@ class Records:
                 query = query.where(column == value)
         return self._read(query)
 
+    def read_result(self, result_id: int) -> Result:
+        """Return the result with this id; raises :class:`RecordError` where there is none."""
+        found = self._read(select(Result).where(Result.id == result_id))
+        if not found:
+            raise RecordError(f"no record {result_id} in {self.url}")
+        return found[0]
+
+    def read_run(self, run_id: int) -> Run:
+        """Return the run with this id; raises :class:`RecordError` where there is none."""
+        with _translate_errors(self.url), Session(self._engine, expire_on_commit=False) as session:
+            run = session.get(Run, run_id)
+            if run is None:
+                raise RecordError(f"no run {run_id} in {self.url}")
+            session.expunge_all()
+            return run
+
     def find_latest_run(self, op: str, kinds: Sequence[str]) -> int | None:
         """Return the id of the latest run with a result of one of these kinds for the op."""
         with _translate_errors(self.url), Session(self._engine) as session:

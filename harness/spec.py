@@ -27,9 +27,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-AttributeValue = bool | int | float | str
+from harness.domain import AttributeValue as AttributeValue
+from harness.domain import Axis as Axis
+from harness.domain import Count as Count
+from harness.domain import Domain as Domain
+from harness.domain import OneOf as OneOf
+from harness.domain import Rows as Rows
+
 Arrays = Mapping[str, NDArray[np.generic]]
 
+BUCKET_AXES = ("dtypes", "layout", "epilogue", "region")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -211,7 +218,9 @@ class Kernel:
     ``variants`` are the bindings that build, verify and bench use by default (a sweep explores the whole space). ``idea`` is the one
     thing that sets this kernel apart from the rung before it. ``min_arch`` is a compute capability times ten (80 for sm_80).
     ``max_spill_bytes`` is what ptxas may spill before the variant is flagged. ``deterministic`` is False where results may differ
-    between runs by design (atomics), which verify then does not hold against it.
+    between runs by design (atomics), which verify then does not hold against it. ``domain`` returns, from a variant's tunables, the
+    conditions under which the launcher's ``supports`` says yes; only a kernel that has one can be promoted. ``tile`` returns the edge
+    of a block's share of the problem by size (elements), for an estimate of how well it fills a chip.
     """
 
     name: str
@@ -222,6 +231,8 @@ class Kernel:
     min_arch: int = 80
     max_spill_bytes: int = 0
     deterministic: bool = True
+    domain: Domain | None = None
+    tile: Callable[[Mapping[str, int]], Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         _require_identifier("kernel", self.name)
@@ -348,7 +359,8 @@ class Op:
         The variant for a problem, see :class:`Choice`. Total over the op's problems, pure. None: the op has no default.
 
     ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
-    judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``).
+    judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``). ``axes`` divide
+    its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
     """
 
     name: str
@@ -364,6 +376,7 @@ class Op:
     goals: tuple[Goal, ...] = ()
     choose: Callable[[Problem], Choice] | None = None
     sampling: Sampling | None = None
+    axes: tuple[Axis, ...] = ()
 
     def __post_init__(self) -> None:
         _require_identifier("op", self.name)
@@ -376,6 +389,9 @@ class Op:
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
+        for axis in self.axes:
+            if axis.name not in BUCKET_AXES:
+                raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(BUCKET_AXES)}")
         for problem in self.problems:
             self._check_problem(problem)
         known = {p.name for p in self.problems}

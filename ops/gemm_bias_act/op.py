@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from harness.spec import Attribute, Goal, Op, Problem, Role, Sampling, Tensor
 
 from .choose import choose
+from .domains import AXES
 from .numerics import cost, find_dtype, is_nk, reference, restrict, tolerance
 from .space import KERNELS
 
@@ -149,4 +150,5 @@ OP = Op(
         Attribute("with_bias", (False, True), False, passed=False),
         Attribute("save_z", (False, True), False, passed=False),
     ),
+    axes=AXES,
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from harness.spec import Constraint, Kernel, Tunable
 
+from .domains import find_tile, serve_decode, serve_few_rows, serve_fp32, serve_half, serve_mappable, serve_short_strides, serve_vector_rows
 from .numerics import FLOAT_BYTES
 
 Values = Mapping[str, int]
@@ -167,6 +168,8 @@ KERNELS = (
         (BM, BN),
         (THREADS_PER_BLOCK,),
         _bind(("bm", "bn"), (16, 16), (32, 32)),
+        domain=serve_fp32,
+        tile=find_tile,
     ),
     Kernel(
         "coalesced",
@@ -174,6 +177,8 @@ KERNELS = (
         (BM, BN),
         (THREADS_PER_BLOCK,),
         _bind(("bm", "bn"), (8, 32), (4, 64), (1, 256)),
+        domain=serve_fp32,
+        tile=find_tile,
     ),
     Kernel(
         "smem_tiled",
@@ -181,6 +186,8 @@ KERNELS = (
         (BM, BN, BK),
         (THREADS_PER_BLOCK, STATIC_SHARED),
         _bind(("bm", "bn", "bk"), (16, 16, 16), (32, 32, 32), (16, 32, 32)),
+        domain=serve_fp32,
+        tile=find_tile,
     ),
     Kernel(
         "reg_tiled",
@@ -188,6 +195,8 @@ KERNELS = (
         (BM, BN, BK, TM, TN),
         (PATCHES_FILL_TILE, WHOLE_WARPS, SHARED_MEMORY),
         _bind(("bm", "bn", "bk", "tm", "tn"), (64, 64, 16, 4, 4), (128, 64, 8, 8, 4), (128, 128, 8, 8, 8)),
+        domain=serve_fp32,
+        tile=find_tile,
     ),
     Kernel(
         "vectorised",
@@ -195,6 +204,8 @@ KERNELS = (
         (BM, BN, BK, TM, TN),
         (PATCHES_FILL_TILE, WHOLE_WARPS, VECTOR_PATCHES, SHARED_MEMORY),
         _bind(("bm", "bn", "bk", "tm", "tn"), (64, 64, 16, 4, 4), (128, 128, 8, 8, 8), (128, 128, 16, 8, 8)),
+        domain=serve_vector_rows,
+        tile=find_tile,
     ),
     Kernel(
         "warp_tiled",
@@ -208,6 +219,8 @@ KERNELS = (
             (128, 128, 16, 64, 32, 8, 8),
             (128, 128, 16, 64, 64, 8, 16),
         ),
+        domain=serve_vector_rows,
+        tile=find_tile,
     ),
     Kernel(
         "pipelined",
@@ -221,6 +234,8 @@ KERNELS = (
             (64, 128, 8, 32, 64, 8, 8, 4, 8, 4),
             (64, 64, 16, 32, 64, 8, 8, 3, 8, 4),
         ),
+        domain=serve_short_strides,
+        tile=find_tile,
     ),
     Kernel(
         "mma",
@@ -228,6 +243,8 @@ KERNELS = (
         (BM, BN, WM, WN, STAGES, GROUP),
         (MMA_SHAPES, MMA_SHARED, MMA_REGISTERS),
         _bind(("bm", "bn", "wm", "wn", "stages", "group"), (128, 128, 64, 32, 3, 8), (64, 64, 32, 32, 4, 8)),
+        domain=serve_half,
+        tile=find_tile,
     ),
     Kernel(
         "gemv",
@@ -235,6 +252,8 @@ KERNELS = (
         (BN, TN, STAGES),
         (GEMV_SHAPES,),
         _bind(("bn", "tn", "stages"), (8, 4, 2), (4, 1, 4), (8, 2, 4)),
+        domain=serve_few_rows,
+        tile=lambda t: {"N": t["bn"]},
     ),
     Kernel(
         "decode",
@@ -252,6 +271,8 @@ KERNELS = (
             (16, 64, 10, 2),
         ),
         min_arch=90,
+        domain=serve_decode,
+        tile=find_tile,
     ),
     Kernel(
         "wgmma",
@@ -269,5 +290,7 @@ KERNELS = (
             (128, 128, 6, 2, 1, 1, 8),
         ),
         min_arch=90,
+        domain=serve_mappable,
+        tile=find_tile,
     ),
 )

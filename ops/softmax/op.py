@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Constraint, Cost, Kernel, Op, Problem, Role, Tensor, Tunable
+from harness.spec import Arrays, Axis, Constraint, Cost, Count, Kernel, Op, Problem, Role, Tensor, Tunable
 
 FLOAT_BYTES = 4
 MAX_THREADS = 1024
@@ -76,14 +76,33 @@ ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= WARP_SIZE or t["rows"] == 1
 )
 
+# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+_MAX_SIZE = 2**31 - 1 - 8192
+_MAX_SHARED_FLOATS = (163 - 1) * 1024 // FLOAT_BYTES
+
+
+def _serve(max_columns: int) -> tuple[Count, ...]:
+    return (Count({"rows": 1}, max=_MAX_SIZE), Count({"columns": 1}, max=max_columns))
+
+
 KERNELS = (
-    Kernel("naive", "a thread per row, three passes: maximum, sum, result", (THREADS,), (), ({"threads": 64}, {"threads": 256})),
+    Kernel(
+        "naive",
+        "a thread per row, three passes: maximum, sum, result",
+        (THREADS,),
+        (),
+        ({"threads": 64}, {"threads": 256}),
+        domain=lambda t: _serve(_MAX_SIZE),
+        tile=lambda t: {"rows": t["threads"]},
+    ),
     Kernel(
         "warp_per_row",
         "a warp per row: its lanes read neighbouring words and reduce by shuffles",
         (ROWS,),
         (WARPS_FIT_BLOCK,),
         ({"rows": 1}, {"rows": 4}, {"rows": 8}),
+        domain=lambda t: _serve(_MAX_SIZE),
+        tile=lambda t: {"rows": t["rows"]},
     ),
     Kernel(
         "block_online",
@@ -91,6 +110,8 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 128}, {"threads": 256}, {"threads": 1024}),
+        domain=lambda t: _serve(_MAX_SIZE),
+        tile=lambda t: {"rows": 1},
     ),
     Kernel(
         "row_in_registers",
@@ -102,6 +123,8 @@ KERNELS = (
             {"threads": 256, "rows": 1, "vectors": 8},
             {"threads": 8, "rows": 16, "vectors": 4},
         ),
+        domain=lambda t: _serve(t["threads"] * t["vectors"] * 4),
+        tile=lambda t: {"rows": t["rows"]},
     ),
     Kernel(
         "row_in_shared",
@@ -109,6 +132,8 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 256}, {"threads": 512}),
+        domain=lambda t: _serve(_MAX_SHARED_FLOATS),
+        tile=lambda t: {"rows": 1},
     ),
 )
 
@@ -150,4 +175,14 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    axes=(
+        Axis(
+            "region",
+            {
+                "short_rows": (Count({"columns": 1}, max=256),),
+                "middle_rows": (Count({"columns": 1}, max=8192),),
+                "long_rows": (),
+            },
+        ),
+    ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Constraint, Cost, Kernel, Op, Problem, Role, Tensor, Tunable
+from harness.spec import Arrays, Constraint, Cost, Count, Kernel, Op, Problem, Role, Rows, Tensor, Tunable
 
 Values = Mapping[str, int]
 
@@ -67,6 +67,19 @@ PAD = Tunable("pad", (0, 1), "floats added to a row of the tile in shared memory
 LANES = Tunable("lm", (1, 2, 4, 8, 16, 32), "lanes of a warp down X, 4 rows each; the others lie along X")
 ITEMS = Tunable("items", (1, 2, 4), "4 x 4 patches that a thread turns, loaded before any is stored")
 
+# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+_MAX_EXTENT = 2**31 - 1 - 8192
+
+
+def _serve(tile_rows: int, tile_columns: int) -> tuple[Count | Rows, ...]:
+    tiles = Count({"rows": tile_rows, "columns": tile_columns}, max=_MAX_EXTENT)
+    return (Count({"rows": 1}, max=_MAX_EXTENT), Count({"columns": 1}, max=_MAX_EXTENT), tiles)
+
+
+def _serve_vectors(tile_rows: int, tile_columns: int) -> tuple[Count | Rows, ...]:
+    return (*_serve(tile_rows, tile_columns), Rows("x", 16, 4), Rows("y", 16, 4))
+
+
 KERNELS = (
     Kernel(
         "naive",
@@ -74,6 +87,7 @@ KERNELS = (
         (TILE_ROWS, TILE_COLUMNS),
         (THREADS_PER_BLOCK, WHOLE_WARPS),
         ({"bm": 8, "bn": 32}, {"bm": 32, "bn": 8}),
+        domain=lambda t: _serve(t["bm"], t["bn"]),
     ),
     Kernel(
         "tiled",
@@ -81,6 +95,7 @@ KERNELS = (
         (TILE_ROWS, TILE_COLUMNS, THREADS, PAD),
         (EVEN_SHARE, STATIC_SHARED),
         ({"bm": 32, "bn": 32, "threads": 256, "pad": 0}, {"bm": 32, "bn": 32, "threads": 256, "pad": 1}),
+        domain=lambda t: _serve(t["bm"], t["bn"]),
     ),
     Kernel(
         "swizzled",
@@ -88,6 +103,7 @@ KERNELS = (
         (TILE_ROWS, WIDE_COLUMNS, THREADS),
         (EVEN_SHARE, STATIC_SHARED),
         ({"bm": 32, "bn": 32, "threads": 256}, {"bm": 64, "bn": 64, "threads": 512}),
+        domain=lambda t: _serve(t["bm"], t["bn"]),
     ),
     Kernel(
         "patches",
@@ -95,6 +111,7 @@ KERNELS = (
         (LANES, THREADS, ITEMS),
         (),
         ({"lm": 8, "threads": 128, "items": 1}, {"lm": 16, "threads": 256, "items": 1}),
+        domain=lambda t: _serve_vectors(4 * t["lm"] * t["items"], 4 * (32 // t["lm"]) * (t["threads"] // 32)),
     ),
     Kernel(
         "vectorised",
@@ -102,6 +119,7 @@ KERNELS = (
         (VECTOR_ROWS, WIDE_COLUMNS, THREADS),
         (EVEN_PATCHES,),
         ({"bm": 32, "bn": 64, "threads": 128}, {"bm": 64, "bn": 64, "threads": 256}),
+        domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
     ),
 )
 

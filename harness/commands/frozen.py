@@ -1,0 +1,181 @@
+"""``frozen``: what is in the frozen set, whether it is what was sealed, and how it came to be so."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.commands.options import AsJson, DeviceName, Jobs
+from harness.errors import ExitCode
+
+if TYPE_CHECKING:
+    from harness.freezing.reading import FrozenOp
+
+
+class Action(StrEnum):
+    """What ``frozen`` does."""
+
+    LIST = "list"
+    VERIFY = "verify"
+    HISTORY = "history"
+    DEMOTE = "demote"
+    ROLLBACK = "rollback"
+    RECOVER = "recover"
+
+
+Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all where none is given", show_default=False)]
+Buckets = Annotated[list[str] | None, typer.Option("--bucket", metavar="NAME", help="demote: the bucket to empty; repeatable")]
+Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", help="verify: only this kernel; repeatable")]
+AllBuckets = Annotated[bool, typer.Option("--all", help="demote: every bucket of the op")]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="EVENT", help="rollback: the event to go back to, or the beginning of its name; 0: none")
+]
+Message = Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="demote, rollback: why; recorded")]
+Quick = Annotated[bool, typer.Option("--quick", help="verify: hashes, schemas and history alone; nothing is compiled")]
+
+
+def run(
+    action: Annotated[Action, typer.Argument(help="list, verify, history, demote, rollback or recover", show_default=False)],
+    op: Op = None,
+    bucket: Buckets = None,
+    kernel: Kernels = None,
+    every: AllBuckets = False,
+    to: To = None,
+    message: Message = "",
+    quick: Quick = False,
+    device: DeviceName = None,
+    jobs: Jobs = None,
+    json: AsJson = False,
+) -> ExitCode:
+    """Show, check or take back what `promote` wrote.
+
+    `verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
+    proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
+
+    \b
+    Examples:
+      python -m harness frozen list
+      python -m harness frozen verify softmax
+      python -m harness frozen demote softmax --bucket sm_90a/any/any/any/middle_rows -m "races on short rows"
+      python -m harness frozen history softmax
+      python -m harness frozen rollback softmax --to 20251121T0745
+    """
+    from harness.freezing.layout import find_frozen_dir
+    from harness.freezing.reading import list_frozen_ops
+    from harness.spec import SpecError
+
+    frozen_dir = find_frozen_dir()
+    if action in (Action.DEMOTE, Action.ROLLBACK, Action.HISTORY) and op is None:
+        raise SpecError(f"frozen {action} needs an op: one of {', '.join(list_frozen_ops(frozen_dir)) or '(none is frozen)'}")
+    ops = [op] if op else list_frozen_ops(frozen_dir)
+    if op and not (frozen_dir / op).is_dir():
+        raise SpecError(f"no kernel of {op} is frozen; there are: {', '.join(list_frozen_ops(frozen_dir)) or 'none'}")
+    if action is Action.VERIFY:
+        return _verify(frozen_dir, ops, kernel or [], quick, device, jobs, json)
+    if action is Action.LIST:
+        return _list(frozen_dir, ops, json)
+    if action is Action.HISTORY:
+        return _show_history(frozen_dir, ops[0], json)
+    if action is Action.RECOVER:
+        return _recover(frozen_dir, ops)
+    return _take_back(frozen_dir, ops[0], action, bucket or [], every, to, message)
+
+
+def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
+    from harness.console import print_json
+    from harness.freezing.layout import name_bucket
+    from harness.freezing.reading import read_frozen_op
+
+    frozen = [read_frozen_op(frozen_dir, op) for op in ops]
+    if json:
+        print_json({f.op: f.entries for f in frozen})
+        return ExitCode.DONE
+    for each in frozen:
+        print(f"{each.op}: {len(each.entries)} entries, {len(each.kernels)} kernels, {len(each.medians)} medians")
+        for entry in each.entries:
+            forced = f", forced: {entry['forced']}" if "forced" in entry else ""
+            print(f"  {name_bucket(entry['bucket'])}: {entry['kernel']} ({entry['role']}, {entry['status']}{forced})")
+    return ExitCode.DONE
+
+
+def _verify(
+    frozen_dir: Path, ops: list[str], kernels: list[str], quick: bool, device: str | None, jobs: int | None, json: bool
+) -> ExitCode:
+    from device import choose_device
+    from device.settings import read_settings
+    from harness.console import print_json
+    from harness.freezing.checking import Bench, check_frozen
+    from harness.toolchain import find_toolchain
+
+    settings = read_settings()
+    bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
+    findings, num_rebuilt = check_frozen(frozen_dir, ops, bench, kernels, (lambda _: None) if json else print)
+    if json:
+        print_json({"ops": ops, "rebuilt": num_rebuilt, "findings": [vars(f) for f in findings]})
+    else:
+        for finding in findings:
+            print(finding.describe())
+        print(f"{len(ops)} ops, {num_rebuilt} kernels rebuilt, {len(findings)} findings")
+    return ExitCode.CHECK_FAILED if findings else ExitCode.DONE
+
+
+def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
+    from harness.console import print_json
+    from harness.errors import FrozenError
+    from harness.freezing.reading import read_history
+
+    events, findings = read_history(frozen_dir / op)
+    if findings:
+        raise FrozenError(findings[0].describe())
+    if json:
+        print_json([{"name": name} | event for name, event in events])
+    for name, event in [] if json else events:
+        print(f"{name}\n  commit {event['commit'][:12] or 'unknown'}: {event['message'] or '(no message)'}")
+        for sign, rows in (("-", event["removed"]), ("+", event["added"])):
+            for row in rows:
+                if row["kind"] == "entry":
+                    print(f"  {sign} {_describe_entry(row)}")
+    return ExitCode.DONE
+
+
+def _describe_entry(row: dict[str, Any]) -> str:
+    from harness.freezing.layout import name_bucket
+
+    return f"{name_bucket(row['bucket'])}: {row['kernel']} ({row['role']}, {row['status']})"
+
+
+def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
+    from harness.freezing.transaction import lock_op
+
+    for op in ops:
+        with lock_op(frozen_dir, op):
+            print(f"{op}: nothing is left of a change that was cut short")
+    return ExitCode.DONE
+
+
+def _take_back(frozen_dir: Path, op: str, action: Action, buckets: list[str], every: bool, to: str | None, message: str) -> ExitCode:
+    from harness.freezing.changing import demote, roll_back
+    from harness.freezing.checking import require_sound
+    from harness.spec import SpecError
+
+    require_sound(frozen_dir, op)
+    if action is Action.DEMOTE:
+        if bool(buckets) == every:
+            raise SpecError("frozen demote needs --bucket NAME, or --all")
+        event = demote(frozen_dir, op, buckets, message)
+    else:
+        if to is None:
+            raise SpecError(
+                f"frozen rollback needs --to EVENT: `python -m harness frozen history {op}` lists them; --to 0 is before the first"
+            )
+        event = roll_back(frozen_dir, op, "" if to == "0" else to, message)
+    for sign, rows in (("-", event["removed"]), ("+", event["added"])):
+        for row in rows:
+            if row["kind"] == "entry":
+                print(f"{sign} {_describe_entry(row)}")
+    after: FrozenOp = require_sound(frozen_dir, op)
+    print(f"{op}: {len(after.entries)} entries now")
+    return ExitCode.DONE

@@ -1,0 +1,105 @@
+"""``promote``: take the best of some variants into the frozen set, bucket by bucket, if they pass every gate."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
+from harness.errors import ExitCode
+
+BucketNames = Annotated[
+    list[str] | None,
+    typer.Option("--bucket", metavar="NAME", help="only this bucket, e.g. sm_90a/bfloat16/nk/smooth/many_tiles; repeatable"),
+]
+IsFallback = Annotated[bool, typer.Option("--fallback", help="freeze it as a fallback, which serves what no measured kernel does")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="pass the gates, measure and say what would be done; write nothing")]
+ForceReason = Annotated[str, typer.Option("--force-reason", metavar="TEXT", help="promote though it is not faster; TEXT is recorded")]
+Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
+Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a bucket's decision")]
+Budget = Annotated[float, typer.Option("--budget", min=0.1, metavar="SECONDS", help="longest contest on one problem")]
+
+
+def run(
+    op: OpName,
+    variant: VariantNames = None,
+    bucket: BucketNames = None,
+    fallback: IsFallback = False,
+    dry_run: DryRun = False,
+    force_reason: ForceReason = "",
+    margin: Margin = 1.0,
+    confidence: Confidence = 99.0,
+    budget: Budget = 20.0,
+    device: DeviceName = None,
+    target: TargetName = None,
+    jobs: Jobs = None,
+    json: AsJson = False,
+) -> ExitCode:
+    """Seal the variant that is faster than each bucket's frozen kernel. Gates print pass or why they refuse; exits with 1 if all refuse.
+
+    On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry: any measured one
+    replaces it.
+
+    \b
+    Examples:
+      python -m harness promote gemm_bias_act --variant wgmma --dry-run
+      python -m harness promote softmax --variant row_in_registers/threads32_rows4_vectors8 --bucket sm_90a/any/any/any/middle_rows
+      python -m harness promote gemm_bias_act --variant mma/bm64_bn64_wm32_wn32_stages4_group8 --fallback
+    """
+    from contextlib import ExitStack
+
+    from harness.console import open_progress, print_json
+    from harness.discover import find_op
+    from harness.freezing.checking import require_sound
+    from harness.freezing.gates import Candidate, Gate, pass_gates
+    from harness.freezing.layout import find_frozen_dir
+    from harness.freezing.matches import Arena
+    from harness.freezing.promoting import Request, promote
+    from harness.session import Judged, Session
+    from harness.timing import Timer
+    from harness.verdicts import Criteria
+
+    loaded = find_op(op)
+    variants = loaded.op.select_variants(variant or [])
+    criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
+    words = " ".join([f"promote {op}", *(f"--variant {v}" for v in variant or []), *(f"--bucket {b}" for b in bucket or [])])
+    command = words + (" --fallback" if fallback else "")
+    request = Request(tuple(bucket or ()), fallback, dry_run, force_reason, criteria, command)
+    frozen_dir = find_frozen_dir()
+    frozen = require_sound(frozen_dir, op)
+
+    def say(text: str) -> None:
+        if not json:
+            print(text)
+
+    with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session, ExitStack() as stack:
+        with open_progress(f"build {op}", len(variants), quiet=json) as progress:
+            builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
+
+        def note(judged: Judged) -> None:
+            progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
+
+        with open_progress(f"verify {op}", len(variants), quiet=json) as progress:
+            judged = session.judge(builds, binding, reuse=True, on_judged=note)
+        candidates = [Candidate(b, binding) for b in builds]
+        for candidate, verdict in zip(candidates, judged, strict=True):
+            say(f"{candidate.name}")
+
+            def say_gate(gate: Gate) -> None:
+                say(f"  {gate.describe()}")
+
+            pass_gates(session, frozen, candidate, verdict, say_gate)
+        hold = None
+        if not session.device.is_emulated:
+            timer = Timer(session.device)
+            stack.callback(timer.close)
+            arena = stack.enter_context(Arena(session, frozen, timer, criteria, budget_s=budget))
+            hold = arena.hold
+        decisions = promote(session, frozen, candidates, request, hold, say)
+        if json:
+            gates = {c.name: [g.to_json() for g in c.gates] for c in candidates}
+            print_json({"op": op, "dry_run": dry_run, "gates": gates, "decisions": [d.to_json() for d in decisions]})
+        done = [d for d in decisions if d.outcome in ("promoted", "provisional")]
+        say(f"{len(done)} of {len(decisions)} buckets {'would change' if dry_run else 'changed'}")
+    return ExitCode.DONE if done else ExitCode.CHECK_FAILED

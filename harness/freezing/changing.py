@@ -1,0 +1,114 @@
+"""Changes of the index: rows come and go together with the event that records it, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from device.settings import find_project_root
+from harness.errors import FrozenError
+from harness.freezing.layout import HISTORY, SCHEMA_VERSION, dump_document, dump_line, name_bucket, sort_key
+from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index
+from harness.freezing.schemas import find_schema_fault
+from harness.freezing.transaction import Disk, apply_change, lock_op
+from harness.provenance import find_commit
+
+
+def change_index(
+    frozen_dir: Path,
+    op: str,
+    what: str,
+    message: str,
+    *,
+    put: Sequence[Row] = (),
+    drop: Sequence[Row] = (),
+    files: Mapping[str, bytes] | None = None,
+    expect: FrozenOp | None = None,
+    extra: Mapping[str, Any] | None = None,
+    disk: Disk | None = None,
+) -> Row:
+    """Put rows into an op's index (each replaces the one in its place), drop others, add files, and record it; return the event.
+
+    ``expect`` is the set that the change was decided on: where another change came between, :class:`FrozenError` says so.
+    """
+    with lock_op(frozen_dir, op) as folder:
+        before = read_frozen_op(frozen_dir, op)
+        if expect is not None and before.rows != expect.rows:
+            raise FrozenError(f"the frozen set of {op} was changed by another process meanwhile; nothing was done: try again")
+        rows = {sort_key(r): r for r in before.rows}
+        for row in drop:
+            rows.pop(sort_key(row), None)
+        rows |= {sort_key(r): r for r in put}
+        after = list(_drop_orphans(rows.values()))
+        old, new = ({dump_line(r): r for r in some} for some in (before.rows, after))
+        event = {
+            "schema": SCHEMA_VERSION,
+            "what": what,
+            "op": op,
+            "at": _find_time(folder),
+            "commit": find_commit(find_project_root()).sha,
+            "message": message,
+            "removed": [r for line, r in old.items() if line not in new],
+            "added": [r for line, r in new.items() if line not in old],
+            **(extra or {}),
+        }
+        if not event["removed"] and not event["added"]:
+            raise FrozenError(f"nothing in the frozen set of {op} would change")
+        for document, value in (("event", event), *(("index", r) for r in after)):
+            if fault := find_schema_fault(document, value):
+                raise FrozenError(f"refused to write the frozen set of {op}: {fault}")
+        everything = dict(files or {}) | {f"{HISTORY}/{name_event(event)}": dump_document(event).encode()}
+        apply_change(folder, everything, render_index(after), disk)
+    return event
+
+
+def _drop_orphans(rows: Any) -> Sequence[Row]:
+    """Leave out medians of kernels that no entry names any more; without entries nothing is left."""
+    kept = list(rows)
+    kernels = {r["kernel"] for r in kept if r["kind"] == "entry"}
+    return [r for r in kept if (kernels if r["kind"] == "op" else r["kernel"] in kernels)]
+
+
+def _find_time(folder: Path) -> str:
+    """Return the time of an event, later than that of every event there is: a history is replayed in the order of its times."""
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    events, findings = read_history(folder)
+    if findings:
+        raise FrozenError(findings[0].describe())
+    last = events[-1][1]["at"] if events else ""
+    if last >= now:
+        raise FrozenError(f"the last event of {folder.name} is of {last}, after now ({now}): set this machine's clock")
+    return now
+
+
+def demote(frozen_dir: Path, op: str, buckets: Sequence[str], message: str) -> Row:
+    """Take the entries of buckets (by name; of all where none is given) out of the index; the sealed kernels stay for a rollback."""
+    frozen = read_frozen_op(frozen_dir, op)
+    chosen = [e for e in frozen.entries if not buckets or name_bucket(e["bucket"]) in buckets]
+    known = {name_bucket(e["bucket"]) for e in frozen.entries}
+    if unknown := [b for b in buckets if b not in known]:
+        raise FrozenError(f"{op} has no entry for bucket {unknown[0]}; it has: {', '.join(sorted(known)) or 'none'}")
+    return change_index(frozen_dir, op, "demote", message, drop=chosen, expect=frozen)
+
+
+def roll_back(frozen_dir: Path, op: str, to: str, message: str) -> Row:
+    """Put the index back to what it was after the event ``to`` (the beginning of its name; "" for before the first one)."""
+    frozen = read_frozen_op(frozen_dir, op)
+    events, findings = read_history(frozen.folder)
+    if findings:
+        raise FrozenError(findings[0].describe())
+    matching = [i for i, (name, _) in enumerate(events) if name.startswith(to)] if to else [-1]
+    if len(matching) != 1:
+        names = "\n  ".join(name for name, _ in events)
+        raise FrozenError(f"{len(matching)} events of {op} begin with {to!r}; there are:\n  {names}")
+    rows: dict[str, Row] = {}
+    for _, event in events[: matching[0] + 1]:
+        for row in event["removed"]:
+            rows.pop(dump_line(row), None)
+        rows.update((dump_line(row), row) for row in event["added"])
+    target = {sort_key(r) for r in rows.values()}
+    drop = [r for r in frozen.rows if sort_key(r) not in target]
+    extra = {"to": events[matching[0]][0] if to else ""}
+    return change_index(frozen_dir, op, "rollback", message, put=list(rows.values()), drop=drop, expect=frozen, extra=extra)

@@ -1,0 +1,142 @@
+"""An op's C interface, cost and axes as data, so that whoever reads the frozen set needs neither ``op.py`` nor a C compiler.
+
+What depends on attributes becomes a table of rows ``{"when": {attribute: value}, "value": ...}`` over those attributes alone that it
+depends on: exactly one row fits a problem.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from harness.domain import AttributeValue
+from harness.errors import FrozenError
+from harness.spec import Attribute, Op, Problem, Tensor
+
+Table = list[dict[str, Any]]
+_STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)
+_FIELD = re.compile(r"(?:const\s+)?(?P<type>\w+)\s*(?P<pointer>\*?)\s*(?P<name>\w+)\Z")
+_SCALARS = {"int64_t": "int64", "int32_t": "int32", "float": "float32", "double": "float64"}
+
+
+def describe_interface(op: Op, api: str) -> dict[str, Any]:
+    """Return the op's Params struct and how sizes, attributes and tensors are found in it, from ``op.py`` and the text of ``api.hpp``.
+
+    Names agree by rule: a size's field is its name in lower case, a tensor's its own, its row stride's ``ld<name>``; an attribute has a
+    field of its own, or is the presence of an optional tensor. Raises :class:`FrozenError` where they do not.
+    """
+    struct, fields = read_struct(op.name, api)
+    names = {f["name"] for f in fields}
+    for wanted in [*(s.lower() for s in _list_sizes(op)), *(t.name for t in op.tensors)]:
+        if wanted not in names:
+            raise FrozenError(f"{op.name}/api.hpp: {struct} has no field {wanted}, which the op's description asks for")
+    return {
+        "include": f"{op.name}/api.hpp",
+        "struct": struct,
+        "fields": fields,
+        "sizes": {s: s.lower() for s in _list_sizes(op)},
+        "attributes": [_describe_attribute(op, a, names) for a in op.attributes],
+        "tensors": [_describe_tensor(op, t, names) for t in op.tensors],
+    }
+
+
+def read_struct(name: str, api: str) -> tuple[str, list[dict[str, str]]]:
+    """Return the name and the fields, in order, of the struct in ``api.hpp``; types are ``pointer`` and those of scalars."""
+    found = _STRUCT.search(re.sub(r"/\*.*?\*/|//[^\n]*", "", api, flags=re.DOTALL))
+    if found is None:
+        raise FrozenError(f"{name}/api.hpp has no `typedef struct ...Params {{ ... }} ...Params;`")
+    fields = []
+    for text in filter(None, (" ".join(part.split()) for part in found[2].split(";"))):
+        match = _FIELD.match(text)
+        if match is None or not (match["pointer"] or match["type"] in _SCALARS):
+            known = ", ".join(_SCALARS)
+            raise FrozenError(f"{name}/api.hpp: field `{text}` of {found[1]} is not understood: a pointer, or one of {known}, one a line")
+        fields.append({"name": match["name"], "type": "pointer" if match["pointer"] else _SCALARS[match["type"]]})
+    return found[1], fields
+
+
+def _list_sizes(op: Op) -> list[str]:
+    return list(dict.fromkeys(s for p in op.problems for s in p.sizes))
+
+
+def _describe_attribute(op: Op, attribute: Attribute, fields: set[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": attribute.name, "choices": list(attribute.choices), "default": attribute.default}
+    if attribute.name in fields:
+        # A name is passed as its place in the list of choices; numbers and switches as they are.
+        codes = [i if isinstance(c, str) else c if isinstance(c, float) else int(c) for i, c in enumerate(attribute.choices)]
+        return row | {"field": attribute.name, "codes": codes}
+    for tensor in op.tensors:
+        table = tabulate(op, tensor.present)
+        if len(table) == 2 and all(r["when"] == {attribute.name: r["value"]} for r in table):
+            return row | {"present": tensor.name}
+    raise FrozenError(f"op {op.name}: attribute {attribute.name} is no field of the Params struct, nor the presence of an optional tensor")
+
+
+def _describe_tensor(op: Op, tensor: Tensor, fields: set[str]) -> dict[str, Any]:
+    stride = f"ld{tensor.name}"
+    return {
+        "name": tensor.name,
+        "role": tensor.role.value,
+        "field": tensor.name,
+        "stride": stride if stride in fields else None,
+        "dtype": tabulate(op, tensor.resolve_dtype),
+        "shape": tabulate(op, lambda p: list(tensor.name_sizes(p))),
+        "present": tabulate(op, tensor.present),
+    }
+
+
+def tabulate(op: Op, function: Callable[[Problem], Any]) -> Table:
+    """Return a function of a problem's attributes as a table; its value must not depend on the sizes."""
+    sizes = op.problems[0].sizes
+    names = [a.name for a in op.attributes]
+    values = {
+        combination: function(Problem(sizes, dict(zip(names, combination, strict=True))))
+        for combination in itertools.product(*(a.choices for a in op.attributes))
+    }
+    matters = [i for i, a in enumerate(op.attributes) if any(_differs(values, i, a.choices, c) for c in values)]
+    rows = {tuple(c[i] for i in matters): value for c, value in values.items()}
+    return [{"when": {names[i]: v for i, v in zip(matters, key, strict=True)}, "value": value} for key, value in rows.items()]
+
+
+def _differs(
+    values: Mapping[tuple[AttributeValue, ...], Any], index: int, choices: tuple[AttributeValue, ...], at: tuple[AttributeValue, ...]
+) -> bool:
+    return any(values[(*at[:index], choice, *at[index + 1 :])] != values[at] for choice in choices)
+
+
+def describe_cost(op: Op) -> dict[str, Table] | None:
+    """Return ``cost()`` as tables of sums ``[[coefficient, [size, ...]], ...]``; None where it is no such sum of products of sizes."""
+    tables = {}
+    for name in ("flops", "bytes_moved"):
+        table = tabulate(op, lambda p, name=name: _find_terms(op, p, name))  # type: ignore[misc]
+        if any(row["value"] is None for row in table):
+            return None
+        tables[name] = table
+    return tables | {"flop_unit": tabulate(op, lambda p: op.cost(p).flop_unit)}
+
+
+def _find_terms(op: Op, problem: Problem, name: str) -> list[list[Any]] | None:
+    """Solve for the coefficients of all products of different sizes, and try the result elsewhere."""
+    sizes = _list_sizes(op)
+    subsets = [s for n in range(len(sizes) + 1) for s in itertools.combinations(sizes, n)]
+
+    def evaluate(values: Mapping[str, int]) -> float:
+        return float(getattr(op.cost(Problem(values, problem.attributes)), name))
+
+    points = [{s: 1 + (i >> place & 1) for place, s in enumerate(sizes)} for i in range(len(subsets))]
+    matrix = [[float(math.prod(point[s] for s in subset)) for subset in subsets] for point in points]
+    solved = np.linalg.solve(np.array(matrix), np.array([evaluate(p) for p in points]))
+    terms = [(round(float(c), 9), subset) for c, subset in zip(solved, subsets, strict=True) if abs(c) > 1e-9]
+    generator = random.Random(1)
+    for _ in range(8):
+        point = {s: generator.randrange(1, 5000) for s in sizes}
+        modelled = sum(c * math.prod(point[s] for s in subset) for c, subset in terms)
+        if abs(modelled - evaluate(point)) > 1e-9 * abs(modelled):
+            return None
+    return [[coefficient, list(subset)] for coefficient, subset in terms]

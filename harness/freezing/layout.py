@@ -1,0 +1,76 @@
+"""Where things lie in the frozen set, and how they are written: canonical JSON, SHA-256.
+
+frozen/schema/*.schema.json              what each document holds
+frozen/<op>/index.jsonl                  the op, its entries, its medians: one a line, sorted
+frozen/<op>/<kernel>/manifest.json       a sealed kernel; <kernel> is the variant and eight digits of what it is made of
+frozen/<op>/<kernel>/sources/            its closure of sources, laid out as in ops/
+frozen/<op>/evidence/<bucket>-<hash>.json    why a kernel has a bucket, with samples and conditions
+frozen/<op>/history/<time>-<what>-<hash>.json    every change of the index, as lines removed and added
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from device.settings import find_project_root
+
+INDEX = "index.jsonl"
+MANIFEST = "manifest.json"
+SOURCES = "sources"
+EVIDENCE = "evidence"
+HISTORY = "history"
+SCHEMA = "schema"
+# What is no part of the set: the lock and the journal of a change that is being made, and files not renamed yet.
+PRIVATE_PREFIX = "."
+SCHEMA_VERSION = 1
+BUCKET_KEYS = ("arch", "dtypes", "layout", "epilogue", "region")
+
+
+def find_frozen_dir(root: Path | None = None) -> Path:
+    """Return the folder ``frozen`` of the project."""
+    return (root or find_project_root()) / "frozen"
+
+
+def dump_line(value: Any) -> str:
+    """Return canonical JSON on one line: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def dump_document(value: Any) -> str:
+    """Return a document: sorted keys, a value a line, short lists on one."""
+    text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
+    return text + "\n"
+
+
+def hash_bytes(content: bytes) -> str:
+    """Return the SHA-256 in hexadecimal."""
+    return sha256(content).hexdigest()
+
+
+def hash_value(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON."""
+    return hash_bytes(dump_line(value).encode())
+
+
+def make_seal(manifest: Mapping[str, Any]) -> str:
+    """Return the seal of a manifest: the hash of all its other fields."""
+    return hash_value({k: v for k, v in manifest.items() if k != "seal"})
+
+
+def name_bucket(bucket: Mapping[str, str]) -> str:
+    """Return a bucket's name, ``sm_90a/bfloat16/nk/smooth/many_tiles``."""
+    return "/".join(bucket[key] for key in BUCKET_KEYS)
+
+
+def sort_key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where a line belongs in the index, and what makes it the same line as another: kind, then bucket, or kernel and problem."""
+    kind = row["kind"]
+    if kind == "op":
+        return ("0",)
+    if kind == "entry":
+        return ("1", name_bucket(row["bucket"]), row["role"], row["kernel"] if row["role"] == "fallback" else "")
+    return ("2", row["arch"], row["problem"], row["mode"], row["kernel"])

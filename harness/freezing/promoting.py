@@ -1,0 +1,281 @@
+"""Promotion: candidates pass the gates, hold contests with each bucket's incumbent, and winners are sealed into the frozen set.
+
+On the emulated device there are no times: there a kernel can only become a bucket's ``provisional`` entry, which any measured one replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.build import BuildResult
+from harness.errors import FrozenError
+from harness.freezing.buckets import describe_axes, find_bucket, find_facts, make_fallback_bucket, name_group
+from harness.freezing.changing import change_index
+from harness.freezing.deciding import Ruling, choose
+from harness.freezing.gates import FORCIBLE, Candidate, Gate
+from harness.freezing.interface import describe_cost, describe_interface
+from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
+from harness.freezing.matches import Match
+from harness.freezing.reading import FrozenOp, Row, name_evidence
+from harness.freezing.schemas import find_schema_fault
+from harness.session import Session
+from harness.spec import Problem
+from harness.verdicts import Criteria
+
+# Below this a faster kernel counts as the same; and the probability that a kernel takes a bucket from its own copy.
+PROMOTION = Criteria(margin=0.01, error=0.01)
+
+
+# Measures candidates on problems against an incumbent's entry, or against each other where there is none.
+Hold = Callable[[Sequence[Problem], Row | None, Sequence[tuple[BuildResult, Path]]], Sequence[Match]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: buckets by name (all that have a problem of suite ``bench`` where none is given), and how."""
+
+    buckets: tuple[str, ...] = ()
+    fallback: bool = False
+    dry_run: bool = False
+    force_reason: str = ""
+    criteria: Criteria = PROMOTION
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of a bucket: ``outcome`` is ``promoted``, ``provisional``, ``kept`` or ``refused``."""
+
+    bucket: str
+    outcome: str
+    kernel: str
+    reason: str
+    incumbent: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return dict(vars(self))
+
+
+@dataclass
+class Writing:
+    """What a promotion is going to write, gathered bucket by bucket and applied in one step."""
+
+    rows: list[Row] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+
+
+def group_problems(session: Session, request: Request) -> dict[str, tuple[dict[str, str], list[Problem]]]:
+    """Return the buckets that are asked for by name, each with its problems of suite ``bench``; raises :class:`FrozenError` for others."""
+    op, arch = session.loaded.op, session.target.real_arch
+    if request.fallback:
+        bucket = make_fallback_bucket(arch)
+        return {name_bucket(bucket): (bucket, [])}
+    groups: dict[str, tuple[dict[str, str], list[Problem]]] = {}
+    for problem in op.select_problems("bench"):
+        bucket = find_bucket(op, problem, arch)
+        groups.setdefault(name_bucket(bucket), (bucket, []))[1].append(problem)
+    if unknown := [b for b in request.buckets if b not in groups]:
+        raise FrozenError(f"{op.name} has no bench problem in bucket {unknown[0]}; buckets with one are:\n  " + "\n  ".join(groups))
+    return {name: group for name, group in groups.items() if not request.buckets or name in request.buckets}
+
+
+def promote(
+    session: Session,
+    frozen: FrozenOp,
+    candidates: Sequence[Candidate],
+    request: Request,
+    hold: Hold | None,
+    say: Callable[[str], None],
+) -> list[Decision]:
+    """Decide bucket by bucket and, unless it is a dry run, write what was decided.
+
+    ``candidates`` have been through the gates; ``hold`` measures them against an incumbent, and is None on the emulated device.
+    """
+    passed = [c for c in candidates if not c.find_refusals(forced=bool(request.force_reason))]
+    refused = [f"{c.name}: {g.name}: {g.detail}" for c in candidates for g in c.find_refusals(forced=bool(request.force_reason))[:1]]
+    writing = Writing()
+    decisions = []
+    for name, (bucket, problems) in group_problems(session, request).items():
+        serving = [c for c in passed if request.fallback or any(_serves(session, c, p) for p in problems)]
+        if not serving:
+            reason = "; ".join(refused) if refused else "no candidate serves a problem of this bucket"
+            decisions.append(Decision(name, "refused", "", reason))
+            continue
+        decisions.append(_decide(session, frozen, bucket, problems, serving, request, hold, writing))
+        say(f"{name}: {decisions[-1].outcome}: {decisions[-1].reason}")
+    if writing.rows and not request.dry_run:
+        op = {
+            "kind": "op",
+            "schema": SCHEMA_VERSION,
+            "op": session.loaded.op.name,
+            "interface": describe_interface(session.loaded.op, (session.loaded.folder / "api.hpp").read_text()),
+            "axes": describe_axes(session.loaded.op),
+            "cost": describe_cost(session.loaded.op),
+        }
+        rows, files, message = [op, *writing.rows], writing.files, "; ".join(writing.messages)
+        change_index(frozen.folder.parent, session.loaded.op.name, "promote", message, put=rows, files=files, expect=frozen)
+    return decisions
+
+
+def _serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
+    kernel = session.loaded.op.find_kernel(candidate.build.variant.kernel)
+    facts = find_facts(session.loaded.op, problem)
+    return kernel.domain is not None and all(c.holds(facts) for c in kernel.domain(candidate.build.variant.tunables))
+
+
+def _decide(
+    session: Session,
+    frozen: FrozenOp,
+    bucket: dict[str, str],
+    problems: Sequence[Problem],
+    serving: Sequence[Candidate],
+    request: Request,
+    hold: Hold | None,
+    writing: Writing,
+) -> Decision:
+    name = name_bucket(bucket)
+    incumbent = None if request.fallback else frozen.find_winner(bucket)
+    old = incumbent["kernel"] if incumbent else ""
+    matches: Sequence[Match] = ()
+    if request.fallback:
+        winner, reason = serving[0], "a fallback serves what nothing else does: it is not compared"
+    elif hold is None:
+        winner, reason = serving[0], "provisional: the emulated device has no times"
+        if incumbent and incumbent["status"] == "measured":
+            return Decision(name, "refused", "", "the emulated device has no times, and the bucket's entry was measured on a GPU", old)
+        if old == winner.manifest["kernel"]:
+            return Decision(name, "kept", old, "it has the bucket already", old)
+    else:
+        provisional = incumbent is not None and incumbent["status"] == "provisional"
+        rival = None if provisional else incumbent
+        if rival is not None:
+            serving = [c for c in serving if c.manifest["kernel"] != old]
+            if not serving:
+                return Decision(name, "kept", old, "it has the bucket already", old)
+        matches = hold(problems, rival, [(c.build, c.binding) for c in serving])
+        choice = _choose(matches, serving, rival, request)
+        if choice.winner is None:
+            gate = Gate("faster", False, choice.reason)
+            if not request.force_reason:
+                return Decision(name, "kept" if old else "refused", old, gate.detail, old)
+            choice = Ruling(serving[0].name, f"forced ({request.force_reason}) although {choice.reason}")
+        winner, reason = next(c for c in serving if c.name == choice.winner), choice.reason
+    _write(session, frozen, bucket, winner, incumbent, reason, matches, request, writing)
+    outcome = "promoted" if hold is not None or request.fallback else "provisional"
+    return Decision(name, outcome, winner.manifest["kernel"], reason, old)
+
+
+def _choose(matches: Sequence[Match], serving: Sequence[Candidate], rival: Row | None, request: Request) -> Ruling:
+    """Choose among the candidates; where the bucket has no measured incumbent, the first candidate stands for it and wins ties."""
+    if not matches:
+        return Ruling(None, "no contest was held")
+    challengers = {c.name: {m.problem.name: m.find_outcome(c.name) for m in matches} for c in serving}
+    if rival is not None:
+        return choose(challengers, request.criteria)
+    first = serving[0].name
+    faults = [f"{m.problem.name}: {m.find_fault(first)}" for m in matches if m.find_fault(first)]
+    others = {name: outcomes for name, outcomes in challengers.items() if name != first}
+    choice = choose(others, request.criteria) if others else Ruling(None, "")
+    if choice.winner is not None:
+        return choice
+    return (
+        Ruling(None, "; ".join(faults)) if faults else Ruling(first, "the bucket had no measured entry, and no other candidate is faster")
+    )
+
+
+def _write(
+    session: Session,
+    frozen: FrozenOp,
+    bucket: dict[str, str],
+    winner: Candidate,
+    incumbent: Row | None,
+    reason: str,
+    matches: Sequence[Match],
+    request: Request,
+    writing: Writing,
+) -> None:
+    """Gather the rows and files by which a candidate takes a bucket."""
+    kernel = winner.manifest["kernel"]
+    manifest = winner.manifest
+    if (frozen.folder / kernel / MANIFEST).exists():
+        manifest = frozen.read_manifest(kernel)  # sealed before, for another bucket: the same device sources, flags and architecture
+        if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
+            raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
+    else:
+        if fault := find_schema_fault("manifest", manifest):
+            raise FrozenError(f"the manifest of {kernel} would not be valid: {fault}")
+        writing.files[f"{kernel}/{MANIFEST}"] = dump_document(manifest).encode()
+        writing.files |= {f"{kernel}/{SOURCES}/{name}": content for name, content in winner.sources.items()}
+    status = "measured" if matches else "provisional"
+    environment = session.environment
+    evidence: Row = {
+        "schema": SCHEMA_VERSION,
+        "op": session.loaded.op.name,
+        "bucket": bucket,
+        "kernel": kernel,
+        "incumbent": incumbent["kernel"] if incumbent else None,
+        "status": status,
+        "reason": reason,
+        "conditions": {
+            "device": environment.device_name,
+            "driver": environment.driver_version,
+            "toolchain": environment.toolchain,
+            "commit": session.records.read_run(session.run_id).commit,
+            "host": environment.host,
+            "command": request.command,
+        },
+        "criteria": {"margin": request.criteria.margin, "error": request.criteria.error, "looks": list(request.criteria.looks)},
+        "gates": [g.to_json() for g in winner.gates],
+        "contests": [m.to_json(session.records) for m in matches],
+    }
+    if fault := find_schema_fault("evidence", evidence):
+        raise FrozenError(f"the evidence for {name_bucket(bucket)} would not be valid: {fault}")
+    content = dump_document(evidence).encode()
+    writing.files[name_evidence(evidence)] = content
+    forced = any(not g.passed and g.name in FORCIBLE for g in winner.gates) or reason.startswith("forced")
+    entry: Row = {
+        "kind": "entry",
+        "bucket": bucket,
+        "role": "fallback" if request.fallback else "winner",
+        "kernel": kernel,
+        "seal": manifest["seal"],
+        "status": status,
+        "evidence": {"file": name_evidence(evidence), "sha256": hash_bytes(content)},
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    writing.rows.append(entry | ({"forced": request.force_reason} if forced else {}))
+    writing.rows += _list_medians(
+        session, bucket, matches, {winner.name: kernel, **({incumbent["kernel"]: incumbent["kernel"]} if incumbent else {})}
+    )
+    writing.messages.append(f"{kernel} takes {name_bucket(bucket)}: {reason}")
+
+
+def _list_medians(session: Session, bucket: dict[str, str], matches: Sequence[Match], kernels: Mapping[str, str]) -> list[Row]:
+    """Return a row for each problem and contender whose kernel is, or becomes, a frozen one."""
+    rows = []
+    for match in matches:
+        for name, kernel in kernels.items():
+            median = match.find_median_us(name)
+            if median is not None and not match.find_fault(name):
+                rows.append(
+                    {
+                        "kind": "median",
+                        "arch": bucket["arch"],
+                        "device": session.environment.device_name,
+                        "kernel": kernel,
+                        "problem": match.problem.name,
+                        "sizes": dict(match.problem.sizes),
+                        "attributes": session.loaded.op.attribute_values(match.problem),
+                        "group": name_group(bucket),
+                        "mode": match.mode.value,
+                        "median_us": float(f"{median:.6g}"),
+                        "record": match.find_record(name, session.records),
+                    }
+                )
+    return rows

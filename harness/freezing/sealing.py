@@ -1,0 +1,170 @@
+"""Sealing a kernel: its closure of sources, and the manifest that pins everything about it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.build import BuildResult, compile_flags
+from harness.cubin import hash_machine_code
+from harness.discover import LoadedOp, find_description
+from harness.domain import Condition, Rows
+from harness.errors import BuildError, FrozenError
+from harness.freezing.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
+from harness.resources import Resources
+from harness.spec import Variant
+from harness.targets import Target
+from harness.toolchain import Toolchain
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_VARIANT_FLAG = "-DAICF_VARIANT="
+_ENTRIES = ("supports", "workspace_bytes", "launch")
+
+
+@dataclass(frozen=True)
+class SealedVariant(Variant):
+    """A variant whose entry points carry the name of the frozen kernel, so that two versions of one variant link into one program."""
+
+    suffix: str = ""
+
+    @property
+    def symbol_suffix(self) -> str:
+        """The suffix of the entry points."""
+        return self.suffix
+
+
+def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
+    """Return everything that a kernel of the op is made of and judged by, by path below the sources' folder.
+
+    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, and the op's description.
+    """
+    found: dict[str, bytes] = {}
+    waiting = [loaded.folder / "launcher.cu", loaded.folder / "pybind.cpp", *find_description(loaded.folder)]
+    while waiting:
+        path = waiting.pop()
+        name = os.path.relpath(path, loaded.include_dir)
+        if name in found:
+            continue
+        if name.startswith(".."):
+            raise FrozenError(f"{path} lies outside {loaded.include_dir}: the sources of a frozen kernel lie below it")
+        found[name] = path.read_bytes()
+        if path.suffix == ".py":
+            continue
+        for include in _INCLUDE.findall(found[name].decode()):
+            places = (path.parent / include, loaded.include_dir / include)
+            # What is in neither place is the compiler's own.
+            waiting += [Path(os.path.normpath(p)) for p in places if p.is_file()][:1]
+    return dict(sorted(found.items()))
+
+
+def list_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
+    """Return nvcc's flags for a variant without include path, architecture and the name of the entry points."""
+    flags = compile_flags(loaded, variant, target)
+    place = flags.index("-gencode")
+    flags = flags[:place] + flags[place + 2 :]
+    return [f for f in flags if not f.startswith(("-I", _VARIANT_FLAG))]
+
+
+def name_kernel(loaded: LoadedOp, variant: Variant, target: Target, sources: Mapping[str, bytes]) -> str:
+    """Return the frozen kernel's name: the variant's id and eight digits of device sources, flags and architecture."""
+    device = {name: hash_bytes(content) for name, content in sources.items() if not name.endswith((".py", "pybind.cpp", "binding.hpp"))}
+    digest = hash_value([list_flags(loaded, variant, target), target.gencode, device])
+    return f"{variant.symbol_suffix}__{digest[:8]}"
+
+
+def compile_sealed(folder: Path, build: Mapping[str, Any], toolchain: Toolchain, scratch: Path) -> Path:
+    """Build a sealed kernel's library from its folder alone and return it; raises :class:`BuildError` with the compiler's text."""
+    from harness.compiler import Compiler
+
+    sources = folder / SOURCES
+    object_file, library = scratch / "object.o", scratch / "variant.so"
+    flags = [*build["flags"], "-gencode", build["gencode"], f"-I{sources}"]
+    commands = (
+        [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-c", str(folder / build["source"]), "-o", str(object_file)],
+        [str(toolchain.cxx), "-shared", "-o", str(library), str(object_file), str(toolchain.cudart_library)],
+    )
+    for command in commands:
+        status, log = Compiler().run(command, scratch)
+        if status != 0:
+            raise BuildError(f"{folder.name} does not compile from its sealed sources:\n{log.strip()}")
+    return library
+
+
+def make_manifest(
+    loaded: LoadedOp,
+    build: BuildResult,
+    target: Target,
+    toolchain: Toolchain,
+    sources: Mapping[str, bytes],
+    *,
+    interface: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return a kernel's manifest, sealed.
+
+    ``facts`` are what the gates found: ``workspace``, ``capture_safe``, ``tolerance``, ``prior`` and ``verified``.
+    """
+    kernel_spec = loaded.op.find_kernel(build.variant.kernel)
+    if kernel_spec.domain is None or build.resources is None:
+        raise FrozenError(f"kernel {kernel_spec.name} of op {loaded.op.name} has no domain, or ptxas said nothing of it")
+    kernel = name_kernel(loaded, build.variant, target, sources)
+    domain = kernel_spec.domain(build.variant.tunables)
+    manifest: dict[str, Any] = {
+        "schema": SCHEMA_VERSION,
+        "op": loaded.op.name,
+        "kernel": kernel,
+        "variant": build.variant.name,
+        "arch": target.real_arch,
+        "files": {f"{SOURCES}/{name}": hash_bytes(content) for name, content in sources.items()},
+        "build": {
+            "source": f"{SOURCES}/{loaded.op.name}/launcher.cu",
+            "flags": [*list_flags(loaded, build.variant, target), f"{_VARIANT_FLAG}{kernel}"],
+            "gencode": target.gencode,
+            "toolchain": {"nvcc": toolchain.nvcc_version, "cxx": toolchain.cxx_version},
+            "machine_code": {target.real_arch: build.code_hash},
+        },
+        "entry_points": {call: f"{loaded.op.name}_{call}__{kernel}" for call in _ENTRIES},
+        "interface": hash_value(interface),
+        "domain": [c.to_json() for c in domain],
+        "alignment_bytes": find_alignments(loaded, domain),
+        "deterministic": kernel_spec.deterministic,
+        "resources": list_resources(build.resources, kernel_spec.max_spill_bytes),
+        **facts,
+    }
+    return manifest | {"seal": make_seal(manifest)}
+
+
+def find_alignments(loaded: LoadedOp, domain: Sequence[Condition]) -> dict[str, int]:
+    """Return by tensor what its address must be a multiple of, in bytes, where that is more than its element."""
+    asked = {t.name: 1 for t in loaded.op.tensors}
+    for condition in domain:
+        if isinstance(condition, Rows):
+            asked[condition.tensor] = max(asked[condition.tensor], condition.address_bytes)
+    return {name: size for name, size in asked.items() if size > 1}
+
+
+def list_resources(resources: Resources, max_spill_bytes: int) -> dict[str, int]:
+    """Return ptxas' figures, with what may be spilled."""
+    figures = {k: v for k, v in asdict(resources).items() if isinstance(v, int)}
+    return figures | {"max_spill_bytes": max_spill_bytes}
+
+
+def prove_sealed(manifest: Mapping[str, Any], sources: Mapping[str, bytes], toolchain: Toolchain, scratch: Path) -> str:
+    """Build a kernel from its sealed sources in a folder of its own; return "" or how its machine code differs from the manifest's."""
+    folder = scratch / str(manifest["kernel"])
+    for name, content in sources.items():
+        path = folder / SOURCES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (scratch / "made").mkdir()
+    return compare_machine_code(manifest, compile_sealed(folder, manifest["build"], toolchain, scratch / "made"))
+
+
+def compare_machine_code(manifest: Mapping[str, Any], library: Path) -> str:
+    """Return "" where a library has the machine code that the manifest pins, else what differs."""
+    expected, found = manifest["build"]["machine_code"][manifest["arch"]], hash_machine_code(library)
+    return "" if found == expected else f"the machine code is {found[:16]}..., the manifest pins {expected[:16]}..."
