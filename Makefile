@@ -44,7 +44,7 @@ export AICF_JOBS := $(if $(jobs),$(jobs),$(AICF_JOBS))
 OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--problem '$(p)') $(args)
 
 ##@ One op: make op=NAME VERB [device=auto|cuda|emulated] [target=h200|h100|a100] [variant=…] [problem=…] [jobs=N] [args='…']
-OP_VERBS := bench build compare inspect model new report show sweep verify
+OP_VERBS := bench build compare inspect model new promote report show sweep verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
 build: ## compile the op's variants; what has not changed is not compiled again
@@ -52,6 +52,7 @@ compare: ## the op beside its peers, goal by goal; or variants, revisions, recor
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
 model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
 new: ## write a new op that builds, verifies and benches at once
+promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
 report: ## show the op's latest recorded bench (args='--run ID' for another run)
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
 sweep: ## time a wide sample of the op's tunable space on a GPU (args='--per-kernel 24 --save FILE')
@@ -67,7 +68,9 @@ show: $(ENV)
 	@$(RUN) -m harness show $(op) $(variant) $(args)
 
 ##@ The workbench
-.PHONY: doctor list
+.PHONY: doctor frozen list
+frozen: $(ENV) ## list the frozen kernels; args=verify rebuilds and checks them
+	@$(RUN) -m harness frozen $(or $(args),list) $(op)
 doctor list: $(ENV)
 	@$(RUN) -m harness $@ $(if $(filter list,$@),$(op)) $(args)
 doctor: ## say what was found on this machine, what is missing, and the remedy
