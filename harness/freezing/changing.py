@@ -56,7 +56,7 @@ def change_index(
         }
         if not event["removed"] and not event["added"]:
             raise FrozenError(f"nothing in the frozen set of {op} would change")
-        for document, value in (("event", event), *(("index", r) for r in after)):
+        for document, value in (*(("index", r) for r in after), ("event", event)):
             if fault := find_schema_fault(document, value):
                 raise FrozenError(f"refused to write the frozen set of {op}: {fault}")
         everything = dict(files or {}) | {f"{HISTORY}/{name_event(event)}": dump_document(event).encode()}

@@ -1,0 +1,189 @@
+"""What was changed by hand in the frozen set is found, and named."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import FrozenError
+from harness.freezing.layout import HISTORY, INDEX, MANIFEST, dump_document, dump_line, find_frozen_dir, make_seal
+from harness.freezing.reading import check_op, list_frozen_ops, name_event, read_frozen_op, read_history
+from tests.freezing.frozen_sets import OP, make_manifest, write_frozen_set
+
+KERNEL = "plain__threads32__00000001"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_frozen_set(tmp_path_factory.mktemp("written"))
+
+
+@pytest.fixture
+def frozen_dir(written: Path, tmp_path: Path) -> Path:
+    shutil.copytree(written, tmp_path / "frozen")
+    return tmp_path / "frozen"
+
+
+def list_leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not isinstance(value, (dict, list)) or not value:
+        yield path
+    for key, each in items:
+        yield from list_leaves(each, (*path, key))
+
+
+def alter(document: Any, path: tuple[Any, ...]) -> Any:
+    """Return the document with one value changed to another that is as valid, where there is one."""
+    document = copy.deepcopy(document)
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    old = place[path[-1]]
+    if isinstance(old, bool):
+        place[path[-1]] = not old
+    elif isinstance(old, str):
+        place[path[-1]] = old[:-1] + ("0" if old[-1] != "0" else "1")
+    elif isinstance(old, (int, float)):
+        place[path[-1]] = old / 2 if isinstance(old, float) else old + 1
+    else:
+        place[path[-1]] = [1] if isinstance(old, list) else {"x": 1}
+    return document
+
+
+def find_paths(frozen_dir: Path) -> set[str]:
+    return {f.path for f in check_op(frozen_dir, OP)}
+
+
+def test_what_promote_wrote_agrees(frozen_dir: Path) -> None:
+    assert check_op(frozen_dir, OP) == []
+    frozen = read_frozen_op(frozen_dir, OP)
+    assert frozen.kernels == [KERNEL, "plain__threads64__00000002"]
+    assert len(frozen.entries) == len(frozen.medians) == 2
+    assert frozen.read_manifest(KERNEL)["variant"] == "plain/threads32"
+
+
+def test_the_projects_own_set_agrees() -> None:
+    findings = [f.describe() for op in list_frozen_ops(find_frozen_dir()) for f in check_op(find_frozen_dir(), op)]
+    assert findings == []
+
+
+@pytest.mark.parametrize("path", list(list_leaves(make_manifest(KERNEL))), ids=lambda p: ".".join(map(str, p)))
+def test_a_changed_field_of_a_manifest_is_found(frozen_dir: Path, path: tuple[Any, ...]) -> None:
+    file = frozen_dir / OP / KERNEL / MANIFEST
+    altered = alter(json.loads(file.read_text()), path)
+    file.write_text(dump_document(altered))
+    findings = check_op(frozen_dir, OP)
+    assert f"{KERNEL}/{MANIFEST}" in {f.path for f in findings}
+    with pytest.raises(FrozenError):
+        read_frozen_op(frozen_dir, OP).read_manifest(KERNEL)
+    if path == ("seal",):
+        return
+    # Sealing it anew helps nothing: the index names the old seal.
+    file.write_text(dump_document(altered | {"seal": make_seal(altered)}))
+    assert f"{KERNEL}/{MANIFEST}" in find_paths(frozen_dir)
+
+
+def test_every_byte_of_every_source_counts(frozen_dir: Path) -> None:
+    sources = sorted(p for p in (frozen_dir / OP / KERNEL).rglob("*") if p.is_file() and p.name != MANIFEST)
+    assert len(sources) == 3
+    for path in sources:
+        content = path.read_bytes()
+        for i in range(len(content)):
+            path.write_bytes(content[:i] + bytes([content[i] ^ 1]) + content[i + 1 :])
+            assert [(f.kind, f.path) for f in check_op(frozen_dir, OP)] == [("changed", str(path.relative_to(frozen_dir / OP)))]
+        path.write_bytes(content)
+
+
+def test_a_deleted_file_is_named(frozen_dir: Path) -> None:
+    for path in sorted(p for p in (frozen_dir / OP).rglob("*") if p.is_file()):
+        content = path.read_bytes()
+        path.unlink()
+        name = str(path.relative_to(frozen_dir / OP))
+        # Without one of its events the history leads elsewhere.
+        blamed = INDEX if name.startswith(HISTORY) else name
+        assert blamed in find_paths(frozen_dir), name
+        path.write_bytes(content)
+    assert check_op(frozen_dir, OP) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", f"{KERNEL}/extra.txt", f"{KERNEL}/sources/common/more.cuh", "evidence/a.json", "another/manifest.json"]
+)
+def test_an_added_file_is_named(frozen_dir: Path, name: str) -> None:
+    path = frozen_dir / OP / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    findings = check_op(frozen_dir, OP)
+    assert [f.kind for f in findings] == ["added"]
+    assert name.startswith(findings[0].path)
+
+
+def test_each_line_of_the_index_counts(frozen_dir: Path) -> None:
+    index = frozen_dir / OP / INDEX
+    lines = index.read_text().splitlines()
+    for i, line in enumerate(lines):
+        index.write_text("".join(each + "\n" for each in lines[:i] + lines[i + 1 :]))
+        assert INDEX in find_paths(frozen_dir), "a line is gone"
+        row = json.loads(line)
+        for path in list_leaves(row):
+            index.write_text("".join(each + "\n" for each in [*lines[:i], dump_line(alter(row, path)), *lines[i + 1 :]]))
+            assert INDEX in find_paths(frozen_dir), path
+    index.write_text("".join(each + "\n" for each in reversed(lines)))
+    assert INDEX in find_paths(frozen_dir), "lines in another order"
+    index.write_text("\n".join(lines) + "\n\n{]\n")
+    with pytest.raises(FrozenError, match=r"tiny/index.jsonl: unreadable: line"):
+        read_frozen_op(frozen_dir, OP)
+
+
+def test_evidence_and_history_are_held_by_hashes(frozen_dir: Path) -> None:
+    for folder in ("evidence", HISTORY):
+        for path in sorted((frozen_dir / OP / folder).iterdir()):
+            content = path.read_text()
+            document = json.loads(content)
+            key = "reason" if folder == "evidence" else "message"
+            path.write_text(dump_document(document | {key: "another story"}))
+            assert f"{folder}/{path.name}" in find_paths(frozen_dir)
+            path.write_text(content)
+
+
+def test_a_history_that_was_rewritten_with_its_name_does_not_lead_to_the_index(frozen_dir: Path) -> None:
+    events, _ = read_history(frozen_dir / OP)
+    name, event = events[-1]
+    forged = copy.deepcopy(event)
+    next(r for r in forged["added"] if r["kind"] == "median")["median_us"] = 0.5
+    (frozen_dir / OP / HISTORY / name).unlink()
+    (frozen_dir / OP / HISTORY / name_event(forged)).write_text(dump_document(forged))
+    findings = check_op(frozen_dir, OP)
+    assert [(f.path, f.kind) for f in findings] == [(INDEX, "changed")]
+    assert "not what its history leads to" in findings[0].detail
+
+
+def test_a_kernel_that_was_swapped_for_another_is_found(frozen_dir: Path) -> None:
+    folder = frozen_dir / OP
+    shutil.rmtree(folder / KERNEL)
+    shutil.copytree(folder / "plain__threads64__00000002", folder / KERNEL)
+    details = [f.detail for f in check_op(frozen_dir, OP)]
+    assert any("says that it is of tiny/plain__threads64__00000002" in d for d in details)
+
+
+@pytest.mark.parametrize("name", [INDEX, f"{KERNEL}/{MANIFEST}"])
+def test_another_version_of_the_format_is_named(frozen_dir: Path, name: str) -> None:
+    path = frozen_dir / OP / name
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 7').replace('"schema":1', '"schema":7'))
+    finding = next(f for f in check_op(frozen_dir, OP) if f.path == name)
+    assert "is of format 7, and this version reads format 1" in finding.detail
+
+
+def test_a_row_that_the_schema_forbids_is_named_with_its_line(frozen_dir: Path) -> None:
+    index = frozen_dir / OP / INDEX
+    lines = index.read_text().splitlines()
+    row = json.loads(lines[1])
+    index.write_text("\n".join([lines[0], dump_line(row | {"status": "excellent"}), *lines[2:]]) + "\n")
+    with pytest.raises(FrozenError, match=r"line 2: status: 'excellent' is not one of \['measured', 'provisional'\]"):
+        read_frozen_op(frozen_dir, OP)
