@@ -15,7 +15,7 @@ from device.settings import VARIABLES, SettingError, find_unknown_variables, rea
 from harness.store import Store
 from harness.toolchain import find_toolchain
 
-_REQUIRED = ("numpy", "nvtx", "pybind11", "rich", "sqlalchemy", "typer")
+_REQUIRED = ("jinja2", "matplotlib", "numpy", "nvtx", "pandas", "pyarrow", "pybind11", "rich", "sqlalchemy", "typer")
 _OPTIONAL = {
     "cupy": "needed on a GPU: pip install cupy-cuda13x",
     "torch": "a peer, optional: pip install",

@@ -1,53 +1,88 @@
-"""``report``: show what was recorded."""
+"""``report``: show what was recorded, in the terminal and as a page with pictures."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.commands.options import AsJson, OpName, Published
 from harness.errors import ExitCode
 
+if TYPE_CHECKING:
+    from harness.discover import LoadedOp
+
 RunIds = Annotated[
     list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the op's latest bench when left out")
 ]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="print the timings as a Markdown page")]
+PagePath = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="where the page goes; .aicf/reports/OP.html when left out", dir_okay=False)
+]
 
 
-def run(op: OpName, run_id: RunIds = None, json: AsJson = False, markdown: AsMarkdown = False, published: Published = False) -> ExitCode:
-    """Show the recorded results of an op's latest bench, or of the runs named; where the database has none, the published ones.
+def run(
+    op: OpName,
+    run_id: RunIds = None,
+    json: AsJson = False,
+    markdown: AsMarkdown = False,
+    html: PagePath = None,
+    published: Published = False,
+) -> ExitCode:
+    """Show the recorded results of an op's latest bench, or of the runs named, and write a page with all of them in pictures.
+
+    The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
 
     \b
     Examples:
       python -m harness report gemm_bias_act
+      python -m harness report gemm_bias_act --html report.html
       python -m harness report gemm_bias_act --run 12 --json
       python -m harness report gemm_bias_act --run 3 --run 4 --markdown > profiles/gemm_bias_act/h200.md
     """
-    from device.settings import read_settings
+    from device.settings import find_project_root, read_settings
     from harness.console import print_json
     from harness.discover import find_op
     from harness.errors import RecordError
     from harness.publish import make_markdown
     from harness.published import open_records
     from harness.report import make_record_table, print_tables
+    from harness.spec import SpecError
 
+    if html is not None and (json or markdown or run_id):
+        raise SpecError("--html shows all records of the op: it goes with none of --run, --json, --markdown")
     loaded = find_op(op)
     records, place = open_records(loaded.op.name, read_settings().records_url, published=published)
     try:
-        latest = records.find_latest_run(loaded.op.name, ["bench", "counters", "verify"])
+        latest = records.find_latest_run(loaded.op.name, ["bench", "counters", "verify", "profile"])
         chosen = run_id or ([] if latest is None else [latest])
         runs = [records.list_results(op=loaded.op.name, run_id=each) for each in chosen]
     finally:
         records.close()
-    if not runs or not all(runs):
+    with_page = not (json or markdown or run_id)
+    if (not runs and not with_page) or not all(runs):
         where = f"of run {', '.join(map(str, run_id))}" if run_id else "yet"
         raise RecordError(f"no results of op {op} {where} in {place}; python -m harness bench {op} makes some")
     if json:
         print_json([r.to_json() for results in runs for r in results])
     elif markdown:
         print(make_markdown(loaded.op, [r for results in runs for r in results]))
-    else:
+    elif runs:
         print_tables([make_record_table(results) for results in runs])
         print(f"from {place}")
+    if with_page:
+        path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
+        _write_page(loaded, path, "published" if published else "auto")
+        print(f"page: {path}")
     return ExitCode.DONE
+
+
+def _write_page(loaded: LoadedOp, path: Path, source: str) -> None:
+    from harness.pictures.page import write_page
+    from harness.records import load
+    from harness.store import write_atomically
+
+    text = write_page(loaded.op, load(loaded.op.name, source))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)

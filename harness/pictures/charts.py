@@ -1,0 +1,209 @@
+"""Charts of an op's times. Each takes rows of :func:`harness.records.load` and a width in pixels, and returns a figure.
+
+Own variants are coloured by kernel, in the order of the op's ladder; libraries (peers) are grey stars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+
+from harness.pictures.labels import shorten_variants
+from harness.pictures.theme import LIGHT, MARKERS, NARROW, make_figure, pick_color, pick_marker, use_style
+from harness.targets import Target
+
+PEER_MARKER = "*"
+_BACKDROP = {"facecolor": LIGHT["surface"], "edgecolor": "none", "pad": 1.0}
+_ROW_PX = 22
+# A share of the samples this small at either end may lie outside a distribution's axis; its number is written beside it.
+_TAIL = 0.01
+
+
+def index_kernels(names: Sequence[str]) -> dict[str, int]:
+    """Return the place of each kernel in the order of its colours."""
+    return {name: i for i, name in enumerate(dict.fromkeys(names))}
+
+
+def plot_roofline(timed: pd.DataFrame, target: Target, units: Mapping[str, str], kernels: Mapping[str, int], width_px: int) -> Figure:
+    """Return rate over arithmetic intensity, every variant on every problem, below the roofs of the GPU.
+
+    ``units`` maps a problem to the flop unit that bounds it; a roof is drawn for each unit (Williams, Waterman & Patterson, *Roofline*,
+    CACM 52(4), 2009).
+    """
+    narrow = width_px <= NARROW
+    with use_style():
+        figure, axes = make_figure(width_px, width_px * (1.1 if narrow else 0.85))
+        rows = timed.assign(intensity=timed.flops / timed.bytes_moved)
+        low, high = float(rows.intensity.min()) / 3, float(rows.intensity.max()) * 3
+        bandwidth = target.dram_bytes_per_s
+        roofs = {unit: target.peak_flops[unit] for unit in dict.fromkeys(units.values())}
+        top = max(roofs.values())
+        low, high = min(low, top / bandwidth / 8), max(high, 2 * top / bandwidth)
+        axes.plot([low, top / bandwidth], [low * bandwidth * 1e-12, top * 1e-12], color=LIGHT["muted"], linewidth=1.5)
+        for unit, peak in roofs.items():
+            axes.plot([peak / bandwidth, high], [peak * 1e-12] * 2, color=LIGHT["muted"], linewidth=1.5)
+            text = f"{unit.replace('_', ' ')} {peak * 1e-12:.3g} TFLOP/s"
+            axes.annotate(text, (high, peak * 1e-12), (0, 5), textcoords="offset points", ha="right", color=LIGHT["muted"])
+        middle = low * (top / bandwidth / low) ** 0.5
+        axes.annotate(
+            f"{bandwidth * 1e-12:.2g} TB/s",
+            (middle, middle * bandwidth * 1e-12),
+            (-6, 4),
+            textcoords="offset points",
+            ha="right",
+            color=LIGHT["muted"],
+        )
+        _scatter_by_kernel(axes, rows, "intensity", "tflops", kernels)
+        axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="arithmetic intensity, flop per byte of compulsory traffic")
+        axes.set_ylabel("TFLOP/s")
+        axes.set_ylim(bottom=float(rows.tflops.min()) / 2, top=top * 1e-12 * (2.2 if narrow else 1.8))
+        if narrow:
+            axes.set_xlabel("flop per byte")
+        _format_log(axes)
+        axes.grid(visible=True)
+        _add_legend(figure, axes, narrow)
+        return figure
+
+
+def _scatter_by_kernel(axes: Axes, rows: pd.DataFrame, x: str, y: str, kernels: Mapping[str, int]) -> None:
+    peers = rows[rows.is_peer]
+    if len(peers):
+        axes.plot(peers[x], peers[y], linestyle="", marker=PEER_MARKER, markersize=10, color=LIGHT["peer"], label="libraries", zorder=2)
+    for kernel, group in rows[~rows.is_peer].groupby("kernel", sort=False):
+        i = kernels[str(kernel)]
+        style: dict[str, Any] = {
+            "marker": pick_marker(i),
+            "markerfacecolor": pick_color(i),
+            "markeredgecolor": LIGHT["surface"],
+            "markeredgewidth": 0.8,
+        }
+        axes.plot(group[x], group[y], linestyle="", markersize=8, label=str(kernel), zorder=3, **style)
+
+
+def _format_log(axes: Axes) -> None:
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_locator(NullLocator())
+
+
+def _add_legend(figure: Figure, axes: Axes, narrow: bool) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    columns = 2 if narrow else 4
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), handletextpad=0.3, columnspacing=1.2)
+
+
+def plot_distributions(timed: pd.DataFrame, kernels: Mapping[str, int], width_px: int) -> Figure:
+    """Return one row a variant or peer of one problem and mode: every sample as a tick, quartiles, median, in percent off the median.
+
+    The median in microseconds stands at the right. Rows are sorted by it, the fastest at the top.
+    """
+    rows = timed.sort_values("median_us", ascending=False)
+    labels = shorten_variants(rows.variant)
+    narrow = width_px <= NARROW
+    with use_style():
+        figure, axes = make_figure(width_px, 78 + _ROW_PX * (2 if narrow else 1) * len(rows))
+        deviations = [100 * (np.asarray(r.samples_us, float) / r.median_us - 1) for r in rows.itertuples()]
+        everything = np.concatenate([d for d in deviations if len(d)] or [np.zeros(1)])
+        low, high = (float(q) for q in np.quantile(everything, [_TAIL, 1 - _TAIL]))
+        pad = 0.05 * max(high - low, 0.1)
+        low, high = low - pad, high + pad
+        margin = 0.09 * (high - low)  # for the counts of what lies beyond
+        for y, (row, off) in enumerate(zip(rows.itertuples(), deviations, strict=True)):
+            color = LIGHT["peer"] if row.is_peer else pick_color(kernels[row.kernel])
+            _draw_samples(axes, y, off, color, low, high)
+            text = f"{row.median_us:.4g} µs"
+            if narrow:
+                axes.annotate(
+                    labels[row.variant], (0, y + 0.5), (2, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
+                )
+                axes.annotate(text, (1, y + 0.5), xycoords=("axes fraction", "data"), ha="right", va="center", color=LIGHT["muted"])
+            else:
+                axes.annotate(
+                    text, (1, y), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center", color=LIGHT["muted"]
+                )
+        axes.set(
+            xlim=(low - margin, high + margin), ylim=(-0.6, len(rows) - (0.2 if narrow else 0.4)), xlabel="% off the variant's own median"
+        )
+        axes.set_yticks(range(len(rows)), [] if narrow else [labels[v] for v in rows.variant])
+        axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.grid(visible=True, axis="x")
+        axes.spines["left"].set_visible(False)
+        return figure
+
+
+def _draw_samples(axes: Axes, y: float, off: np.ndarray, color: str, low: float, high: float) -> None:
+    if not len(off):
+        return
+    inside = off[(off >= low) & (off <= high)]
+    # One line with gaps is one path, whatever the number of samples.
+    x = np.repeat(inside, 3)
+    heights = np.tile([y - 0.27, y + 0.27, np.nan], len(inside))
+    axes.plot(x, heights, color=color, linewidth=0.9, alpha=0.55, zorder=2)
+    q1, median, q3 = np.quantile(off, [0.25, 0.5, 0.75])
+    axes.plot([np.clip(q1, low, high), np.clip(q3, low, high)], [y, y], color=color, linewidth=5, solid_capstyle="butt", zorder=3)
+    axes.plot([median], [y], marker="o", markersize=5, color=LIGHT["surface"], markeredgecolor=color, markeredgewidth=1.5, zorder=4)
+    for count, edge, text, align in ((int((off < low).sum()), low, "◂ {}", "right"), (int((off > high).sum()), high, "{} ▸", "left")):
+        if count:
+            axes.annotate(text.format(count), (edge, y), ha=align, va="center", fontsize=10.5, color=color)
+
+
+def plot_shares(
+    timed: pd.DataFrame, share: str, xlabel: str, labels: Mapping[str, str], kernels: Mapping[str, int], width_px: int
+) -> Figure:
+    """Return each kernel's best variant on each problem by one of the columns of shares, in percent; a line stands at 100."""
+    own = timed[~timed.is_peer & timed[share].notna()]
+    best = own.loc[own.groupby(["problem", "kernel"], sort=False).median_us.idxmin()]
+    problems = list(dict.fromkeys(best.problem))[::-1]
+    narrow = width_px <= NARROW
+    with use_style():
+        figure, axes = make_figure(
+            width_px, 100 + 26 * (1.5 if narrow else 1.0) * len(problems) + 20 * np.ceil(best.kernel.nunique() / (2 if narrow else 4))
+        )
+        place = {name: i for i, name in enumerate(problems)}
+        rows = best.assign(y=best.problem.map(place), percent=100 * best[share])
+        axes.axvline(100, color=LIGHT["muted"], linewidth=1.5)
+        for name, group in rows.groupby("problem"):
+            y, right = place[str(name)], float(group.percent.max())
+            axes.plot([0, right], [y, y], color=LIGHT["grid"], linewidth=2, solid_capstyle="butt", zorder=1)
+            axes.annotate(f"{right:.0f} %", (right, y), (9, 0), textcoords="offset points", va="center", fontweight="bold", bbox=_BACKDROP)
+            if narrow:
+                axes.annotate(
+                    labels[str(name)], (0, y + 0.45), (2, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
+                )
+        _scatter_by_kernel(axes, rows, "percent", "y", kernels)
+        axes.set_yticks(range(len(problems)), [] if narrow else [labels[p] for p in problems])
+        axes.set(xlim=(0, max(115.0, float(rows.percent.max()) * 1.16)), ylim=(-0.6, len(problems) - (0.2 if narrow else 0.4)))
+        axes.set_xlabel(xlabel)
+        axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
+        axes.spines["left"].set_visible(False)
+        _add_legend(figure, axes, narrow)
+        return figure
+
+
+def plot_history(history: pd.DataFrame, labels: Mapping[str, str], width_px: int) -> Figure:
+    """Return the fastest own time of each problem over the runs, as a share of its first: lower is faster."""
+    runs = history.drop_duplicates("run_uid").sort_values("started_at")
+    place = {uid: i for i, uid in enumerate(runs.run_uid)}
+    narrow = width_px <= NARROW
+    with use_style():
+        figure, axes = make_figure(width_px, (340 if narrow else 380) + 20 * np.ceil(history.problem.nunique() / (1 if narrow else 3)))
+        for i, (problem, group) in enumerate(history.groupby("problem", sort=False)):
+            first = group.median_us.iloc[0]
+            x, y = group.run_uid.map(place), 100 * group.median_us / first
+            axes.plot(x, y, marker=MARKERS[i // 8 % 4], markersize=7, linewidth=2, color=pick_color(i), label=labels[str(problem)])
+        ticks = [f"{r.commit[:7] or 'no commit'}\n{r.started_at:%d %b %H:%M}" for r in runs.itertuples()]
+        shown = range(0, len(runs), max(1, int(np.ceil(len(runs) / (3 if narrow else 7)))))
+        axes.set_xticks(list(shown), [ticks[i] for i in shown])
+        axes.set(xlim=(-0.4, len(runs) - 0.6), ylabel="% of the first run's time")
+        axes.grid(visible=True, axis="y")
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=1 if narrow else 3, columnspacing=1.2)
+        return figure

@@ -1,0 +1,194 @@
+"""One self-contained page of an op's records: what ``report --html`` writes. Nothing is loaded from anywhere else."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from harness.errors import RecordError
+from harness.pictures import choose, tables
+from harness.pictures.charts import index_kernels, plot_distributions, plot_history, plot_roofline, plot_shares
+from harness.pictures.heatmap import choose_axes, plot_heatmap
+from harness.pictures.labels import name_sizes, shorten_problems, shorten_variants
+from harness.pictures.theme import DARK, LIGHT, NARROW, WIDE, make_svg
+from harness.spec import Op
+from harness.targets import Target, find_target
+
+_TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
+# A kernel's map is shown where its best is within this of the best of all kernels.
+_WORTH_A_MAP = 3.0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in the page: ``svgs`` are drawings of it for different widths, one of which is shown."""
+
+    title: str
+    note: str
+    svgs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProblemPart:
+    """What is said of one problem: its table, and how its samples are spread."""
+
+    name: str
+    label: str
+    headline: str
+    unit: str
+    rows: Sequence[Mapping[str, Any]]
+    unserved: Sequence[str]
+    spread: Picture
+
+
+@dataclass
+class Page:
+    """Everything that the template shows; an empty part is left out."""
+
+    op: Op
+    where: Mapping[str, str]
+    tiles: Sequence[tables.Tile]
+    sizes: str = ""
+    best: Sequence[Mapping[str, Any]] = ()
+    pictures: Sequence[Picture] = ()
+    problems: Sequence[ProblemPart] = ()
+    heatmaps: Sequence[Picture] = ()
+    history: Picture | None = None
+    variants: Sequence[Mapping[str, Any]] = ()
+    counters: Sequence[Mapping[str, Any]] = ()
+    profiles: Sequence[Mapping[str, Any]] = ()
+    missing: list[str] = field(default_factory=list)
+
+
+class _Pens:
+    """Draws figures in two widths under names that are used once in the page."""
+
+    def __init__(self) -> None:
+        self._num = 0
+
+    def draw(self, title: str, note: str, plot: Callable[[int], Figure]) -> Picture:
+        self._num += 1
+        drawn = ((WIDE, "wide"), (NARROW, "narrow"))
+        return Picture(
+            title, note, tuple(make_svg(plot(width), f"f{self._num}{name[0]}", f"{title}. {note}", [name]) for width, name in drawn)
+        )
+
+    def draw_once(self, title: str, note: str, figure: Figure) -> Picture:
+        self._num += 1
+        return Picture(title, note, (make_svg(figure, f"f{self._num}", f"{title}. {note}"),))
+
+
+def write_page(op: Op, frame: pd.DataFrame) -> str:
+    """Return the page of an op's records, from :func:`harness.records.load`.
+
+    Raises :class:`RecordError` where they hold nothing to show.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["us"] = tables.format_time
+    template = environment.get_template("report.html")
+    return template.render(page=make_page(op, frame), light=LIGHT, dark=DARK)
+
+
+def make_page(op: Op, frame: pd.DataFrame) -> Page:
+    """Choose what is shown and draw it."""
+    device = choose.find_device(frame)
+    latest = choose.select_latest(frame, op, device)
+    timed = choose.select_timed(latest)
+    verdicts = choose.find_verdicts(frame)
+    counters, profiles = choose.find_counters(frame), choose.find_profiles(frame)
+    sweeps = choose.select_sweeps(frame, device)
+    if timed.empty and sweeps.empty and verdicts.empty and counters.empty:
+        raise RecordError(
+            f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
+        )
+    pens = _Pens()
+    labels = shorten_problems([*timed.problem, *counters.problem])
+    page = Page(op, tables.describe_place(frame, latest), tables.make_tiles(op, timed, verdicts), name_sizes(next(iter(labels), "")))
+    page.variants = tables.make_variant_rows(op, latest, verdicts)
+    page.counters = tables.make_counter_rows(counters, labels)
+    page.profiles = tables.make_profile_rows(profiles, labels)
+    page.heatmaps = list(_draw_sweeps(pens, sweeps))
+    if timed.empty:
+        page.missing.append("No bench on a GPU is recorded: rates, samples and history are left out. Counts are exact, and no times.")
+        return page
+    kernels = index_kernels([k.name for k in op.kernels] + list(timed.kernel))
+    target = find_target(str(timed.target.iloc[-1]))
+    page.best = tables.make_best_rows(choose.find_best(timed), latest, labels)
+    page.pictures = list(_draw_rates(pens, op, timed, target, kernels, labels))
+    page.problems = [_make_problem(pens, p, labels[p], latest[latest.problem == p], kernels) for p in dict.fromkeys(timed.problem)]
+    page.history = _draw_history(pens, page, choose.make_history(frame, device, list(dict.fromkeys(timed.problem))), labels)
+    return page
+
+
+def _draw_rates(
+    pens: _Pens, op: Op, timed: pd.DataFrame, target: Target, kernels: Mapping[str, int], labels: Mapping[str, str]
+) -> Iterator[Picture]:
+    described = timed[timed.flops > 0]
+    if len(described):
+        units = {p: op.cost(op.select_problems("", [p])[0]).flop_unit for p in dict.fromkeys(described.problem)}
+        plot = functools.partial(plot_roofline, described, target, units, kernels)
+        note = (
+            f"Every variant on every problem at its cold median. Roofs: peak rates of the {target.name.upper()}, which no kernel reaches."
+        )
+        yield pens.draw("Roofline", note, lambda width: plot(width_px=width))
+    if timed.share_of_peer.notna().any() and timed.is_peer.any():
+        note = "Best variant of each kernel; right of the line it is faster than every library."
+        words = "% of the fastest library's rate"
+        yield pens.draw(
+            "Share of the fastest library", note, lambda width: plot_shares(timed, "share_of_peer", words, labels, kernels, width)
+        )
+    if timed.share_of_floor.notna().any():
+        note = "Best variant of each kernel; at the line nothing is faster: arithmetic, or compulsory traffic, at peak rate."
+        yield pens.draw(
+            "Share of the roofline", note, lambda width: plot_shares(timed, "share_of_floor", "% of the roofline", labels, kernels, width)
+        )
+
+
+def _make_problem(pens: _Pens, name: str, label: str, rows: pd.DataFrame, kernels: Mapping[str, int]) -> ProblemPart:
+    cold = choose.select_timed(rows)
+    note = "A tick a sample, all of them; bar: quartiles; dot: median. Numbers at an edge count samples beyond it."
+    spread = pens.draw(f"Samples, {label}", note, lambda width: plot_distributions(cold, kernels, width))
+    own = cold[~cold.is_peer]
+    headline = "libraries only"
+    if len(own):
+        fastest = own.loc[own.median_us.idxmin()]
+        headline = f"{tables.format_time(fastest.median_us)} µs · {shorten_variants(rows.variant)[fastest.variant]}"
+    unit = "TFLOP/s" if (rows.bound == "compute").any() else "GB/s"
+    return ProblemPart(name, label, headline, unit, tables.make_time_rows(rows), tables.list_unserved(rows), spread)
+
+
+def _draw_sweeps(pens: _Pens, sweeps: pd.DataFrame) -> Iterator[Picture]:
+    labels = shorten_problems(sweeps.problem)
+    for problem, rows in sweeps.groupby("problem", sort=False):
+        best = rows.median_us.min()
+        by_kernel = sorted(rows.groupby("kernel", sort=False), key=lambda pair: float(pair[1].median_us.min()))
+        for kernel, group in by_kernel:
+            axes = choose_axes(group)
+            if axes is None or group.median_us.min() > _WORTH_A_MAP * best:
+                continue
+            note = f"{len(group)} variants; µs, the best over the other tunables. Best: {tables.format_time(group.median_us.min())} µs."
+            yield pens.draw_once(f"{kernel} · {labels[str(problem)]}", note, plot_heatmap(group, *axes))
+
+
+def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame, labels: Mapping[str, str]) -> Picture | None:
+    if history.empty or history.run_uid.nunique() < 2:
+        page.missing.append("History: one run of these problems is recorded; a second one makes a line.")
+        return None
+    # Lines of one point are none, and more than eight are a tangle.
+    counts = history.groupby("problem", sort=False).run_uid.nunique()
+    shown = history[history.problem.isin(list(counts[counts > 1].index[:8]))]
+    devices = shown.device_uuid.replace("", np.nan).nunique()
+    note = "Fastest own variant, cold, relative to the first run" + (
+        f"; the runs were made on {devices} GPUs of this kind." if devices > 1 else "."
+    )
+    return pens.draw("History", note, lambda width: plot_history(shown, labels, width))
