@@ -68,13 +68,16 @@ show: $(ENV)
 	@$(RUN) -m harness show $(op) $(variant) $(args)
 
 ##@ The workbench
-.PHONY: doctor frozen list
+.PHONY: doctor frozen list notebook
 frozen: $(ENV) ## list the frozen kernels; args=verify rebuilds and checks them
 	@$(RUN) -m harness frozen $(or $(args),list) $(op)
 doctor list: $(ENV)
 	@$(RUN) -m harness $@ $(if $(filter list,$@),$(op)) $(args)
 doctor: ## say what was found on this machine, what is missing, and the remedy
 list: ## list the ops, or with op=NAME its kernels, variants and problems
+
+notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Jupyter: sweeps, rooflines, comparisons, the model; with no GPU from published records
+	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
 .PHONY: clean distclean env format fuzz help lint sanitize test
@@ -142,6 +145,12 @@ $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/p
 $(STAMPS)/project: $(STAMPS)/base$(CUDA) $(EMULATOR_SOURCES)
 	@echo "building the emulated device"
 	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(STAMPS)/notebook: pyproject.toml scripts/list_requirements.py | $(STAMPS)/base$(CUDA)
+	@echo "installing JupyterLab"
+	@$(VENV)/bin/python scripts/list_requirements.py notebook > $(STAMPS)/notebook.txt
+	@$(PIP) -r $(STAMPS)/notebook.txt
 	@touch $@
 
 $(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/base$(CUDA)

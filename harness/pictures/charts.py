@@ -207,3 +207,19 @@ def plot_history(history: pd.DataFrame, labels: Mapping[str, str], width_px: int
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=1 if narrow else 3, columnspacing=1.2)
         return figure
+
+
+def plot_predictions(points: pd.DataFrame, kernels: Mapping[str, int], width_px: int) -> Figure:
+    """Return modelled over measured times in microseconds (columns ``model_us``, ``measured_us``, ``kernel``); dotted: a factor of two."""
+    with use_style():
+        figure, axes = make_figure(width_px, width_px * 0.8)
+        low = float(points[["model_us", "measured_us"]].min(axis=None)) / 1.5
+        high = float(points[["model_us", "measured_us"]].max(axis=None)) * 1.5
+        for factor, style in ((1.0, "-"), (2.0, ":"), (0.5, ":")):
+            axes.plot([low, high], [low * factor, high * factor], color=LIGHT["muted"], linewidth=1.2, linestyle=style)
+        _scatter_by_kernel(axes, points.assign(is_peer=False), "measured_us", "model_us", kernels)
+        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), xlabel="measured, µs", ylabel="model, µs")
+        _format_log(axes)
+        axes.grid(visible=True)
+        _add_legend(figure, axes, narrow=False)
+        return figure

@@ -139,3 +139,16 @@ def make_svg(figure: Figure, name: str, description: str, classes: Sequence[str]
 
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+
+
+class Drawing:
+    """A figure that a notebook shows as SVG, on a light ground whatever the notebook's own colours are."""
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+
+    def _repr_svg_(self) -> str:
+        out = io.StringIO()
+        with use_style():
+            self.figure.savefig(out, format="svg", facecolor=LIGHT["surface"], metadata={"Date": None})
+        return out.getvalue()

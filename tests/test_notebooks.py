@@ -1,0 +1,65 @@
+"""The notebooks: kept without outputs, and each runs from top to bottom on published records, with no GPU and no database."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def find_leftovers(notebook: Any) -> list[str]:
+    """Return what an executed notebook keeps and git should not."""
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    found = [f"cell {c.id}: outputs" for c in cells if c.outputs] + [
+        f"cell {c.id}: a number" for c in cells if c.execution_count is not None
+    ]
+    found += [f"cell {c.id}: metadata" for c in notebook.cells if c.metadata]
+    return found + [f"metadata: {key}" for key in notebook.metadata if key not in ("kernelspec", "language_info")]
+
+
+def execute(notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a notebook's cells in a kernel of this interpreter, which sees this checkout and no records but the published ones."""
+    monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'empty.sqlite'}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    return client.execute()
+
+
+def test_the_notebooks_are_there() -> None:
+    assert [p.stem for p in NOTEBOOKS] == ["compare", "model_vs_measured", "roofline", "tile_sweep"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
+    assert find_leftovers(nbformat.read(path, as_version=4)) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.filterwarnings("default")
+def test_a_notebook_runs_on_published_records(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = execute(nbformat.read(path, as_version=4), tmp_path, monkeypatch)
+    outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
+    assert [o.text for o in outputs if o.get("name") == "stderr"] == []
+    assert any("image/svg+xml" in o.get("data", {}) for o in outputs), "a notebook shows pictures"
+    if path.stem != "model_vs_measured":
+        assert any("results published in profiles/" in o.get("text", "") for o in outputs)
+    assert find_leftovers(done), "what a run leaves behind is noticed"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_cell_that_fails_fails_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    liar = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from harness import records\nrecords.load('transpose', 'store')")])
+    with pytest.raises(CellExecutionError, match="no results of op transpose"):
+        execute(liar, tmp_path, monkeypatch)
+    assert sys.executable
