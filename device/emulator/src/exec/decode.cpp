@@ -113,7 +113,8 @@ void ImageBuilder::collect_functions() {
     functions_.push_back(&kernel);
     std::set<const ptx::Function*> seen{&kernel};
     const auto add = [&](const ptx::Function* function) {
-        if (function && seen.insert(function).second) functions_.push_back(function);
+        // A kernel's name in a kernel is for a launch from the device, which is refused where it is called.
+        if (function && !function->is_entry && seen.insert(function).second) functions_.push_back(function);
     };
     bool all = false;
     for (size_t i = 0; i < functions_.size(); ++i) {

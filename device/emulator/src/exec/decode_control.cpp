@@ -191,8 +191,9 @@ void FunctionDecoder::decode_call() {
     } else if (target.name == "cudaGraphSetConditional") {
         if (call.argument_offsets.size() != 2) fail("cudaGraphSetConditional takes two arguments");
         inst.mode = static_cast<uint8_t>(Builtin::kSetConditional);
-    } else if (target.name.rfind("cudaLaunchDevice", 0) == 0 || target.name.rfind("cudaGetParameterBuffer", 0) == 0 ||
-               target.name.rfind("cudaStream", 0) == 0 || target.name == "cudaGraphLaunch") {
+    } else if (target.name.rfind("__cudaCDP", 0) == 0 || target.name.rfind("cudaLaunchDevice", 0) == 0 ||
+               target.name.rfind("cudaGetParameterBuffer", 0) == 0 || target.name.rfind("cudaStream", 0) == 0 ||
+               target.name == "cudaGraphLaunch") {
         fail("'" + target.name + "' starts kernels from a kernel (dynamic parallelism), which this device does not do");
     } else {
         fail("the external function '" + target.name + "' is not available on this device");

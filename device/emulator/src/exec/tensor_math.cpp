@@ -125,6 +125,7 @@ template <uint32_t kRows, uint32_t kWidth>
                                                   uint32_t* d) {
     using Float = Vector<float, kWidth>;
     using Int = Vector<int32_t, kWidth>;
+    using Unsigned = Vector<uint32_t, kWidth>;
     using Half = Vector<int32_t, kWidth / 2>;
     using Double = Vector<double, kWidth / 2>;
     using Long = Vector<uint64_t, kWidth / 2>;
@@ -174,12 +175,13 @@ template <uint32_t kRows, uint32_t kWidth>
         const Int bits = (fraction - at + 127) << 23;
         std::memcpy(&scale[r], &bits, sizeof bits);
     }
-    Int sums[kRows] = {};
+    Unsigned sums[kRows] = {};
     for (uint32_t i = 0; i < k; ++i) {
         const Float right = load_vector<Float>(problem.b + i * n + column);
         for (uint32_t r = 0; r < kRows; ++r) {
             const Float term = right * problem.a[(row + r) * k + i] * scale[r];
-            sums[r] += __builtin_convertvector(term, Int);
+            // Wraps where the row is a rare one, which is computed anew below.
+            sums[r] += std::bit_cast<Unsigned>(__builtin_convertvector(term, Int));
         }
     }
     for (uint32_t r = 0; r < kRows; ++r) {

@@ -164,7 +164,7 @@ private:
     bool readers_ordered(const Block& owner, uint32_t unit, uint32_t lane, uint32_t& other) const;
     bool epoch_ordered(uint64_t epoch, uint32_t thread, uint32_t lane) const;
     bool strong_together(AccessKind kind, uint64_t epoch) const;
-    bool writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address, const uint8_t* memory) const;
+    bool writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address, uint64_t memory) const;
     void race_read_unit(uint32_t unit, uint32_t lane, bool strong);
     void race_write_unit(uint32_t unit, uint32_t lane, bool strong, bool same_value);
     void granule_read(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base);

@@ -399,16 +399,18 @@ void Interpreter<M>::race_write(uint32_t mask, const uint64_t* address, uint32_t
                     block_.last_write[u] = clock_stamp(block_, strong, thread_of(lane));
                     block_.write_pc[u] = pc_;
                 } else {
-                    race_write_unit(u, lane, strong, store && writes_same_value(*store, lane, address, block_.shared));
+                    race_write_unit(u, lane, strong,
+                                    store && writes_same_value(*store, lane, address, reinterpret_cast<uint64_t>(block_.shared)));
                 }
             }
         }
     }
 }
 
-// Whether the lane stores what is in memory already, or what another lane of the same instruction stores to the same address.
+// Whether the lane stores what is in memory already, or what another lane of the same instruction stores to the same address. The host sees
+// the device's address x at memory + x, modulo 2^64.
 template <Mode M>
-bool Interpreter<M>::writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address, const uint8_t* memory) const {
+bool Interpreter<M>::writes_same_value(const Inst& inst, uint32_t lane, const uint64_t* address, uint64_t memory) const {
     const uint32_t operands[4] = {inst.d, inst.b, inst.c, inst.e};
     const auto value = [&](uint32_t l, uint32_t i) {
         const uint64_t bits = inst.dbytes == 8 ? row64(operands[i])[l] : row32(operands[i])[l];
@@ -417,7 +419,7 @@ bool Interpreter<M>::writes_same_value(const Inst& inst, uint32_t lane, const ui
     bool in_memory = true;
     for (uint32_t i = 0; i < inst.vec; ++i) {
         uint64_t old = 0;
-        std::memcpy(&old, memory + address[lane] + i * inst.bytes, inst.bytes);
+        std::memcpy(&old, reinterpret_cast<const uint8_t*>(memory + address[lane]) + i * inst.bytes, inst.bytes);
         in_memory &= old == value(lane, i);
     }
     if (in_memory) return true;

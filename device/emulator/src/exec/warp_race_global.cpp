@@ -193,7 +193,7 @@ void Interpreter<M>::race_global(uint32_t mask, const uint64_t* address, uint32_
     const uint32_t granule_shift = shift + 6;
     const uint32_t units = std::max(1u, size >> shift);
     const uint64_t arena = memory_.base();
-    const uint8_t* memory = reinterpret_cast<const uint8_t*>(memory_.alias(0));
+    const auto memory = reinterpret_cast<uint64_t>(memory_.alias(0));
     uint8_t by_unit[kGranuleUnits];
     uint32_t rest = mask;
     while (rest) {
