@@ -99,7 +99,7 @@ sanitize: $(DEV_ENV) ## run the emulated device's tests on a build that checks i
 	PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/sanitize cudart
 	AICF_DEVICE=emulated AICF_EMULATOR_LIBRARY=$(abspath build/sanitize/libcudart.so.13) \
 		ASAN_OPTIONS=detect_leaks=0:handle_segv=0:use_sigaltstack=0 UBSAN_OPTIONS=print_stacktrace=1 \
-		LD_PRELOAD="$$(g++ -print-file-name=libasan.so):$$(g++ -print-file-name=libubsan.so)" $(RUN) -m pytest -p tests.sanitized tests/emulator tests/device $(args)
+		LD_PRELOAD="$$(g++ -print-file-name=libasan.so):$$(g++ -print-file-name=libubsan.so)" $(RUN) -m pytest -p tests.sanitized --capture=sys tests/emulator tests/device $(args)
 
 fuzz: $(DEV_ENV) ## fuzz the readers of PTX and fat binaries (needs clang; args='--minutes 5')
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) device/emulator/fuzz/run.py $(args)

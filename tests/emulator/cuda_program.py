@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from device.program import make_environment
 from harness.toolchain import find_toolchain
 
 
@@ -49,7 +50,7 @@ def run_case(program: Path, library: Path, *arguments: str, **options: object) -
     report = program.with_suffix(".json")
     report.unlink(missing_ok=True)
     settings = {"checks": "all", "print_reports": 1, "summary": 2, "summary_file": report, **options}
-    environment = {**os.environ, "LD_PRELOAD": str(library), **{f"AICF_EMULATED_{name.upper()}": str(v) for name, v in settings.items()}}
+    environment = make_environment(os.environ, library, {name: str(value) for name, value in settings.items()})
     done = subprocess.run([str(program), *arguments], capture_output=True, text=True, env=environment, timeout=120, check=False)
     findings = json.loads(report.read_text())["findings"] if report.is_file() else []
     return Outcome(done.returncode, done.stdout, done.stderr, findings)
