@@ -18,6 +18,7 @@ target ?=
 variant ?=
 problem ?=
 jobs ?=
+prefix ?= build/prefix
 args ?=
 # An interpreter that has all requirements already (a container's, say): with it nothing is installed.
 python ?=
@@ -68,7 +69,20 @@ show: $(ENV)
 	@$(RUN) -m harness show $(op) $(variant) $(args)
 
 ##@ The workbench
-.PHONY: doctor frozen list notebook
+.PHONY: deploy doctor example frozen list notebook
+deploy: $(ENV) ## build libaicf_kernels.a with header, CMake package and pkg-config file into prefix=build/prefix [op=…] [args='-DAICF_ARCHS=sm_90a']
+	@mkdir -p build
+	@PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S deploy -B build/deploy -G Ninja -DCMAKE_INSTALL_PREFIX="$(abspath $(prefix))" \
+		-DPython3_EXECUTABLE="$$(command -v $(RUN))" -DAICF_OPS="$(op)" $(args) > build/deploy.log || { cat build/deploy.log; exit 1; }
+	@PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/deploy install | grep -v -e Installing -e Up-to-date
+	@ls -l $(prefix)/lib*/libaicf_kernels.* && nm -g --defined-only $(prefix)/lib*/libaicf_kernels.a | awk '$$2 == "T" {print "  " $$3}'
+
+example: deploy ## build examples/cpp_mlp, a C++ program without Python, on that library, and run it on this machine's device
+	@PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S examples/cpp_mlp -B build/cpp_mlp -G Ninja -DCMAKE_PREFIX_PATH="$(abspath $(prefix))" > build/example.log \
+		|| { cat build/example.log; exit 1; }
+	@PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/cpp_mlp
+	@ls -l build/cpp_mlp/cpp_mlp
+	@$(if $(GPU),,$(RUN) -m device run )build/cpp_mlp/cpp_mlp examples/cpp_mlp/expected.txt
 frozen: $(ENV) ## list the frozen kernels; args=verify rebuilds and checks them
 	@$(RUN) -m harness frozen $(or $(args),list) $(op)
 doctor list: $(ENV)

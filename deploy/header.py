@@ -1,0 +1,96 @@
+"""The library's one C header: the ops' contracts, flattened from the sealed ``api.hpp`` with what they include, and the calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from deploy.selection import DeployedOp, DeployError, Kernel
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+_PREAMBLE = """\
+/* The AICF kernel library: frozen kernels behind one call an op. Generated; do not edit.
+ *
+ * A call chooses a kernel by the problem's sizes, attributes, addresses and strides, from what was measured; docs/frozen.md says how.
+ * Calls allocate nothing, wait for nothing, keep no state, are thread-safe, and can be captured into CUDA graphs. Pointers in a Params
+ * struct are device addresses. Link with -laicf_kernels -lcudart -lm. */
+#ifndef AICF_KERNELS_H_
+#define AICF_KERNELS_H_
+
+struct CUstream_st; /* cudaStream_t points to it */
+"""
+_TYPES = """
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a caller asks of a kernel beyond the problem. NULL in its place asks for nothing. */
+typedef struct AicfPreferences {
+    int32_t deterministic;       /* not 0: the same bits on every run */
+    int64_t max_workspace_bytes; /* below 0: no limit */
+} AicfPreferences;
+
+enum {
+    AICF_BY_MEASUREMENT = 1, /* the fastest at these very sizes and attributes */
+    AICF_BY_NEIGHBOUR = 2,   /* the fastest at the nearest sizes that were measured */
+    AICF_BY_PRIOR = 3,       /* the least estimate from the chip's peak rates: nothing near was measured */
+    AICF_BY_FALLBACK = 4     /* nothing else serves the problem */
+};
+
+typedef struct AicfChoice {
+    const char* kernel;      /* its name in the frozen set; static */
+    double predicted_us;     /* measured, or estimated as `how` says; below 0: nothing is known */
+    size_t workspace_bytes;  /* device memory that a launch wants */
+    int32_t how;             /* AICF_BY_... */
+    int32_t deterministic;   /* not 0: the same bits on every run */
+    int32_t capture_safe;    /* not 0: may be captured into a CUDA graph */
+} AicfChoice;
+
+/* Names of all kernels of this library, `op/kernel`, ended by NULL. */
+const char* const* aicf_list_kernels(void);
+"""
+_OP = """
+/* {op}: chooses a kernel for the current device, says what workspace it wants, and queues it on a stream.
+ * AICF_UNSUPPORTED where no kernel of the library serves the problem; the reason says why not. */
+AicfStatus aicf_{op}_choose(const {struct}* params, const AicfPreferences* preferences, AicfChoice* choice);
+AicfStatus aicf_{op}_workspace_bytes(const {struct}* params, const AicfPreferences* preferences, size_t* bytes);
+AicfStatus aicf_{op}(const {struct}* params, const AicfPreferences* preferences, void* workspace, size_t workspace_bytes,
+                     struct CUstream_st* stream);
+/* The same choice for an architecture by name ("sm_90a"); asks no device. */
+AicfStatus aicf_{op}_choose_on(const char* arch, const {struct}* params, const AicfPreferences* preferences, AicfChoice* choice);
+"""
+_END = """
+#ifdef __cplusplus
+}
+#endif
+#endif /* AICF_KERNELS_H_ */
+"""
+
+
+def make_header(ops: Sequence[DeployedOp]) -> str:
+    """Return the text of ``aicf_kernels.h``; raises :class:`DeployError` where kernels were sealed with different contracts."""
+    done: dict[str, tuple[str, str]] = {}
+    texts = []
+    for op in ops:
+        for kernel in op.kernels:
+            texts += _flatten(kernel, str(op.interface["include"]), done)
+    calls = [_OP.format(op=op.name, struct=op.interface["struct"]) for op in ops]
+    return "".join([_PREAMBLE, *texts, _TYPES, *calls, _END])
+
+
+def _flatten(kernel: Kernel, name: str, done: dict[str, tuple[str, str]]) -> list[str]:
+    """Return the texts of a header after those of what it includes, each once in the whole library."""
+    text = kernel.read_source(name)
+    plain = " ".join(_COMMENT.sub(" ", text).split())
+    if name in done:
+        other, seen = done[name]
+        if plain != seen:
+            raise DeployError(
+                f"{name} of {kernel.name} is not that of {other}, and one library cannot hold both: promote the older one again"
+            )
+        return []
+    done[name] = (kernel.name, plain)
+    parts = [part for included in _INCLUDE.findall(text) for part in _flatten(kernel, included, done)]
+    return [*parts, f"\n/* {'-' * 100} {name} */\n", _INCLUDE.sub("", text)]

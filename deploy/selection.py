@@ -1,0 +1,119 @@
+"""Which kernels a deployed library holds, read from ``frozen/`` (``docs/frozen.md`` describes the format)."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+FORMAT = 1
+
+
+class DeployError(RuntimeError):
+    """What was asked for cannot be built from the frozen set; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the library: its manifest and its folder."""
+
+    manifest: Row
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return str(self.manifest["kernel"])
+
+    def read_source(self, name: str) -> str:
+        """Return a sealed source by its path below ``sources``; raises :class:`DeployError` where it is not what was sealed."""
+        path = self.folder / "sources" / name
+        digest = self.manifest["files"].get(f"sources/{name}")
+        if digest is None or not path.is_file():
+            raise DeployError(f"{path} is missing; `python -m harness frozen verify` says more")
+        content = path.read_bytes()
+        if sha256(content).hexdigest() != digest:
+            raise DeployError(f"{path} is not what was sealed; `python -m harness frozen verify` says more")
+        return content.decode()
+
+
+@dataclass(frozen=True)
+class DeployedOp:
+    """An op of the library: its description, and kernels sorted by name with the entries and medians that name them."""
+
+    description: Row
+    kernels: tuple[Kernel, ...]
+    entries: tuple[Row, ...]
+    medians: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        """The op's name."""
+        return str(self.description["op"])
+
+    @property
+    def interface(self) -> Row:
+        """How a call's problem is found in the op's Params struct."""
+        interface: Row = self.description["interface"]
+        return interface
+
+    @property
+    def archs(self) -> list[str]:
+        """The architectures that kernels are for."""
+        return sorted({str(k.manifest["arch"]) for k in self.kernels})
+
+    def find_kernel(self, name: str) -> int:
+        """Return the place of a kernel."""
+        return next(i for i, k in enumerate(self.kernels) if k.name == name)
+
+
+def select(frozen_dir: Path, ops: Sequence[str] = (), archs: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[DeployedOp]:
+    """Return the chosen ops (all where none is named), with kernels of the chosen architectures whose names match a pattern.
+
+    Every source of every chosen kernel is held against its hash. Raises :class:`DeployError` where something that was asked for is not
+    there, or disagrees.
+    """
+    known = sorted(p.parent.name for p in frozen_dir.glob("*/index.jsonl"))
+    if missing := sorted(set(ops) - set(known)):
+        raise DeployError(f"{missing[0]} is not frozen; there are: {', '.join(known) or 'none'}")
+    found = [_select_op(frozen_dir / op, archs, patterns) for op in known if not ops or op in ops]
+    chosen = [op for op in found if op is not None]
+    if not chosen:
+        raise DeployError(f"no frozen kernel matches ops {list(ops)}, architectures {list(archs)}, kernels {list(patterns)}")
+    return chosen
+
+
+def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> DeployedOp | None:
+    rows = [json.loads(line) for line in (folder / "index.jsonl").read_text().splitlines()]
+    description = next((r for r in rows if r["kind"] == "op"), None)
+    if description is None:
+        return None
+    if description["schema"] != FORMAT:
+        raise DeployError(f"{folder}: the set is of format {description['schema']}, this reads format {FORMAT}")
+    entries = [r for r in rows if r["kind"] == "entry" and (not archs or r["bucket"]["arch"] in archs)]
+    if patterns:
+        entries = [e for e in entries if any(fnmatch.fnmatch(e["kernel"], p) for p in patterns)]
+    names = sorted({e["kernel"] for e in entries})
+    if not names:
+        return None
+    kernels = tuple(_read_kernel(folder / name, next(e for e in entries if e["kernel"] == name)) for name in names)
+    medians = [r for r in rows if r["kind"] == "median" and r["kernel"] in names and r["mode"] == "cold"]
+    return DeployedOp(description, kernels, tuple(entries), tuple(medians))
+
+
+def _read_kernel(folder: Path, entry: Row) -> Kernel:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    body = {k: v for k, v in manifest.items() if k != "seal"}
+    seal = sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    if not seal == manifest["seal"] == entry["seal"]:
+        raise DeployError(f"{folder}: the manifest is not what was sealed; `python -m harness frozen verify` says more")
+    kernel = Kernel(manifest, folder)
+    for name in manifest["files"]:
+        if not name.endswith(".py"):
+            kernel.read_source(name.removeprefix("sources/"))
+    return kernel

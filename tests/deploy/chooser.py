@@ -1,0 +1,87 @@
+"""Who is chosen for a call, written down from docs/frozen.md once more: the C dispatcher must agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+AXES = ("dtypes", "layout", "epilogue", "region")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an op: sizes, attributes, and per present tensor its address and (where it has one) its row stride in elements."""
+
+    sizes: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    addresses: Mapping[str, int]
+    strides: Mapping[str, int]
+
+
+def holds(row: Mapping[str, Any], call: Call) -> bool:
+    if "attribute" in row:
+        return any(call.attributes[row["attribute"]] == value for value in row["in"])
+    if "count" in row:
+        count = math.prod(-(-call.sizes[name] // step) for name, step in row["count"].items())
+        return row.get("min", 1) <= count <= row.get("max", count) and count % row.get("multiple", 1) == 0
+    if row["tensor"] not in call.addresses:
+        return True
+    stride = call.strides.get(row["tensor"])
+    fits = stride is None or (stride % row.get("stride", 1) == 0 and stride <= row.get("max_stride", stride))
+    return fits and call.addresses[row["tensor"]] % row.get("address", 1) == 0
+
+
+def look_up(table: Sequence[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:
+    (value,) = [row["value"] for row in table if all(attributes[k] == v for k, v in row["when"].items())]
+    return value
+
+
+def classify(op: Mapping[str, Any], call: Call) -> dict[str, str | None]:
+    found = {}
+    for axis in op["axes"]:
+        found[axis["name"]] = next((c["name"] for c in axis["classes"] if all(holds(w, call) for w in c["when"])), None)
+    return found
+
+
+def estimate_us(op: Mapping[str, Any], prior: Mapping[str, Any], call: Call) -> float:
+    flops = bytes_moved = compute = 0.0
+    if op["cost"]:
+        flops, bytes_moved = (
+            sum(c * math.prod([float(call.sizes[s]) for s in names]) for c, names in look_up(op["cost"][key], call.attributes))
+            for key in ("flops", "bytes_moved")
+        )
+        rate = prior["flops_per_s"].get(look_up(op["cost"]["flop_unit"], call.attributes), 0.0)
+        compute = flops / rate if rate else 0.0
+    factor = 1.0
+    if prior["tile"]:
+        tiles = math.prod(-(-call.sizes[name] // edge) for name, edge in prior["tile"].items())
+        factor = -(-tiles // prior["slots"]) * prior["slots"] / tiles
+    return max(compute, bytes_moved / prior["bytes_per_s"]) * factor * 1e6
+
+
+def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[str, Any]], arch: str, call: Call) -> tuple[str | None, int]:
+    """Return the kernel and how it was chosen (1 measured, 2 near, 3 prior, 4 fallback), or (None, 0)."""
+    op = next(r for r in rows if r["kind"] == "op")
+    entries = [r for r in rows if r["kind"] == "entry" and r["bucket"]["arch"] == arch]
+    legal = {e["kernel"] for e in entries if all(holds(c, call) for c in manifests[e["kernel"]]["domain"])}
+    medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in legal]
+    exact = [m for m in medians if m["sizes"] == call.sizes and m["attributes"] == call.attributes]
+    if exact:
+        return min(exact, key=lambda m: (m["median_us"], m["kernel"]))["kernel"], 1
+    classes = classify(op, call)
+    group = "/".join(str(classes[axis]) for axis in AXES[:3])
+
+    def find_distance(row: Mapping[str, Any]) -> float:
+        return float(sum((math.log2(call.sizes[s]) - math.log2(row["sizes"][s])) ** 2 for s in sorted(call.sizes)))
+
+    near = [m for m in medians if m["group"] == group and find_distance(m) <= 9.0]
+    if near:
+        return min(near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 2
+    winners = [e for e in entries if e["role"] == "winner" and e["kernel"] in legal]
+    own = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in AXES)]
+    if own or winners:
+        return min((estimate_us(op, manifests[e["kernel"]]["prior"], call), e["kernel"]) for e in own or winners)[1], 3
+    fallbacks = sorted(e["kernel"] for e in entries if e["role"] == "fallback" and e["kernel"] in legal)
+    return (fallbacks[0], 4) if fallbacks else (None, 0)

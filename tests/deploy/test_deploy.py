@@ -1,0 +1,149 @@
+"""The deployed library: built by CMake from the frozen set, linked into a C++ program that runs without Python."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploy.selection import select
+from harness.cubin import hash_machine_code
+from harness.freezing.layout import find_frozen_dir
+from harness.toolchain import find_toolchain
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "cpp_mlp"
+PATTERNS = ("naive__*", "row_in_registers__*")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A library of some of the frozen kernels, and the example linked with it."""
+
+    prefix: Path
+    build: Path
+    program: Path
+
+
+def run(*command: object, cwd: Path = ROOT, timeout: float = 300) -> str:
+    environ = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=environ, timeout=timeout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("deploy")
+    prefix, build = folder / "prefix", folder / "build"
+    nvcc = find_toolchain().nvcc
+    words = [f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DPython3_EXECUTABLE={sys.executable}", f"-DAICF_NVCC={nvcc}", "-DAICF_ARCHS=sm_90a"]
+    run("cmake", "-S", ROOT / "deploy", "-B", build, "-G", "Ninja", *words, f"-DAICF_KERNELS={';'.join(PATTERNS)}")
+    run("ninja", "-C", build, "install")
+    run("cmake", "-S", EXAMPLE, "-B", folder / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("ninja", "-C", folder / "example")
+    return Built(prefix, build, folder / "example" / "cpp_mlp")
+
+
+def list_symbols(archive: Path) -> set[str]:
+    lines = run("nm", "-g", "--defined-only", archive).splitlines()
+    return {line.split()[-1] for line in lines if len(line.split()) == 3}
+
+
+def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built: Built) -> None:
+    expected = {"aicf_list_kernels"}
+    for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS):
+        expected |= {f"aicf_{op.name}{call}" for call in ("", "_choose", "_choose_on", "_workspace_bytes")}
+        expected |= {symbol for k in op.kernels for symbol in k.manifest["entry_points"].values()}
+    archive = built.prefix / "lib" / "libaicf_kernels.a"
+    assert list_symbols(archive) == expected
+    assert any("row_in_registers" in s for s in expected) and not any("wgmma" in s for s in expected)
+    print(f"libaicf_kernels.a: {archive.stat().st_size} bytes, {len(expected)} symbols; cpp_mlp: {built.program.stat().st_size} bytes")
+
+
+def test_the_machine_code_in_the_library_is_what_was_sealed(built: Built) -> None:
+    for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS):
+        for kernel in op.kernels:
+            found = hash_machine_code(built.build / "kernels" / f"{op.name}-{kernel.name}.o")
+            assert found == kernel.manifest["build"]["machine_code"]["sm_90a"]
+
+
+def run_example(built: Built, expected: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "device", "run", str(built.program), str(expected)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_the_example_computes_what_is_expected(emulated_device: object, built: Built) -> None:
+    done = run_example(built, EXAMPLE / "expected.txt")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2048 values, the worst off by" in done.stdout
+    assert "softmax  row_in_registers__" in done.stdout
+
+
+def test_the_example_notices_a_value_that_is_off(emulated_device: object, built: Built, tmp_path: Path) -> None:
+    lines = (EXAMPLE / "expected.txt").read_text().splitlines()
+    lines[1000] = repr(float(lines[1000]) + 2 * float(lines[0]))
+    (tmp_path / "wrong.txt").write_text("\n".join(lines) + "\n")
+    done = run_example(built, tmp_path / "wrong.txt")
+    assert done.returncode == 1
+    assert "cpp_mlp: y[31, 7] = " in done.stderr + done.stdout
+
+
+def test_the_program_needs_no_python(built: Built) -> None:
+    needed = [line.split()[-1] for line in run("readelf", "-d", built.program).splitlines() if "(NEEDED)" in line]
+    assert any("libcudart.so.13" in name for name in needed)
+    assert not any("python" in name for name in needed)
+
+
+def test_pkg_config_names_what_a_program_needs(built: Built, tmp_path: Path) -> None:
+    lines = dict(line.split(": ", 1) for line in (built.prefix / "lib/pkgconfig/aicf_kernels.pc").read_text().splitlines() if ": " in line)
+    variables = dict(
+        line.split("=", 1)
+        for line in (built.prefix / "lib/pkgconfig/aicf_kernels.pc").read_text().splitlines()
+        if "=" in line and ": " not in line
+    )
+
+    def expand(text: str) -> list[str]:
+        for _ in range(3):
+            for name, value in variables.items():
+                text = text.replace(f"${{{name}}}", value)
+        return shlex.split(text)
+
+    body = "for (const char* const* name = aicf_list_kernels(); *name; ++name) puts(*name);"
+    (tmp_path / "program.c").write_text(f"#include <aicf_kernels.h>\n#include <stdio.h>\nint main(void) {{ {body} }}\n")
+    run(
+        "gcc",
+        "-std=c11",
+        "-Wall",
+        "-Werror",
+        *expand(lines["Cflags"]),
+        tmp_path / "program.c",
+        "-o",
+        tmp_path / "program",
+        *expand(lines["Libs"]),
+    )
+    library = find_toolchain().cudart_library.parent
+    done = subprocess.run([str(tmp_path / "program")], env=os.environ | {"LD_LIBRARY_PATH": str(library)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "softmax/row_in_registers__" in done.stdout and "wgmma" not in done.stdout
+
+
+def test_the_expected_values_are_those_of_the_script() -> None:
+    assert runpy.run_path(str(EXAMPLE / "make_expected.py"))["render"]() == (EXAMPLE / "expected.txt").read_text()
+
+
+def test_a_changed_source_stops_the_build(built: Built, tmp_path: Path) -> None:
+    frozen = tmp_path / "frozen"
+    shutil.copytree(find_frozen_dir() / "softmax", frozen / "softmax")
+    source = next((frozen / "softmax").glob("naive*/sources/softmax/kernels.cu"))
+    source.write_text(source.read_text().replace("exp", "exq", 1))
+    command = [sys.executable, "-m", "deploy", "--frozen", str(frozen), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "is not what was sealed" in done.stderr

@@ -1,0 +1,222 @@
+"""The C dispatcher decides as docs/frozen.md says, on random calls of every frozen op, with measured times made up."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.__main__ import write
+from deploy.dispatch import make_dispatcher
+from deploy.header import make_header
+from deploy.selection import DeployedOp, DeployError, select
+from harness.discover import find_op
+from harness.freezing.layout import dump_line, find_frozen_dir
+from harness.freezing.reading import list_frozen_ops
+from harness.toolchain import find_toolchain
+from tests.deploy.chooser import AXES, Call, choose, classify, look_up
+
+OPS = list_frozen_ops(find_frozen_dir())
+C_TYPES = {
+    "pointer": ctypes.c_void_p,
+    "int64": ctypes.c_int64,
+    "int32": ctypes.c_int32,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+NUM_CALLS = 10_000
+
+
+class Choice(ctypes.Structure):
+    _fields_ = [
+        ("kernel", ctypes.c_char_p),
+        ("predicted_us", ctypes.c_double),
+        ("workspace_bytes", ctypes.c_size_t),
+        ("how", ctypes.c_int32),
+        ("deterministic", ctypes.c_int32),
+        ("capture_safe", ctypes.c_int32),
+    ]
+
+
+class Preferences(ctypes.Structure):
+    _fields_ = [("deterministic", ctypes.c_int32), ("max_workspace_bytes", ctypes.c_int64)]
+
+
+class Status(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int32), ("cuda_code", ctypes.c_int32), ("reason", ctypes.c_char * 248)]
+
+
+def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Random) -> list[dict[str, Any]]:
+    """Make up times of the op's problems, some kernels on some of them."""
+    spec = find_op(op["op"]).op
+    rows = []
+    for problem in spec.select_problems("bench"):
+        attributes = spec.attribute_values(problem)
+        classes = classify(op, Call(problem.sizes, attributes, {}, {}))
+        facts = {
+            "kind": "median",
+            "arch": "sm_90a",
+            "device": "made up",
+            "problem": problem.name,
+            "sizes": dict(problem.sizes),
+            "attributes": attributes,
+            "group": "/".join(str(classes[axis]) for axis in AXES[:3]),
+            "record": "0",
+        }
+        for kernel in (k for k in kernels if generator.random() < 0.6):
+            time_us = float(f"{generator.uniform(5, 9):.3g}")
+            rows.append(facts | {"kernel": kernel, "mode": generator.choice(("cold", "cold", "cold", "hot")), "median_us": time_us})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def frozen_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's set with made-up times, and half of the fallbacks' domains as they are."""
+    folder = tmp_path_factory.mktemp("set") / "frozen"
+    shutil.copytree(find_frozen_dir(), folder)
+    for op in OPS:
+        index = folder / op / "index.jsonl"
+        rows = [row for row in map(json.loads, index.read_text().splitlines()) if row["kind"] != "median"]
+        kernels = sorted({r["kernel"] for r in rows if r["kind"] == "entry"})
+        rows += make_medians(rows[0], kernels, random.Random(op))
+        index.write_text("".join(dump_line(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def library(frozen_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The dispatcher with entry points that do nothing, in place of kernels."""
+    folder = tmp_path_factory.mktemp("dispatcher")
+    ops = select(frozen_dir)
+    write(folder, ops)
+    stubs = ['#include <string.h>\n#include "aicf_kernels.h"\n']
+    for op in ops:
+        struct = op.interface["struct"]
+        for kernel in op.kernels:
+            for call, more in (("supports", ""), ("workspace_bytes", ", size_t* b"), ("launch", ", void* w, struct CUstream_st* s")):
+                symbol = kernel.manifest["entry_points"][call]
+                stubs.append(f"AicfStatus {symbol}(const {struct}* p{more}) {{ AicfStatus s_; memset(&s_, 0, sizeof s_); return s_; }}\n")
+    (folder / "stubs.c").write_text("".join(stubs))
+    toolchain = find_toolchain()
+    flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-shared", "-fPIC", f"-I{folder}", f"-I{toolchain.cuda_include}"]
+    strict = ["-Wall", "-Wextra", "-Werror"]
+    for name, extra in (("aicf_dispatch", strict), ("stubs", [])):
+        subprocess.run(["gcc", *flags, *extra, "-c", str(folder / f"{name}.c"), "-o", str(folder / f"{name}.o")], check=True)
+    objects = [str(folder / f"{name}.o") for name in ("aicf_dispatch", "stubs")]
+    target = folder / "libdispatch.so"
+    # The functions of the CUDA runtime stay unresolved: a choice for a named architecture asks no device.
+    subprocess.run(["gcc", "-shared", "-o", str(target), *objects, "-lm"], check=True)
+    return ctypes.CDLL(str(target), mode=1)  # RTLD_LAZY
+
+
+def make_params(op: DeployedOp, call: Call) -> ctypes.Structure:
+    interface = op.interface
+    struct = type("Params", (ctypes.Structure,), {"_fields_": [(f["name"], C_TYPES[f["type"]]) for f in interface["fields"]]})()
+    for size, field in interface["sizes"].items():
+        setattr(struct, field, call.sizes[size])
+    for attribute in interface["attributes"]:
+        if "field" in attribute:
+            setattr(struct, attribute["field"], attribute["codes"][attribute["choices"].index(call.attributes[attribute["name"]])])
+    for tensor in interface["tensors"]:
+        setattr(struct, tensor["field"], call.addresses.get(tensor["name"]))
+        if tensor["stride"]:
+            setattr(struct, tensor["stride"], call.strides.get(tensor["name"], 1))
+    return struct
+
+
+def draw_call(op: DeployedOp, generator: random.Random) -> Call:
+    attributes = {a["name"]: generator.choice(a["choices"]) for a in op.interface["attributes"]}
+    points = list(op.medians) or [None]
+    point = generator.choice(points)
+    kind = generator.random()
+    if point is not None and kind < 0.6:
+        sizes = dict(point["sizes"])
+        attributes = dict(point["attributes"]) if generator.random() < 0.8 else attributes
+        if kind > 0.2:
+            sizes = {name: max(1, int(size * 2 ** generator.uniform(-2.5, 2.5))) for name, size in sizes.items()}
+    else:
+        limit = 31 if kind > 0.95 else 14
+        sizes = {name: max(1, int(2 ** generator.uniform(0, limit))) for name in op.interface["sizes"]}
+    if generator.random() < 0.5:
+        sizes = {name: max(8, size // 8 * 8) for name, size in sizes.items()}
+    addresses, strides = {}, {}
+    is_aligned = generator.random() < 0.7
+    for i, tensor in enumerate(op.interface["tensors"]):
+        if look_up(tensor["present"], attributes):
+            addresses[tensor["name"]] = (i + 1 << 40) + (0 if is_aligned else generator.choice((0, 2, 4, 8)))
+            shape = look_up(tensor["shape"], attributes)
+            if tensor["stride"]:
+                strides[tensor["name"]] = sizes[shape[-1]] + (0 if is_aligned else generator.choice((0, 1, 8)))
+    return Call(sizes, attributes, addresses, strides)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_the_dispatcher_agrees_with_the_description_on_random_calls(name: str, frozen_dir: Path, library: ctypes.CDLL) -> None:
+    (op,) = select(frozen_dir, [name])
+    rows = [op.description, *op.entries, *op.medians]
+    manifests = {k.name: k.manifest for k in op.kernels}
+    function = getattr(library, f"aicf_{name}_choose_on")
+    function.restype = Status
+    generator = random.Random(name)
+    seen: Counter[int] = Counter()
+    for _ in range(NUM_CALLS):
+        call = draw_call(op, generator)
+        kernel, how = choose(rows, manifests, "sm_90a", call)
+        choice = Choice()
+        status = function(b"sm_90a", ctypes.byref(make_params(op, call)), None, ctypes.byref(choice))
+        found = (choice.kernel.decode(), choice.how) if status.code == 0 else (None, 0)
+        assert found == (kernel, how), (call, status.reason)
+        seen[how] += 1
+    assert seen[1] > 100 and seen[2] > 500 and seen[3] > 20, seen
+
+
+def test_bad_calls_and_unmet_wishes_are_refused_with_the_reason(frozen_dir: Path, library: ctypes.CDLL) -> None:
+    (op,) = select(frozen_dir, ["softmax"])
+    function = library.aicf_softmax_choose_on
+    function.restype = Status
+    choice = Choice()
+    call = Call({"rows": 4, "columns": 4}, {}, {"x": 1 << 40, "y": 1 << 41}, {"x": 4, "y": 4})
+    params = make_params(op, call)
+    status = function(b"sm_80", ctypes.byref(params), None, ctypes.byref(choice))
+    assert (status.code, status.reason) == (1, b"softmax: this library has no kernel for sm_80")
+    params.rows = 0
+    status = function(b"sm_90a", ctypes.byref(params), None, ctypes.byref(choice))
+    assert (status.code, status.reason) == (2, b"rows = 0: must be at least 1")
+    params.rows = 1 << 40
+    status = function(b"sm_90a", ctypes.byref(params), None, ctypes.byref(choice))
+    assert status.code == 1 and b"none of the kernels for sm_90a serves this call" in status.reason
+    params.rows = 4
+    status = function(b"sm_90a", ctypes.byref(params), ctypes.byref(Preferences(1, 0)), ctypes.byref(choice))
+    assert status.code == 0 and choice.deterministic == 1
+
+
+def test_only_what_was_chosen_is_in_the_library(frozen_dir: Path) -> None:
+    (op,) = select(frozen_dir, ["gemm_bias_act"], ["sm_90a"], ["naive__*", "mma__*"])
+    text = make_dispatcher([op])
+    assert {k.name.split("__")[0] for k in op.kernels} == {"naive", "mma"}
+    assert "wgmma__" not in text and "pipelined__" not in text and "softmax" not in text
+    assert "SoftmaxParams" not in make_header([op])
+    with pytest.raises(DeployError, match="no frozen kernel matches"):
+        select(frozen_dir, [], ["sm_75"])
+    with pytest.raises(DeployError, match="conv is not frozen; there are: gemm_bias_act"):
+        select(frozen_dir, ["conv"])
+
+
+def test_sources_that_are_not_what_was_sealed_are_not_deployed(tmp_path: Path) -> None:
+    folder = tmp_path / "frozen"
+    shutil.copytree(find_frozen_dir() / "softmax", folder / "softmax")
+    source = next((folder / "softmax").glob("naive*/sources/softmax/kernels.cu"))
+    source.write_text(source.read_text() + " ")
+    with pytest.raises(DeployError, match=r"kernels.cu is not what was sealed"):
+        select(folder)
+    manifest = next((folder / "softmax").glob("row_in*/manifest.json"))
+    manifest.write_text(manifest.read_text().replace('"deterministic": true', '"deterministic": false'))
+    with pytest.raises(DeployError, match=r"the manifest is not what was sealed"):
+        select(folder, [], [], ["row_in*"])
