@@ -56,7 +56,7 @@ new: ## write a new op that builds, verifies and benches at once
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
 report: ## show the op's latest recorded bench (args='--run ID' for another run), and write a page of all with pictures
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
-sweep: ## time a wide sample of the op's tunable space on a GPU (args='--per-kernel 24 --save FILE')
+sweep: ## time a wide sample of the op's tunable space on a GPU, or rank it by the model (args='--strategy tpe --gpus 4')
 verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device (there args='--schedules N': N orders of blocks)
 ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
 ifeq ($(op),)

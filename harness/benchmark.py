@@ -13,10 +13,10 @@ import numpy as np
 
 from device.interface import Device
 from harness.inputs import make_inputs
+from harness.placement import Placements
 from harness.ranges import name_range
 from harness.reference import Expected, compute_expected
 from harness.roofline import find_floor
-from harness.runner import Case
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
 from harness.timing import Launch, Mode, Subject, Timer, Timing, TimingError, check_floor
@@ -48,7 +48,7 @@ class _Entry:
 
     name: str
     launchable: Launchable
-    launch: Launch
+    launches: Mapping[Mode, Launch]
     subjects: dict[Mode, Subject] = field(default_factory=dict)
     timings: dict[Mode, Timing] = field(default_factory=dict)
     status: str = ""
@@ -69,12 +69,14 @@ def time_problem(
 ) -> Iterator[Timed]:
     """Time all (name, launchable) on one problem together in each mode, and yield each.
 
+    Cold launches of short ones take many places in memory in turn.
+
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
     """
     expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
     floor = find_floor(op.cost(problem), target)
-    with Case(device, op, problem) as case:
+    with Placements(device, op, problem) as case:
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
         _prepare_entries(timer, case, all_entries, modes)
@@ -88,15 +90,15 @@ def time_problem(
             yield Timed(entry.name, problem.name, status, entry.reason, *timings, expected.describe())
 
 
-def _bind(case: Case, launchable: Launchable) -> Launch:
-    return lambda stream: case.launch(launchable, stream)
+def _bind(case: Placements, launchable: Launchable) -> dict[Mode, Launch]:
+    return {mode: case.choose(launchable, mode) for mode in Mode}
 
 
-def _name_range(case: Case, entry: _Entry, mode: Mode) -> str:
+def _name_range(case: Placements, entry: _Entry, mode: Mode) -> str:
     return name_range(case.op.name, entry.name, case.problem.name, mode)
 
 
-def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry], modes: Sequence[Mode]) -> None:
+def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], modes: Sequence[Mode]) -> None:
     """Find out who serves the problem, allocate what they need, and how each is to be timed."""
     for entry in entries:
         with _own_failure(case, entry):
@@ -108,17 +110,17 @@ def _prepare_entries(timer: Timer, case: Case, entries: Sequence[_Entry], modes:
         case.poison(0xFF)
     for entry in serving:
         with _own_failure(case, entry):
-            entry.subjects[Mode.COLD] = timer.prepare(entry.launch, Mode.COLD, _name_range(case, entry, Mode.COLD))
+            entry.subjects[Mode.COLD] = timer.prepare(entry.launches[Mode.COLD], Mode.COLD, _name_range(case, entry, Mode.COLD))
     for entry in (e for e in serving if not e.status and Mode.HOT in modes):
         try:
-            entry.subjects[Mode.HOT] = timer.prepare(entry.launch, Mode.HOT, _name_range(case, entry, Mode.HOT))
+            entry.subjects[Mode.HOT] = timer.prepare(entry.launches[Mode.HOT], Mode.HOT, _name_range(case, entry, Mode.HOT))
         except RuntimeError as error:
             # A peer's library may refuse to be captured, which short hot launches need; its cold time stands.
             _recover(case)
             entry.reason = f"no hot time: {error}"
 
 
-def _measure_entries(timer: Timer, case: Case, entries: Sequence[_Entry], mode: Mode) -> None:
+def _measure_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], mode: Mode) -> None:
     """Time everybody who can be timed together; one that fails on the way is left out, and the others are timed anew."""
     while True:
         serving = [e for e in entries if not e.status and mode in e.subjects]
@@ -138,7 +140,7 @@ def _measure_entries(timer: Timer, case: Case, entries: Sequence[_Entry], mode: 
         return
 
 
-def _judge(timer: Timer, case: Case, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float]) -> None:
+def _judge(timer: Timer, case: Placements, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float]) -> None:
     """Hold the times against the floors, and the output of more samples, timed like the others, against the reference."""
     with _own_failure(case, entry):
         for mode, timing in entry.timings.items():
@@ -147,10 +149,10 @@ def _judge(timer: Timer, case: Case, entry: _Entry, expected: Expected, floors_u
             entry.fail(wrong)
 
 
-def check_output(timer: Timer, case: Case, subjects: Sequence[Subject], expected: Expected) -> str:
-    """Take one more sample of each of a launch's subjects, over poison; return "" or what is wrong with the output."""
+def check_output(timer: Timer, case: Placements, subjects: Sequence[Subject], expected: Expected) -> str:
+    """Take more samples of each of a launch's subjects, one a place, over poison; return "" or what is wrong with the output."""
     case.poison(0xFF)
-    timer.run_batch(subjects)
+    timer.run_batch([s for s in subjects for _ in range(case.num_places)])
     outputs = case.read_outputs()
     for name, unwritten in case.find_unwritten(outputs).items():
         if unwritten.any():
@@ -162,7 +164,7 @@ def check_output(timer: Timer, case: Case, subjects: Sequence[Subject], expected
 
 
 @contextmanager
-def _own_failure(case: Case, entry: _Entry) -> Iterator[None]:
+def _own_failure(case: Placements, entry: _Entry) -> Iterator[None]:
     """Within the block, an error of one launch is its entry's result, unless it took the device with it."""
     try:
         yield
@@ -171,7 +173,7 @@ def _own_failure(case: Case, entry: _Entry) -> Iterator[None]:
         entry.fail(str(error))
 
 
-def _recover(case: Case) -> None:
+def _recover(case: Placements) -> None:
     """Clear the last error; raises :class:`DeviceError` where the device is lost."""
     case.device.take_last_error()
     case.device.synchronize()

@@ -13,8 +13,8 @@ import os
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import cast
 from device.settings import read_settings
 from harness.compiler import Compiler, compile_steadily, describe_failure
 from harness.console import print_warning
-from harness.cubin import hash_machine_code
+from harness.cubin import hash_host_code, hash_machine_code
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
@@ -42,7 +42,7 @@ class BuildResult:
     """What became of one variant: its library, or the compiler's error text.
 
     ``key`` addresses sources, flags and compilers; ``code_hash`` only the machine code, so it survives a change of comments;
-    ``source_hash`` only the sources, wherever the project lies.
+    ``source_hash`` only the sources, wherever the project lies; ``host_hash`` the launcher's code ("" for what an older version built).
     """
 
     variant: Variant
@@ -55,6 +55,12 @@ class BuildResult:
     cached: bool
     source_hash: str = ""
     flags: str = ""
+    host_hash: str = ""
+
+    @property
+    def launch_hash(self) -> str:
+        """What a launch does: kernels by ``code_hash``, and grids, blocks and shared memory by the host's code."""
+        return hash_text(self.code_hash, self.host_hash) if self.code_hash else ""
 
 
 def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
@@ -103,6 +109,43 @@ def build_op(
     return [results[v] for v in variants]
 
 
+def build_stream(
+    loaded: LoadedOp,
+    variants: Iterable[Variant],
+    *,
+    toolchain: Toolchain,
+    target: Target,
+    jobs: int,
+    on_result: Callable[[BuildResult], None],
+    compiler: Compiler,
+    store: Store | None = None,
+) -> None:
+    """Build variants as they come on ``jobs`` cores; ``on_result`` is called in the threads that build.
+
+    The next variant is asked for while others compile, so that it may depend on what is told of those. Raises as :func:`build_op`, and
+    what ``on_result`` raises.
+    """
+    cache = store or open_store()
+    futures: list[Future[None]] = []
+
+    def build(variant: Variant) -> None:
+        on_result(_build_variant(loaded, variant, toolchain, target, cache, compiler))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for variant in variants:
+                futures.append(pool.submit(build, variant))
+                if broken := [f for f in futures if f.done() and f.exception() is not None]:
+                    broken[0].result()
+                futures = [f for f in futures if not f.done()]
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            compiler.stop()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
 def open_store() -> Store:
     """Return the cache that the settings name; what it finds corrupt is said on stderr."""
     return Store(read_settings().cache_dir, on_warning=print_warning)
@@ -122,7 +165,8 @@ def _build_variant(
         code_hash, library = str(entry.facts["code_hash"]), entry.folder / _LIBRARY
         source_hash = _hash_sources(entry.files, loaded.include_dir)
         plain_flags = " ".join(f for f in flags if f != f"-I{loaded.include_dir}")
-        return BuildResult(variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags)
+        host_hash = str(entry.facts.get("host_hash", ""))
+        return BuildResult(variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags, host_hash)
 
     if entry := store.find("variants", request):
         return finish(entry, cached=True)
@@ -140,7 +184,8 @@ def _build_variant(
             return BuildResult(variant, None, "", "", None, error, time.monotonic() - started, cached=False)
         with full_disk_as_error(store.root):
             (made / _PTXAS_LOG).write_text(log)
-        entry = store.add("variants", request, made, files, {"code_hash": hash_machine_code(made / _LIBRARY), "variant": variant.name})
+        hashes = {"code_hash": hash_machine_code(made / _LIBRARY), "host_hash": hash_host_code(scratch / "object.o")}
+        entry = store.add("variants", request, made, files, hashes | {"variant": variant.name})
     return finish(entry, cached=False)
 
 

@@ -16,12 +16,12 @@ from harness.build import BuildResult, build_binding, build_op, open_variant
 from harness.contest import Contest, run_contest
 from harness.errors import BuildError, RecordError
 from harness.inputs import make_inputs
+from harness.placement import Placements
 from harness.ranges import name_range
 from harness.record_tables import Result, read_samples
 from harness.reference import Expected, compute_expected
 from harness.revision import find_op_at
 from harness.roofline import Floor, find_floor
-from harness.runner import Case
 from harness.session import Session
 from harness.spec import Launchable, Op, Problem
 from harness.timing import Mode, Subject, Timer, check_floor
@@ -169,7 +169,7 @@ def hold_contest(
     incumbent, candidates = sides[0], sides[1:]
     expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
     floor = find_floor(op.cost(problem), session.target)
-    with Case(session.device, op, problem) as case:
+    with Placements(session.device, op, problem) as case:
         line_up = [incumbent, *sides]  # the control is the incumbent's
         reasons = {s.name: o.supports(**case.arguments) for s, o in zip(line_up, opened, strict=True)}
         serving = [i for i, s in enumerate(line_up) if not reasons[s.name]]
@@ -182,7 +182,7 @@ def hold_contest(
         case.prepare(*launchables)
         contenders = [line_up[i] for i in serving]
         subjects = [
-            timer.prepare(lambda stream, each=each: case.launch(each, stream), mode, name_range(op.name, side.name, problem.name, mode))  # type: ignore[misc]
+            timer.prepare(case.choose(each, mode), mode, name_range(op.name, side.name, problem.name, mode))
             for each, side in zip(launchables, contenders, strict=True)
         ]
         names = [incumbent.name, f"{incumbent.name} (control)", *(s.name for s in contenders[2:])]
@@ -194,7 +194,7 @@ def hold_contest(
 
 
 def _find_fault(
-    timer: Timer, case: Case, subject: Subject, contest: Contest, index: int, floor: Floor, mode: Mode, expected: Expected
+    timer: Timer, case: Placements, subject: Subject, contest: Contest, index: int, floor: Floor, mode: Mode, expected: Expected
 ) -> str:
     floor_us = floor.cold_us if mode is Mode.COLD else floor.cached_us
     try:

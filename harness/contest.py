@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.batches import Batch, Subject
 from harness.stats import StopReason, find_throttled
-from harness.timing import Batch, Subject
 from harness.verdicts import Criteria, Effect, Outcome, Verdict, correct_for_many, find_differences, find_effect, is_void, judge
 
 _DECIDED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)

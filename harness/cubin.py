@@ -45,6 +45,15 @@ def hash_machine_code(library: Path) -> str:
     return digest.hexdigest()
 
 
+def hash_host_code(object_file: Path) -> str:
+    """Hash the host's code of an object file that is not linked yet: sizes of grids and blocks are constants in it, addresses are not."""
+    digest = sha256()
+    for name, content in sorted(_read_sections(object_file.read_bytes())):
+        if name.startswith(".text"):
+            digest.update(name.encode() + b"\0" + content)
+    return digest.hexdigest()
+
+
 def _find_images(library: Path) -> Iterator[tuple[int, bytes]]:
     content = library.read_bytes()
     for name, section in _read_sections(content):

@@ -39,7 +39,7 @@ from harness.record_tables import Result, read_clocks, read_samples
 from harness.records import Records
 from harness.roofline import find_floor
 from harness.spec import Op, SpecError
-from harness.sweep import Sweep
+from harness.sweep_points import Sweep
 from harness.targets import find_target
 
 SOURCES = ("auto", "store", "published")

@@ -40,24 +40,28 @@ _STAMP = np.dtype([("cycles", "<u8"), ("nanoseconds", "<u8"), ("sm", "<u8")])
 class Instruments(Protocol):
     """What a timer uses; the GPU's are :class:`CudaInstruments`."""
 
-    def hold(self, stream: Stream) -> None:
-        """Let nothing queued from now on start before :meth:`release`."""
+    def hold(self, stream: Stream) -> int:
+        """Let nothing queued from now on start before :meth:`release`; return the hold's ticket."""
         ...
 
     def release(self) -> None:
         """Let the held stream go."""
         ...
 
-    def has_expired(self) -> bool:
-        """Return whether the last hold ran into its limit: then what was queued did not wait for :meth:`release`."""
+    def has_expired(self, ticket: int) -> bool:
+        """Return whether a hold ran into its limit: then what was queued did not wait for :meth:`release`."""
         ...
 
     def stamp(self, stream: Stream, index: int) -> None:
         """Queue a reading of the clocks into place ``index``."""
         ...
 
-    def read_clocks_mhz(self, count: int) -> NDArray[np.float64]:
-        """Return the SM clock between each two neighbours of the first ``count`` + 1 stamps, NaN where it is not known."""
+    def read_clocks_mhz(self, count: int, first: int = 0) -> NDArray[np.float64]:
+        """Return the SM clock between each two neighbours of ``count`` + 1 stamps from ``first``, NaN where it is not known."""
+        ...
+
+    def read_span_us(self, count: int, first: int = 0) -> float:
+        """Return the microseconds between the stamps in places ``first`` and ``first`` + ``count``, by the GPU's own clock."""
         ...
 
     def launch_nothing(self, stream: Stream) -> None:
@@ -148,18 +152,19 @@ class CudaInstruments:
             self._call("free", self._address)
             self._address = ctypes.c_void_p()
 
-    def hold(self, stream: Stream) -> None:
-        """Let nothing queued from now on start before :meth:`release`, or before the limit."""
+    def hold(self, stream: Stream) -> int:
+        """Let nothing queued from now on start before :meth:`release`, or before the limit; return the hold's ticket."""
         self._ticket += 1
         self._call("hold", ctypes.c_void_p(stream.handle), self._address, ctypes.c_uint32(self._ticket), ctypes.c_uint64(self._limit_ns))
+        return self._ticket
 
     def release(self) -> None:
         """Let the held stream go."""
         self._board[0] = self._ticket
 
-    def has_expired(self) -> bool:
-        """Return whether the last hold ran into its limit; the stream must be idle."""
-        return bool(self._board[1] == self._ticket and self._ticket)
+    def has_expired(self, ticket: int) -> bool:
+        """Return whether a hold ran into its limit; what it held must have ended, and no later hold its limit reached."""
+        return bool(self._board[1] == ticket)
 
     def stamp(self, stream: Stream, index: int) -> None:
         """Queue a reading of the clocks into place ``index``."""
@@ -168,14 +173,19 @@ class CudaInstruments:
         place = ctypes.c_void_p((self._address.value or 0) + _BOARD_BYTES + index * _STAMP.itemsize)
         self._call("stamp", ctypes.c_void_p(stream.handle), place)
 
-    def read_stamps(self, count: int) -> Stamps:
-        """Return the first ``count`` stamps; the stream must be idle."""
-        taken = self._stamps[:count].copy()
+    def read_stamps(self, count: int, first: int = 0) -> Stamps:
+        """Return ``count`` stamps from ``first``; their stamping must have ended."""
+        taken = self._stamps[first : first + count].copy()
         return Stamps(taken["cycles"], taken["nanoseconds"], taken["sm"])
 
-    def read_clocks_mhz(self, count: int) -> NDArray[np.float64]:
-        """Return the SM clock between each two neighbours of the first ``count`` + 1 stamps, NaN where it is not known."""
-        return self.read_stamps(count + 1).find_clocks_mhz()
+    def read_clocks_mhz(self, count: int, first: int = 0) -> NDArray[np.float64]:
+        """Return the SM clock between each two neighbours of ``count`` + 1 stamps from ``first``, NaN where it is not known."""
+        return self.read_stamps(count + 1, first).find_clocks_mhz()
+
+    def read_span_us(self, count: int, first: int = 0) -> float:
+        """Return the microseconds between the stamps in places ``first`` and ``first`` + ``count``, by the GPU's own clock."""
+        nanoseconds = self._stamps["nanoseconds"]
+        return float(int(nanoseconds[first + count]) - int(nanoseconds[first])) / 1e3
 
     def launch_nothing(self, stream: Stream) -> None:
         """Queue an empty kernel."""

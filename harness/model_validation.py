@@ -38,7 +38,7 @@ from harness.model_fit import (
 )
 from harness.space import select_sweep_problems
 from harness.spec import Variant
-from harness.sweep import Sweep, SweepPoint
+from harness.sweep_points import Sweep, SweepPoint
 from harness.targets import Target
 from harness.toolchain import find_toolchain
 

@@ -49,9 +49,10 @@ class Lost:
 
 
 class JobFeed(Generic[JobT]):
-    """Jobs that come while others run: another thread puts them in, and closes the feed when there are no more."""
+    """Jobs that come while others run: another thread puts them in, and closes the feed when there are no more, or abandons it."""
 
     def __init__(self, jobs: Iterable[JobT] = (), *, is_closed: bool = False) -> None:
+        self.is_abandoned = False
         self._waiting = deque(jobs)
         self._is_closed = is_closed
         self._changed = threading.Condition()
@@ -66,6 +67,14 @@ class JobFeed(Generic[JobT]):
         """Say that there are no more."""
         with self._changed:
             self._is_closed = True
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Say that no answer is wanted any more."""
+        with self._changed:
+            self.is_abandoned = True
+            self._is_closed = True
+            self._waiting.clear()
             self._changed.notify_all()
 
     def take(self) -> JobT | None:
@@ -138,7 +147,7 @@ def run_jobs(
             give(hands[-1], job)
 
     try:
-        while not feed.is_done or any(h.job is not None for h in hands):
+        while not feed.is_abandoned and (not feed.is_done or any(h.job is not None for h in hands)):
             give_all()
             busy = [h for h in hands if h.job is not None]
             if not busy:

@@ -12,7 +12,7 @@ from device.settings import find_project_root
 from harness.errors import RecordError
 from harness.interchange import import_records
 from harness.records import Records
-from harness.sweep import Sweep, load_sweep
+from harness.sweep_points import Sweep, load_sweep
 
 
 def list_published(op: str, root: Path | None = None) -> list[Path]:

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from device.interface import Device
+from harness.batches import Launch, Mode
 from harness.runner import Case
 from harness.spec import Launchable
-from harness.timing import Launch, Mode, Timer, Timing
+from harness.timing import Timer, Timing
 
 
 class _SampleClock:

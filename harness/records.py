@@ -177,6 +177,27 @@ class Records:
         )
         return next(iter(self._read(query)), None)
 
+    def list_same_code(
+        self, kind: str, *, op: str, problem: str, code_hash: str, spec_hash: str, verify_version: int, environment: EnvironmentFacts
+    ) -> list[Result]:
+        """Return the results of a machine code on a problem under whatever names, as :meth:`find_latest`, the latest first."""
+        query = (
+            select(Result)
+            .join(Run)
+            .join(Environment)
+            .where(
+                Result.kind == kind,
+                Result.op == op,
+                Result.problem == problem,
+                Result.code_hash == code_hash,
+                Result.spec_hash == spec_hash,
+                Result.verify_version == verify_version,
+                Environment.digest == environment.digest,
+            )
+            .order_by(Result.id.desc())
+        )
+        return self._read(query)
+
     def list_results(self, *, op: str | None = None, run_id: int | None = None, kind: str | None = None) -> list[Result]:
         """Return results in the order they were recorded, with their runs and environments loaded."""
         query = select(Result).order_by(Result.id)

@@ -180,6 +180,19 @@ class Session:
             environment=self.environment,
         )
 
+    def find_same_launch(self, kind: str, build: BuildResult, problem: str) -> Result | None:
+        """Return the latest result of this machine code, launched alike, under whatever name in this very environment."""
+        results = self.records.list_same_code(
+            kind,
+            op=self.loaded.op.name,
+            problem=problem,
+            code_hash=build.code_hash,
+            spec_hash=self.loaded.spec_hash,
+            verify_version=VERIFY_VERSION,
+            environment=self.environment,
+        )
+        return next((r for r in results if build.host_hash and r.figures.get("host_hash") == build.host_hash), None)
+
     def _record(self, build: BuildResult, result: VerifyResult) -> Judged:
         names = "*" if result.complete else ", ".join(p.problem for p in result.problems)
         record_id = self.record(

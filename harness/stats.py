@@ -56,12 +56,16 @@ class Summary:
 
 
 class StopReason(StrEnum):
-    """Which rule ended the sampling: the interval is narrow enough, the spread no longer changes, or time or count are used up."""
+    """Which rule ended the sampling: the interval is narrow enough, the spread no longer changes, or time or count are used up.
+
+    ``TOO_SLOW``: a few samples show that the subject is slower than was asked about.
+    """
 
     SETTLED = "settled"
     PLATEAU = "plateau"
     BUDGET = "budget"
     MAX_SAMPLES = "max_samples"
+    TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ class StopRule:
         """Return why to stop now, or None to go on."""
         count = len(samples)
         if count >= self.min_samples:
-            if summarize(samples).relative_interval <= self.relative_interval:
+            # The interval takes milliseconds to find.
+            if self.relative_interval > 0.0 and summarize(samples).relative_interval <= self.relative_interval:
                 return StopReason.SETTLED
             if count >= self.max_samples:
                 return StopReason.MAX_SAMPLES

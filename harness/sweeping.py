@@ -1,72 +1,159 @@
-"""What ``sweep`` does around the screen: results are recorded as they come, resumed, and the fastest are measured anew, in turns."""
+"""What ``sweep`` does: builds what a strategy proposes, leaves out what is not worth a GPU's time, measures the rest, and records all.
+
+Variants pass in this order: the constraints of ``op.py``; ptxas' resources; the records of earlier sweeps; the time model's ranking,
+where it is asked for; the screen. The finals come after it (:mod:`harness.finals`).
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
+
+import numpy as np
 
 from harness.benchmark import TIMING_DISTRIBUTION
-from harness.build import BuildResult
-from harness.comparing import Compared, Side, compare_sides
+from harness.build import BuildResult, build_binding, build_stream
+from harness.compiler import Compiler
+from harness.measuring import QUEUED_SAMPLES, SweepJob, SweepSetup, SweepWorker
+from harness.modelling import ModelWorker, rank_by_model
+from harness.pool import JobFeed, Lost, run_jobs
+from harness.proposals import Proposals
+from harness.record_tables import Result
+from harness.screening import Found, Measure, Steps, screen
 from harness.session import Session
-from harness.spec import Problem
-from harness.sweep import Measured, SweepPoint
-from harness.timing import Mode, Timer
-from harness.verdicts import Criteria, Verdict
+from harness.spec import Problem, SpecError
+from harness.strategies import Score, Strategy, StrategyName, make_strategy
+from harness.sweep_points import Answer, Measured, SweepPoint
 
-# Slower than the best by this much in the screen, a variant is no finalist.
-_FINALIST_WITHIN = 1.1
-
-
-class Progress:
-    """How far a screen is: variants done, the best time of each problem, the rate, and when it will be done."""
-
-    def __init__(self, total: int, clock: float | None = None) -> None:
-        self.total = total
-        self.done = 0
-        self.best: dict[str, SweepPoint] = {}
-        self._started = time.monotonic() if clock is None else clock
-
-    def add(self, points: Sequence[SweepPoint], now: float | None = None) -> str:
-        """Take a variant's points in; return a line for the user."""
-        self.done += 1
-        for point in points:
-            known = self.best.get(point.problem)
-            if point.status == "passed" and (known is None or point.median_us < known.median_us):
-                self.best[point.problem] = point
-        spent = max((time.monotonic() if now is None else now) - self._started, 1e-9)
-        rate = self.done / spent
-        best = ", ".join(f"{p.median_us:.4g} us" for p in self.best.values()) or "none yet"
-        first = points[0]
-        result = "" if first.status == "passed" else f" {first.status}: {first.reason}"
-        return f"{first.variant}{result} | best {best} | {rate:.2f}/s, {(self.total - self.done) / rate:.0f} s left"
+# Silence after which a variant counts as hung; the first job also starts the process and makes the inputs.
+_TIMEOUT_S = 120.0
+# Measuring processes that take turns on a GPU: one has it, one is ready for it, one judges what came of its turn.
+PER_GPU = 3
+_FIGURES = ("median_us", "q1_us", "q3_us", "num_samples", "clock_mhz", "gpu", "mode", "is_pruned")
 
 
 @dataclass(frozen=True)
-class Winner:
-    """What came of the finals on one problem. ``comparisons`` are the candidates against the incumbent."""
+class SweepPlan:
+    """What is asked of a sweep. ``prune`` and ``keep`` as in :class:`SweepSetup` and :func:`rank_by_model`; 0 and 1 leave them out.
 
-    problem: str
-    incumbent: str
-    winner: str
-    comparisons: tuple[Compared, ...]
+    ``num_gpus`` above 1, or a ``scheduler``'s address, measure through Dask. ``is_exact`` queues samples one by one.
+    """
+
+    strategy: StrategyName = StrategyName.RANDOM
+    per_kernel: int = 24
+    seed: int = 0
+    num_samples: int = 20
+    prune: float = 0.0
+    keep: float = 1.0
+    with_spills: bool = False
+    resume: bool = False
+    num_gpus: int = 1
+    scheduler: str | None = None
+    is_exact: bool = False
 
 
-def record_points(session: Session, build: BuildResult, measured: Sequence[Measured]) -> None:
-    """Insert a variant's points, with all samples."""
-    for m in measured:
+class SweepRun:
+    """One sweep of a session's op. Iterate :meth:`run`; ``size`` is how many variants there will be at most."""
+
+    def __init__(self, session: Session, plan: SweepPlan, problems: tuple[Problem, ...]) -> None:
+        self._session = session
+        self._plan = plan
+        self._problems = problems
+        op = session.loaded.op
+        self._strategy: Strategy = make_strategy(op, plan.strategy, plan.per_kernel, plan.seed)
+        if self._strategy.is_adaptive and plan.keep < 1:
+            raise SpecError(f"--strategy {plan.strategy} chooses by what it measured: --keep goes with random and grid")
+        if plan.keep < 1 and session.device.is_emulated:
+            raise SpecError("on the emulated device every point is the model's already: --keep is for a GPU")
+        self.size = self._strategy.size
+        self.binding = build_binding(session.loaded, session.toolchain)
+        # Compilers and GPU have this many variants to work on before the first result must be known.
+        self._proposals = Proposals(self._strategy, session.settings.jobs + PER_GPU * max(1, plan.num_gpus))
+        names = tuple(p.name for p in problems)
+        queued = 1 if plan.is_exact else QUEUED_SAMPLES
+        self._setup = SweepSetup(
+            session.loaded.folder, self.binding, session.device_kind, names, plan.num_samples, session.target.name, plan.prune, queued
+        )
+        self._listed = {v.name for v in op.variants}
+
+    def run(self) -> Iterator[Found]:
+        """Yield each variant's points as they come, recorded already."""
+        choose = None
+        if self._plan.keep < 1:
+            choose = lambda builds: rank_by_model(self._setup, builds, self._plan.keep, self._session.settings.jobs)  # noqa: E731
+        earlier = self._find_earlier if self._plan.resume else lambda build: None
+        steps = Steps(earlier, self._find_obstacle, choose, self._tell, self._proposals.close)
+        with ExitStack() as stack:
+            found = screen(self._open_measure(stack), self._session.loaded.op, self._problems, self._build, steps)
+            for each in stack.enter_context(closing(found)):  # type: ignore[type-var]
+                if not each.is_earlier:
+                    record_points(self._session, each)
+                yield each
+
+    def _open_measure(self, stack: ExitStack) -> Measure:
+        plan, setup = self._plan, self._setup
+        is_emulated = self._session.device.is_emulated
+        factory = ModelWorker if is_emulated else SweepWorker
+        if plan.num_gpus == 1 and plan.scheduler is None:
+            num_workers = self._session.settings.jobs if is_emulated else PER_GPU
+            return lambda feed: run_jobs(factory, (setup,), feed, num_workers=num_workers, timeout_s=_TIMEOUT_S)
+        from harness.cluster import open_cluster, run_jobs_on
+
+        per_gpu = 1 if is_emulated else PER_GPU
+        client = stack.enter_context(open_cluster(plan.scheduler, plan.num_gpus, per_gpu, is_emulated=is_emulated))
+        key = f"{self._session.run_id} {setup.op_folder}"
+
+        def measure(feed: JobFeed[SweepJob]) -> Iterator[tuple[SweepJob, Answer | Lost]]:
+            return run_jobs_on(client, key, factory, (setup,), feed, per_gpu=per_gpu, timeout_s=_TIMEOUT_S)
+
+        return measure
+
+    def _build(self, on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        session = self._session
+        jobs = session.settings.jobs
+        build_stream(
+            session.loaded,
+            self._proposals,
+            toolchain=session.toolchain,
+            target=session.target,
+            jobs=jobs,
+            on_result=on_result,
+            compiler=compiler,
+        )
+
+    def _find_obstacle(self, build: BuildResult) -> str:
+        r = build.resources
+        if r is None or not r.spill_bytes or self._plan.with_spills or build.variant.name in self._listed:
+            return ""
+        return f"spills {r.spill_bytes} bytes a thread"
+
+    def _find_earlier(self, build: BuildResult) -> tuple[Measured, ...] | None:
+        return find_recorded(self._session, build, self._problems)
+
+    def _tell(self, found: Found) -> None:
+        self._proposals.tell(found.build.variant, find_score(found))
+
+
+def find_score(found: Found) -> Score:
+    """Return what a strategy is told of a variant."""
+    points = [m.point for m in found.points]
+    logs = [float(np.log(p.median_us)) for p in points if p.status == "passed"]
+    return Score(float(np.mean(logs)) if logs else None, any(p.is_pruned for p in points))
+
+
+def record_points(session: Session, found: Found) -> None:
+    """Insert a variant's points, with all samples and the GPU that they are of."""
+    for m in found.points:
         p = m.point
-        figures = {"mode": "cold", "median_us": p.median_us, "q1_us": p.q1_us, "q3_us": p.q3_us, "num_samples": p.num_samples}
         session.record(
-            build,
+            found.build,
             kind="sweep",
             variant=p.variant,
             problem=p.problem,
             status=p.status,
             reason=p.reason,
-            figures=figures | {"clock_mhz": p.clock_mhz},
+            figures={name: getattr(p, name) for name in _FIGURES} | {"host_hash": found.build.host_hash},
             samples=m.samples_us,
             clocks=m.clocks_mhz,
             clock_label=m.clock_label,
@@ -74,53 +161,21 @@ def record_points(session: Session, build: BuildResult, measured: Sequence[Measu
         )
 
 
-def find_recorded(session: Session, build: BuildResult, problems: Sequence[Problem]) -> list[SweepPoint] | None:
-    """Return the points of this very build in this very environment from earlier runs, None unless there is one for each problem."""
+def find_recorded(session: Session, build: BuildResult, problems: tuple[Problem, ...]) -> tuple[Measured, ...] | None:
+    """Return the points of this build, or of the same machine code launched alike, in this very environment from earlier sweeps.
+
+    None unless there is one for each problem. What a plan set aside is weighed again by the next.
+    """
     points = []
     for problem in problems:
-        earlier = session.find_earlier("sweep", build, problem.name) if build.library is not None else None
-        if earlier is None:
+        earlier = session.find_earlier("sweep", build, problem.name) or session.find_same_launch("sweep", build, problem.name)
+        if earlier is None or earlier.status == "set_aside":
             return None
-        f = earlier.figures
-        figures = {k: f[k] for k in ("median_us", "q1_us", "q3_us", "num_samples", "clock_mhz")}
-        points.append(
-            SweepPoint(session.loaded.op.name, build.variant.name, problem.name, earlier.status, earlier.reason, build.code_hash, **figures)
-        )
-    return points
+        points.append(Measured(_read_point(session, build, earlier)))
+    return tuple(points)
 
 
-def hold_finals(
-    session: Session, builds: Sequence[BuildResult], binding: Path, points: Sequence[SweepPoint], problem: Problem, num_finalists: int
-) -> Winner | None:
-    """Measure the fastest of the screen anew against the fastest listed variant; None where nothing passed.
-
-    The least of many noisy times is lower than the truth, so only these fresh samples decide; a tie keeps the incumbent.
-    """
-    by_name = {b.variant.name: b for b in builds}
-    ranked = list(
-        _drop_copies(sorted((p for p in points if p.status == "passed" and p.problem == problem.name), key=lambda p: p.median_us))
-    )
-    if not ranked:
-        return None
-    listed = {v.name for v in session.loaded.op.variants}
-    incumbent = next((p for p in ranked if p.variant in listed), ranked[0])
-    close = [p for p in ranked if p is not incumbent and p.median_us <= _FINALIST_WITHIN * ranked[0].median_us][:num_finalists]
-    if not close:
-        return Winner(problem.name, incumbent.variant, incumbent.variant, ())
-    sides = [Side(p.variant, session.loaded.op, by_name[p.variant], binding) for p in (incumbent, *close)]
-    timer = Timer(session.device)
-    try:
-        rows = tuple(compare_sides(session, timer, sides[0], sides[1:], [problem], Mode.COLD, Criteria()))
-    finally:
-        timer.close()
-    faster = [r for r in rows if r.outcome is not None and r.outcome.verdict is Verdict.FASTER]
-    best = min(faster, key=lambda r: r.outcome.effect.change if r.outcome else 0.0, default=None)
-    return Winner(problem.name, incumbent.variant, incumbent.variant if best is None else best.candidate, rows)
-
-
-def _drop_copies(points: Sequence[SweepPoint]) -> Iterator[SweepPoint]:
-    seen: set[str] = set()
-    for point in points:
-        if point.code_hash not in seen:
-            seen.add(point.code_hash)
-            yield point
+def _read_point(session: Session, build: BuildResult, earlier: Result) -> SweepPoint:
+    figures = {name: earlier.figures[name] for name in _FIGURES if name in earlier.figures}
+    name, op = build.variant.name, session.loaded.op.name
+    return SweepPoint(op, name, earlier.problem, earlier.status, earlier.reason, build.code_hash, **figures)

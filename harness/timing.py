@@ -21,42 +21,25 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, Event, Graph, Stream, UnavailableError
+from device.interface import Device, Graph, Stream, UnavailableError
+from harness.batches import Batch, Batches, BatchLimits, Launch, Mode, Subject, TimingError
 from harness.instruments import CudaInstruments, Instruments
-from harness.nvml import Reading, open_monitor
-from harness.ranges import find_range
+from harness.nvml import Reading
 from harness.stats import StopReason, StopRule, Summary, find_throttled, summarize, windows_agree
 from harness.verdicts import plan_round
 
-Launch = Callable[[Stream], None]
+__all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy", "check_floor")
 
 # Hot launches that the host queues in less than this many times their duration come from a graph.
 _HOST_MARGIN = 3.0
 _NUM_HOST_LAUNCHES = 7
 _NUM_EMPTY = 100
-_MONITOR_EVERY_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
-
-
-class TimingError(RuntimeError):
-    """A measured time cannot be true, or no time could be measured; ``subject`` is whose, where one of several is to blame."""
-
-    def __init__(self, message: str, subject: Subject | None = None) -> None:
-        super().__init__(message)
-        self.subject = subject
-
-
-class Mode(StrEnum):
-    """What is in the caches when a launch starts: nothing of its operands, or what the launch before left."""
-
-    COLD = "cold"
-    HOT = "hot"
 
 
 @dataclass(frozen=True)
@@ -65,7 +48,9 @@ class TimingPolicy:
 
     ``flush_factor`` times the L2 size is written between cold launches. Below ``graph_below_us`` hot launches come from a graph.
     ``sample_us`` is the least work that a hot sample covers: starting a graph takes a few microseconds, which its launches share. At
-    most ``max_batch`` hot samples are queued on a held stream, fewer where they would take longer than ``batch_us``.
+    most ``max_batch`` hot samples are queued on a held stream, fewer where they would take longer than ``batch_us``. Of cold ones
+    ``max_cold_batch`` are. ``queues_ahead`` queues a batch while the one before it runs. More than one cold sample, or queueing ahead,
+    keep the GPU busy, at the price of up to 1 us more in each.
     """
 
     stop: StopRule = field(default_factory=StopRule)
@@ -74,6 +59,8 @@ class TimingPolicy:
     graph_below_us: float = 100.0
     max_unrolled: int = 250
     max_batch: int = 32
+    max_cold_batch: int = 1
+    queues_ahead: bool = False
     batch_us: float = 50_000.0
     warmup_min_s: float = 0.15
     warmup_window_s: float = 0.05
@@ -145,34 +132,9 @@ class Timing:
         }
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A launch made ready to be timed: ``run`` queues one sample of ``count`` launches, ``before`` what precedes it and is not timed.
-
-    ``cost_us`` is what both take on the device, ``range_name`` the NVTX range that its samples are queued in ("": none).
-    """
-
-    mode: Mode
-    before: Launch
-    run: Launch
-    count: int
-    method: str
-    host_us: float
-    cost_us: float
-    range_name: str = ""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Microseconds per launch and SM clock in MHz (NaN: not known) of samples, in the order in which they were queued."""
-
-    times_us: NDArray[np.float64]
-    clocks_mhz: NDArray[np.float64]
-
-
 @dataclass
-class _Run:
-    """One subject's samples as they come."""
+class Run:
+    """One subject's samples as they come, and the circumstances in which they were taken."""
 
     subject: Subject
     next_check: int
@@ -180,8 +142,12 @@ class _Run:
     clocks_mhz: list[float] = field(default_factory=list)
     spent_s: float = 0.0
     reason: StopReason | None = None
+    warmup_s: float = 0.0
+    settled: bool = True
+    readings: Sequence[Reading] = ()
 
     def find_good(self, default_mhz: float) -> list[float]:
+        """Return the samples of a GPU that was not slowed down."""
         throttled = find_throttled(self.clocks_mhz, default_mhz)
         return [t for t, slow in zip(self.times_us, throttled, strict=True) if not slow]
 
@@ -205,13 +171,10 @@ class Timer:
         self._sleep = sleep
         self._tools: Instruments = instruments or CudaInstruments()
         self._tools.reset_persisting_cache()
-        self._stream = device.create_stream(non_blocking=True)
+        limits = BatchLimits(self.policy.max_batch, self.policy.max_cold_batch, self.policy.queues_ahead, self.policy.batch_us)
+        self._batches = Batches(device, self._tools, limits, clock)
+        self._stream = self._batches.stream
         self._flush = device.allocate(math.ceil(self.policy.flush_factor * max(device.properties.l2_bytes, 1 << 20)))
-        self._events: list[Event] = []
-        self._max_batch = self.policy.max_batch
-        self._readings: list[Reading] = []
-        self._last_reading_s = -math.inf
-        self._monitor = open_monitor(device.properties.uuid)
         self._default_mhz = device.properties.clock_khz / 1000
         self._num_fills = 0
         self.empty_pair_us = self._measure_empty(lambda stream: None)
@@ -252,11 +215,23 @@ class Timer:
 
         return Subject(mode, launch, run_group, count, "events", host_us, (count + 1) * single_us)
 
-    def measure(self, subjects: Sequence[Subject]) -> list[Timing]:
-        """Warm up, then time subjects together in rounds until each one's stop rule ends it."""
+    @property
+    def usage(self) -> tuple[float, int]:
+        """Seconds in which the GPU worked on samples so far, evictions and warm-up among them, and their number."""
+        return self._batches.usage
+
+    def measure(self, subjects: Sequence[Subject], *, give_up_above_us: float = math.inf) -> list[Timing]:
+        """Take samples, see :meth:`sample`, and say what came of them."""
+        return [self.conclude(r) for r in self.sample(subjects, give_up_above_us)]
+
+    def sample(self, subjects: Sequence[Subject], give_up_above_us: float = math.inf) -> list[Run]:
+        """Warm up, then time subjects together in rounds until each one's stop rule ends it, or it proves to be slower than a limit.
+
+        Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
+        """
         warmup_s, settled = self.warm_up(subjects)
-        self._readings, self._last_reading_s = [], -math.inf
-        runs = [_Run(s, self.policy.stop.min_samples) for s in subjects]
+        self._batches.forget_readings()
+        runs = [Run(s, self.policy.stop.min_samples) for s in subjects]
         active, num_rounds, pause_s = list(runs), 0, _FIRST_PAUSE_S
         while active:
             sequence, num_rounds = self._fill_batch(active, num_rounds)
@@ -270,9 +245,15 @@ class Timer:
                 pause_s = _FIRST_PAUSE_S
             self._collect(sequence, batch, elapsed_s)
             for run in active:
-                self._decide(run)
+                self._decide(run, give_up_above_us)
             active = [r for r in active if r.reason is None]
-        return [self._make_timing(r, warmup_s, settled) for r in runs]
+        for run in runs:
+            run.warmup_s, run.settled, run.readings = warmup_s, settled, tuple(self._batches.readings)
+        return runs
+
+    def run_batch(self, subjects: Sequence[Subject]) -> Batch:
+        """Time one sample of each, in this order, as few held batches as the limits allow."""
+        return self._batches.run_batch(subjects)
 
     def run_rounds(self, subjects: Sequence[Subject], num_rounds: int, first_round: int = 0) -> Batch:
         """Time subjects in rounds; returns [rounds, subjects, 2] times and clocks."""
@@ -290,7 +271,7 @@ class Timer:
         """
         policy = self.policy
         started = self._clock()
-        runs = [_Run(s, 0) for s in subjects]
+        runs = [Run(s, 0) for s in subjects]
         first: dict[int, float] = {}
         before: list[float] = []
         num_rounds = 0
@@ -308,91 +289,26 @@ class Timer:
                 return spent, False
             before = window
 
-    def run_batch(self, subjects: Sequence[Subject]) -> Batch:
-        """Time one sample of each, in this order, as few held batches as the limits allow."""
-        parts: list[Batch] = []
-        start = 0
-        while start < len(subjects):
-            end = self._find_end(subjects, start)
-            part = self._run_held(subjects[start:end])
-            if part is None and end - start == 1:
-                raise TimingError("the stream was held too long: the launch waits for the device, which waits for it", subjects[start])
-            if part is None:  # more launches than the stream's queue takes, perhaps
-                self._max_batch = max(1, (end - start) // 2)
-                continue
-            parts.append(part)
-            start = end
-        return Batch(np.concatenate([p.times_us for p in parts]), np.concatenate([p.clocks_mhz for p in parts]))
-
-    def _find_end(self, subjects: Sequence[Subject], start: int) -> int:
-        end, cost = start + 1, subjects[start].cost_us
-        if any(s.mode is Mode.COLD for s in subjects):
-            return end
-        while end < len(subjects) and end - start < self._max_batch and cost + subjects[end].cost_us <= self.policy.batch_us:
-            cost += subjects[end].cost_us
-            end += 1
-        return end
-
-    def _run_held(self, subjects: Sequence[Subject]) -> Batch | None:
-        """Queue samples on a held stream and let it go; None when the hold ended by itself."""
-        stream, tools = self._stream, self._tools
-        tools.hold(stream)
-        try:
-            for i, subject in enumerate(subjects):
-                tools.stamp(stream, i)
-                self._queue(subject, i)
-            tools.stamp(stream, len(subjects))
-        finally:
-            tools.release()
-        stream.synchronize()
-        if tools.has_expired():
-            return None
-        times = np.array([self._event(2 * i + 1).elapsed_us(self._event(2 * i)) / s.count for i, s in enumerate(subjects)])
-        if times.min() <= 0:
-            raise TimingError(
-                f"a {subjects[int(times.argmin())].mode} sample is {times.min():.3g} us: the events did not enclose the launch"
-            )
-        clocks = tools.read_clocks_mhz(len(subjects))
-        self._read_monitor()
-        if self._readings:
-            clocks = np.where(np.isfinite(clocks), clocks, self._readings[-1].sm_mhz)
-        return Batch(times, clocks)
-
-    def _queue(self, subject: Subject, index: int) -> None:
-        try:
-            with find_range(subject.range_name):
-                subject.before(self._stream)
-                self._stream.record(self._event(2 * index))
-                subject.run(self._stream)
-                self._stream.record(self._event(2 * index + 1))
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise TimingError(str(error), subject) from error
-
-    def _read_monitor(self) -> None:
-        # The driver takes milliseconds to answer, and the GPU idles meanwhile.
-        if self._monitor is None or self._clock() - self._last_reading_s < _MONITOR_EVERY_S:
-            return
-        self._last_reading_s = self._clock()
-        if (reading := self._monitor.read()) is not None:
-            self._readings.append(reading)
-
-    def _fill_batch(self, runs: Sequence[_Run], num_rounds: int) -> tuple[list[_Run], int]:
+    def _fill_batch(self, runs: Sequence[Run], num_rounds: int) -> tuple[list[Run], int]:
         """Return whole rounds of samples to be queued together, at least one, and the number of rounds planned so far."""
-        sequence: list[_Run] = []
+        sequence: list[Run] = []
         round_us = 2 * sum(r.subject.cost_us for r in runs)
-        for _ in range(max(1, min(self._max_batch // (2 * len(runs)), int(self.policy.batch_us / max(round_us, 1e-3))))):
+        for _ in range(max(1, min(self._batches.max_batch // (2 * len(runs)), int(self.policy.batch_us / max(round_us, 1e-3))))):
             sequence += [runs[i] for i in plan_round(len(runs), num_rounds)]
             num_rounds += 1
         return sequence, num_rounds
 
-    def _collect(self, sequence: Sequence[_Run], batch: Batch, elapsed_s: float) -> None:
+    def _collect(self, sequence: Sequence[Run], batch: Batch, elapsed_s: float) -> None:
         total_us = sum(r.subject.cost_us for r in sequence)
         for run, time_us, clock_mhz in zip(sequence, batch.times_us.tolist(), batch.clocks_mhz.tolist(), strict=True):
             run.times_us.append(time_us)
             run.clocks_mhz.append(clock_mhz)
             run.spent_s += elapsed_s * run.subject.cost_us / total_us
 
-    def _decide(self, run: _Run) -> None:
+    def _decide(self, run: Run, give_up_above_us: float) -> None:
+        if len(run.times_us) >= self.policy.stop.floor_samples and np.median(run.times_us) > give_up_above_us:
+            run.reason = StopReason.TOO_SLOW
+            return
         if len(run.times_us) < run.next_check and run.spent_s < self.policy.stop.budget_s:
             return
         run.reason = self.policy.stop.decide(run.find_good(self._default_mhz), run.spent_s)
@@ -402,7 +318,8 @@ class Timer:
         # The interval of the median costs more than a batch of short launches: look again when there is news.
         run.next_check = math.ceil(1.1 * len(run.times_us))
 
-    def _make_timing(self, run: _Run, warmup_s: float, settled: bool) -> Timing:
+    def conclude(self, run: Run) -> Timing:
+        """Return the timing that samples give."""
         good = run.find_good(self._default_mhz)
         assert run.reason is not None
         return Timing(
@@ -414,14 +331,14 @@ class Timer:
             stop_reason=run.reason,
             method=run.subject.method,
             launches_per_sample=run.subject.count,
-            warmup_s=warmup_s,
-            settled=settled,
+            warmup_s=run.warmup_s,
+            settled=run.settled,
             empty_pair_us=self.empty_pair_us,
             empty_launch_us=self.empty_launch_us,
             host_us=run.subject.host_us,
-            clock_label="fixed-frequency" if any(r.is_fixed for r in self._readings) else "fixed-power",
-            temperature_c=max((r.temperature_c for r in self._readings), default=None),
-            throttle_reasons=tuple(dict.fromkeys(text for r in self._readings for text in r.throttle_reasons)),
+            clock_label="fixed-frequency" if any(r.is_fixed for r in run.readings) else "fixed-power",
+            temperature_c=max((r.temperature_c for r in run.readings), default=None),
+            throttle_reasons=tuple(dict.fromkeys(text for r in run.readings for text in r.throttle_reasons)),
         )
 
     def _evict(self, stream: Stream) -> None:
@@ -458,19 +375,16 @@ class Timer:
             self._tools.hold(self._stream)
             try:
                 for i in range(_NUM_HOST_LAUNCHES):
-                    self._stream.record(self._event(2 * i))
+                    self._stream.record(self._batches.find_event(2 * i))
                     launch(self._stream)
-                    self._stream.record(self._event(2 * i + 1))
+                    self._stream.record(self._batches.find_event(2 * i + 1))
             finally:
                 self._tools.release()
             self._stream.synchronize()
-            intervals += [self._event(2 * i + 1).elapsed_us(self._event(2 * i)) for i in range(_NUM_HOST_LAUNCHES)]
+            intervals += [
+                self._batches.find_event(2 * i + 1).elapsed_us(self._batches.find_event(2 * i)) for i in range(_NUM_HOST_LAUNCHES)
+            ]
         return float(np.median(intervals))
-
-    def _event(self, index: int) -> Event:
-        while len(self._events) <= index:
-            self._events.append(self.device.create_event(timing=True))
-        return self._events[index]
 
 
 def check_floor(median_us: float, floor_us: float, mode: Mode) -> None:

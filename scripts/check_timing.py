@@ -27,13 +27,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from device import Device, open_device
 from device.interface import Stream
+from harness.batches import Launch, Mode
 from harness.build import build_binding, build_op, open_variant
 from harness.contest import run_contest
 from harness.discover import find_op
 from harness.inputs import make_inputs
 from harness.runner import Case
 from harness.targets import find_target
-from harness.timing import Launch, Mode, Timer, TimingPolicy
+from harness.timing import Timer, TimingPolicy
 from harness.toolchain import find_toolchain
 from harness.verdicts import Criteria
 

@@ -128,13 +128,14 @@ def _compare_variants(
     quiet: bool,
 ) -> tuple[list[Compared], str]:
     from device import UnavailableError
+    from harness.batches import Mode
     from harness.comparing import Side, compare_sides, open_other_sides
     from harness.console import open_progress
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.session import Judged, Session
     from harness.spec import SpecError
-    from harness.timing import Mode, Timer
+    from harness.timing import Timer
 
     loaded = find_op(op)
     incumbent = loaded.op.select_variants([base])[0] if base else None

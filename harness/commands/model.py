@@ -91,7 +91,7 @@ def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None
     from harness.console import open_progress
     from harness.model_validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
     from harness.store import write_atomically
-    from harness.sweep import load_sweep
+    from harness.sweep_points import load_sweep
     from harness.targets import find_target
 
     settings = read_settings()

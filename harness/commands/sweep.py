@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,39 +9,58 @@ import typer
 
 from harness.commands.options import DeviceName, Jobs, OpName, ProblemNames, TargetName
 from harness.errors import ExitCode
+from harness.strategies import StrategyName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from harness.finals import Winner
+    from harness.session import Session
+    from harness.sweep_points import SweepPoint
 
-    from harness.build import BuildResult
-    from harness.sweep import SweepPoint
-
-
-class Strategy(StrEnum):
-    """Which variants are swept."""
-
-    RANDOM = "random"
-    GRID = "grid"
-
-
-StrategyName = Annotated[Strategy, typer.Option("--strategy", help="random: a sample of each kernel's space; grid: all of it")]
-PerKernel = Annotated[int, typer.Option("--per-kernel", min=1, metavar="N", help="random: variants of each kernel, the listed ones too")]
+StrategyChoice = Annotated[
+    StrategyName,
+    typer.Option("--strategy", help="random: a sample of each kernel's space; grid: all of it; tpe, cmaes: Optuna learns from the results"),
+]
+PerKernel = Annotated[
+    int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones too; not of grid")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="tpe, cmaes: where the sampler starts")]
 Samples = Annotated[int, typer.Option("--samples", min=5, metavar="N", help="cold launches that are timed of each in the screen")]
+Prune = Annotated[
+    float,
+    typer.Option(
+        "--prune", min=0.0, metavar="FACTOR", help="give a variant up after a few samples if it is this much slower than the best; 0: never"
+    ),
+]
+Keep = Annotated[
+    float, typer.Option("--keep", min=0.01, max=1.0, metavar="SHARE", help="random, grid: time only the first of the time model's order")
+]
+WithSpills = Annotated[bool, typer.Option("--with-spills", help="also time unlisted variants whose registers ptxas spills")]
 Finalists = Annotated[int, typer.Option("--finalists", min=0, metavar="N", help="variants that are measured anew beside the incumbent")]
 Resume = Annotated[bool, typer.Option("--resume", help="take what an earlier sweep recorded of the same builds, and measure the rest")]
+Gpus = Annotated[int, typer.Option("--gpus", min=1, metavar="N", help="measure on this many GPUs of this machine, through Dask")]
+Scheduler = Annotated[str | None, typer.Option("--scheduler", metavar="tcp://…", help="measure on the workers of this Dask scheduler")]
 SavePath = Annotated[
-    Path | None, typer.Option("--save", metavar="FILE", help="write the points as JSON, for the time model", dir_okay=False)
+    Path | None,
+    typer.Option(
+        "--save", metavar="FILE", help="write the points as JSON, for the time model; samples are then taken one by one", dir_okay=False
+    ),
 ]
 
 
 def run(
     op: OpName,
     problem: ProblemNames = None,
-    strategy: StrategyName = Strategy.RANDOM,
+    strategy: StrategyChoice = StrategyName.RANDOM,
     per_kernel: PerKernel = 24,
+    seed: Seed = 0,
     samples: Samples = 20,
+    prune: Prune = 0.0,
+    keep: Keep = 1.0,
+    with_spills: WithSpills = False,
     finalists: Finalists = 5,
     resume: Resume = False,
+    gpus: Gpus = 1,
+    scheduler: Scheduler = None,
     save: SavePath = None,
     device: DeviceName = None,
     target: TargetName = None,
@@ -51,100 +69,101 @@ def run(
     """Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
 
     Compilers and the GPU work at the same time. Every result is recorded at once: an interrupted sweep goes on with --resume. The
-    fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples.
+    fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples. On the emulated device
+    nothing is timed: variants are ranked by the time model.
 
     \b
     Examples:
       python -m harness sweep transpose
       python -m harness sweep softmax --per-kernel 100 --save softmax.json
-      python -m harness sweep transpose --strategy grid --resume
+      python -m harness sweep gemm_bias_act --strategy tpe --per-kernel 60 --prune 2 --resume
+      python -m harness sweep transpose --strategy grid --gpus 4
     """
-    from datetime import UTC, datetime
-
-    from device import UnavailableError
-    from device.settings import find_project_root
-    from harness.build import build_binding, build_op
-    from harness.compiler import Compiler
     from harness.console import open_progress
     from harness.discover import find_op
-    from harness.provenance import find_commit
+    from harness.finals import hold_finals
     from harness.session import Session
-    from harness.space import list_space, sample_space, select_sweep_problems
-    from harness.sweep import Sweep, SweepSetup, SweepWorker, save_sweep, screen
-    from harness.sweeping import Progress, find_recorded, hold_finals, record_points
+    from harness.space import select_sweep_problems
+    from harness.spec import SpecError
+    from harness.sweep_points import Sweep, save_sweep
+    from harness.sweep_progress import GpuUse, Progress
+    from harness.sweeping import SweepPlan, SweepRun
 
     loaded = find_op(op)
     problems = select_sweep_problems(loaded.op, problem or [])
-    if strategy is Strategy.GRID:
-        variants = tuple(v for kernel in loaded.op.kernels for v in list_space(kernel))
-    else:
-        variants = sample_space(loaded.op, per_kernel)
-    points: list[SweepPoint] = []
-    builds: list[BuildResult] = []
+    plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
     with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
-        if session.device.is_emulated:
-            raise UnavailableError(
-                f"a sweep measures times, which need a GPU; `python -m harness model {op}` ranks the same variants without one"
-            )
-        binding = build_binding(loaded, session.toolchain)
-        setup = SweepSetup(loaded.folder, binding, session.device_kind, tuple(p.name for p in problems), samples)
-        state = Progress(len(variants))
-
-        def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
-            build_op(
-                loaded,
-                variants,
-                toolchain=session.toolchain,
-                target=session.target,
-                jobs=session.settings.jobs,
-                on_result=on_result,
-                compiler=compiler,
-            )
-
-        def is_known(build: BuildResult) -> bool:
-            earlier = find_recorded(session, build, problems) if resume else None
-            if earlier is not None:
-                points.extend(earlier)
-                builds.append(build)
-                progress.advance(f"recorded before: {state.add(earlier)}")
-            return earlier is not None
-
-        with open_progress(f"sweep {op}", len(variants)) as progress:
-            for build, measured in screen(SweepWorker, setup, loaded.op, build_all, is_known):
-                record_points(session, build, measured)
-                found = [m.point for m in measured]
-                points += found
-                builds.append(build)
-                progress.advance(state.add(found))
-        about = {
-            "device": session.device.properties.name,
-            "target": session.target.name,
-            "toolchain": session.toolchain.identity,
-            "commit": find_commit(find_project_root()).sha,
-            "date": datetime.now(UTC).date().isoformat(),
-            "samples": str(samples),
-        }
+        is_model = session.device.is_emulated
+        if is_model and save is not None:
+            raise SpecError("--save writes measured times, and on the emulated device nothing is timed")
+        sweep = SweepRun(session, plan, problems)
+        state, use = Progress(sweep.size), GpuUse()
+        points: list[SweepPoint] = []
+        builds = []
+        with open_progress(f"sweep {op}", sweep.size) as progress:
+            for found in sweep.run():
+                own = [m.point for m in found.points]
+                use.add(own, found.usage)
+                points += own
+                builds.append(found.build)
+                progress.advance(("recorded before: " if found.is_earlier else "") + state.add(own))
         if save is not None:
-            save_sweep(save, Sweep(about, tuple(points)))
+            save_sweep(save, Sweep(_describe_sweep(session, samples), tuple(points)))
         for p in problems:
-            _print_screen(points, p.name)
-            winner = hold_finals(session, builds, binding, points, p, finalists) if finalists else None
-            if winner is not None:
-                for row in winner.comparisons:
-                    said = f"{row.outcome.verdict} {row.outcome.effect.describe()}" if row.outcome else row.reason
-                    print(f"  final: {row.candidate}: {said}")
-                stays = " (the incumbent stays)" if winner.winner == winner.incumbent else f", faster than {winner.incumbent}"
-                print(f"  winner: {winner.winner}{stays}")
-    timed = [x for x in points if x.status == "passed"]
-    failed = [x for x in points if x.status == "failed"]
-    for x in failed:
-        print(f"failed: {x.variant} on {x.problem}: {x.reason}")
-    print(f"{len(timed)} points timed, {len(failed)} failed, {len(points) - len(timed) - len(failed)} not served")
-    return ExitCode.DONE if timed else ExitCode.CHECK_FAILED
+            _print_screen(points, p.name, session.target.name if is_model else "")
+            if finalists and not is_model:
+                _print_winner(hold_finals(session, builds, sweep.binding, points, p, finalists))
+        figures = use.to_figures()
+        if figures:
+            session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)
+            print(use.describe())
+    return _print_counts(points, is_model=is_model)
 
 
-def _print_screen(points: list[SweepPoint], problem: str) -> None:
+def _describe_sweep(session: Session, samples: int) -> dict[str, str]:
+    from datetime import UTC, datetime
+
+    from device.settings import find_project_root
+    from harness.provenance import find_commit
+
+    return {
+        "device": session.device.properties.name,
+        "target": session.target.name,
+        "toolchain": session.toolchain.identity,
+        "commit": find_commit(find_project_root()).sha,
+        "date": datetime.now(UTC).date().isoformat(),
+        "samples": str(samples),
+    }
+
+
+def _print_screen(points: list[SweepPoint], problem: str, model_of: str) -> None:
     timed = sorted((p for p in points if p.status == "passed" and p.problem == problem), key=lambda p: p.median_us)
-    print(f"{problem}: fastest of {len(timed)} in the screen")
+    where = f"by the time model of {model_of}: nothing was timed, nothing was proved" if model_of else "in the screen"
+    print(f"{problem}: fastest of {len(timed)} {where}")
     for p in timed[:5]:
-        print(f"  {p.median_us:10.2f} us  {p.variant}")
+        interval = f"  ({p.q1_us:.2f} to {p.q3_us:.2f})" if model_of else ""
+        print(f"  {p.median_us:10.2f} us  {p.variant}{interval}")
+
+
+def _print_winner(winner: Winner | None) -> None:
+    if winner is None:
+        return
+    for row in winner.comparisons:
+        said = f"{row.outcome.verdict} {row.outcome.effect.describe()}" if row.outcome else row.reason
+        print(f"  final: {row.candidate}: {said}")
+    stays = " (the incumbent stays)" if winner.winner == winner.incumbent else f", faster than {winner.incumbent}"
+    print(f"  winner: {winner.winner}{stays}")
+
+
+def _print_counts(points: list[SweepPoint], *, is_model: bool) -> ExitCode:
+    by_status = {status: [x for x in points if x.status == status] for status in ("passed", "failed", "set_aside", "unsupported")}
+    for x in (*by_status["failed"], *by_status["set_aside"]):
+        print(f"{x.status.replace('_', ' ')}: {x.variant} on {x.problem}: {x.reason}")
+    pruned = sum(x.is_pruned for x in points)
+    counts = f"{len(by_status['passed'])} points {'modelled' if is_model else 'timed'}" + (
+        f" ({pruned} of them given up early)" if pruned else ""
+    )
+    print(
+        f"{counts}, {len(by_status['failed'])} failed, {len(by_status['set_aside'])} set aside, {len(by_status['unsupported'])} not served"
+    )
+    return ExitCode.DONE if by_status["passed"] else ExitCode.CHECK_FAILED

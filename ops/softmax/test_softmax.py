@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from device import Device
 from device.settings import read_settings
+from harness.batches import Mode
 from harness.build import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, load_op
 from harness.inputs import make_inputs
@@ -19,7 +20,6 @@ from harness.pytest_plugin import GpuBenchmark
 from harness.runner import Case
 from harness.spec import Launchable, Problem
 from harness.targets import find_target
-from harness.timing import Mode
 from harness.toolchain import find_toolchain
 from harness.verify import Verifier
 

@@ -102,12 +102,14 @@ class FakeBuffer(Buffer):
 
 
 class FakeEvent(Event):
-    def __init__(self, handle: int) -> None:
+    def __init__(self, device: FakeDevice, handle: int) -> None:
+        self.device = device
         self.handle = handle
         self.at_us = 0.0
 
     def synchronize(self) -> None:
-        pass
+        self.device.check()
+        self.device.host_us = max(self.device.host_us, self.at_us)
 
     def elapsed_us(self, start: Event) -> float:
         assert isinstance(start, FakeEvent)
@@ -224,7 +226,7 @@ class FakeDevice(Device):
         return FakeStream(self, self._make_handle())
 
     def create_event(self, *, timing: bool = True) -> FakeEvent:
-        return FakeEvent(self._make_handle())
+        return FakeEvent(self, self._make_handle())
 
     @contextmanager
     def capture(self, stream: Stream) -> Iterator[list[Graph]]:
@@ -257,27 +259,37 @@ class FakeInstruments:
         self.max_held = 10**9
         self.calls: list[str] = []
         self.num_stamps: list[int] = []
-        self.stamps_us: list[float] = []
+        self.stamps_us: dict[int, float] = {}
+        self.num_held: dict[int, int] = {}
         self.is_open = True
+        self._ticket = 0
+        self._first = 0
 
-    def hold(self, stream: Stream) -> None:
+    def hold(self, stream: Stream) -> int:
         self.calls.append("hold")
-        self.stamps_us = []
+        self._ticket += 1
+        self._first = -1
+        return self._ticket
 
     def release(self) -> None:
         self.calls.append("release")
-        self.num_stamps.append(len(self.stamps_us))
+        self.num_stamps.append(self.num_held.get(self._ticket, 0))
 
-    def has_expired(self) -> bool:
-        return len(self.stamps_us) - 1 > self.max_held
+    def has_expired(self, ticket: int) -> bool:
+        return self.num_held.get(ticket, 0) - 1 > self.max_held
 
     def stamp(self, stream: Stream, index: int) -> None:
-        assert index == len(self.stamps_us)
-        self.stamps_us.append(self.device.clock_us)
+        self._first = index if self._first < 0 else self._first
+        held = self.num_held.get(self._ticket, 0)
+        assert index == self._first + held
+        self.num_held[self._ticket] = held + 1
+        self.stamps_us[index] = self.device.clock_us
 
-    def read_clocks_mhz(self, count: int) -> NDArray[np.float64]:
-        assert len(self.stamps_us) == count + 1
-        return np.array([self.clock_mhz(t) for t in self.stamps_us[:-1]])
+    def read_clocks_mhz(self, count: int, first: int = 0) -> NDArray[np.float64]:
+        return np.array([self.clock_mhz(self.stamps_us[first + i]) for i in range(count)])
+
+    def read_span_us(self, count: int, first: int = 0) -> float:
+        return self.stamps_us[first + count] - self.stamps_us[first]
 
     def launch_nothing(self, stream: Stream) -> None:
         self.device.enqueue(stream.handle, lambda: None, "nothing")

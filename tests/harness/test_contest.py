@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from harness.batches import Batch, Mode, Subject
 from harness.contest import Contest, run_contest
 from harness.stats import StopReason
-from harness.timing import Batch, Mode, Subject
 from harness.verdicts import Criteria, Verdict, plan_round
 from tests.harness.noise import NOISES, Noise
 

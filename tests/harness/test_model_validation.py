@@ -23,7 +23,7 @@ from harness.model_validation import (
     validate,
     write_parameters,
 )
-from harness.sweep import SweepPoint, load_sweep
+from harness.sweep_points import SweepPoint, load_sweep
 from harness.targets import find_target
 from tests.harness.test_model_fit import TRUTH, make_points
 

@@ -28,7 +28,7 @@ def gpu_timer():
 
 TESTS = """
 import pytest
-from harness.timing import Mode
+from harness.batches import Mode
 
 def make_launch(timer, time_us):
     def launch(stream):

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,18 @@ import pytest
 
 from harness.build import BuildResult
 from harness.compiler import Compiler
+from harness.discover import LoadedOp
 from harness.errors import BuildError, RecordError
-from harness.pool import JobFeed, Lost
+from harness.measuring import SweepJob, make_policy
+from harness.pool import JobFeed, Lost, run_jobs
+from harness.proposals import Proposals
+from harness.screening import Found, Measure, Steps, screen
 from harness.spec import Kernel, Problem, Tunable, Variant
 from harness.stats import StopReason
-from harness.sweep import Measured, Sweep, SweepJob, SweepPoint, SweepSetup, load_sweep, make_failed, make_policy, save_sweep, screen
-from harness.sweeping import Progress
+from harness.strategies import OptunaStrategy, StrategyName
+from harness.sweep_points import Answer, Measured, Sweep, SweepPoint, Usage, load_sweep, make_points, save_sweep
+from harness.sweep_progress import GpuUse, Progress
+from harness.sweeping import find_score
 from harness.timing import TimingPolicy
 from tests.harness.fake_device import FakeInstruments
 from tests.harness.test_comparing import Gpu
@@ -57,16 +63,15 @@ def test_the_policy_takes_the_samples_that_were_asked_for() -> None:
 
 KERNEL = Kernel("k", "an idea", (Tunable("n", tuple(range(1, 9)), "how many"),), (), tuple({"n": n} for n in range(1, 9)))
 OP = make_toy(kernels=(KERNEL,), problems=(Problem({"M": 16, "N": 16, "K": 16}, suites=frozenset({"bench"})),))
-SETUP = SweepSetup(Path("nowhere"), Path("nowhere"), "cuda", (), 20)
 
 
 class FakeWorker:
     """Stands for the measuring process: n microseconds for variant n; 3 crashes, 5 hangs, 6 is wrong."""
 
-    def __init__(self, setup: SweepSetup) -> None:
+    def __init__(self) -> None:
         self.spent = False
 
-    def run(self, job: SweepJob, report: Callable[[str], None]) -> list[Measured]:
+    def run(self, job: SweepJob, report: Callable[[str], None]) -> Answer:
         n = dict(job.variant.values)["n"]
         report("opened")
         if n == 3:
@@ -74,26 +79,31 @@ class FakeWorker:
         if n == 5:
             time.sleep(60)
         if n == 6:
-            return make_failed(OP, job, OP.problems, "mismatch")
+            return Answer(make_points(OP, job.variant, OP.problems, "failed", "mismatch"))
         samples = np.full(20, n, np.float32)
         point = SweepPoint("toy", job.variant.name, OP.problems[0].name, "passed", "", job.code_hash, median_us=float(n), num_samples=20)
-        return [Measured(point, samples, samples)]
+        return Answer((Measured(point, samples, samples),), Usage(10.0 * n, 10.0 * n + 8.0, 6.0, 40))
 
 
-def make_build(n: int, *, code: str = "", error: str | None = None) -> BuildResult:
+def make_build(n: int, *, code: str = "", error: str | None = None, host: str = "") -> BuildResult:
     library = None if error else Path("x.so")
-    return BuildResult(KERNEL.bind({"n": n}), library, code or f"code{n}", f"key{n}", None, error, 0.0, cached=False)
+    return BuildResult(KERNEL.bind({"n": n}), library, code or f"code{n}", f"key{n}", None, error, 0.0, cached=False, host_hash=host)
 
 
-def sweep(builds: Sequence[BuildResult], **options: Any) -> dict[str, Measured]:
+def measure(timeout_s: float = 30.0) -> Measure:
+    return lambda feed: run_jobs(FakeWorker, (), feed, num_workers=1, timeout_s=timeout_s)
+
+
+def sweep(builds: Sequence[BuildResult], *, timeout_s: float = 30.0, **steps: Any) -> dict[str, Measured]:
     def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
         for build in builds:
             on_result(build)
 
     found = {}
-    for build, (measured,) in screen(FakeWorker, SETUP, OP, build_all, **options):
-        assert measured.point.variant == build.variant.name
-        found[build.variant.name] = measured
+    for each in screen(measure(timeout_s), OP, OP.problems, build_all, Steps(**steps)):
+        (measured,) = each.points
+        assert measured.point.variant == each.build.variant.name
+        found[each.build.variant.name] = measured
     return found
 
 
@@ -115,6 +125,68 @@ def test_the_same_machine_code_is_timed_once() -> None:
     assert found["k/n4"].point.reason == "the machine code of k/n1: timed once"
 
 
+def test_the_same_kernels_launched_otherwise_are_timed_too() -> None:
+    found = sweep([make_build(1, host="grid 1"), make_build(2, code="code1", host="grid 2"), make_build(4, code="code1", host="grid 1")])
+    assert [m.samples_us is not None for m in found.values()] == [True, True, False] or list(found) == ["k/n1", "k/n4", "k/n2"]
+    assert found["k/n2"].point.median_us == 2.0 and found["k/n4"].point.median_us == 1.0
+
+
+def test_what_is_not_worth_measuring_is_set_aside_with_its_reason() -> None:
+    def choose(builds: Sequence[BuildResult]) -> tuple[list[BuildResult], list[tuple[BuildResult, str]]]:
+        return [builds[1]], [(builds[0], "behind by the model")]
+
+    spilling = {"k/n2": "spills 8 bytes a thread"}
+    earlier = make_points(OP, make_build(8).variant, OP.problems, "failed", "earlier")
+    told: list[Found] = []
+    found = sweep(
+        [make_build(n) for n in (1, 2, 4, 8)] + [make_build(7, code="code1")],
+        find_earlier=lambda b: earlier if b.variant.name == "k/n8" else None,
+        find_obstacle=lambda b: spilling.get(b.variant.name, ""),
+        choose=choose,
+        tell=told.append,
+    )
+    assert {name: (m.point.status, m.point.reason) for name, m in found.items()} == {
+        "k/n1": ("set_aside", "behind by the model"),
+        "k/n2": ("set_aside", "spills 8 bytes a thread"),
+        "k/n4": ("passed", ""),
+        "k/n7": ("set_aside", "behind by the model"),
+        "k/n8": ("failed", "earlier"),
+    }
+    assert {f.build.variant.name for f in told} == set(found)
+    assert [f.build.variant.name for f in told if f.is_earlier] == ["k/n8"]
+
+
+def test_a_strategy_hears_of_every_result_and_is_let_go_at_the_end() -> None:
+    strategy = OptunaStrategy(OP, StrategyName.TPE, 8, seed=1)
+    proposals = Proposals(strategy, lag=2)
+    built: list[str] = []
+
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        for variant in proposals:
+            n = dict(variant.values)["n"]
+            built.append(variant.name)
+            on_result(make_build(n, error="error: no" if n == 7 else None, code="code1" if n == 2 else ""))
+
+    def tell(found: Found) -> None:
+        proposals.tell(found.build.variant, find_score(found))
+
+    found = list(screen(measure(2.0), OP, OP.problems, build_all, Steps(tell=tell, stop=proposals.close)))
+    assert sorted(built) == sorted(f.build.variant.name for f in found) == [f"k/n{n}" for n in range(1, 9)]
+    points = screen(measure(), OP, OP.problems, build_all, Steps(stop=proposals.close))
+    points.close()  # type: ignore[attr-defined]
+
+
+def test_the_use_of_a_gpu_is_from_the_first_turn_to_the_last() -> None:
+    use = GpuUse()
+    assert use.describe() == ""
+    for gpu, began in (("GPU-a", 100.0), ("GPU-a", 110.0), ("GPU-b", 100.0)):
+        use.add([replace(POINTS[0], gpu=gpu)], Usage(began, began + 8.0, 6.0, 40))
+    figures = use.to_figures()
+    assert figures["gpu_s"] == 18.0 + 8.0 and figures["busy_share"] == pytest.approx(18.0 / 26.0)
+    assert figures["host_us_per_sample"] == pytest.approx(6e6 / 120)
+    assert use.describe().startswith("GPU busy: 69% of 26.0 s on 2 GPUs")
+
+
 def test_measuring_begins_while_others_compile() -> None:
     seen: list[str] = []
     started: list[bool] = []
@@ -127,8 +199,7 @@ def test_measuring_begins_while_others_compile() -> None:
         started.append(bool(seen))
         on_result(make_build(2))
 
-    for build, _ in screen(FakeWorker, SETUP, OP, build_all):
-        seen.append(build.variant.name)
+    seen.extend(found.build.variant.name for found in screen(measure(), OP, OP.problems, build_all))
     assert seen == ["k/n1", "k/n2"] and started == [True]
 
 
@@ -143,7 +214,7 @@ def test_leaving_early_stops_the_compilers() -> None:
         except BuildError as error:
             stopped.append(str(error))
 
-    points = screen(FakeWorker, SETUP, OP, build_all)
+    points = screen(measure(), OP, OP.problems, build_all)
     next(points)
     points.close()  # type: ignore[attr-defined]
     assert stopped == ["interrupted"]
@@ -154,8 +225,8 @@ def test_what_stops_the_build_is_told_after_what_was_measured() -> None:
         on_result(make_build(1))
         raise BuildError("the disk is full")
 
-    points = screen(FakeWorker, SETUP, OP, build_all)
-    assert next(points)[0].variant.name == "k/n1"
+    points = screen(measure(), OP, OP.problems, build_all)
+    assert next(points).build.variant.name == "k/n1"
     with pytest.raises(BuildError, match="full"):
         next(points)
 
@@ -176,10 +247,10 @@ class Sweeper(Gpu):
         super().__init__(monkeypatch, folder)
         self.timed: list[str] = []
         self.lost: dict[str, Lost] = {}
-        session_build = self.build
 
-        def build_op(loaded: object, variants: Sequence[Variant], *, on_result: Any, compiler: Compiler, **_: Any) -> None:
-            session_build(loaded, variants, on_result=on_result)  # type: ignore[arg-type]
+        def build_stream(loaded: LoadedOp, variants: Iterable[Variant], *, on_result: Any, **_: Any) -> None:
+            for variant in variants:
+                self.build(loaded, [variant], on_result=on_result)
 
         def run_jobs(factory: Any, arguments: tuple[Any, ...], feed: JobFeed[SweepJob], **_: Any) -> Iterator[tuple[SweepJob, Any]]:
             worker = factory(*arguments)
@@ -189,13 +260,13 @@ class Sweeper(Gpu):
                     self.timed.append(job.variant.name)
                     yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
 
-        monkeypatch.setattr("harness.build.build_op", build_op)
-        monkeypatch.setattr("harness.build.build_binding", lambda loaded, toolchain: folder / "binding.so")
-        monkeypatch.setattr("harness.sweep.run_jobs", run_jobs)
-        monkeypatch.setattr("harness.sweep.open_device", lambda name: self.device)
-        monkeypatch.setattr("harness.sweep.load_op", lambda folder: self.op)
-        monkeypatch.setattr("harness.sweep.open_variant", self.open_variant)
-        monkeypatch.setattr("harness.sweep.Timer", lambda device, policy: self.make_timer(policy))
+        monkeypatch.setattr("harness.sweeping.build_stream", build_stream)
+        monkeypatch.setattr("harness.sweeping.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.sweeping.run_jobs", run_jobs)
+        monkeypatch.setattr("harness.measuring.open_device", lambda name: self.device)
+        monkeypatch.setattr("harness.measuring.load_op", lambda folder: self.op)
+        monkeypatch.setattr("harness.measuring.open_variant", self.open_variant)
+        monkeypatch.setattr("harness.measuring.Timer", lambda device, policy: self.make_timer(policy))
 
     def make_timer(self, policy: TimingPolicy) -> Any:
         from harness.timing import Timer

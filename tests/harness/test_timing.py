@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from device.interface import DeviceError, Stream, UnavailableError
+from harness.batches import Mode, TimingError
 from harness.nvml import ClockMonitor, open_monitor
 from harness.stats import StopReason, StopRule
-from harness.timing import Mode, Timer, TimingError, TimingPolicy, check_floor
+from harness.timing import Timer, TimingPolicy, check_floor
 from tests.harness.fake_device import FakeDevice, FakeInstruments
 
 POLICY = TimingPolicy(stop=StopRule(min_samples=30, max_samples=200, budget_s=0.5))
@@ -246,15 +247,54 @@ def test_the_drivers_word_stands_in_where_the_clock_cannot_be_read() -> None:
     gpu.tools.clock_mhz = lambda now_us: float("nan")
     timer = gpu.make_timer()
     assert timer.measure_cold(gpu.launch).to_figures()["clock_mhz"] is None
-    timer._monitor = ClockMonitor(FakeNvml(), ctypes.c_void_p())
+    timer._batches._monitor = ClockMonitor(FakeNvml(), ctypes.c_void_p())
     figures = timer.measure_cold(gpu.launch).to_figures()
     assert (figures["clock_mhz"], figures["temperature_c"], figures["throttle_reasons"]) == (1500.0, 60.0, ["power cap"])
     assert figures["clock_label"] == "fixed-power"
-    timer._monitor = ClockMonitor(FakeNvml(status=3), ctypes.c_void_p())
+    timer._batches._monitor = ClockMonitor(FakeNvml(status=3), ctypes.c_void_p())
     assert timer.measure_cold(gpu.launch).clock_mhz is None
-    timer._monitor = ClockMonitor(FakeNvml(reasons=0x2), ctypes.c_void_p())
+    timer._batches._monitor = ClockMonitor(FakeNvml(reasons=0x2), ctypes.c_void_p())
     assert timer.measure_cold(gpu.launch).clock_label == "fixed-frequency"
 
 
 def test_no_nvml_is_no_error() -> None:
     assert open_monitor("GPU-0", "libno-such-library.so.1") is None
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_batches_that_are_queued_ahead_keep_their_own_times(ahead: bool) -> None:
+    device = FakeDevice()
+    tools = FakeInstruments(device)
+    policy = TimingPolicy(max_cold_batch=5, queues_ahead=ahead, warmup_cap_s=0.0)
+    timer = Timer(device, policy, instruments=tools)
+    counter = iter(range(10_000))
+
+    def launch(stream: Stream) -> None:
+        device.enqueue(stream.handle, lambda: setattr(device, "clock_us", device.clock_us + 10.0 + next(counter) % 7))
+
+    subject = timer.prepare(launch, Mode.COLD)
+    first = next(counter)
+    busy_before, samples_before = timer.usage
+    tools.calls.clear()
+    batch = timer.run_batch([subject] * 23)
+    assert batch.times_us.tolist() == [10.0 + (first + 1 + i) % 7 for i in range(23)]
+    assert tools.calls.count("hold") == 5
+    busy, samples = timer.usage
+    assert samples - samples_before == 23
+    assert busy - busy_before == pytest.approx(1e-6 * (batch.times_us.sum() + 23 * device.fill_us))
+    tools.max_held = 2
+    again = timer.run_batch([subject] * 7)
+    assert len(again.times_us) == 7 and (again.times_us >= 10.0).all(), "what overran is queued again, fewer at a time"
+
+
+def test_what_is_far_too_slow_is_given_up_early() -> None:
+    device = FakeDevice()
+    timer = Timer(device, TimingPolicy(warmup_cap_s=0.0, max_batch=10), instruments=FakeInstruments(device))
+
+    def launch(stream: Stream) -> None:
+        device.enqueue(stream.handle, lambda: setattr(device, "clock_us", device.clock_us + 10.0))
+
+    subject = timer.prepare(launch, Mode.COLD)
+    given_up = timer.measure([subject], give_up_above_us=9.0)[0]
+    assert given_up.stop_reason is StopReason.TOO_SLOW and len(given_up.samples_us) == 10
+    assert timer.measure([subject], give_up_above_us=11.0)[0].stop_reason is StopReason.SETTLED

@@ -1,0 +1,192 @@
+"""Measuring on several GPUs: one Dask worker a GPU, on this machine or behind a scheduler's address.
+
+A Dask worker never opens a GPU itself. It keeps a *station*: measuring processes (:func:`harness.pool.run_jobs`) that see the worker's GPU
+alone. So a kernel that takes its context or its process along costs one of these, and Dask loses a worker only with its host or its memory;
+then Dask gives the variant to another worker, and after a few of these it is a result with that reason.
+
+Workers on other hosts need this project and the caches of builds (``AICF_CACHE_DIR``) at the same paths, on a shared file system.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future as LocalFuture
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from device.interface import UnavailableError
+from harness.pool import JobFeed, Lost, Worker, run_jobs
+
+JobT = TypeVar("JobT")
+AnswerT = TypeVar("AnswerT")
+
+# A worker's host may be busy; a variant that three workers died with is set aside.
+_ALLOWED_DEATHS = 2
+_FEED_POLL_S = 0.02
+_START_TIMEOUT_S = 60.0
+_REMEDY = "needs Dask: pip install 'aicf[cluster]'"
+
+
+class Station(Generic[JobT, AnswerT]):
+    """Measuring processes that stay between jobs; ``do`` may be called from as many threads as there are processes."""
+
+    def __init__(
+        self, factory: Callable[..., Worker[JobT, AnswerT]], arguments: tuple[Any, ...], num_workers: int, timeout_s: float
+    ) -> None:
+        self._feed: JobFeed[JobT] = JobFeed()
+        self._answers: dict[int, LocalFuture[AnswerT | Lost]] = {}
+        # Dask starts its workers as daemons, which may have no children by multiprocessing's rule. Ours end by themselves with their pipes.
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+        def serve() -> None:
+            for job, answer in run_jobs(factory, arguments, self._feed, num_workers=num_workers, timeout_s=timeout_s):
+                self._answers.pop(id(job)).set_result(answer)
+
+        self._thread = threading.Thread(target=serve, daemon=True)
+        self._thread.start()
+
+    def do(self, job: JobT) -> AnswerT | Lost:
+        """Run a job and return its answer."""
+        answer: LocalFuture[AnswerT | Lost] = LocalFuture()
+        self._answers[id(job)] = answer
+        self._feed.put(job)
+        return answer.result()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._feed.abandon()
+        self._thread.join()
+
+
+def _import_distributed() -> Any:
+    """Import Dask's distributed part, which is optional and has no types."""
+    return importlib.import_module("distributed")
+
+
+_stations: dict[str, Station[Any, Any]] = {}
+_lock = threading.Lock()
+
+
+def do_at_station(
+    key: str, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...], per_gpu: int, timeout_s: float, job: Any
+) -> Any:
+    """Run a job in this Dask worker, whose station is opened by the first of a sweep; an earlier sweep's is closed."""
+    name = f"{_find_worker_name()} {key}"
+    with _lock:
+        if name not in _stations:
+            for old in [n for n in _stations if n.split()[0] == name.split()[0]]:
+                _stations.pop(old).close()
+            _stations[name] = Station(factory, arguments, per_gpu, timeout_s)
+        station = _stations[name]
+    return station.do(job)
+
+
+def close_stations(worker: str = "") -> None:
+    """End the measuring processes of a Dask worker, or of all in this process."""
+    with _lock:
+        for name in [n for n in _stations if n.startswith(worker)]:
+            _stations.pop(name).close()
+
+
+def _find_worker_name() -> str:
+    return str(_import_distributed().get_worker().address)
+
+
+def run_jobs_on(
+    client: Any,
+    key: str,
+    factory: Callable[..., Worker[JobT, AnswerT]],
+    arguments: tuple[Any, ...],
+    feed: JobFeed[JobT],
+    *,
+    per_gpu: int,
+    timeout_s: float,
+) -> Iterator[tuple[JobT, AnswerT | Lost]]:
+    """Run the jobs of a feed on a cluster's workers and yield each with its answer as it comes.
+
+    Twice as many jobs as there are measuring processes are under way, so that none waits for the network.
+    """
+    distributed = _import_distributed()
+    jobs: dict[str, JobT] = {}
+    done = distributed.as_completed()
+
+    def submit(job: JobT) -> None:
+        future = client.submit(do_at_station, key, factory, arguments, per_gpu, timeout_s, job, pure=False)
+        jobs[future.key] = job
+        done.add(future)
+
+    try:
+        while not feed.is_abandoned and (jobs or not feed.is_done):
+            limit = 2 * per_gpu * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+            while len(jobs) < limit and (job := feed.take()) is not None:
+                submit(job)
+            may_submit = len(jobs) < limit and not feed.is_done
+            if may_submit:
+                feed.wait(_FEED_POLL_S)
+            for future in done.next_batch(block=not may_submit) if jobs else ():
+                job = jobs.pop(future.key)
+                try:
+                    yield job, future.result()
+                except distributed.KilledWorker as error:
+                    yield job, Lost("crashed", f"{_ALLOWED_DEATHS + 1} workers died with it: {error}")
+    finally:
+        client.run(close_stations, on_error="ignore")
+
+
+@contextmanager
+def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emulated: bool = False) -> Iterator[Any]:
+    """Connect to a scheduler, or start one here with a worker for each of ``num_gpus`` GPUs; yields the client.
+
+    Raises :class:`UnavailableError` where Dask is not installed, or the scheduler does not answer.
+    """
+    if importlib.util.find_spec("distributed") is None:
+        raise UnavailableError(f"measuring on several GPUs {_REMEDY}")
+    import dask
+
+    distributed = _import_distributed()
+    settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS, "distributed.admin.large-graph-warning-threshold": "100MB"}
+    with dask.config.set(settings):
+        if scheduler is not None:
+            try:
+                client = distributed.Client(scheduler, timeout=_START_TIMEOUT_S)
+            except (OSError, TimeoutError) as error:
+                raise UnavailableError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+            with client:
+                yield client
+            return
+        with (
+            _start_cluster(num_gpus, per_gpu, is_emulated=is_emulated) as cluster,
+            distributed.Client(cluster, timeout=_START_TIMEOUT_S) as client,
+        ):
+            client.wait_for_workers(num_gpus, timeout=_START_TIMEOUT_S)
+            yield client
+
+
+def _start_cluster(num_gpus: int, per_gpu: int, *, is_emulated: bool) -> Any:
+    distributed = _import_distributed()
+    quiet = {"dashboard_address": None}
+    if is_emulated:
+        return distributed.LocalCluster(n_workers=num_gpus, threads_per_worker=per_gpu, processes=False, protocol="inproc://", **quiet)
+    devices = find_devices(num_gpus)
+    if importlib.util.find_spec("dask_cuda") is not None:
+        return importlib.import_module("dask_cuda").LocalCUDACluster(
+            CUDA_VISIBLE_DEVICES=",".join(devices), threads_per_worker=per_gpu, **quiet
+        )
+    workers = {
+        i: {"cls": distributed.Nanny, "options": {"nthreads": per_gpu, "env": {"CUDA_VISIBLE_DEVICES": device}, **quiet}}
+        for i, device in enumerate(devices)
+    }
+    return distributed.SpecCluster(workers=workers, scheduler={"cls": distributed.Scheduler, "options": quiet}, silence_logs=True)
+
+
+def find_devices(count: int) -> list[str]:
+    """Return the names of the first ``count`` GPUs that this process may see, as ``CUDA_VISIBLE_DEVICES`` has them."""
+    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    if seen and count > len(seen):
+        raise UnavailableError(f"{count} GPUs are wanted, and CUDA_VISIBLE_DEVICES={','.join(seen)} shows {len(seen)}")
+    return seen[:count] if seen else [str(i) for i in range(count)]

@@ -1,0 +1,148 @@
+"""Measuring through Dask: jobs go to all workers, what dies is a result, and the sweep's own verb over a cluster of emulated devices."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness.cluster
+from device import Device
+from device.interface import UnavailableError
+from harness.cluster import Station, find_devices, open_cluster, run_jobs_on
+from harness.pool import JobFeed, Lost
+from tests.harness.test_session import run
+
+CRASH, HANG, KILL_HOST = 3, 5, 7
+
+
+class Squarer:
+    """Says its process's parent, thus its Dask worker, beside the answer."""
+
+    def __init__(self, offset: int) -> None:
+        self.spent = False
+        self.offset = offset
+
+    def run(self, job: int, report: Callable[[str], None]) -> tuple[int, int]:
+        report("begins")
+        if job == CRASH:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if job == HANG:
+            time.sleep(60)
+        if job == KILL_HOST:
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+        time.sleep(0.05)
+        return job * job + self.offset, os.getpid()
+
+
+def square(client: Any, jobs: list[int], *, timeout_s: float = 30.0) -> dict[int, tuple[int, int] | Lost]:
+    feed = JobFeed(jobs, is_closed=True)
+    return dict(run_jobs_on(client, "key", Squarer, (100,), feed, per_gpu=1, timeout_s=timeout_s))
+
+
+def test_jobs_go_to_all_workers_and_what_crashes_or_hangs_is_a_result() -> None:
+    with open_cluster(None, 2, 1, is_emulated=True) as client:
+        found = square(client, [1, 2, CRASH, 4, HANG, 6, 8, 9], timeout_s=3.0)
+    answers = {job: a for job, a in found.items() if not isinstance(a, Lost)}
+    assert {job: a[0] for job, a in answers.items()} == {j: j * j + 100 for j in (1, 2, 4, 6, 8, 9)}
+    assert len({pid for _, pid in answers.values()}) >= 2
+    crashed, hung = found[CRASH], found[HANG]
+    assert isinstance(crashed, Lost) and "SIGSEGV" in crashed.detail
+    assert isinstance(hung, Lost) and hung.kind == "timeout" and "begins" in hung.detail
+
+
+def test_a_worker_that_dies_with_a_job_is_replaced_and_the_job_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = importlib.import_module("distributed")
+    monkeypatch.setattr(harness.cluster, "_ALLOWED_DEATHS", 0)
+    monkeypatch.setattr(
+        harness.cluster,
+        "_start_cluster",
+        lambda num, per_gpu, **_: distributed.LocalCluster(
+            n_workers=num, threads_per_worker=per_gpu, processes=True, dashboard_address=None, silence_logs=50
+        ),
+    )
+    with open_cluster(None, 2, 1) as client:
+        found = square(client, [1, 2, KILL_HOST, 4])
+    lost = found[KILL_HOST]
+    assert isinstance(lost, Lost) and "1 workers died with it" in lost.detail
+    # Whoever was on the same worker is done again, or lost with it.
+    assert all(isinstance(found[j], Lost) or found[j][0] == j * j + 100 for j in (1, 2, 4))  # type: ignore[index]
+    assert sum(not isinstance(found[j], Lost) for j in (1, 2, 4)) >= 2
+
+
+def test_a_station_ends_its_processes() -> None:
+    station: Station[int, tuple[int, int]] = Station(Squarer, (0,), 1, 30.0)
+    answer = station.do(3 + 1)
+    assert not isinstance(answer, Lost) and answer[0] == 16
+    station.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(answer[1], 0)
+
+
+def test_a_cluster_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.cluster, "_START_TIMEOUT_S", 0.2)
+    with (
+        pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
+        open_cluster("tcp://127.0.0.1:9", 1, 1),
+    ):
+        pass
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"aicf\[cluster\]"), open_cluster(None, 2, 1):
+        pass
+
+
+def test_each_worker_sees_one_of_the_gpus_that_this_process_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert find_devices(3) == ["0", "1", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
+    assert find_devices(2) == ["GPU-b", "GPU-a"]
+    with pytest.raises(UnavailableError, match="3 GPUs are wanted"):
+        find_devices(3)
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{tmp_path / 'records.sqlite'}")
+
+
+def test_a_sweep_over_emulated_devices_ranks_by_the_model(
+    emulated_device: Device, records: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("sweep", "transpose", "--device", "emulated", "--problem", "rows512_columns512", "--per-kernel", "1", "--gpus", "2")
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert "by the time model of h200: nothing was timed, nothing was proved" in out
+    assert "10 points modelled, 0 failed" in out
+    ranked = re.findall(r"^ +([\d.]+) us +(\S+) +\(([\d.]+) to ([\d.]+)\)$", out, re.MULTILINE)
+    times = [float(r[0]) for r in ranked]
+    assert times == sorted(times) and all(float(low) < float(t) < float(high) for t, _, low, high in ranked)
+    rows = json.loads(run(capsys, "report", "transpose", "--run", "1", "--json")[1])
+    assert {r["figures"]["mode"] for r in rows} == {"model"} and not any(r["samples"] for r in rows)
+    # TPE begins with what is listed: all of that is in the records, and the order is the same.
+    code, out, err = run(capsys, *words[:-2], "--resume", "--strategy", "tpe")
+    assert code == 0 and err.count("recorded before") == 10
+    assert re.findall(r"^ +[\d.]+ us .*$", out, re.MULTILINE)[0].split()[2] == ranked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--save", "x.json"), "nothing is timed"),
+        (("--keep", "0.5"), "the model's already"),
+        (("--keep", "0.5", "--strategy", "tpe"), "chooses by what it measured"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    emulated_device: Device, records: None, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
+) -> None:
+    code, _, err = run(capsys, "sweep", "transpose", "--device", "emulated", *options)
+    assert code == 2 and message in err

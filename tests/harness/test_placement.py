@@ -1,0 +1,70 @@
+"""Short launches are timed in many places: which place a launch takes, and what a slow place does to the median."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.batches import Mode
+from harness.inputs import make_inputs
+from harness.placement import NUM_PLACES, Placements
+from harness.spec import Cost
+from harness.timing import Timer, TimingPolicy
+from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
+from tests.harness.toy_op import ToyKernel, honest, make_toy
+
+OP = make_toy()
+PROBLEM = OP.problems[0]
+
+
+def make_kernel(device: FakeDevice, seen: list[int], slow: set[int] = frozenset()) -> ToyKernel:  # type: ignore[assignment]
+    def body(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+        seen.append(Y.address)
+        device.clock_us += 5.0 if list(dict.fromkeys(seen)).index(Y.address) in slow else 4.6
+        honest(A=A, B=B, bias=bias, Y=Y, relu=relu)
+
+    return ToyKernel(device, body)
+
+
+def test_cold_launches_take_all_places_in_turn_and_hot_ones_stay_at_home() -> None:
+    device, seen = FakeDevice(), []
+    stream = device.create_stream()
+    with Placements(device, OP, PROBLEM) as places:
+        places.upload(make_inputs(OP, PROBLEM, "uniform"))
+        kernel = make_kernel(device, seen)
+        cold, hot = (places.choose(kernel, mode) for mode in (Mode.COLD, Mode.HOT))
+        for _ in range(2 * NUM_PLACES):
+            cold(stream)
+        assert Counter(seen) == dict.fromkeys(set(seen), 2) and len(set(seen)) == NUM_PLACES
+        home = places.arguments["Y"].address
+        seen.clear()
+        for _ in range(3):
+            hot(stream)
+        assert seen == [home] * 3
+        assert places.read_outputs()["Y"].any()
+        live = device.num_live
+    assert device.num_live < live == NUM_PLACES * 4, "what kept the places apart is free again"
+
+
+def test_a_slow_home_does_not_decide_the_median() -> None:
+    device = FakeDevice()
+    timer = Timer(device, replace(TimingPolicy(), warmup_cap_s=0.0), instruments=FakeInstruments(device))
+    medians = {}
+    for count in (1, NUM_PLACES):
+        with Placements(device, OP, PROBLEM, count) as places:
+            places.upload(make_inputs(OP, PROBLEM, "uniform"))
+            launch = places.choose(make_kernel(device, [], slow={0, 5}), Mode.COLD)
+            medians[count] = timer.measure_cold(launch).summary.median
+    assert medians[1] == pytest.approx(5.0) and medians[NUM_PLACES] == pytest.approx(4.6)
+
+
+def test_a_large_problem_has_one_place() -> None:
+    device = FakeDevice()
+    large = replace(OP, cost=lambda problem: Cost(1.0, 40e6, 40e6))
+    with Placements(device, large, PROBLEM) as places:
+        assert places.num_places == 1
+        places.upload({n: np.asarray(v) for n, v in make_inputs(OP, PROBLEM, "uniform").items()})
+        assert set(places.arguments) == {"A", "B", "bias", "Y", "relu"}
