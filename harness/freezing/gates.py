@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ def _check_sanitized(session: Session, candidate: Candidate, record: Result) -> 
     setup, _ = session.make_worker_setup(candidate.binding, 1)
     try:
         job = Job(candidate.build.variant, candidate.build.library)
-        setup = type(setup)(**(vars(setup) | {"device": "emulated", "emulator_workers": session.settings.jobs}))
+        setup = replace(setup, device="emulated", emulator_workers=session.settings.jobs)
         ((_, result),) = verify_variants(setup, session.loaded.op.name, [job], num_workers=1)
     except UnavailableError as error:
         return f"the emulated device, which sanitizes, cannot be opened here: {error}", ""

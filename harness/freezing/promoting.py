@@ -5,6 +5,7 @@ On the emulated device there are no times: there a kernel can only become a buck
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -102,9 +103,11 @@ def promote(
     writing = Writing()
     decisions = []
     for name, (bucket, problems) in group_problems(session, request).items():
-        serving = [c for c in passed if request.fallback or any(_serves(session, c, p) for p in problems)]
+        # Measured kernels serve every listed problem of their bucket; a provisional one may serve some.
+        every = any if hold is None else all
+        serving = [c for c in passed if request.fallback or every(_serves(session, c, p) for p in problems)]
         if not serving:
-            reason = "; ".join(refused) if refused else "no candidate serves a problem of this bucket"
+            reason = "; ".join(refused) if refused else "no candidate serves the problems of this bucket"
             decisions.append(Decision(name, "refused", "", reason))
             continue
         decisions.append(_decide(session, frozen, bucket, problems, serving, request, hold, writing))
@@ -172,21 +175,24 @@ def _decide(
 
 
 def _choose(matches: Sequence[Match], serving: Sequence[Candidate], rival: Row | None, request: Request) -> Ruling:
-    """Choose among the candidates; where the bucket has no measured incumbent, the first candidate stands for it and wins ties."""
+    """Choose among the candidates: against the incumbent, or in an empty bucket, where nothing is at stake, by the least mean time."""
     if not matches:
         return Ruling(None, "no contest was held")
-    challengers = {c.name: {m.problem.name: m.find_outcome(c.name) for m in matches} for c in serving}
     if rival is not None:
+        challengers = {c.name: {m.problem.name: m.find_outcome(c.name) for m in matches} for c in serving}
         return choose(challengers, request.criteria)
-    first = serving[0].name
-    faults = [f"{m.problem.name}: {m.find_fault(first)}" for m in matches if m.find_fault(first)]
-    others = {name: outcomes for name, outcomes in challengers.items() if name != first}
-    choice = choose(others, request.criteria) if others else Ruling(None, "")
-    if choice.winner is not None:
-        return choice
-    return (
-        Ruling(None, "; ".join(faults)) if faults else Ruling(first, "the bucket had no measured entry, and no other candidate is faster")
-    )
+    faults = [f"{c.name}: {m.problem.name}: {m.find_fault(c.name)}" for c in serving for m in matches if m.find_fault(c.name)]
+    means = {c.name: _find_mean_us(matches, c.name) for c in serving if not any(m.find_fault(c.name) for m in matches)}
+    if not means:
+        return Ruling(None, "; ".join(faults))
+    best = min(means, key=lambda name: means[name])
+    return Ruling(best, f"the bucket had no measured entry; the least geometric mean of {len(means)} candidates, {means[best]:.4g} us")
+
+
+def _find_mean_us(matches: Sequence[Match], name: str) -> float:
+    """Return the geometric mean of a candidate's medians over the problems."""
+    medians = [m.find_median_us(name) for m in matches]
+    return math.exp(sum(math.log(x) for x in medians if x is not None) / len(medians))
 
 
 def _write(
