@@ -45,7 +45,7 @@ export AICF_JOBS := $(if $(jobs),$(jobs),$(AICF_JOBS))
 OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--problem '$(p)') $(args)
 
 ##@ One op: make op=NAME VERB [device=auto|cuda|emulated] [target=h200|h100|a100] [variant=…] [problem=…] [jobs=N] [args='…']
-OP_VERBS := bench build compare inspect model new promote report show sweep verify
+OP_VERBS := bench build compare inspect model new profile promote report show sweep verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
 build: ## compile the op's variants; what has not changed is not compiled again
@@ -53,6 +53,7 @@ compare: ## the op beside its peers, goal by goal; or variants, revisions, recor
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
 model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
 new: ## write a new op that builds, verifies and benches at once
+profile: ## say what binds a variant, why its warps wait, where, and what to try (on a GPU Nsight Compute and compute-sanitizer)
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
 report: ## show the op's latest recorded bench (args='--run ID' for another run), and write a page of all with pictures
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)

@@ -14,7 +14,7 @@ import typer
 from device import DeviceError, UnavailableError
 from device.settings import SettingError
 from harness import commands
-from harness.errors import BuildError, ExitCode, FrozenError, RecordError
+from harness.errors import BuildError, ExitCode, FrozenError, RecordError, ToolError
 from harness.spec import SpecError
 
 _NOT_VERBS = frozenset({"options"})
@@ -26,6 +26,7 @@ _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (RecordError, ExitCode.CHECK_FAILED),
     (FrozenError, ExitCode.CHECK_FAILED),
     (DeviceError, ExitCode.CHECK_FAILED),
+    (ToolError, ExitCode.CHECK_FAILED),
 )
 
 

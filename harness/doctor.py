@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from device import DeviceError, UnavailableError, choose_device, open_device
 from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
+from harness.profiling.tools import REMEDIES, Tools
 from harness.store import Store
 from harness.toolchain import find_toolchain
 
@@ -39,7 +40,7 @@ def examine(device: str | None = None) -> list[Finding]:
     findings += _guard("compilers", _look_at_compilers)
     findings += _guard("device", lambda: _look_at_device(device))
     findings += _guard("settings", _look_at_state)
-    return findings + _look_at_packages() + _look_at_variables()
+    return findings + _look_at_packages() + _look_at_profilers() + _look_at_variables()
 
 
 def _guard(subject: str, look: Callable[[], list[Finding]]) -> list[Finding]:
@@ -94,6 +95,17 @@ def _look_at_packages() -> list[Finding]:
         except PackageNotFoundError:  # e.g. cupy, whose distribution is called cupy-cuda13x
             findings.append(Finding(name, "ok", "installed"))
     return findings
+
+
+def _look_at_profilers() -> list[Finding]:
+    tools = Tools()
+    found = []
+    for name in REMEDIES:
+        try:
+            found.append(Finding(name, "ok", tools.find(name)))
+        except UnavailableError:
+            found.append(Finding(name, "optional", "profile uses it on a GPU", REMEDIES[name]))
+    return found
 
 
 def _look_at_variables() -> list[Finding]:

@@ -25,3 +25,7 @@ class RecordError(RuntimeError):
 
 class FrozenError(RuntimeError):
     """The frozen set cannot be read or written as asked: what is in it disagrees with itself, or a promotion is refused."""
+
+
+class ToolError(RuntimeError):
+    """A profiler or checker ran, and what it says cannot be used."""

@@ -2,7 +2,8 @@
 
 Columns
 -------
-what: ``kind`` (``verify``, ``bench``, ``compare``, ``sweep``, ``counters``, ``profile``), ``op``, ``kernel``, ``variant``, ``problem``,
+what: ``kind`` (``verify``, ``bench``, ``compare``, ``sweep``, ``counters``, ``profile``,
+    ``sanitizer``), ``op``, ``kernel``, ``variant``, ``problem``,
     ``tunables`` (dict of whole numbers by name, from the variant's name), ``is_peer`` (a library's own implementation).
 outcome: ``status`` (``passed``, ``failed``, ``unsupported``), ``reason``.
 times, microseconds a launch: ``mode`` (``cold``, ``hot``; "" where nothing was timed), ``median_us``, ``q1_us``, ``q3_us``, ``low_us`` and

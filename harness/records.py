@@ -15,27 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine, create_engine, event, select
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
 from harness.migrations import HEAD, migrate, read_revision
+from harness.record_engine import open_engine
 from harness.record_tables import Environment, Result, Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_BUSY_TIMEOUT_MS = 30_000
 _MIGRATION_LOCK = 0x41494346
-# SQLite's WAL lets readers go on while one writer commits.
-_SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON")
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ class Records:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._engine = _open_engine(url)
+        self._engine = open_engine(url)
         try:
             with _translate_errors(url):
                 self._prepare_schema()
@@ -295,36 +291,6 @@ def pack_floats(values: NDArray[np.float32] | None) -> bytes | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _open_engine(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise RecordError(f"AICF_RECORDS_URL={url!r} is no database URL: write for instance sqlite:////tmp/records.sqlite") from error
-    is_sqlite = parsed.get_backend_name() == "sqlite"
-    try:
-        if is_sqlite and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
-    except OSError as error:
-        raise RecordError(
-            f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"
-        ) from error
-    except (ImportError, NoSuchModuleError) as error:
-        raise RecordError(f"no driver for {parsed.drivername} is installed ({error}): install it, or use sqlite") from error
-    if is_sqlite:
-        event.listen(engine, "connect", _configure_sqlite)
-    return engine
-
-
-def _configure_sqlite(connection: Any, _: object) -> None:
-    # Without this the driver opens transactions of its own, late, and BEGIN IMMEDIATE would come second.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in _SQLITE_PRAGMAS:
-        cursor.execute(pragma)
-    cursor.close()
 
 
 @contextmanager

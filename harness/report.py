@@ -222,6 +222,12 @@ def _describe_figures(result: Result) -> str:
     f = result.figures
     if result.reason:
         return result.reason
+    if result.kind == "profile":
+        return f"{f['tool']}: {f['summary']['bound']}"
+    if result.kind == "sanitizer":
+        return ", ".join(f"{check}: {count} errors" for check, count in f["errors"].items())
+    if result.kind in ("compare", "sweep"):
+        return f"{f['mode']} {format_us(f['median_us'])} us"
     if result.kind == "bench":
         return (
             f"{f['mode']} {format_us(f['median_us'])} us ({format_us(f['q1_us'])} to {format_us(f['q3_us'])}, {f['num_samples']} samples)"

@@ -107,7 +107,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     verdicts = choose.find_verdicts(frame)
     counters, profiles = choose.find_counters(frame), choose.find_profiles(frame)
     sweeps = choose.select_sweeps(frame, device)
-    if timed.empty and sweeps.empty and verdicts.empty and counters.empty:
+    if all(rows.empty for rows in (timed, sweeps, verdicts, counters, profiles)):
         raise RecordError(
             f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
         )

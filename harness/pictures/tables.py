@@ -207,4 +207,5 @@ def make_profile_rows(profiles: pd.DataFrame, labels: Mapping[str, str]) -> list
 def _read_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
     summary = figures.get("summary", {})
     keys: Sequence[str] = ("bound", "facts", "stalls", "advice", "lines")
-    return {key: summary.get(key, "" if key == "bound" else []) for key in keys}
+    found = {key: summary.get(key, "" if key == "bound" else []) for key in keys}
+    return found | {"tool": str(figures.get("tool", ""))}

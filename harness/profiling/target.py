@@ -1,6 +1,6 @@
 """The process that a profiler looks at: it launches one variant on one problem, warm, inside a range of its own.
 
-    python -m harness.profiling.target OP VARIANT PROBLEM LAUNCHES
+    python -m harness.profiling.target OP VARIANT PROBLEM LAUNCHES guarded|exact
 
 Nothing is verified, timed or recorded here: what is measured is a launch, and the tool measures it. Builds come from the cache, which the
 profiling process filled before.
@@ -17,17 +17,18 @@ from harness.discover import find_op
 from harness.errors import ExitCode
 from harness.inputs import make_inputs
 from harness.ranges import mark_range
-from harness.runner import Case
+from harness.runner import Case, Layout
 from harness.targets import find_target
 from harness.toolchain import find_toolchain
 
 _NUM_WARMUPS = 3
 # Ranges end in this word; the tools' filters ask for it.
 PHASE = "profile"
+NOT_SERVED = "harness: not served"
 
 
-def launch_variant(op_name: str, variant_name: str, problem_name: str, num_launches: int) -> str:
-    """Launch a variant on a real device; return "" or why the problem is not served."""
+def launch_variant(op_name: str, variant_name: str, problem_name: str, num_launches: int, layout: Layout) -> str:
+    """Launch a variant; return "" or why the problem is not served. The exact layout shows a checker the true bounds of each tensor."""
     loaded = find_op(op_name)
     op = loaded.op
     variant, problem = op.select_variants([variant_name])[0], op.select_problems("bench", [problem_name])[0]
@@ -38,7 +39,7 @@ def launch_variant(op_name: str, variant_name: str, problem_name: str, num_launc
     device = open_device()
     launchable = open_variant(op, build_binding(loaded, toolchain), build.library, variant)
     stream = device.create_stream(non_blocking=True)
-    with Case(device, op, problem) as case:
+    with Case(device, op, problem, layout) as case:
         if reason := launchable.supports(**case.arguments):
             return reason
         case.upload(make_inputs(op, problem, "uniform"))
@@ -54,7 +55,7 @@ def launch_variant(op_name: str, variant_name: str, problem_name: str, num_launc
 
 
 if __name__ == "__main__":
-    op_word, variant_word, problem_word, launches_word = sys.argv[1:]
-    if refusal := launch_variant(op_word, variant_word, problem_word, int(launches_word)):
-        print(f"harness: not served: {refusal}", file=sys.stderr)
+    op_word, variant_word, problem_word, launches_word, layout_word = sys.argv[1:]
+    if refusal := launch_variant(op_word, variant_word, problem_word, int(launches_word), Layout(layout_word)):
+        print(f"{NOT_SERVED}: {refusal}", file=sys.stderr)
         sys.exit(ExitCode.CHECK_FAILED)

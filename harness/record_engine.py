@@ -1,0 +1,47 @@
+"""Connections to the database of the records: SQLite for one machine, or what SQLAlchemy has a driver for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from harness.errors import RecordError
+
+_BUSY_TIMEOUT_MS = 30_000
+# SQLite's WAL lets readers go on while one writer commits.
+_SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON")
+
+
+def open_engine(url: str) -> Engine:
+    """Return an engine for a database URL, the folder of an SQLite file made. Raises :class:`RecordError` with the remedy."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise RecordError(f"AICF_RECORDS_URL={url!r} is no database URL: write for instance sqlite:////tmp/records.sqlite") from error
+    is_sqlite = parsed.get_backend_name() == "sqlite"
+    try:
+        if is_sqlite and parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
+    except OSError as error:
+        raise RecordError(
+            f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"
+        ) from error
+    except (ImportError, NoSuchModuleError) as error:
+        raise RecordError(f"no driver for {parsed.drivername} is installed ({error}): install it, or use sqlite") from error
+    if is_sqlite:
+        event.listen(engine, "connect", _configure_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _: object) -> None:
+    # Without this the driver opens transactions of its own, late, and BEGIN IMMEDIATE would come second.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in _SQLITE_PRAGMAS:
+        cursor.execute(pragma)
+    cursor.close()
