@@ -18,8 +18,9 @@ LIBRARY = "libcublasLt.so.13"
 WORKSPACE_BYTES = 64 << 20
 
 _COMPUTE_32F = 68
+_COMPUTE_32F_FAST_TF32 = 77
 _CUDA_R_32F = 0
-CUDA_DTYPES: Mapping[str, int] = MappingProxyType({"float16": 2, "bfloat16": 14})
+CUDA_DTYPES: Mapping[str, int] = MappingProxyType({"float16": 2, "bfloat16": 14, "float32": 0})
 # CUBLASLT_EPILOGUE_*: the flags of an activation, of a bias, and of a saved pre-activation.
 _ACTIVATIONS: Mapping[str, int] = MappingProxyType({"none": 1, "relu": 2, "gelu_tanh": 32})
 _BIAS_FLAG, _SAVED_FLAG, _DEFAULT = 4, 128, 1
@@ -39,7 +40,7 @@ class _Heuristic(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Product:
-    """``Y[m, n] = act(X[m, k] W + bias)``, row-major, 16-bit floats; W is [n, k], or [k, n] where ``is_kn``.
+    """``Y[m, n] = act(X[m, k] W + bias)``, row-major, 16-bit floats or fp32 in TF32; W is [n, k], or [k, n] where ``is_kn``.
 
     Tensors are device addresses, strides are in elements.
     ``z`` is the pre-activation, which the library can keep for ``gelu_tanh`` alone; 0 where there is none, as for ``bias``.
@@ -89,7 +90,8 @@ class CublasLt:
         """Ask the heuristic for up to ``max_algorithms`` algorithms; raises RuntimeError when it knows none."""
         dtype = CUDA_DTYPES[product.dtype]
         description = c_void_p()
-        self._call("cublasLtMatmulDescCreate", byref(description), c_int(_COMPUTE_32F), c_int(_CUDA_R_32F))
+        compute = _COMPUTE_32F_FAST_TF32 if product.dtype == "float32" else _COMPUTE_32F
+        self._call("cublasLtMatmulDescCreate", byref(description), c_int(compute), c_int(_CUDA_R_32F))
 
         def set_attribute(attribute: int, value: object, size: int) -> None:
             self._call("cublasLtMatmulDescSetAttribute", description, c_int(attribute), byref(value), c_size_t(size))  # type: ignore[arg-type]

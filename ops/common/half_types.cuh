@@ -1,4 +1,4 @@
-// The 16-bit floats of a tensor core, as storage, and their conversions from and to fp32. No CUDA type header: those cost a second a build.
+// The floats of a tensor core, as storage: 16-bit ones with their conversions from and to fp32. No CUDA type header: those cost a second a build.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,11 @@ struct Bf16 {
 // Storage of IEEE binary16 (11 bits of significand, largest value 65504).
 struct Fp16 {
     std::uint16_t bits;
+};
+
+// fp32 in memory, of which a tensor core takes the sign, 8 bits of exponent and the upper 10 of the fraction.
+struct Tf32 {
+    float value;
 };
 
 __device__ __forceinline__ float to_float(Bf16 value) { return __uint_as_float(static_cast<unsigned>(value.bits) << 16); }
@@ -55,6 +60,24 @@ template <>
 __device__ __forceinline__ std::uint32_t pack_pair<Fp16>(float low, float high) {
     std::uint32_t pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// pack_pair of the larger of each value and zero; NaN stays NaN. The clamp costs nothing beside the conversion.
+template <class Element>
+__device__ __forceinline__ std::uint32_t pack_relu_pair(float low, float high);
+
+template <>
+__device__ __forceinline__ std::uint32_t pack_relu_pair<Bf16>(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+template <>
+__device__ __forceinline__ std::uint32_t pack_relu_pair<Fp16>(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
 

@@ -60,9 +60,9 @@ struct MatrixArgument {
     std::int64_t stride;
 };
 
-inline AicfStatus require_mappable(std::initializer_list<MatrixArgument> matrices) {
+inline AicfStatus require_mappable(std::initializer_list<MatrixArgument> matrices, int element_bytes = kHalfBytes) {
     for (const auto& matrix : matrices) {
-        if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, kHalfBytes)) continue;
+        if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, element_bytes)) continue;
         return make_unsupported(
             "%s: address %p and row stride %lld are not multiples of %d bytes, which this kernel's copies need; pad the rows", matrix.name,
             matrix.base, static_cast<long long>(matrix.stride), kTensorMapAlignment);
@@ -76,6 +76,14 @@ inline AicfStatus encode_half(CUtensorMap* map, std::int32_t dtype, const void* 
     constexpr int kRowBytes = 128;
     const auto type = dtype == AICF_DTYPE_BFLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     return encode_tensor_map(map, {base, rows, columns, stride, type, kHalfBytes, box_rows, kRowBytes / kHalfBytes, kRowBytes});
+}
+
+// The same for fp32, boxes of 32 columns. What is read is rounded to TF32 by the copy.
+inline AicfStatus encode_tf32(CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride, int box_rows,
+                              bool is_output) {
+    constexpr int kRowBytes = 128;
+    const auto type = is_output ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    return encode_tensor_map(map, {base, rows, columns, stride, type, 4, box_rows, kRowBytes / 4, kRowBytes});
 }
 
 inline AicfStatus check_size(const char* name, std::int64_t size) {

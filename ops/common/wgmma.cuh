@@ -1,5 +1,5 @@
-// Matrix instructions of a warp group (wgmma, sm_90a): D[64, N] += A[64, 16] B[16, N] on 16-bit floats with fp32 sums; A and B lie in
-// shared memory, as tensor copies with the 128-byte swizzle leave them.
+// Matrix instructions of a warp group (wgmma, sm_90a): D[64, N] += A[64, k] B[k, N] with fp32 sums, where k is 32 bytes: 16 of 16-bit floats,
+// 8 of TF32. A and B lie in shared memory, as tensor copies with the 128-byte swizzle leave them.
 //
 // D: lane l of warp w of the group holds rows 16 w + l / 4 (+ 8) and columns 8 j + l % 4 * 2 (+ 1): sums 4 j + 0, 1 in the first row, 4 j +
 // 2, 3 in the other (PTX ISA, "Register Fragments for wgmma").
@@ -108,6 +108,24 @@ AICF_GROUP_PRODUCT(Fp16, "f16", 96, "192", "96", "97", "98", "99", "100")
 AICF_GROUP_PRODUCT(Bf16, "bf16", 128, "256", "128", "129", "130", "131", "132")
 AICF_GROUP_PRODUCT(Fp16, "f16", 128, "256", "128", "129", "130", "131", "132")
 
+
+// TF32 has no transposed operands: both lie along k.
+#define AICF_GROUP_PRODUCT_TF32(SUMS, N, A, B, KEEP)                                                                                  \
+    template <>                                                                                                                      \
+    struct GroupProduct<Tf32, false, false, SUMS> {                                                                                  \
+        __device__ static __forceinline__ void run(float (&d)[SUMS], std::uint64_t a, std::uint64_t b, int keep) {                   \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" KEEP ", 0;\n"                                                         \
+                         "wgmma.mma_async.sync.aligned.m64n" N "k8.f32.tf32.tf32 {" AICF_NAMES_##SUMS "}, %" A ", %" B ", p, 1, 1;\n}" \
+                         : AICF_SUMS_##SUMS(0)                                                                                       \
+                         : "l"(a), "l"(b), "r"(keep));                                                                               \
+        }                                                                                                                            \
+    };
+AICF_GROUP_PRODUCT_TF32(32, "64", "32", "33", "34")
+AICF_GROUP_PRODUCT_TF32(64, "128", "64", "65", "66")
+AICF_GROUP_PRODUCT_TF32(96, "192", "96", "97", "98")
+AICF_GROUP_PRODUCT_TF32(128, "256", "128", "129", "130")
+
+#undef AICF_GROUP_PRODUCT_TF32
 #undef AICF_GROUP_PRODUCT
 #undef AICF_NAMES_128
 #undef AICF_NAMES_96

@@ -1,4 +1,4 @@
-// The Hopper main loop for 16-bit floats, D = A B with fp32 sums: a warp of producers feeds a ring of tiles by tensor copies, two warp
+// The Hopper main loop for 16-bit floats and TF32, D = A B with fp32 sums: a warp of producers feeds a ring of tiles by tensor copies, two warp
 // groups multiply them by wgmma, and hand the sums of each tile to an epilogue of the op's own.
 //
 //   warp group 0   one thread copies tiles of A and B into the ring; it gives its registers to the others
@@ -8,7 +8,8 @@
 // Blocks are persistent. Those of a cluster work on neighbouring tiles and copy the operand that they share once, by multicast: a column of
 // blocks shares tiles of B, a row shares tiles of A.
 //
-// An operand lies along k ([m, k], [n, k]), which is wgmma's own order, or is transposed: along m or n ([k, m], [k, n]).
+// An operand lies along k ([m, k], [n, k]), which is wgmma's own order, or is transposed: along m or n ([k, m], [k, n]), which
+// TF32 cannot be.
 //
 // An epilogue is made by each warp group that multiplies, in front of its first tile, and has
 //   begin(tile)         before the products of a tile: fetches
@@ -30,17 +31,18 @@
 
 namespace aicf {
 
-// Tunables of one instance; kEpilogueBytes of shared memory are the epilogue's, on a 16-byte boundary.
-template <int kBm, int kBn, int kStages, int kClusterM, int kClusterN, int kPingpong, int kGroup, int kSlabsPerWarp, int kEpilogueBytes>
+// Tunables of one instance; kEpilogueBytes of shared memory are the epilogue's, on a 16-byte boundary. Elements have kItemBytes.
+template <int kBm, int kBn, int kStages, int kClusterM, int kClusterN, int kPingpong, int kGroup, int kSlabsPerWarp, int kEpilogueBytes,
+          int kItemBytes = 2>
 struct WgmmaTunables {
     static constexpr int bm = kBm, bn = kBn, stages = kStages, clusterm = kClusterM, clustern = kClusterN, pingpong = kPingpong,
-                         group = kGroup, slabs = kSlabsPerWarp, epilogue_bytes = kEpilogueBytes;
+                         group = kGroup, slabs = kSlabsPerWarp, epilogue_bytes = kEpilogueBytes, item_bytes = kItemBytes;
 };
 
 // Shapes and places in shared memory.
 template <class T>
 struct WgmmaLayout {
-    static constexpr int kTileK = 64;  // 128 bytes of 16-bit floats: a row of the swizzle
+    static constexpr int kTileK = kSwizzleBytes / T::item_bytes;  // a row of the swizzle
     static constexpr int kThreads = 3 * kWarpGroupThreads;
     static constexpr int kClusterSize = T::clusterm * T::clustern;
     static constexpr int kRows = T::pingpong ? T::bm : T::bm / 2;  // of D's tile, that one warp group computes
@@ -50,8 +52,9 @@ struct WgmmaLayout {
     static constexpr int kBytesA = T::bm * kSwizzleBytes;
     static constexpr int kBytesB = T::bn * kSwizzleBytes;
     static constexpr int kStageBytes = kBytesA + kBytesB;
-    // A warp stores 16 rows of 64 columns at a time, and fills the next while the last is on its way.
-    static constexpr int kSlabColumns = 64;
+    // A warp stores 16 rows of 128 bytes at a time, and fills the next while the last is on its way.
+    static constexpr int kSlabColumns = kSwizzleBytes / T::item_bytes;
+    static constexpr int kSlabSums = kSlabColumns / 2;  // of them, per thread
     static constexpr int kSlabs = T::bn / kSlabColumns;
     static constexpr int kSlabRows = 16;
     static constexpr int kSlabBytes = kSlabRows * kSwizzleBytes;
@@ -63,7 +66,7 @@ struct WgmmaLayout {
     static constexpr int kBarrierOffset = kEpilogueOffset + T::epilogue_bytes;
     static constexpr int kSharedBytes = kBarrierOffset + 2 * T::stages * static_cast<int>(sizeof(Barrier));
 
-    static_assert(kRows % 64 == 0 && T::bn % kSlabColumns == 0, "a warp group multiplies 64 rows, and stores 64 columns");
+    static_assert(kRows % 64 == 0 && T::bn % kSlabColumns == 0, "a warp group multiplies 64 rows, and stores whole slabs");
     static_assert(kClusterSize == 1 || kClusterSize == 2, "a consumer tells each block of its cluster, all of which share an operand");
     static_assert(T::epilogue_bytes % 16 == 0, "barriers lie behind the epilogue's part");
     static_assert(kSharedBytes <= 227 * 1024, "the ring does not fit shared memory");
@@ -188,7 +191,8 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
                                               std::uint8_t* ring, Barrier* full, Barrier* empty, RingPosition<T::stages>& position,
                                               bool begins_lag) {
     using L = WgmmaLayout<T>;
-    constexpr int kStepsPerTile = L::kTileK / 16;
+    constexpr int kStepsPerTile = kSwizzleBytes / 32;  // a product takes 32 bytes of k
+    static_assert(T::item_bytes == 2 || !(kTransposedA || kTransposedB), "only 16-bit floats have transposed operands");
     const int lane = static_cast<int>(threadIdx.x) % 32;
     // Each warp for itself: wgmma.wait_group speaks for the warp that runs it.
     const auto give_back = [&](int stage) {
@@ -201,8 +205,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
     if (begins_lag && first_row > 0) sync_named<2 * kWarpGroupThreads>(kLagBarrier);
     int last_stage = 0;
     for (int step = 0; step < num_steps; ++step, position.advance()) {
-        // 64 rows of A lie 64 rows of shared memory apart either way: as rows, or as kTileK rows of k.
-        static_assert(L::kTileK == 64);
+        // 64 rows of A lie 64 rows of shared memory apart either way: as rows, or as kTileK rows of k (16-bit floats).
         const std::uint8_t* tile_a = ring + position.stage * L::kStageBytes + first_row * kSwizzleBytes;
         const std::uint8_t* tile_b = ring + position.stage * L::kStageBytes + L::kBytesA;
         wait_phase(full + position.stage, position.parity);
@@ -237,7 +240,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
     give_back(last_stage);
 }
 
-// A slab is 16 rows of 64 columns of D, those of one warp, in shared memory as a tensor copy with the 128-byte swizzle has them. A thread's
+// A slab of 16-bit floats is 16 rows of 64 columns of D, those of one warp, in shared memory as a tensor copy with the 128-byte swizzle has them. A thread's
 // part of it are 16 words: pairs of columns, two rows each, of 8 blocks of 8 columns, in the order of wgmma's sums.
 __device__ __forceinline__ std::uint32_t find_slab_chunk(const std::uint8_t* slab, int lane, int i) {
     const std::uint32_t chunk = static_cast<std::uint32_t>((2 * i + lane / 16) ^ (lane % 8));
@@ -270,11 +273,36 @@ __device__ __forceinline__ void store_slab(std::uint8_t* slab, int lane, const T
     }
 }
 
+// The same of fp32, 16 rows of 32 columns: a thread's part are 16 values, pairs of columns, two rows each, of 4 blocks of 8 columns.
+__device__ __forceinline__ void store_slab(std::uint8_t* slab, int lane, const TensorMap* map, int column, int row, const float* values) {
+    const int first = lane / 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int chunk = (2 * i + lane % 4 / 2) ^ first;
+        std::uint8_t* place = slab + first * kSwizzleBytes + chunk * 16 + lane % 2 * 8;
+        *reinterpret_cast<float2*>(place) = {values[4 * i], values[4 * i + 1]};
+        *reinterpret_cast<float2*>(place + 8 * kSwizzleBytes) = {values[4 * i + 2], values[4 * i + 3]};
+    }
+    publish_shared_writes();
+    __syncwarp();
+    if (lane == 0) {
+        store_box(map, column, row, slab);
+        commit_stores();
+    }
+}
+
 // A thread's 32 sums of a slab, rounded in pairs.
 template <class Element>
 __device__ __forceinline__ void pack_slab(std::uint32_t (&words)[16], const float* sums) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) words[i] = pack_pair<Element>(sums[2 * i], sums[2 * i + 1]);
+}
+
+// The same, clamped to zero from below on the way.
+template <class Element>
+__device__ __forceinline__ void pack_relu_slab(std::uint32_t (&words)[16], const float* sums) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) words[i] = pack_relu_pair<Element>(sums[2 * i], sums[2 * i + 1]);
 }
 
 // A warp's way out, T::slabs slabs one after the other.
@@ -289,12 +317,14 @@ struct SlabWriter {
         : slabs(shared + L::kStoreOffset + (find_consumer() * 4 + find_group_warp()) * L::kNumSlabs * L::kSlabBytes),
           lane(static_cast<int>(threadIdx.x) % 32) {}
 
-    __device__ __forceinline__ void store(const TensorMap* map, int column, int row, const std::uint32_t (&words)[16]) {
+    // `part` is what a slab holds of this thread: 16 words, or 16 floats.
+    template <class Part>
+    __device__ __forceinline__ void store(const TensorMap* map, int column, int row, const Part& part) {
         std::uint8_t* slab = slabs + next * L::kSlabBytes;
         next = next + 1 == L::kNumSlabs ? 0 : next + 1;
         if (lane == 0) wait_stores_read<L::kNumSlabs - 1>();
         __syncwarp();
-        store_slab(slab, lane, map, column, row, words);
+        store_slab(slab, lane, map, column, row, part);
     }
 
     // Shared memory must outlive what reads it.
@@ -347,28 +377,41 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
     Barrier* full = reinterpret_cast<Barrier*>(shared + L::kBarrierOffset);
     Barrier* empty = full + T::stages;
     const std::uint32_t rank = L::kClusterSize > 1 ? find_cluster_rank() : 0;
-    if (threadIdx.x == 0) {
+    const auto init_barriers = [&] {
         constexpr int kConsumers = T::pingpong ? 4 : 8;  // warps that read a slot
         for (int i = 0; i < T::stages; ++i) {
             init_barrier(full + i, 1);
             init_barrier(empty + i, kConsumers * L::kClusterSize);
         }
         publish_barriers();
-        prefetch_map(map_a);
-        prefetch_map(map_b);
+    };
+    if constexpr (L::kClusterSize > 1) {
+        if (threadIdx.x == 0) {
+            prefetch_map(map_a);
+            prefetch_map(map_b);
+            init_barriers();
+        }
+        meet_cluster();
     }
     allow_successor();
-    if constexpr (L::kClusterSize > 1) {
-        meet_cluster();
-    } else {
-        __syncthreads();
-    }
+    // Alone, a block has its first copies on their way before the other warp groups are there: these meet the copying warp, which does not
+    // wait for them.
+    constexpr int kStartBarrier = 6;
+    constexpr int kStartThreads = 32 + 2 * kWarpGroupThreads;
     if (threadIdx.x < kWarpGroupThreads) {
         release_registers<24>();
-        wait_for_predecessor();
-        if (threadIdx.x == 0) produce_tiles<T, kTransposedA, kTransposedB>(map_a, map_b, Order<T>(grid, rank), shared, full, empty);
+        if (threadIdx.x < 32) {
+            if constexpr (L::kClusterSize == 1) {
+                if (threadIdx.x == 0) init_barriers();
+                __syncwarp();
+                arrive_named<kStartThreads>(kStartBarrier);
+            }
+            wait_for_predecessor();
+            if (threadIdx.x == 0) produce_tiles<T, kTransposedA, kTransposedB>(map_a, map_b, Order<T>(grid, rank), shared, full, empty);
+        }
     } else {
         claim_registers<240>();
+        if constexpr (L::kClusterSize == 1) sync_named<kStartThreads>(kStartBarrier);
         wait_for_predecessor();
         consume_tiles<Element, T, kTransposedA, kTransposedB>(Order<T>(grid, rank), shared, full, empty, make_epilogue());
     }

@@ -1,4 +1,4 @@
-/* The C contract of op gemm_bias_act: Y = act(A B + bias), Z = A B + bias, in fp32, bf16 or fp16 with fp32 sums, row-major. */
+/* The C contract of op gemm_bias_act: Y = act(A B + bias), Z = A B + bias, in fp32, TF32 on request, bf16 or fp16 with fp32 sums, row-major. */
 #ifndef AICF_OPS_GEMM_BIAS_ACT_API_HPP_
 #define AICF_OPS_GEMM_BIAS_ACT_API_HPP_
 
@@ -23,6 +23,15 @@ enum {
 
 #define AICF_B_LAYOUT_NAMES {"kn", "nk"}
 
+/* What fp32 inputs are multiplied in. */
+enum {
+    AICF_PRECISION_IEEE = 0, /* their own: every product and sum is rounded as fp32 */
+    AICF_PRECISION_TF32 = 1, /* 11 bits of significand each, on the tensor cores, with fp32 sums; for AICF_DTYPE_FLOAT32 alone */
+    AICF_PRECISION_COUNT = 2
+};
+
+#define AICF_PRECISION_NAMES {"ieee", "tf32"}
+
 /* All pointers are device addresses of elements of `dtype`. Element (i, j) of a matrix X lies at x[i * ldx + j]; strides are in elements.
  * Outputs overlap neither the inputs nor each other. */
 typedef struct GemmBiasActParams {
@@ -41,6 +50,7 @@ typedef struct GemmBiasActParams {
     int32_t act;       /* AICF_ACT_* of common/activations.h */
     int32_t dtype;     /* AICF_DTYPE_* of common/dtypes.h, of all tensors; sums are fp32 */
     int32_t b_layout;  /* AICF_B_* */
+    int32_t precision; /* AICF_PRECISION_* */
 } GemmBiasActParams;
 
 /* A variant's entry points, by the type of its symbols gemm_bias_act_<call>__<suffix>. */

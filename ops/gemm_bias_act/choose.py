@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harness.spec import Choice, Problem
 
-from .numerics import ITEM_BYTES, find_dtype, is_nk
+from .numerics import ITEM_BYTES, find_dtype, is_nk, is_tf32
 from .space import KERNELS
 
 _ALIGNMENT_BYTES = 16  # of rows that are copied by tensor copies or read as vectors
@@ -27,6 +27,7 @@ class Features:
     k: int
     act: str
     half: bool
+    tf32: bool
     nk: bool
     aligned: bool
 
@@ -38,7 +39,7 @@ class Features:
         nk = is_nk(problem)
         rows = {"a": k, "b": k if nk else n, "y": n} | ({"z": n} if problem.attributes.get("save_z", False) else {})
         aligned = all((length + problem.padding.get(name, 0)) * item % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 2, nk, aligned)
+        return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 2, is_tf32(problem), nk, aligned)
 
     def fills(self, rows: int, columns: int) -> float:
         """Return the share of the last wave's multiprocessors that tiles of Y of this size keep busy, over all waves."""
@@ -66,21 +67,28 @@ def _decode(bm: int, bn: int, stages: int, splits: int) -> dict[str, int]:
 
 
 def _pipelined(*values: int) -> dict[str, int]:
-    names = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "group", "minblocks")
+    names = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "group", "minblocks", "splits")
     return dict(zip(names, values, strict=True))
 
 
 RULES = (
     Rule(
+        lambda f: f.tf32 and f.m * f.n <= 128 * 64 * _NUM_SMS,
+        "tf32",
+        _wgmma(128, 64, 7, 1, 1, 0),
+        "TF32, few tiles: small ones, one for every multiprocessor",
+    ),
+    Rule(lambda f: f.tf32, "tf32", _wgmma(256, 128, 4, 1, 2, 0), "TF32: the largest tile moves the fewest bytes a product"),
+    Rule(
         lambda f: not f.half and f.fills(128, 128) < 0.6,
         "pipelined",
-        _pipelined(64, 128, 8, 32, 64, 8, 8, 4, 8, 4),
+        _pipelined(64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 1),
         "few tiles: 64x128 ones keep twice as many multiprocessors busy",
     ),
     Rule(
         lambda f: not f.half,
         "pipelined",
-        _pipelined(128, 128, 8, 64, 64, 8, 16, 4, 8, 2),
+        _pipelined(128, 128, 8, 64, 64, 8, 16, 4, 8, 2, 1),
         "fp32: 8x16 sums a thread read the fewest fragments a multiply-add; takes any alignment",
     ),
     Rule(

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "common/cluster.cuh"
+#include "common/distributed.cuh"
 #include "common/programmatic.cuh"
 #include "common/tensor_copy.cuh"
 #include "common/wgmma.cuh"
@@ -44,21 +45,6 @@ struct DecodeProblem {
     int act;
 };
 
-// A float of another block's shared memory, at the same place as `shared` is in this one's.
-__device__ __forceinline__ float4 load_from_block(const float* shared, std::uint32_t rank) {
-    float4 value;
-    asm volatile(
-        "{\n"
-        ".reg .b32 remote;\n"
-        "mapa.shared::cluster.u32 remote, %4, %5;\n"
-        "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n"
-        "}"
-        : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-        : "r"(find_shared_address(shared)), "r"(rank)
-        : "memory");
-    return value;
-}
-
 // Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k]. Grid: (splits, tiles of n, tiles
 // of m).
 template <class Element, bool kTransposedB, int kBm, int kTileN, int kStages, int kSplits>
@@ -75,14 +61,34 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
     const int all_steps = (problem.k + L::kTileK - 1) / L::kTileK;
     const int first_step = all_steps * rank / kSplits;
     const int num_steps = all_steps * (rank + 1) / kSplits - first_step;
+    const auto copy_step = [&](int step, int stage) {
+        std::uint8_t* tile_b = decode_shared + stage * L::kStageBytes;
+        std::uint8_t* tile_a = tile_b + L::kBytesB;
+        const int k = (first_step + step) * L::kTileK;
+        arrive_expecting(full + stage, L::kStageBytes);
+        if constexpr (kTransposedB) {
+#pragma unroll
+            for (int group = 0; group < L::kGroups; ++group) {
+                load_box(tile_b + group * L::kSlabBytes, &map_b, first_column + group * 64, k, full + stage);
+            }
+        } else {
+            load_box(tile_b, &map_b, k, first_column, full + stage);
+        }
+        load_box(tile_a, &map_a, k, first_row, full + stage);
+    };
     if (thread == L::kConsumers) {
+        prefetch_map(&map_a);
+        prefetch_map(&map_b);
         for (int i = 0; i < kStages; ++i) {
             init_barrier(full + i, 1);
             init_barrier(empty + i, 4 * L::kGroups);
         }
         publish_barriers();
-        prefetch_map(&map_a);
-        prefetch_map(&map_b);
+    }
+    if (thread == L::kConsumers) {
+        // The ring's first round, on its way before the other warps are there.
+        wait_for_predecessor();
+        for (int step = 0; step < kStages && step < num_steps; ++step) copy_step(step, step);
     }
     __syncthreads();
     wait_for_predecessor();
@@ -90,20 +96,10 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
     if (thread >= L::kConsumers) {
         if (thread == L::kConsumers) {
             RingPosition<kStages> position;
-            for (int step = 0; step < num_steps; ++step, position.advance()) {
-                std::uint8_t* tile_b = decode_shared + position.stage * L::kStageBytes;
-                const int k = (first_step + step) * L::kTileK;
+            position.parity = 1;
+            for (int step = kStages; step < num_steps; ++step, position.advance()) {
                 wait_phase(empty + position.stage, position.parity ^ 1);
-                arrive_expecting(full + position.stage, L::kStageBytes);
-                if constexpr (kTransposedB) {
-#pragma unroll
-                    for (int group = 0; group < L::kGroups; ++group) {
-                        load_box(tile_b + group * L::kSlabBytes, &map_b, first_column + group * 64, k, full + position.stage);
-                    }
-                } else {
-                    load_box(tile_b, &map_b, k, first_column, full + position.stage);
-                }
-                load_box(tile_b + L::kBytesB, &map_a, k, first_row, full + position.stage);
+                copy_step(step, position.stage);
             }
         }
     } else {

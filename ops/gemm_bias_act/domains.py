@@ -27,8 +27,8 @@ def _bound_sizes(t: Values) -> Conditions:
 
 
 def serve_fp32(t: Values) -> Conditions:
-    """Any fp32 problem with B as [K, N]."""
-    return (OneOf("dtype", ("float32",)), OneOf("b_layout", ("kn",)), *_bound_sizes(t))
+    """Any problem in full fp32 with B as [K, N]."""
+    return (OneOf("dtype", ("float32",)), OneOf("precision", ("ieee",)), OneOf("b_layout", ("kn",)), *_bound_sizes(t))
 
 
 def serve_vector_rows(t: Values) -> Conditions:
@@ -41,9 +41,21 @@ def serve_short_strides(t: Values) -> Conditions:
     return (*serve_fp32(t), Rows("a", max_stride=(2**32 - 1) // t["bm"]))
 
 
+def serve_few_fp32_rows(t: Values) -> Conditions:
+    """Of these, those whose tiles fit the grid and whose rows of B are made of whole float4."""
+    tiles = (Count({"N": t["bn"]}, max=_MAX_GRID_YZ), Count({"M": t["bm"]}, max=_MAX_GRID_YZ))
+    return (*serve_fp32(t), *tiles, Rows("b", 16, 4))
+
+
+def serve_tf32(t: Values) -> Conditions:
+    """Any fp32 problem that asks for TF32, with B as [N, K], whose matrices the tensor copies can address."""
+    chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
+    return (*chosen, *_bound_sizes(t), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z")))
+
+
 def serve_half(t: Values) -> Conditions:
     """Any problem of 16-bit floats."""
-    return (OneOf("dtype", ("bfloat16", "float16")), *_bound_sizes(t))
+    return (OneOf("dtype", ("bfloat16", "float16")), OneOf("precision", ("ieee",)), *_bound_sizes(t))
 
 
 def serve_mappable(t: Values) -> Conditions:
@@ -67,7 +79,13 @@ def serve_decode(t: Values) -> Conditions:
 # Regions of rows: a matrix-vector product, products that the weights' bytes bound, and those with tiles enough for the chip or too few.
 _FEW_TILES = 132 * 128 * 128
 AXES = (
-    Axis("dtypes", {name: (OneOf("dtype", (name,)),) for name in ("float32", "bfloat16", "float16")}),
+    Axis(
+        "dtypes",
+        {
+            "tf32": (OneOf("precision", ("tf32",)),),
+            **{name: (OneOf("dtype", (name,)),) for name in ("float32", "bfloat16", "float16")},
+        },
+    ),
     Axis("layout", {name: (OneOf("b_layout", (name,)),) for name in ("kn", "nk")}),
     Axis(
         "epilogue",

@@ -12,6 +12,7 @@
 #include "gemm_bias_act/gemv.cuh"
 #include "gemm_bias_act/kernels.cu"
 #include "gemm_bias_act/mma.cuh"
+#include "gemm_bias_act/skinny.cuh"
 #include "gemm_bias_act/wgmma.cuh"
 
 #ifndef AICF_BM
@@ -80,6 +81,7 @@ constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(s
 [[maybe_unused]] AicfStatus require_fp32(const GemmBiasActParams& params) {
     if (params.dtype != AICF_DTYPE_FLOAT32)
         return make_unsupported("a: this kernel is for float32; wgmma and mma take bfloat16 and float16");
+    if (params.precision != AICF_PRECISION_IEEE) return make_unsupported("precision: this kernel multiplies in fp32 ('ieee')");
     if (params.b_layout != AICF_B_KN) return make_unsupported("b_layout: this kernel reads b as [k, n] ('kn')");
     return make_ok();
 }
@@ -129,6 +131,15 @@ Gemm make_gemm(const GemmBiasActParams& params) {
     AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
     kernel<<<static_cast<unsigned>(count_blocks(params)), num_threads, shared_bytes, stream>>>(make_gemm(params));
     return AICF_CUDA_STATUS(cudaGetLastError());
+}
+
+// For grids of (splits, tiles of n, tiles of m).
+template <int kBm, int kTileN>
+AicfStatus require_grid(const GemmBiasActParams& params) {
+    constexpr std::int64_t kMaxTiles = 65535;  // of a grid's second and third dimension
+    if ((params.n + kTileN - 1) / kTileN <= kMaxTiles && (params.m + kBm - 1) / kBm <= kMaxTiles) return make_ok();
+    return make_unsupported("m, n = %lld, %lld: this kernel takes at most %lld tiles of %d x %d each way", static_cast<long long>(params.m),
+                            static_cast<long long>(params.n), static_cast<long long>(kMaxTiles), kBm, kTileN);
 }
 
 template <Tunables t>
@@ -204,9 +215,32 @@ struct pipelined_plan {
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         const bool is_aligned = has_vector_rows(params.b, params.ldb);
         const auto kernel = is_aligned
-                                ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems>
-                                : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1>;
-        return launch_fp32(kernel, Config::kThreads, Config::kSharedBytes, params, stream);
+                                ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems,
+                                                     t.splits>
+                                : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1, t.splits>;
+        if (t.splits == 1) return launch_fp32(kernel, Config::kThreads, Config::kSharedBytes, params, stream);
+        const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
+        return launch_early(kernel, grid, Config::kThreads, Config::kSharedBytes, t.splits, stream, make_gemm(params));
+    }
+};
+
+template <Tunables t>
+struct skinny_plan {
+    using L = SkinnyLayout<t.bm, t.bn, t.bk, t.stages, t.splits>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_fp32(params));
+        if (!has_vector_rows(params.b, params.ldb)) {
+            return make_unsupported("b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies",
+                                    params.b, static_cast<long long>(params.ldb), kVectorBytes, kVectorElems);
+        }
+        return require_grid<t.bm, t.bn>(params);
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
+        return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes, t.splits,
+                            stream, make_gemm(params));
     }
 };
 
@@ -261,37 +295,35 @@ struct mma_plan {
     }
 };
 
-template <Tunables t>
-struct wgmma_plan {
+template <Tunables t, int kItemBytes>
+struct WgmmaPlan {
     static constexpr int kNumSlabs = 2;
-    using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group, kNumSlabs, count_bias_bytes(t.bn)>;
+    using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group, kNumSlabs,
+                                 count_bias_bytes(t.bn, kItemBytes), kItemBytes>;
     using L = WgmmaLayout<Config>;
 
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
+    static AicfStatus check_rows(const GemmBiasActParams& params) {
         return require_mappable(
-            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}});
-    }
-
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return launch_kernel(multiply_wgmma<Element, Config, IsTransposed::value>, params, stream);
-        });
+            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}}, kItemBytes);
     }
 
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
         CUtensorMap a, b, y, z;
-        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm / t.clustern));
+        const auto encode = [&](CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride, int box_rows,
+                                bool is_output) {
+            return kItemBytes == kHalfBytes ? encode_half(map, params.dtype, base, rows, columns, stride, box_rows)
+                                            : encode_tf32(map, base, rows, columns, stride, box_rows, is_output);
+        };
+        AICF_RETURN_IF_NOT_OK(encode(&a, params.a, params.m, params.k, params.lda, t.bm / t.clustern, false));
         if (params.b_layout == AICF_B_NK) {
-            AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm));
+            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm, false));
         } else {
-            AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm));
+            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
         }
-        AICF_RETURN_IF_NOT_OK(encode_half(&y, params.dtype, params.y, params.m, params.n, params.ldy, L::kSlabRows));
+        AICF_RETURN_IF_NOT_OK(encode(&y, params.y, params.m, params.n, params.ldy, L::kSlabRows, true));
         z = y;
-        if (params.z != nullptr)
-            AICF_RETURN_IF_NOT_OK(encode_half(&z, params.dtype, params.z, params.m, params.n, params.ldz, L::kSlabRows));
+        if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode(&z, params.z, params.m, params.n, params.ldz, L::kSlabRows, true));
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         WgmmaProblem problem = {};
@@ -304,6 +336,38 @@ struct wgmma_plan {
 
         const dim3 grid(static_cast<unsigned>(std::min(problem.grid.num_tiles, num_resident) * L::kClusterSize));
         return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, a, b, y, z, problem);
+    }
+};
+
+template <Tunables t>
+struct wgmma_plan : WgmmaPlan<t, kHalfBytes> {
+    using Plan = WgmmaPlan<t, kHalfBytes>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_half(params));
+        return Plan::check_rows(params);
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
+            return Plan::launch_kernel(multiply_wgmma<Element, typename Plan::Config, IsTransposed::value>, params, stream);
+        });
+    }
+};
+
+template <Tunables t>
+struct tf32_plan : WgmmaPlan<t, 4> {
+    using Plan = WgmmaPlan<t, 4>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        if (params.dtype != AICF_DTYPE_FLOAT32 || params.precision != AICF_PRECISION_TF32)
+            return make_unsupported("precision: this kernel is for float32 with precision 'tf32'");
+        if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
+        return Plan::check_rows(params);
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return Plan::launch_kernel(multiply_wgmma<Tf32, typename Plan::Config, false>, params, stream);
     }
 };
 
@@ -348,12 +412,7 @@ struct decode_plan {
 
     static AicfStatus check(const GemmBiasActParams& params) {
         AICF_RETURN_IF_NOT_OK(require_half(params));
-        constexpr std::int64_t kMaxTiles = 65535;  // of a grid's second and third dimension
-        if ((params.n + t.bn - 1) / t.bn > kMaxTiles || (params.m + t.bm - 1) / t.bm > kMaxTiles) {
-            return make_unsupported("m, n = %lld, %lld: this kernel takes at most %lld tiles of %d x %d each way",
-                                    static_cast<long long>(params.m), static_cast<long long>(params.n), static_cast<long long>(kMaxTiles),
-                                    t.bm, t.bn);
-        }
+        AICF_RETURN_IF_NOT_OK((require_grid<t.bm, t.bn>(params)));
         return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}});
     }
 
@@ -395,6 +454,9 @@ AicfStatus check_params(const GemmBiasActParams& params) {
     AICF_RETURN_IF_NOT_OK(check_code("act", params.act, AICF_ACT_COUNT));
     AICF_RETURN_IF_NOT_OK(check_code("dtype", params.dtype, AICF_DTYPE_COUNT));
     AICF_RETURN_IF_NOT_OK(check_code("b_layout", params.b_layout, AICF_B_LAYOUT_COUNT));
+    AICF_RETURN_IF_NOT_OK(check_code("precision", params.precision, AICF_PRECISION_COUNT));
+    if (params.precision == AICF_PRECISION_TF32 && params.dtype != AICF_DTYPE_FLOAT32)
+        return make_invalid("precision: tf32 is what fp32 inputs may be multiplied in, 16-bit floats are not");
     AICF_RETURN_IF_NOT_OK(check_matrix("a", params.a, params.k, params.lda));
     AICF_RETURN_IF_NOT_OK(check_matrix("b", params.b, params.b_layout == AICF_B_NK ? params.k : params.n, params.ldb));
     AICF_RETURN_IF_NOT_OK(check_matrix("y", params.y, params.n, params.ldy));

@@ -21,6 +21,11 @@ def find_dtype(problem: Problem) -> str:
     return str(problem.attributes.get("dtype", "float32"))
 
 
+def is_tf32(problem: Problem) -> bool:
+    """Return whether fp32 inputs may be rounded to TF32."""
+    return problem.attributes.get("precision", "ieee") == "tf32"
+
+
 def is_nk(problem: Problem) -> bool:
     """Return whether B is [N, K]."""
     return problem.attributes.get("b_layout", "kn") == "nk"
@@ -88,38 +93,61 @@ _OUTPUT_UNDERFLOW = {"float32": 0.0, "bfloat16": 2.0**-134, "float16": 2.0**-25}
 _ROUGH_ACTIVATION = 3.0 * 2.0**-13
 
 
-def find_sum_error(dtype: str, k: int, num_elems: int) -> float:
+# An operand that a TF32 tensor core takes by cutting off 13 of 23 bits errs by less than this; where it is rounded, by half of it.
+_TF32_CUT = 2.0**-10
+
+
+def find_sum_error(dtype: str, k: int, num_elems: int, *, tf32: bool = False) -> float:
     """Return the error of z, before it is rounded to its own dtype, in units of ``|A| |B| + |bias|``.
+
+    TF32's products have 22 bits, and are added as those of 16-bit floats; what is lost before that is :func:`_find_operand_error`.
 
     fp32: :func:`find_rounding_factor`. 16-bit floats have exact products, which tensor cores add in groups of at least 4 (8 or 16 on
     known GPUs), each group aligned to its largest term and cut off below fp32's last bit or finer: 2^-23 of the magnitudes at most
     (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). The cut has a sign, so that it is summed
     in full.
     """
-    if dtype == "float32":
+    if dtype == "float32" and not tf32:
         return find_rounding_factor(k + 1, num_elems)
     cuts = (math.ceil(k / 4) + 1) * 2.0**-23
     return cuts / (1.0 - cuts)
 
 
+def _find_operand_error(
+    a: NDArray[np.float64], b: NDArray[np.float64], magnitudes: NDArray[np.float64], z: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the error that TF32 operands bring to ``A B``, which is about z; ``magnitudes`` is ``|A| |B|``.
+
+    The smaller of two bounds. Whatever the operands: 2 cuts of the magnitudes. And with probability 1 - 1e-9 over all elements: what all
+    operands lose in common, at most 2 cuts of the product itself, and what they lose apart, by Hoeffding's inequality for 2 K independent
+    terms within one cut of a b each (W. Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 58, 1963).
+    """
+    both = _TF32_CUT * (2.0 + _TF32_CUT)
+    spread = math.sqrt(0.5 * math.log(2.0 * z.size / _FAILURE_PROBABILITY))
+    apart = spread * _TF32_CUT * np.sqrt(2.0 * np.matmul(a * a, b * b))
+    return np.minimum(both * magnitudes, both * np.abs(z) + (1.0 + _TF32_CUT) * apart)
+
+
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return absolute bounds for Y and Z.
 
-    Z: :func:`find_sum_error` times ``|A| |B| + |bias|``, plus a subnormal for each of the K + 1 roundings (underflow).
+    Z: :func:`find_sum_error` times ``|A| |B| + |bias|``, in TF32 :func:`_find_operand_error`, plus a subnormal for each of the K + 1
+    roundings (underflow).
     Y: that times the activation's slope, plus the activation's own error. Both are then rounded to their dtype, where that is no fp32.
     Where Z is infinite the result has no rounding error.
     """
     act, dtype = str(problem.attributes.get("act", "none")), find_dtype(problem)
     m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
     is_smooth = _ACTIVATION_ROUNDINGS[act] > 0.0
-    own_error = _ACTIVATION_ROUNDINGS[act] * UNIT_ROUNDOFF if dtype == "float32" else is_smooth * _ROUGH_ACTIVATION
+    is_exact = dtype == "float32" and not is_tf32(problem)
+    own_error = _ACTIVATION_ROUNDINGS[act] * UNIT_ROUNDOFF if is_exact else is_smooth * _ROUGH_ACTIVATION
     with np.errstate(invalid="ignore", over="ignore"):
         b = inputs["b"].T if is_nk(problem) else inputs["b"]
         magnitudes = np.matmul(np.abs(inputs["a"]), np.abs(b))
-        if "bias" in inputs:
-            magnitudes = magnitudes + np.abs(inputs["bias"])
         z = outputs["z"] if "z" in outputs else _find_preactivation(inputs, problem)
-        bound_z = find_sum_error(dtype, k, m * n) * magnitudes + (k + 1) * SMALLEST_SUBNORMAL
+        bias = np.abs(inputs["bias"]) if "bias" in inputs else 0.0
+        lost = _find_operand_error(inputs["a"], b, magnitudes, np.abs(z) + bias) if is_tf32(problem) else 0.0
+        bound_z = find_sum_error(dtype, k, m * n, tf32=is_tf32(problem)) * (magnitudes + bias) + (k + 1) * SMALLEST_SUBNORMAL + lost
         bound_y = _LIPSCHITZ[act] * bound_z + own_error * np.abs(z) + is_smooth * SMALLEST_NORMAL
         bounds = {
             name: bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(exact) + bound) + _OUTPUT_UNDERFLOW[dtype]
@@ -145,7 +173,7 @@ def cost(problem: Problem) -> Cost:
         bytes_read=float(item_bytes * (m * k + k * n + (n if with_bias else 0))),
         bytes_written=float(item_bytes * m * n * (2 if save_z else 1)),
         # bf16 and fp16 share the tensor cores' rate.
-        flop_unit="fp32" if item_bytes == FLOAT_BYTES else "bf16_tensor",
+        flop_unit="bf16_tensor" if item_bytes < FLOAT_BYTES else "tf32_tensor" if is_tf32(problem) else "fp32",
     )
 
 

@@ -11,12 +11,17 @@ What one launch queues, and so what is timed, on the given stream and into the g
     the second pass over the output is part of the time.
 
 ``cublaslt``, ``cublaslt_best32``
-    bf16 and fp16: ``cublasLtMatmul`` with the fused epilogue, the heuristic's first choice, or the fastest of its first 32 (timed hot, five
-    launches each, when a problem is first met); a workspace of 64 MiB. Act none, relu and gelu_tanh; Z with gelu_tanh alone.
+    bf16, fp16 and TF32: ``cublasLtMatmul`` with the fused epilogue, the heuristic's first choice, or the fastest of its first 32 (timed
+    hot, five launches each, when a problem is first met); a workspace of 64 MiB. Act none, relu and gelu_tanh; Z with gelu_tanh alone.
 ``torch_eager``
     bf16 and fp16: ``torch.addmm`` into Y, or into Z where it is saved, then the activation's own kernel.
-``torch_compile``
-    the same as one function under ``torch.compile``, for the activations that cuBLASLt lacks: silu and gelu_erf.
+``torch_compile``, ``torch_max_autotune``
+    the same as one function under ``torch.compile``, in its default mode and tuned (without CUDA graphs, which would own the buffers), for
+    the activations that cuBLASLt lacks: silu and gelu_erf.
+``triton``
+    the kernel of ``peer_triton.py``, epilogue fused, autotuned per problem.
+``cutlass``
+    ``peer_cutlass.cu``: CUTLASS 3.x from the wheel's headers, bf16 with bias and SiLU or erf-GELU fused; the faster of two schedules.
 
 cuBLAS is column-major: it is asked for Y^T = B^T A^T on the same memory, with the row strides as leading dimensions.
 """
@@ -30,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from harness.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product, find_unsupported
-from harness.spec import Peer
+from harness.spec import Launchable, Peer
 
 _FLOAT_BYTES = 4
 
@@ -99,8 +104,8 @@ class _CublasPeer:
 
     def supports(self, **arguments: Any) -> str:
         """Return the reason why the plain peer does not serve a problem with an epilogue, else ""."""
-        if arguments["a"].dtype != np.float32:
-            return "cuBLAS's sgemm is for float32"
+        if arguments["a"].dtype != np.float32 or arguments["precision"] != "ieee":
+            return "cuBLAS's sgemm is for float32 in full precision"
         if self._plain_only and (arguments["act"] != "none" or arguments["bias"] is not None or arguments["z"] is not None):
             return "cuBLAS's sgemm has no epilogue: act must be none, without bias and z"
         return ""
@@ -151,8 +156,8 @@ class _CublasLtPeer:
 
     def supports(self, **arguments: Any) -> str:
         """Return the reason why there is no epilogue for the problem, else ""."""
-        if _name_dtype(arguments["a"]) == "float32":
-            return "cuBLASLt is timed for bfloat16 and float16 alone"
+        if _name_dtype(arguments["a"]) == "float32" and arguments["precision"] != "tf32":
+            return "cuBLASLt is timed for bfloat16, float16 and TF32"
         reason = find_unsupported(arguments["act"], saves_z=arguments["z"] is not None)
         return reason or self._try_plan(arguments)
 
@@ -214,13 +219,14 @@ class _Int16View:
 
 
 class _TorchPeer:
-    """A :class:`harness.spec.Launchable` on PyTorch, eager or compiled."""
+    """A :class:`harness.spec.Launchable` on PyTorch, eager, or compiled where ``mode`` names one of torch.compile's."""
 
-    def __init__(self, *, is_compiled: bool) -> None:
+    def __init__(self, mode: str = "") -> None:
         import torch
 
         self._torch = torch
-        self._is_compiled = is_compiled
+        self._mode = mode
+        self._is_compiled = bool(mode)
         self._compiled: dict[str, Any] = {}
 
     def supports(self, **arguments: Any) -> str:
@@ -264,7 +270,7 @@ class _TorchPeer:
             def run(a: Any, b: Any, bias: Any, y: Any) -> None:
                 y.copy_(activate(functional.linear(a, b.t(), bias)))
 
-            self._compiled[act] = self._torch.compile(run)
+            self._compiled[act] = self._torch.compile(run, mode=self._mode, dynamic=False)
         return self._compiled[act]
 
     def _view(self, array: Any) -> Any:
@@ -273,11 +279,46 @@ class _TorchPeer:
         return self._torch.as_tensor(_Int16View(array), device="cuda").view(getattr(self._torch, _name_dtype(array)))
 
 
+class _TritonPeer(_TorchPeer):
+    """A :class:`harness.spec.Launchable`: the project's own Triton kernel, tuned when a problem is first met."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from .peer_triton import multiply
+
+        self._multiply = multiply
+
+    def supports(self, **arguments: Any) -> str:
+        """Return the reason why a problem is not timed, else ""; tunes the kernel."""
+        if _name_dtype(arguments["a"]) == "float32" or arguments["b_layout"] != "nk":
+            return "the Triton peer is for 16-bit floats with b as [n, k]"
+        if arguments["z"] is not None or arguments["bias"] is None:
+            return "the Triton peer has a bias and no z"
+        self.launch(workspace=0, stream=self._torch.cuda.Stream().cuda_stream, **arguments)
+        self._torch.cuda.synchronize()
+        return ""
+
+    def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
+        """Queue the product on a stream."""
+        a, b, bias, y = (self._view(arguments[name]) for name in ("a", "b", "bias", "y"))
+        with self._torch.cuda.stream(self._torch.cuda.ExternalStream(stream)):
+            self._multiply(a, b, bias, y, arguments["act"])
+
+
+def _open_cutlass() -> Launchable:
+    from .peer_cutlass import CutlassPeer
+
+    return CutlassPeer()
+
+
 PEERS = (
     Peer("cublas_sgemm", "cupy", lambda: _CublasPeer(plain_only=True)),
     Peer("cublas_sgemm_epilogue", "cupy", lambda: _CublasPeer(plain_only=False)),
     Peer("cublaslt", "cublasLt", lambda: _CublasLtPeer(1)),
     Peer("cublaslt_best32", "cublasLt", lambda: _CublasLtPeer(32)),
-    Peer("torch_eager", "torch", lambda: _TorchPeer(is_compiled=False)),
-    Peer("torch_compile", "torch", lambda: _TorchPeer(is_compiled=True)),
+    Peer("torch_eager", "torch", _TorchPeer),
+    Peer("torch_compile", "torch", lambda: _TorchPeer("default")),
+    Peer("torch_max_autotune", "torch", lambda: _TorchPeer("max-autotune-no-cudagraphs")),
+    Peer("triton", "triton", _TritonPeer),
+    Peer("cutlass", "nvidia-cutlass", _open_cutlass),
 )

@@ -1,7 +1,10 @@
-// Rung 7: tiles of the next steps arrive by cp.async while this one is multiplied.
+// Rung 7: tiles of the next steps arrive by cp.async while this one is multiplied. Where tiles of Y are few, the blocks of a cluster split
+// the k of one (sm_90), and each finishes its share of it from all their sums, in order of k.
 #pragma once
 
 #include "common/async_copy.cuh"
+#include "common/cluster.cuh"
+#include "common/programmatic.cuh"
 #include "gemm_bias_act/tiles.cuh"
 
 namespace aicf::gemm_bias_act {
@@ -45,7 +48,7 @@ struct CopyB {
 // loaded from shared memory while this one's products are taken, across the border of two tiles too. A is transposed by the copy
 // itself, element by element, which asks nothing of its alignment.
 template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages, int kGroup,
-          int kMinBlocks, int kWidthB>
+          int kMinBlocks, int kWidthB, int kSplits>
 __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages>::kThreads), kMinBlocks)
     multiply_pipelined(const Gemm gemm) {
     using P = Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages>;
@@ -54,8 +57,13 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
     static_assert(kTileK % 2 == 0, "fragments alternate between two buffers");
     extern __shared__ __align__(16) float shared[];
 
-    const TileOrigin origin = find_tile<kTileM, kTileN, kGroup>(gemm.m, gemm.n);
+    const TileOrigin origin = find_tile<kTileM, kTileN, kGroup>(gemm.m, gemm.n, static_cast<int>(blockIdx.x) / kSplits);
     const int thread = static_cast<int>(threadIdx.x);
+    const int rank = static_cast<int>(blockIdx.x) % kSplits;
+    const int all_tiles = divide_up(gemm.k, kTileK);
+    const int first_k = kSplits == 1 ? 0 : all_tiles * rank / kSplits * kTileK;
+    const int num_tiles = kSplits == 1 ? all_tiles : all_tiles * (rank + 1) / kSplits - all_tiles * rank / kSplits;
+    if constexpr (kSplits > 1) wait_for_predecessor();
 
     // A: rows past the end repeat the last one; their products are never stored.
     const int lane_k = thread % P::kLanesK;
@@ -66,16 +74,16 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
         const int row = min(row_in_pass + i * P::kRowsPerPass, gemm.m - 1 - origin.row);
         row_offsets[i] = static_cast<unsigned>(row) * static_cast<unsigned>(gemm.lda);
     }
-    const float* next_a = gemm.a + origin.row * gemm.lda + lane_k;
+    const float* next_a = gemm.a + origin.row * gemm.lda + lane_k + first_k;
     const int target_a = lane_k * P::kPitchA + row_in_pass;
 
     // B: columns past the end are zeros.
     const int copy_k = thread / B::kColumnsPerPass;
     const int copy_column = thread % B::kColumnsPerPass * kWidthB;
-    const float* next_b = gemm.b + copy_k * gemm.ldb + origin.column + copy_column;
+    const float* next_b = gemm.b + (copy_k + first_k) * gemm.ldb + origin.column + copy_column;
     const int target_b = P::kElemsA + copy_k * kTileN + copy_column;
     const int columns_left = gemm.n - origin.column - copy_column;
-    int next_k = 0;
+    int next_k = first_k;
 
     const auto copy_tile = [&](float* stage) {
 #pragma unroll
@@ -126,7 +134,6 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
     __syncthreads();
     load_fragments(0, 0);
 
-    const int num_tiles = divide_up(gemm.k, kTileK);
 #pragma unroll 1
     for (int tile = 0; tile < num_tiles; ++tile) {
 #pragma unroll
@@ -150,8 +157,15 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
     wait_copies<0>();
     __syncthreads();
     stage_sums<kTileN, Layout::kStepM, Layout::kStepN>(sums, shared + row * kTileN + column);
-    __syncthreads();
-    store_tile<kTileM, kTileN, P::kThreads>(gemm, shared, origin);
+    if constexpr (kSplits == 1) {
+        __syncthreads();
+        store_tile<kTileM, kTileN, P::kThreads>(gemm, shared, origin);
+    } else {
+        sync_cluster();
+        store_split_tile<kTileM, kTileN, P::kThreads, kSplits>(gemm, shared, origin, rank);
+        // No block may leave while another reads its sums.
+        sync_cluster();
+    }
 }
 
 }  // namespace aicf::gemm_bias_act

@@ -10,7 +10,7 @@ namespace py = pybind11;
 GemmBiasActParams read_params(const py::kwargs& arguments) {
     constexpr const char* kTypestrs[AICF_DTYPE_COUNT] = AICF_DTYPE_TYPESTRS;
     constexpr std::int64_t kItemBytes[AICF_DTYPE_COUNT] = {4, 2, 2};
-    aicf::check_argument_names(arguments, {"a", "b", "bias", "y", "z", "act", "b_layout"});
+    aicf::check_argument_names(arguments, {"a", "b", "bias", "y", "z", "act", "b_layout", "precision"});
     const auto take = [&](const char* name) { return aicf::take_argument(arguments, name); };
     const auto b_layout = aicf::read_choice("b_layout", take("b_layout"), AICF_B_LAYOUT_NAMES);
     const auto dtype = aicf::find_dtype("a", take("a"), AICF_DTYPE_TYPESTRS);
@@ -51,6 +51,7 @@ GemmBiasActParams read_params(const py::kwargs& arguments) {
     params.act = aicf::read_choice("act", take("act"), AICF_ACT_NAMES);
     params.dtype = static_cast<std::int32_t>(dtype);
     params.b_layout = b_layout;
+    params.precision = aicf::read_choice("precision", take("precision"), AICF_PRECISION_NAMES);
     return params;
 }
 

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 
 from harness.spec import Constraint, Kernel, Tunable
 
-from .domains import find_tile, serve_decode, serve_few_rows, serve_fp32, serve_half, serve_mappable, serve_short_strides, serve_vector_rows
+from .domains import (
+    find_tile,
+    serve_decode,
+    serve_few_fp32_rows,
+    serve_few_rows,
+    serve_fp32,
+    serve_half,
+    serve_mappable,
+    serve_short_strides,
+    serve_tf32,
+    serve_vector_rows,
+)
 from .numerics import FLOAT_BYTES
 
 Values = Mapping[str, int]
@@ -85,9 +96,9 @@ _HALF_TILE_K = 64
 _SLAB_BYTES = 16 * 128  # 16 rows of 64 elements on their way out; 2 for each of 8 warps
 
 
-def _count_wgmma_bytes(t: Values) -> int:
+def _count_wgmma_bytes(t: Values, item_bytes: int = _HALF_BYTES) -> int:
     ring = t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8)
-    return ring + 8 * 2 * _SLAB_BYTES + 2 * 2 * t["bn"] * _HALF_BYTES
+    return ring + 8 * 2 * _SLAB_BYTES + 2 * 2 * t["bn"] * item_bytes
 
 
 GROUP_ROWS = Constraint(
@@ -104,6 +115,9 @@ CLUSTER_SIZE = Constraint("cluster_size", "clusters have one or two blocks", lam
 RING_FITS = Constraint(
     "ring_fits", "tiles, slabs on their way out and bias must fit 227 KiB", lambda t: _count_wgmma_bytes(t) <= MAX_SHARED_BYTES
 )
+RING_FITS_TF32 = Constraint(
+    "ring_fits", "tiles, slabs on their way out and bias must fit 227 KiB", lambda t: _count_wgmma_bytes(t, FLOAT_BYTES) <= MAX_SHARED_BYTES
+)
 DECODE_FITS = Constraint(
     "decode_fits",
     "bm must be a multiple of 8 from 8 to 128, bn 64 or 128, and stages of (bm + bn) * 64 elements fit 227 KiB",
@@ -115,6 +129,30 @@ DECODE_FITS = Constraint(
         and t["bm"] * (t["bn"] + 4) * FLOAT_BYTES <= MAX_SHARED_BYTES - 16 * t["stages"]
     ),
 )
+_SKINNY_THREADS = 256
+_SKINNY_CHUNK = 256
+
+
+def _fits_skinny(t: Values) -> bool:
+    """Say whether a ring of B, whose place the groups' sums take, and two chunks of A with padded rows fit."""
+    groups = _SKINNY_THREADS * 4 // t["bn"]
+    ring = max(t["stages"] * t["bk"] * t["bn"], groups * t["bm"] * t["bn"])
+    pitch = t["bm"] + 4 if t["bm"] >= 4 else t["bm"]
+    return t["minblocks"] * (FLOAT_BYTES * (2 * _SKINNY_CHUNK * pitch + ring) + 1024) <= MAX_SHARED_BYTES + 1024
+
+
+SKINNY_SHAPES = Constraint(
+    "skinny_shapes",
+    "bm must be 1, 4, 8, 16 or 32, bn 64, 128 or 256, bk whole rounds of the 1024 / bn groups of threads, and stages - 1 of bk at most 256",
+    lambda t: (
+        t["bm"] in (1, 4, 8, 16, 32)
+        and t["bn"] in (64, 128, 256)
+        and t["bk"] % (_SKINNY_THREADS * 4 // t["bn"]) == 0
+        and (t["stages"] - 1) * t["bk"] <= _SKINNY_CHUNK
+        and t["stages"] >= 2
+    ),
+)
+SKINNY_FITS = Constraint("skinny_fits", "a ring of B and two chunks of A must fit 227 KiB, minblocks times", _fits_skinny)
 GEMV_SHAPES = Constraint(
     "gemv_shapes",
     "tn must be at most 4, and bn be 1 to 32 warps of tn columns",
@@ -225,16 +263,33 @@ KERNELS = (
     Kernel(
         "pipelined",
         "cp.async fills a ring of stages, and fragments are read one step ahead",
-        (BM, BN, BK, WM, WN, TM, TN, STAGES, GROUP, MINBLOCKS),
+        (BM, BN, BK, WM, WN, TM, TN, STAGES, GROUP, MINBLOCKS, SPLITS),
         (PATCHES_FILL_TILE, WARPS_FILL_TILE, LANES_FILL_WARP, WHOLE_WARPS, VECTOR_PATCHES, EVEN_COPIES, SHARED_MEMORY, REGISTERS),
         _bind(
-            (*_WARP_NAMES, "stages", "group", "minblocks"),
-            (128, 128, 8, 64, 64, 8, 16, 4, 8, 2),
-            (128, 256, 8, 64, 64, 8, 16, 4, 8, 1),
-            (64, 128, 8, 32, 64, 8, 8, 4, 8, 4),
-            (64, 64, 16, 32, 64, 8, 8, 3, 8, 4),
+            (*_WARP_NAMES, "stages", "group", "minblocks", "splits"),
+            (128, 128, 8, 64, 64, 8, 16, 4, 8, 2, 1),
+            (128, 256, 8, 64, 64, 8, 16, 4, 8, 1, 1),
+            (64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 1),
+            (128, 128, 8, 64, 64, 8, 16, 4, 8, 2, 4),
+            (64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 8),
+            (64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 1),
         ),
         domain=serve_short_strides,
+        tile=find_tile,
+    ),
+    Kernel(
+        "skinny",
+        "fp32, few rows of A: B streams once, k is split over warps and the blocks of a cluster, sums meet in shared memory",
+        (BM, BN, BK, STAGES, SPLITS, MINBLOCKS),
+        (SKINNY_SHAPES, SKINNY_FITS),
+        _bind(
+            ("bm", "bn", "bk", "stages", "splits", "minblocks"),
+            (1, 128, 32, 6, 4, 2),
+            (16, 128, 32, 6, 4, 1),
+            (32, 128, 32, 6, 2, 1),
+        ),
+        min_arch=90,
+        domain=serve_few_fp32_rows,
         tile=find_tile,
     ),
     Kernel(
@@ -291,6 +346,22 @@ KERNELS = (
         ),
         min_arch=90,
         domain=serve_mappable,
+        tile=find_tile,
+    ),
+    Kernel(
+        "tf32",
+        "fp32 inputs rounded to TF32 on their way, where the problem asks for it: the wgmma kernel with tiles 32 deep",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
+        (GROUP_ROWS, GROUP_SUMS, CLUSTER_SIZE, RING_FITS_TF32),
+        _bind(
+            ("bm", "bn", "stages", "clusterm", "clustern", "pingpong", "group"),
+            (256, 128, 4, 1, 2, 0, 8),
+            (128, 192, 4, 2, 1, 1, 8),
+            (128, 128, 6, 2, 1, 1, 8),
+            (128, 64, 7, 1, 1, 0, 8),
+        ),
+        min_arch=90,
+        domain=serve_tf32,
         tile=find_tile,
     ),
 )

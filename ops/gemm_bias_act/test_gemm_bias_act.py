@@ -28,7 +28,7 @@ LOADED = LoadedOp(load_op(FOLDER), FOLDER)
 OP = LOADED.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
-ALIGNED_ONLY = ("vectorised", "warp_tiled", "gemv", "decode", "wgmma")
+ALIGNED_ONLY = ("vectorised", "warp_tiled", "skinny", "gemv", "decode", "wgmma")
 HALF = ("mma", "gemv", "decode", "wgmma")
 
 Open = Callable[[str], Launchable]
@@ -56,7 +56,12 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
     assert not faults, "\n".join(faults)
     served = [p for p in result.problems if p.status == "passed"]
-    of_its_dtype = [p for p in result.problems if ("dtype=" in p.problem) == (kernel in HALF)]
+    kind = "dtype=" if kernel in HALF else "precision=" if kernel == "tf32" else ""
+    of_its_dtype = [
+        p
+        for p in result.problems
+        if (kind in p.problem if kind else "=float" not in p.problem and "=b" not in p.problem and "precision" not in p.problem)
+    ]
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
 
 
@@ -78,6 +83,10 @@ def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open,
         ("pipelined", {"b_layout": "nk"}, "b_layout: this kernel reads b as"),
         ("mma", {}, "a: this kernel is for bfloat16 and float16"),
         ("wgmma", {}, "a: this kernel is for bfloat16 and float16"),
+        ("pipelined", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),
+        ("skinny", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),
+        ("tf32", {"b_layout": "nk"}, "precision: this kernel is for float32 with precision 'tf32'"),
+        ("tf32", {"precision": "tf32"}, "b_layout: this kernel reads b as [n, k]"),
         ("gemv", {"dtype": "bfloat16"}, "b_layout: this kernel reads b as [n, k]"),
         ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}, "m = 8: this kernel takes at most 4"),
     ],
@@ -93,7 +102,16 @@ def _arguments(device: Device, **changes: object) -> dict[str, object]:
     def make(*shape: int) -> object:
         return device.allocate(4 * math.prod(shape)).view(shape, np.float32)
 
-    return {"a": make(4, 8), "b": make(8, 12), "bias": None, "y": make(4, 12), "z": None, "act": "none", "b_layout": "kn"} | changes
+    return {
+        "a": make(4, 8),
+        "b": make(8, 12),
+        "bias": None,
+        "y": make(4, 12),
+        "z": None,
+        "act": "none",
+        "b_layout": "kn",
+        "precision": "ieee",
+    } | changes
 
 
 def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
@@ -116,8 +134,9 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
         ({"act": 1}, TypeError, r"^act: expected a str, got int"),
         ({"y": buffer.view((4, 12), np.float16)}, TypeError, r"^y: expected dtype <f4, got <f2"),
         ({"b_layout": "nk"}, ValueError, r"^b: expected shape \(\*, 8\), got \(8, 12\)"),
+        ({"precision": "tf16"}, ValueError, r"^precision: expected one of ieee, tf32, got 'tf16'"),
         ({"b_layout": "k"}, ValueError, r"^b_layout: expected one of kn, nk, got 'k'"),
-        ({"alpha": 2.0}, TypeError, r"^alpha: unknown argument; there are: a, b, bias, y, z, act, b_layout"),
+        ({"alpha": 2.0}, TypeError, r"^alpha: unknown argument; there are: a, b, bias, y, z, act, b_layout, precision"),
     ]
     for changes, error, message in cases:
         with pytest.raises(error, match=message):
@@ -146,14 +165,16 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
             wgmma.parse_variant(binding)
     pipelined = OP.find_kernel("pipelined")
     with pytest.raises(SpecError, match="lanes_fill_warp"):
-        pipelined.parse_variant("bm128_bn128_bk8_wm64_wn32_tm8_tn16_stages4_group8_minblocks2")
+        pipelined.parse_variant("bm128_bn128_bk8_wm64_wn32_tm8_tn16_stages4_group8_minblocks2_splits1")
     with pytest.raises(SpecError, match="shared_memory"):
-        pipelined.parse_variant("bm256_bn128_bk32_wm64_wn64_tm8_tn16_stages6_group8_minblocks1")
+        pipelined.parse_variant("bm256_bn128_bk32_wm64_wn64_tm8_tn16_stages6_group8_minblocks1_splits1")
     with pytest.raises(SpecError, match="registers"):
-        pipelined.parse_variant("bm128_bn128_bk8_wm64_wn64_tm8_tn16_stages4_group8_minblocks3")
+        pipelined.parse_variant("bm128_bn128_bk8_wm64_wn64_tm8_tn16_stages4_group8_minblocks3_splits1")
 
 
-@pytest.mark.parametrize(("attributes", "factor"), [({}, 100), ({"dtype": "float16"}, 10), ({"dtype": "bfloat16"}, 2)])
+@pytest.mark.parametrize(
+    ("attributes", "factor"), [({}, 100), ({"dtype": "float16"}, 10), ({"dtype": "bfloat16"}, 2), ({"precision": "tf32"}, 1)]
+)
 def test_tolerance_is_below_what_a_dropped_term_changes(attributes: dict[str, str], factor: int) -> None:
     rng = np.random.default_rng(0)
     problem = Problem({"M": 8, "N": 8, "K": 256}, attributes)

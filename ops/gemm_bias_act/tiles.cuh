@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/activations.cuh"
+#include "common/distributed.cuh"
 #include "common/tile_grid.cuh"
 #include "common/vector_access.cuh"
 #include "gemm_bias_act/api.hpp"
@@ -40,6 +41,19 @@ __device__ __forceinline__ void store_four(const Gemm& gemm, int row, int column
     store_vector(gemm.y + row * gemm.ldy + column, y);
 }
 
+// The same for four neighbouring columns, of which the first is inside Y.
+__device__ __forceinline__ void store_vector_or_elements(const Gemm& gemm, int row, int column, float4 product) {
+    if (gemm.has_vector_outputs && column + kVectorElems <= gemm.n) {
+        store_four(gemm, row, column, product);
+        return;
+    }
+    const float elements[kVectorElems] = {product.x, product.y, product.z, product.w};
+#pragma unroll
+    for (int j = 0; j < kVectorElems; ++j) {
+        if (column + j < gemm.n) store_element(gemm, row, column + j, elements[j]);
+    }
+}
+
 // The epilogue of a block: takes kTileRows x kTileColumns products from shared memory (row-major, complete behind a barrier) to Y and Z.
 //
 // Accumulators live in registers that only unrolled code can index; going through shared memory lets one short loop apply the
@@ -53,15 +67,42 @@ __device__ __forceinline__ void store_tile(const Gemm& gemm, const float* produc
         const int row = origin.row + i / kVectorsPerRow;
         const int column = origin.column + i % kVectorsPerRow * kVectorElems;
         if (row >= gemm.m || column >= gemm.n) continue;
-        const float4 product = load_vector(products + i * kVectorElems);
-        if (gemm.has_vector_outputs && column + kVectorElems <= gemm.n) {
-            store_four(gemm, row, column, product);
-            continue;
-        }
-        const float elements[kVectorElems] = {product.x, product.y, product.z, product.w};
+        store_vector_or_elements(gemm, row, column, load_vector(products + i * kVectorElems));
+    }
+}
+
+// The same of kSplits blocks of a cluster, which have products of one tile each: this block adds up its share of them, in order of rank.
+template <int kTileRows, int kTileColumns, int kThreads, int kSplits>
+__device__ __forceinline__ void store_split_tile(const Gemm& gemm, const float* products, TileOrigin origin, int rank) {
+    constexpr int kVectorsPerRow = kTileColumns / kVectorElems;
+    constexpr int kVectors = kTileRows * kVectorsPerRow / kSplits;
+    // Reads of other blocks take long: several rounds of them at once.
+    constexpr int kAtOnce = kSplits >= 16 ? 1 : 16 / kSplits;
+#pragma unroll 1
+    for (int base = 0; base < kVectors; base += kThreads * kAtOnce) {
+        float4 parts[kAtOnce][kSplits];
 #pragma unroll
-        for (int j = 0; j < kVectorElems; ++j) {
-            if (column + j < gemm.n) store_element(gemm, row, column + j, elements[j]);
+        for (int j = 0; j < kAtOnce; ++j) {
+            const int i = base + j * kThreads + static_cast<int>(threadIdx.x);
+            if (i >= kVectors) continue;
+#pragma unroll
+            for (int block = 0; block < kSplits; ++block) {
+                parts[j][block] = load_from_block(products + (rank * kVectors + i) * kVectorElems, static_cast<std::uint32_t>(block));
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+            const int i = base + j * kThreads + static_cast<int>(threadIdx.x);
+            if (i >= kVectors) continue;
+            float4 total = parts[j][0];
+#pragma unroll
+            for (int block = 1; block < kSplits; ++block) {
+                const float4 part = parts[j][block];
+                total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
+            }
+            const int row = origin.row + (rank * kVectors + i) / kVectorsPerRow;
+            const int column = origin.column + (rank * kVectors + i) % kVectorsPerRow * kVectorElems;
+            if (row < gemm.m && column < gemm.n) store_vector_or_elements(gemm, row, column, total);
         }
     }
 }
