@@ -143,10 +143,10 @@ def _fits_skinny(t: Values) -> bool:
 
 SKINNY_SHAPES = Constraint(
     "skinny_shapes",
-    "bm must be 1, 4, 8, 16 or 32, bn 64, 128 or 256, bk whole rounds of the 1024 / bn groups of threads, and stages - 1 of bk at most 256",
+    "bm must be 1, 4, 8, 16 or 32, bn 32 to 256, bk whole rounds of the 1024 / bn groups of threads, and stages - 1 of bk at most 256",
     lambda t: (
         t["bm"] in (1, 4, 8, 16, 32)
-        and t["bn"] in (64, 128, 256)
+        and t["bn"] in (32, 64, 128, 256)
         and t["bk"] % (_SKINNY_THREADS * 4 // t["bn"]) == 0
         and (t["stages"] - 1) * t["bk"] <= _SKINNY_CHUNK
         and t["stages"] >= 2
