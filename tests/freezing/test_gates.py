@@ -1,0 +1,276 @@
+"""Each gate lets the honest pass, and names what is wrong with a liar."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from device import Device
+from harness.build import build_binding, build_op, open_variant
+from harness.discover import LoadedOp, find_op, load_op
+from harness.domain import Count, Facts, OneOf, Rows, find_broken, read_condition
+from harness.errors import FrozenError
+from harness.freezing.buckets import find_bucket, find_facts, list_axes
+from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
+from harness.freezing.interface import describe_cost, describe_interface, read_struct
+from harness.freezing.probing import find_disagreement
+from harness.freezing.reading import FrozenOp
+from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
+from harness.resources import Resources
+from harness.session import Judged
+from harness.spec import Axis, Launchable, Op, Problem
+from harness.targets import find_target
+from harness.toolchain import find_toolchain
+from tests.harness.tiny_op import write_tiny_op
+
+PROBED = (
+    ("softmax", "row_in_registers/threads32_rows4_vectors8"),
+    ("transpose", "vectorised/bm32_bn64_threads128"),
+    ("gemm_bias_act", "vectorised/bm64_bn64_bk16_tm4_tn4"),
+    ("gemm_bias_act", "gemv/bn8_tn4_stages2"),
+)
+
+
+def open_built(name: str, variant_name: str) -> tuple[Op, Any, Launchable]:
+    loaded = find_op(name)
+    (variant,) = loaded.op.select_variants([variant_name])
+    toolchain = find_toolchain()
+    (build,) = build_op(loaded, [variant], toolchain=toolchain, target=find_target("h200"))
+    assert build.library is not None, build.error
+    kernel = loaded.op.find_kernel(variant.kernel)
+    assert kernel.domain is not None
+    return loaded.op, kernel.domain(variant.tunables), open_variant(loaded.op, build_binding(loaded, toolchain), build.library, variant)
+
+
+@pytest.mark.parametrize(("name", "variant"), PROBED)
+def test_a_domain_that_lies_in_any_condition_is_caught(device: Device, name: str, variant: str) -> None:
+    op, domain, launchable = open_built(name, variant)
+    assert find_disagreement(op, domain, launchable) == ""
+    for i, condition in enumerate(domain):
+        rest = (*domain[:i], *domain[i + 1 :])
+        for lie in list_lies(condition, domain):
+            found = find_disagreement(op, (*rest, *lie), launchable, num_calls=20_000)
+            assert "the domain says" in found, (condition, lie)
+
+
+def list_lies(condition: Any, domain: Any) -> Iterator[tuple[Any, ...]]:
+    """Give what a condition could be mistaken for: nothing, or a little more or less."""
+    if isinstance(condition, OneOf):
+        yield ()
+        yield (OneOf(condition.attribute, condition.values[:-1]),)
+    elif isinstance(condition, Count):
+        # A limit behind which another one stands does not show.
+        if condition.max is not None and len(condition.steps) == 1 and _reaches(condition, domain):
+            yield (replace(condition, max=condition.max // 2),)
+        if condition.multiple > 1:
+            yield (replace(condition, multiple=condition.multiple // 2),)
+    elif isinstance(condition, Rows):
+        yield ()
+        yield (replace(condition, address_bytes=condition.address_bytes // 2),)
+        yield (replace(condition, stride_multiple=condition.stride_multiple // 2),)
+
+
+def _reaches(condition: Count, domain: Any) -> bool:
+    """Return whether a size at its limit, the others at 1, is within all other limits."""
+    names = {name for c in domain if isinstance(c, Count) for name in c.steps}
+    sizes = dict.fromkeys(names, 1) | {name: (condition.max or 1) * step for name, step in condition.steps.items()}
+    limits = [replace(c, multiple=1) for c in domain if isinstance(c, Count)]
+    return find_broken(limits, Facts(sizes, {})) is None
+
+
+def test_every_kernel_of_every_op_can_be_promoted() -> None:
+    for name in ("softmax", "transpose", "gemm_bias_act"):
+        for kernel in find_op(name).op.kernels:
+            assert kernel.domain is not None, f"{name}: {kernel.name} has no domain"
+            for bound in kernel.variants:
+                conditions = kernel.domain(bound)
+                assert [read_condition(c.to_json()) for c in conditions] == list(conditions)
+
+
+def test_a_tree_with_changes_is_refused_but_for_the_frozen_set(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+
+    assert "is no git checkout" in find_changes(tmp_path)
+    git("init", "-q")
+    (tmp_path / "kernel.cu").write_text("1")
+    assert "kernel.cu the first: commit them" in find_changes(tmp_path)
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    assert find_changes(tmp_path) == ""
+    (tmp_path / "frozen").mkdir()
+    (tmp_path / "frozen" / "index.jsonl").write_text("")
+    assert find_changes(tmp_path) == ""
+    (tmp_path / "kernel.cu").write_text("2")
+    assert "1 files differ from the commit" in find_changes(tmp_path)
+
+
+def run_gates(
+    loaded: LoadedOp, build: Any, figures: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, problem: str = "*", ok: bool = True
+) -> list[Gate]:
+    """Run the gates on a record that says so; nothing that needs a device comes before the first that refuses."""
+    monkeypatch.setattr("harness.freezing.gates.find_changes", lambda root: "")
+    environment = SimpleNamespace(device_name="a device")
+    record = SimpleNamespace(
+        id=7, uid="f" * 32, problem=problem, figures=figures, run=SimpleNamespace(commit="c" * 40, environment=environment)
+    )
+    session: Any = SimpleNamespace(
+        loaded=loaded, records=SimpleNamespace(read_result=lambda _: record), device=SimpleNamespace(is_emulated=True)
+    )
+    candidate = Candidate(build, Path("binding.so"))
+    judged = Judged(build, ok, "" if ok else "race", 7)
+    pass_gates(session, FrozenOp(loaded.op.name, Path(), ()), candidate, judged, lambda _: None)
+    return [g for g in candidate.gates if not g.passed]
+
+
+def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = find_op("softmax")
+    (variant,) = loaded.op.select_variants(["naive/threads64"])
+    build: Any = SimpleNamespace(
+        variant=variant, library=Path("x.so"), resources=Resources(32, spill_store_bytes=8, spill_load_bytes=8), error=None
+    )
+    refused = run_gates(loaded, build, {"problems": []}, monkeypatch)
+    assert [g.name for g in refused] == ["no spills", "verified"]
+    assert refused[0].detail == "16 bytes spilled, 0 allowed"
+    assert "was not run" in refused[1].detail
+    build.resources = Resources(32)
+    assert "verifies rows1_columns1 alone" in run_gates(loaded, build, {"problems": []}, monkeypatch, problem="rows1_columns1")[0].detail
+    assert "verify says race" in run_gates(loaded, build, {"problems": []}, monkeypatch, ok=False)[0].detail
+    build.library = None
+    build.error = "kernels.cu(3): error"
+    assert [(g.name, g.detail) for g in run_gates(loaded, build, {"problems": []}, monkeypatch)] == [("built", "kernels.cu(3): error")]
+
+
+PATH_LAUNCHER = """
+#include "common/tiny.cuh"
+__device__ const char kPath[] = __FILE__;
+__global__ void tiny_plain(const float* x, float* y, int n) {
+    if (threadIdx.x < n) y[threadIdx.x] = twice(x[threadIdx.x]) + kPath[n];
+}
+extern "C" void tiny_run(const float* x, float* y, int n) { tiny_plain<<<1, 32>>>(x, y, n); }
+"""
+
+
+@pytest.mark.parametrize("tells_its_path", [False, True])
+def test_a_kernel_that_depends_on_where_it_is_built_is_not_sealed(tmp_path: Path, tells_its_path: bool) -> None:
+    folder = write_tiny_op(tmp_path) / "tiny"
+    if tells_its_path:
+        (folder / "launcher.cu").write_text(PATH_LAUNCHER)
+    (folder / "pybind.cpp").write_text("")
+    loaded = LoadedOp(load_op(folder), folder)
+    (variant,) = loaded.op.select_variants(["plain/threads32"])
+    toolchain, target = find_toolchain(), find_target("h200")
+    (build,) = build_op(loaded, [variant], toolchain=toolchain, target=target)
+    sources = collect_sources(loaded)
+    manifest = {
+        "kernel": name_kernel(loaded, variant, target, sources),
+        "arch": "sm_90a",
+        "build": {
+            "source": "sources/tiny/launcher.cu",
+            "flags": [*list_flags(loaded, variant, target), "-DAICF_VARIANT=x"],
+            "gencode": target.gencode,
+            "machine_code": {"sm_90a": build.code_hash},
+        },
+    }
+    fault = prove_sealed(manifest, sources, toolchain, tmp_path)
+    assert ("the machine code is" in fault) is tells_its_path
+    # Another machine code than the sealed one: a swapped cubin.
+    manifest["build"]["machine_code"]["sm_90a"] = "0" * 64
+    (tmp_path / "again").mkdir()
+    assert "the manifest pins 0000000000000000..." in prove_sealed(manifest, sources, toolchain, tmp_path / "again")
+
+
+def test_a_kernels_name_holds_its_sources_flags_and_architecture(tmp_path: Path) -> None:
+    loaded = find_op("softmax")
+    (variant,) = loaded.op.select_variants(["naive/threads64"])
+    sources = collect_sources(loaded)
+    name = name_kernel(loaded, variant, find_target("h200"), sources)
+    assert name.startswith("naive__threads64__")
+    assert name_kernel(loaded, variant, find_target("h100"), sources) == name, "the same architecture"
+    assert name_kernel(loaded, variant, find_target("a100"), sources) != name
+    assert name_kernel(loaded, variant, find_target("h200"), sources | {"common/reduce.cuh": b""}) != name
+    assert name_kernel(loaded, variant, find_target("h200"), sources | {"softmax/op.py": b""}) == name
+    assert SealedVariant("naive", (("threads", 64),), name).symbol_suffix == name
+
+
+def test_the_interface_is_read_from_op_and_header() -> None:
+    loaded = find_op("gemm_bias_act")
+    interface = describe_interface(loaded.op, (loaded.folder / "api.hpp").read_text())
+    attributes = {a["name"]: a for a in interface["attributes"]}
+    assert attributes["act"]["codes"] == [0, 1, 2, 3, 4] and attributes["act"]["field"] == "act"
+    assert attributes["with_bias"]["present"] == "bias" and attributes["save_z"]["present"] == "z"
+    b = next(t for t in interface["tensors"] if t["name"] == "b")
+    assert b["stride"] == "ldb"
+    assert b["shape"] == [{"when": {"b_layout": "kn"}, "value": ["K", "N"]}, {"when": {"b_layout": "nk"}, "value": ["N", "K"]}]
+    assert [f["type"] for f in interface["fields"]] == ["pointer"] * 5 + ["int64"] * 7 + ["int32"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("typedef struct TinyParams { float* x; size_t n; } TinyParams;", "field `size_t n` of TinyParams is not understood"),
+        ("typedef struct TinyParams { float x[4]; } TinyParams;", "field `float x\\[4\\]`"),
+        ("struct Tiny { int n; };", "has no `typedef struct"),
+    ],
+)
+def test_a_header_that_is_not_understood_is_named(text: str, why: str) -> None:
+    with pytest.raises(FrozenError, match=why):
+        read_struct("tiny", text)
+
+
+def test_a_cost_becomes_a_sum_of_products_where_it_is_one() -> None:
+    op = find_op("gemm_bias_act").op
+    cost = describe_cost(op)
+    assert cost is not None
+    (row,) = [r for r in cost["flops"] if r["when"] == {"act": "gelu_tanh", "with_bias": True}]
+    assert sorted(row["value"]) == [[2.0, ["M", "N", "K"]], [9.0, ["M", "N"]]]
+    crooked = replace(op, cost=lambda p: replace(op.cost(p), flops=float(p.sizes["M"] ** 1.5)))
+    assert describe_cost(crooked) is None
+
+
+def test_a_problem_is_in_the_first_class_that_holds() -> None:
+    op = find_op("gemm_bias_act").op
+    half = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
+    for sizes, region in (
+        ((4, 1 << 20, 8), "rows_to_4"),
+        ((5, 8, 8), "rows_to_128"),
+        ((512, 512, 64), "few_tiles"),
+        ((8192, 8192, 64), "many_tiles"),
+    ):
+        bucket = find_bucket(op, Problem(dict(zip("MNK", sizes, strict=True)), half), "sm_90a")
+        assert bucket == {"arch": "sm_90a", "dtypes": "bfloat16", "layout": "nk", "epilogue": "smooth", "region": region}
+    plain = replace(op, axes=())
+    assert list(list_axes(plain)[2].classes) == ["none", "relu", "gelu_tanh", "gelu_erf", "silu"], "without axes: its first attribute"
+    narrow = replace(op, axes=(Axis("region", {"small": (Count({"M": 1}, max=4),)}),))
+    with pytest.raises(FrozenError, match="axis region has no class for problem M512"):
+        find_bucket(narrow, Problem({"M": 512, "N": 1, "K": 1}), "sm_90a")
+
+
+def test_conditions_hold_as_they_are_written() -> None:
+    facts = Facts({"M": 65, "N": 64}, {"act": "relu"}, {"a": 32, "b": 8}, {"a": 24, "b": 7})
+    yes = (
+        OneOf("act", ("none", "relu")),
+        Count({"M": 64, "N": 64}, max=2),
+        Count({"N": 1}, multiple=64),
+        Rows("a", 16, 8, 24),
+        Rows("z", 16, 8),
+    )
+    no = (
+        OneOf("act", ("none",)),
+        Count({"M": 64, "N": 64}, max=1),
+        Count({"M": 1}, multiple=64),
+        Rows("a", 64),
+        Rows("b", 8, 8),
+        Rows("a", max_stride=23),
+    )
+    assert find_broken(yes, facts) is None
+    assert [find_broken((c,), facts) for c in no] == list(no)
+    assert find_facts(find_op("softmax").op, Problem({"rows": 2, "columns": 5}, {}, {"x": 3})).strides == {"x": 8, "y": 5}
+    with pytest.raises(ValueError, match="is no condition"):
+        read_condition({"moon": "full"})
