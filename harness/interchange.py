@@ -146,7 +146,7 @@ def _write_parquet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     schema = arrow.Table.from_pylist([{k: v for k, v in r.items() if k not in _BLOBS} for r in rows])
     for name in _BLOBS:
         schema = schema.append_column(name, arrow.array([r[name] for r in rows], arrow.list_(arrow.float32())))
-    parquet.write_table(schema, path)
+    parquet.write_table(schema, path, compression="zstd")
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
