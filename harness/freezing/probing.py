@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
 
-from harness.domain import Condition, Count, Facts, Rows, find_broken
+from harness.domain import Condition, Count, Facts, OneOf, Rows, find_broken
 from harness.dtypes import find_dtype
-from harness.spec import AttributeValue, Launchable, Op, Problem
+from harness.spec import Attribute, AttributeValue, Launchable, Op, Problem, Tensor
 
 # Tensors are placed this far apart, so that they never overlap, and none is longer.
 _SPACING = 1 << 59
@@ -46,36 +47,54 @@ def _describe(values: Any) -> str:
 
 
 def _make_call(op: Op, domain: Sequence[Condition], generator: random.Random) -> tuple[Problem, Facts, dict[str, Any]]:
+    """Draw a call: anything at all, or one that the domain holds for but perhaps in one attribute, size or tensor."""
+    sizes = list(dict.fromkeys(s for p in op.problems for s in p.sizes))
+    names = [*(a.name for a in op.attributes), *sizes, *(t.name for t in op.tensors)]
     while True:
-        attributes: dict[str, AttributeValue] = {a.name: generator.choice(a.choices) for a in op.attributes}
-        names = list(dict.fromkeys(s for p in op.problems for s in p.sizes))
-        problem = Problem({name: _draw_size(name, domain, generator) for name in names}, attributes)
+        free = set(names) if generator.random() < 0.3 else {generator.choice(names)}
+        attributes = {a.name: generator.choice(_list_values(a, domain, free)) for a in op.attributes}
+        drawn = {name: _draw_size(name, domain, generator) for name in sizes}
+        problem = Problem({name: s if name in free else _fit_size(name, s, domain) for name, s in drawn.items()}, attributes)
         tensors = [t for t in op.tensors if t.present(problem)]
-        views: dict[str, Any] = dict.fromkeys((t.name for t in op.tensors), None)
-        addresses, strides = {}, {}
-        for i, tensor in enumerate(tensors):
-            shape, dtype = tensor.resolve_shape(problem), find_dtype(tensor.resolve_dtype(problem))
-            step = generator.choice([s for s in _ADDRESS_STEPS if s >= dtype.itemsize])
-            address = (i + 1) * _SPACING + step * generator.choice((0, 0, 1, 3))
-            row = _draw_stride(tensor.name, shape[-1], domain, generator) if tensor.can_pad_rows and len(shape) > 1 else shape[-1]
-            extents = (*shape[:-1], row)
-            steps = tuple(dtype.itemsize * _product(extents[axis + 1 :]) for axis in range(len(shape)))
-            if _product(extents) * dtype.itemsize >= _SPACING:
-                break
-            addresses[tensor.name] = address
-            if len(shape) > 1:
-                strides[tensor.name] = row
-            views[tensor.name] = _Address(address, shape, steps, dtype.str)
-        else:
-            passed = {a.name: attributes[a.name] for a in op.attributes if a.passed}
-            return problem, Facts(problem.sizes, attributes, addresses, strides), views | passed
+        placed = [_place(t, i, problem, domain, generator, fits=t.name not in free) for i, t in enumerate(tensors)]
+        if all(p is not None for p in placed):
+            break
+    views: dict[str, Any] = dict.fromkeys((t.name for t in op.tensors), None)
+    addresses, strides = {}, {}
+    for tensor, place in zip(tensors, placed, strict=True):
+        assert place is not None
+        views[tensor.name], addresses[tensor.name], row = place
+        if len(tensor.name_sizes(problem)) > 1:
+            strides[tensor.name] = row
+    passed = {a.name: attributes[a.name] for a in op.attributes if a.passed}
+    return problem, Facts(problem.sizes, attributes, addresses, strides), views | passed
 
 
-def _product(values: Sequence[int]) -> int:
-    result = 1
-    for value in values:
-        result *= value
-    return result
+def _place(
+    tensor: Tensor, index: int, problem: Problem, domain: Sequence[Condition], generator: random.Random, *, fits: bool
+) -> tuple[_Address, int, int] | None:
+    """Give a tensor an address and a row stride (elements); None where it would be too long."""
+    rules = [c for c in domain if isinstance(c, Rows) and c.tensor == tensor.name]
+    shape, dtype = tensor.resolve_shape(problem), find_dtype(tensor.resolve_dtype(problem))
+    least = max([dtype.itemsize, *(r.address_bytes for r in rules if fits)])
+    step = generator.choice([s for s in _ADDRESS_STEPS if s >= least])
+    address = (index + 1) * _SPACING + step * generator.choice((0, 0, 1, 3))
+    row = shape[-1]
+    if tensor.can_pad_rows and len(shape) > 1:
+        row = _draw_stride(row, rules, generator)
+        for rule in rules if fits else []:
+            row = -(-row // rule.stride_multiple) * rule.stride_multiple
+    extents = (*shape[:-1], row)
+    if math.prod(extents) * dtype.itemsize >= _SPACING:
+        return None
+    steps = tuple(dtype.itemsize * math.prod(extents[axis + 1 :]) for axis in range(len(shape)))
+    return _Address(address, shape, steps, dtype.str), address, row
+
+
+def _list_values(attribute: Attribute, domain: Sequence[Condition], free: set[str]) -> list[AttributeValue]:
+    """Return the values to draw from: those that the domain allows, or all."""
+    rules = [c for c in domain if isinstance(c, OneOf) and c.attribute == attribute.name and attribute.name not in free]
+    return [v for v in attribute.choices if all(v in r.values for r in rules)] or list(attribute.choices)
 
 
 def _draw_size(name: str, domain: Sequence[Condition], generator: random.Random) -> int:
@@ -93,8 +112,15 @@ def _draw_size(name: str, domain: Sequence[Condition], generator: random.Random)
     return min(max(size, 1), _MAX_SIZE)
 
 
-def _draw_stride(name: str, length: int, domain: Sequence[Condition], generator: random.Random) -> int:
+def _fit_size(name: str, size: int, domain: Sequence[Condition]) -> int:
+    """Return a size that the domain's rules for it alone allow."""
+    for rule in (c for c in domain if isinstance(c, Count) and list(c.steps.items()) == [(name, 1)]):
+        size = min(size, rule.max or size)
+        size = max(size // rule.multiple * rule.multiple, rule.multiple, rule.min)
+    return size
+
+
+def _draw_stride(length: int, rules: Sequence[Rows], generator: random.Random) -> int:
     """Draw a row stride: the row's length, a little more, rounded up, or about a limit that the domain has for it."""
-    limits = [c.max_stride for c in domain if isinstance(c, Rows) and c.tensor == name and c.max_stride is not None]
-    choices = [length, length + generator.randint(1, 9), -(-length // 8) * 8, -(-length // 4) * 4]
-    return max(length, generator.choice(choices + [limit + generator.randint(-1, 1) for limit in limits]))
+    choices = [length, length + generator.randint(1, 9), length + 4, -(-length // 8) * 8, -(-length // 4) * 4]
+    return max(length, generator.choice(choices + [r.max_stride + generator.randint(-1, 1) for r in rules if r.max_stride is not None]))

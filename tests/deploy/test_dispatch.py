@@ -58,7 +58,8 @@ def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Rando
     spec = find_op(op["op"]).op
     rows = []
     for problem in spec.select_problems("bench"):
-        attributes = spec.attribute_values(problem)
+        # Of the op as it was when it was frozen: it may have learnt more since.
+        attributes = {a["name"]: problem.attributes.get(a["name"], a["default"]) for a in op["interface"]["attributes"]}
         classes = classify(op, Call(problem.sizes, attributes, {}, {}))
         facts = {
             "kind": "median",
