@@ -209,6 +209,14 @@ class Records:
             raise RecordError(f"no record {result_id} in {self.url}")
         return found[0]
 
+    def find_verified_code(self, op: str, code_hash: str, spec_hash: str, verify_version: int, device_kind: str) -> Result | None:
+        """Return the latest verdict that some build with this machine code passed, on all problems, on a kind of device."""
+        wanted = {"kind": "verify", "status": "passed", "problem": "*", "op": op, "code_hash": code_hash, "spec_hash": spec_hash}
+        query = select(Result).where(Result.verify_version == verify_version, Result.device_kind == device_kind)
+        for name, value in wanted.items():
+            query = query.where(getattr(Result, name) == value)
+        return next(iter(self._read(query.order_by(Result.id.desc()).limit(1))), None)
+
     def read_run(self, run_id: int) -> Run:
         """Return the run with this id; raises :class:`RecordError` where there is none."""
         with _translate_errors(self.url), Session(self._engine, expire_on_commit=False) as session:

@@ -141,11 +141,19 @@ def _describe_verified(record: Result) -> str:
 
 
 def _check_sanitized(session: Session, candidate: Candidate, record: Result) -> tuple[str, str]:
-    """Return ("", who sanitized), or (why not, "")."""
-    served = [p for p in record.figures["problems"] if p["status"] == "passed"]
-    if session.device.is_emulated:
+    """Return ("", who sanitized), or (why not, "").
+
+    On a GPU the emulated device did, or does it now: its earlier verdict on the same machine code counts.
+    """
+    earlier = None
+    if not session.device.is_emulated:
+        build, op = candidate.build, session.loaded
+        earlier = session.records.find_verified_code(op.op.name, build.code_hash, op.spec_hash, VERIFY_VERSION, "emulated")
+    served = [p for p in (earlier or record).figures["problems"] if p["status"] == "passed"]
+    if session.device.is_emulated or earlier is not None:
         unchecked = [p["problem"] for p in served if "sanitizer" not in p["checks"]]
-        return (f"problem {unchecked[0]} was not sanitized", "") if unchecked else ("", f"emulated device, {len(served)} problems")
+        by = f", by record {earlier.uid[:12]}" if earlier else ""
+        return (f"problem {unchecked[0]} was not sanitized", "") if unchecked else ("", f"emulated device, {len(served)} problems{by}")
     assert candidate.build.library is not None
     setup, _ = session.make_worker_setup(candidate.binding, 1)
     try:

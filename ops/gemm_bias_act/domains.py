@@ -75,9 +75,20 @@ def serve_decode(t: Values) -> Conditions:
     return (*serve_half(t), *tiles, Rows("a", 16, 8), Rows("b", 16, 8))
 
 
+def _make_regions() -> dict[str, Conditions]:
+    """Few rows by the tile of rows that holds them, apart for wide products, whose blocks fill the chip; then by the elements of Y."""
+    wide = Count({"N": 1}, min=8192)
+    regions: dict[str, Conditions] = {}
+    for rows in (2, 8, 16, 32, 128):
+        few = Count({"M": 1}, max=rows)
+        regions |= {f"rows_to_{rows}_wide": (few, wide), f"rows_to_{rows}": (few,)}
+    # A wave of 128 x 128 tiles on 132 multiprocessors is 2.2 million elements.
+    for name, most in (("512k", 2**19), ("2m", 2**21), ("8m", 2**23), ("20m", 20 * 2**20)):
+        regions[f"outputs_to_{name}"] = (Count({"M": 1, "N": 1}, max=most),)
+    return regions | {"outputs_beyond": ()}
+
+
 # fp32 kernels compute alike whatever the epilogue; of 16-bit ones a smooth activation and a second output cost time of their own.
-# Regions of rows: a matrix-vector product, products that the weights' bytes bound, and those with tiles enough for the chip or too few.
-_FEW_TILES = 132 * 128 * 128
 AXES = (
     Axis(
         "dtypes",
@@ -86,7 +97,14 @@ AXES = (
             **{name: (OneOf("dtype", (name,)),) for name in ("float32", "bfloat16", "float16")},
         },
     ),
-    Axis("layout", {name: (OneOf("b_layout", (name,)),) for name in ("kn", "nk")}),
+    # Whole rows of 16 bytes, which tensor copies need, or any.
+    Axis(
+        "layout",
+        {
+            **{f"{name}_whole": (OneOf("b_layout", (name,)), *(Count({s: 1}, multiple=8) for s in ("N", "K"))) for name in ("kn", "nk")},
+            **{name: (OneOf("b_layout", (name,)),) for name in ("kn", "nk")},
+        },
+    ),
     Axis(
         "epilogue",
         {
@@ -95,13 +113,5 @@ AXES = (
             "smooth": (OneOf("act", ("gelu_tanh", "gelu_erf", "silu")),),
         },
     ),
-    Axis(
-        "region",
-        {
-            "rows_to_4": (Count({"M": 1}, max=4),),
-            "rows_to_128": (Count({"M": 1}, max=128),),
-            "few_tiles": (Count({"M": 1, "N": 1}, max=_FEW_TILES),),
-            "many_tiles": (),
-        },
-    ),
+    Axis("region", _make_regions()),
 )

@@ -237,14 +237,14 @@ def test_a_cost_becomes_a_sum_of_products_where_it_is_one() -> None:
 def test_a_problem_is_in_the_first_class_that_holds() -> None:
     op = find_op("gemm_bias_act").op
     half = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
-    for sizes, region in (
-        ((4, 1 << 20, 8), "rows_to_4"),
-        ((5, 8, 8), "rows_to_128"),
-        ((512, 512, 64), "few_tiles"),
-        ((8192, 8192, 64), "many_tiles"),
+    for sizes, layout, region in (
+        ((2, 1 << 20, 8), "nk_whole", "rows_to_2_wide"),
+        ((3, 8, 8), "nk_whole", "rows_to_8"),
+        ((512, 513, 64), "nk", "outputs_to_512k"),
+        ((8192, 8192, 64), "nk_whole", "outputs_beyond"),
     ):
         bucket = find_bucket(op, Problem(dict(zip("MNK", sizes, strict=True)), half), "sm_90a")
-        assert bucket == {"arch": "sm_90a", "dtypes": "bfloat16", "layout": "nk", "epilogue": "smooth", "region": region}
+        assert bucket == {"arch": "sm_90a", "dtypes": "bfloat16", "layout": layout, "epilogue": "smooth", "region": region}
     plain = replace(op, axes=())
     assert list(list_axes(plain)[2].classes) == ["none", "relu", "gelu_tanh", "gelu_erf", "silu"], "without axes: its first attribute"
     narrow = replace(op, axes=(Axis("region", {"small": (Count({"M": 1}, max=4),)}),))
