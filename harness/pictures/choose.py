@@ -53,9 +53,11 @@ def select_sweeps(frame: pd.DataFrame, device: str) -> pd.DataFrame:
 
 
 def find_verdicts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return each variant's newest verdict on all problems, indexed by variant."""
-    verdicts = frame[(frame.kind == "verify") & (frame.problem == "*")]
-    return verdicts.sort_values(["created_at", "record"]).drop_duplicates("variant", keep="last").set_index("variant")
+    """Return each variant's newest verdict on all problems, by variant; of a GPU's and the emulated device's one that failed counts."""
+    verdicts = frame[(frame.kind == "verify") & (frame.problem == "*")].sort_values(["created_at", "record"])
+    newest = verdicts.drop_duplicates(["variant", "device_kind"], keep="last")
+    worst_last = newest.assign(_failed=newest.status != "passed").sort_values("_failed", kind="stable")
+    return worst_last.drop_duplicates("variant", keep="last").drop(columns="_failed").set_index("variant")
 
 
 def find_counters(frame: pd.DataFrame) -> pd.DataFrame:
@@ -71,9 +73,10 @@ def find_profiles(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_history(frame: pd.DataFrame, device: str, problems: Sequence[str]) -> pd.DataFrame:
-    """Return the fastest own cold time of each problem in each run that timed at least half as many own variants as the newest did.
+    """Return the fastest own cold time of each problem in each run that timed at least half as many own variants as any did.
 
-    A run of one variant says nothing of the op. Columns: problem, commit, started_at, run_uid, median_us, variant, share_of_peer.
+    A run of a few variants, or one that was cut short, says nothing of the op. Columns:
+    problem, commit, started_at, run_uid, median_us, variant, share_of_peer.
     """
     bench = select_timed(frame[(frame.kind == "bench") & (frame.device == device) & frame.problem.isin(list(problems))])
     own = bench[~bench.is_peer]
@@ -83,5 +86,5 @@ def make_history(frame: pd.DataFrame, device: str, problems: Sequence[str]) -> p
     best = own.loc[grouped.median_us.idxmin()].copy()
     best["num_variants"] = best.set_index(["problem", "run_uid"]).index.map(grouped.variant.nunique()).to_numpy()
     best = best.sort_values("started_at")
-    newest = best.groupby("problem").num_variants.last()
-    return best[best.num_variants >= np.ceil(best.problem.map(newest) / 2)]
+    most = best.groupby("problem").num_variants.max()
+    return best[best.num_variants >= np.ceil(best.problem.map(most) / 2)]

@@ -18,6 +18,7 @@ from harness import records
 from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import RecordError
+from harness.pictures.choose import find_verdicts, make_history
 from harness.pictures.heatmap import choose_axes, make_table
 from harness.pictures.labels import shorten_problems, shorten_variants
 from harness.pictures.page import write_page
@@ -139,6 +140,22 @@ def test_a_second_run_makes_a_history_and_the_newest_time_counts(store: Records)
     store.add_results(start(store, GPU), [make_timing(OWN, 150.0), make_timing(OTHER, 310.0)])
     html = write_page(OP, records.load("softmax"))
     assert 'id="history"' in html and "150" in read_text(html) and "200" not in read_text(html).split("Variants")[0]
+
+
+def test_a_run_that_was_cut_short_is_no_step_in_the_history(store: Records) -> None:
+    names = [v.name for v in OP.variants[:4]]
+    for times in ([400.0, 300.0, 200.0, 100.0], [390.0, 290.0, 190.0, 90.0], [380.0]):
+        store.add_results(start(store, GPU), [make_timing(name, t) for name, t in zip(names, times, strict=False)])
+    history = make_history(records.load("softmax"), "GPU", [OP.select_problems("bench")[0].name])
+    assert list(history.median_us) == [100.0, 90.0]
+
+
+def test_a_verdict_that_failed_on_either_device_counts(store: Records) -> None:
+    store.add_results(start(store, GPU), [make_verdict(OWN, "failed", "mismatch"), make_verdict(OTHER, "failed", "race")])
+    store.add_results(start(store, GPU), [make_verdict(OTHER, "passed")])
+    store.add_results(start(store, replace(GPU, device_kind="emulated")), [make_verdict(OWN, "passed"), make_verdict(OTHER, "passed")])
+    verdicts = find_verdicts(records.load("softmax", "store"))
+    assert dict(verdicts.status) == {OWN: "failed", OTHER: "passed"}
 
 
 def test_counts_alone_make_a_page_without_times(store: Records) -> None:

@@ -138,6 +138,6 @@ def test_published_is_an_option_where_the_database_has_results(url: str, capsys:
 def test_what_the_project_publishes_can_be_read(op: str) -> None:
     frame = records.load(op, "published")
     timed = frame[(frame.kind == "bench") & (frame.status == "passed")]
-    assert len(timed) > 50 and set(frame.device) == {"NVIDIA H200"}
-    assert (timed.samples_us.map(len) >= 30).all() and timed.share_of_floor.max() <= 1.0
+    assert len(timed) > 50 and set(timed.device) == {"NVIDIA H200"} and set(frame.device_kind) == {"cuda", "emulated"}
+    assert (timed.samples_us.map(len) >= 10).all() and timed.share_of_floor.max() <= 1.0
     assert (frame.kind == "sweep").any()
