@@ -25,6 +25,7 @@ _JobT_contra = TypeVar("_JobT_contra", contravariant=True)
 _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
 _FEED_POLL_S = 0.02
+_START_S = 60.0  # Python and its packages, on a machine that is busy with other things
 
 
 class Worker(Protocol[_JobT_contra, _AnswerT_co]):
@@ -115,7 +116,7 @@ def run_jobs(
     """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
 
     ``factory(*arguments)`` makes the worker in its process; it, the arguments, jobs and answers must pickle. ``timeout_s`` bounds the
-    silence of a job: each report starts it anew. Leaving the iterator early ends the workers. Jobs may come through a feed; a worker
+    silence of a job: each report starts it anew, and a process has time of its own to start. Leaving the iterator early ends the workers. Jobs may come through a feed; a worker
     waits for the next one as long as the feed is open.
     """
     context = multiprocessing.get_context("spawn")
@@ -129,10 +130,10 @@ def run_jobs(
         theirs.close()
         hands.append(_Hand(process, ours))
 
-    def give(hand: _Hand[JobT], job: JobT) -> None:
+    def give(hand: _Hand[JobT], job: JobT, start_s: float = 0.0) -> None:
         hand.job = job
         hand.last_report = ""
-        hand.deadline = time.monotonic() + timeout_s
+        hand.deadline = time.monotonic() + start_s + timeout_s
         # A worker that died at once is noticed when its answer is awaited.
         with contextlib.suppress(BrokenPipeError):
             hand.connection.send(hand.job)
@@ -144,7 +145,7 @@ def run_jobs(
                 give(hand, job)
         while len(hands) < max(1, num_workers) and (job := feed.take()) is not None:
             start_hand()
-            give(hands[-1], job)
+            give(hands[-1], job, _START_S)
 
     try:
         while not feed.is_abandoned and (not feed.is_done or any(h.job is not None for h in hands)):
@@ -189,10 +190,10 @@ def _take_answer(
         hand.process.join()
         last = f"; it last said: {hand.last_report}" if hand.last_report else ""
         return hand.job, Lost("crashed", f"the process ended with {_describe_exit(hand.process.exitcode)}{last}"), False
-    if tag == "report":
+    if tag in ("started", "report"):
         hand.last_report = content
         hand.deadline = time.monotonic() + timeout_s
-        if on_report is not None:
+        if on_report is not None and tag == "report":
             on_report(hand.job, content)
         return None
     if tag == "error":
@@ -227,6 +228,7 @@ def _serve(connection: Connection, factory: Callable[..., Worker[Any, Any]], arg
 
 def _answer_jobs(connection: Connection, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...]) -> None:
     worker: Worker[Any, Any] | None = None
+    connection.send(("started", "", False))
     while True:
         job = connection.recv()
         try:
