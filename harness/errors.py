@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from device.toolchain import BuildError
+
+__all__ = ("BuildError", "ExitCode", "FrozenError", "RecordError")
+
 
 class ExitCode(IntEnum):
     """What a verb's exit status means."""
@@ -13,10 +17,6 @@ class ExitCode(IntEnum):
     WRONG_USE = 2
     NOT_AVAILABLE = 3
     INTERRUPTED = 130
-
-
-class BuildError(RuntimeError):
-    """A source does not compile, or the compiler or the cache cannot be used."""
 
 
 class RecordError(RuntimeError):

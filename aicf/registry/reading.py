@@ -1,0 +1,140 @@
+"""Reading one op of the frozen set: its index and the manifests that the index names, validated, nothing trusted by its name alone.
+
+``docs/frozen.md`` describes the format. Sources are held against their hashes where they are compiled (:mod:`aicf.building`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from aicf.errors import FrozenError
+from aicf.registry.schemas import check_document
+from device.settings import find_project_root
+
+INDEX = "index.jsonl"
+MANIFEST = "manifest.json"
+AXES = ("dtypes", "layout", "epilogue", "region")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FrozenKernel:
+    """A sealed kernel: its manifest, and the folder that holds it."""
+
+    manifest: Row
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return str(self.manifest["kernel"])
+
+    @property
+    def arch(self) -> str:
+        """The architecture that it was built for, ``sm_90a``."""
+        return str(self.manifest["arch"])
+
+
+@dataclass(frozen=True)
+class FrozenOp:
+    """What the frozen set says of an op. ``kernels`` are in the order of their names; ``medians`` are those of mode ``cold``."""
+
+    name: str
+    folder: Path
+    description: Row
+    entries: tuple[Row, ...]
+    medians: tuple[Row, ...]
+    kernels: Mapping[str, FrozenKernel]
+
+    @property
+    def interface(self) -> Row:
+        """How a call's problem is found in the op's C struct."""
+        interface: Row = self.description["interface"]
+        return interface
+
+    @property
+    def archs(self) -> list[str]:
+        """The architectures that kernels are for."""
+        return sorted({k.arch for k in self.kernels.values()})
+
+
+def find_frozen_dir() -> Path:
+    """Return the project's folder ``frozen``."""
+    return find_project_root() / "frozen"
+
+
+def list_ops(frozen_dir: Path | None = None) -> list[str]:
+    """Return the ops that have an index, sorted."""
+    return sorted(path.parent.name for path in (frozen_dir or find_frozen_dir()).glob(f"*/{INDEX}"))
+
+
+def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
+    """Read an op's index and the manifests that it names.
+
+    Raises :class:`FrozenError`, naming file, line and field, where something is missing, breaks its schema, or disagrees.
+    """
+    root = frozen_dir or find_frozen_dir()
+    folder = root / op
+    known = list_ops(root)
+    if op not in known:
+        raise FrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
+    rows = _read_index(folder / INDEX, root / "schema")
+    descriptions = [row for row in rows if row["kind"] == "op"]
+    if len(descriptions) != 1 or descriptions[0]["op"] != op:
+        raise FrozenError(f"{folder / INDEX}: must have one line of kind op, for {op}; it has {len(descriptions)}")
+    entries = tuple(sorted((row for row in rows if row["kind"] == "entry"), key=_dump))
+    seals: dict[str, str] = {}
+    for entry in entries:
+        if seals.setdefault(entry["kernel"], entry["seal"]) != entry["seal"]:
+            raise FrozenError(f"{folder / INDEX}: seal: two entries of kernel {entry['kernel']} name different seals")
+    digest = hash_value(descriptions[0]["interface"])
+    kernels = {name: _read_kernel(folder / name, seals[name], digest, root / "schema") for name in sorted(seals)}
+    medians = [row for row in rows if row["kind"] == "median" and row["mode"] == "cold" and row["kernel"] in kernels]
+    return FrozenOp(op, folder, descriptions[0], entries, tuple(sorted(medians, key=_dump)), kernels)
+
+
+def _read_index(path: Path, schema_dir: Path) -> list[Row]:
+    rows: list[Row] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        where = f"{path}: line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise FrozenError(f"{where}: is no JSON: {error}") from error
+        kind = row.get("kind") if isinstance(row, dict) else None
+        if kind not in ("op", "entry", "median"):
+            raise FrozenError(f"{where}: kind: must be op, entry or median, is {kind!r}")
+        check_document(kind, row, schema_dir, where)
+        rows.append(row)
+    return rows
+
+
+def _read_kernel(folder: Path, seal: str, interface: str, schema_dir: Path) -> FrozenKernel:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FrozenError(f"{path}: cannot be read: {error}; the index names this kernel") from error
+    check_document("manifest", manifest, schema_dir, str(path))
+    found = hash_value({k: v for k, v in manifest.items() if k != "seal"})
+    if not found == manifest["seal"] == seal:
+        raise FrozenError(f"{path}: seal: the manifest is not what was sealed; `python -m harness frozen verify` says more")
+    if manifest["kernel"] != folder.name or manifest["op"] != folder.parent.name:
+        raise FrozenError(f"{path}: kernel: it says that it is of {manifest['op']}/{manifest['kernel']}")
+    if manifest["interface"] != interface:
+        raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes")
+    return FrozenKernel(manifest, folder)
+
+
+def hash_value(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON."""
+    return sha256(_dump(value).encode()).hexdigest()
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

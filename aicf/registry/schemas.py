@@ -1,0 +1,45 @@
+"""Validation of the frozen set's documents by the JSON schemas that lie in ``frozen/schema``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aicf.errors import FrozenError
+
+FORMAT = 1
+_DOCUMENTS = ("index", "manifest")
+
+
+@cache
+def _load_validators(folder: Path) -> dict[str, Any]:
+    from jsonschema import Draft202012Validator
+    from referencing import Registry, Resource
+
+    try:
+        schemas = {name: json.loads((folder / f"{name}.schema.json").read_text()) for name in _DOCUMENTS}
+    except (OSError, ValueError) as error:
+        raise FrozenError(f"{folder}: the schemas of the frozen set cannot be read: {error}; `git checkout {folder}` restores them") from error
+    registry: Any = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in schemas.values())
+    made = {"manifest": Draft202012Validator(schemas["manifest"], registry=registry)}
+    for kind in ("op", "entry", "median"):  # a line is held against what it says it is: "none of three" would not say what is wrong
+        made[kind] = Draft202012Validator({"$ref": f"aicf:index#/$defs/{kind}"}, registry=registry)
+    return made
+
+
+def check_document(kind: str, value: Any, schema_dir: Path, where: str) -> None:
+    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid ``manifest``, ``op``, ``entry`` or ``median``."""
+    if not isinstance(value, Mapping):
+        raise FrozenError(f"{where}: is no JSON object")
+    version = value.get("schema", FORMAT)
+    if version != FORMAT:
+        raise FrozenError(f"{where}: schema: is of format {version}, and this version reads format {FORMAT}: use the version that wrote it")
+    errors = _load_validators(schema_dir)[kind].iter_errors(value)
+    fault = min(errors, key=lambda e: [str(p) for p in e.absolute_path], default=None)
+    if fault is not None:
+        field = "/".join(map(str, fault.absolute_path))
+        message = fault.message if len(fault.message) <= 200 else fault.message[:200] + "..."
+        raise FrozenError(f"{where}: {field + ': ' if field else ''}{message}")
