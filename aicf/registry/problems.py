@@ -71,7 +71,7 @@ class HwCaps(NamedTuple):
                 best, found = rank, arch
         if best < 0:
             have = ", ".join(archs) or "none"
-            raise SelectionError(f"{op}: no frozen kernel is for compute capability {self.major}.{self.minor}; there are kernels for: {have}")
+            raise SelectionError(f"{op}: nothing is frozen for compute capability {self.major}.{self.minor}; there are kernels for: {have}")
         return found
 
 

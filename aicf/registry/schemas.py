@@ -22,7 +22,7 @@ def _load_validators(folder: Path) -> dict[str, Any]:
     try:
         schemas = {name: json.loads((folder / f"{name}.schema.json").read_text()) for name in _DOCUMENTS}
     except (OSError, ValueError) as error:
-        raise FrozenError(f"{folder}: the schemas of the frozen set cannot be read: {error}; `git checkout {folder}` restores them") from error
+        raise FrozenError(f"{folder}: the schemas cannot be read: {error}; `git checkout {folder}` restores them") from error
     registry: Any = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in schemas.values())
     made = {"manifest": Draft202012Validator(schemas["manifest"], registry=registry)}
     for kind in ("op", "entry", "median"):  # a line is held against what it says it is: "none of three" would not say what is wrong
@@ -31,7 +31,7 @@ def _load_validators(folder: Path) -> dict[str, Any]:
 
 
 def check_document(kind: str, value: Any, schema_dir: Path, where: str) -> None:
-    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid ``manifest``, ``op``, ``entry`` or ``median``."""
+    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, op, entry or median."""
     if not isinstance(value, Mapping):
         raise FrozenError(f"{where}: is no JSON object")
     version = value.get("schema", FORMAT)

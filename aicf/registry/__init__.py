@@ -1,0 +1,28 @@
+"""Which frozen kernel serves a call, and why: :func:`select`, :func:`explain`."""
+
+from __future__ import annotations
+
+from aicf.errors import FrozenError, SelectionError
+from aicf.registry.deciding import How
+from aicf.registry.explaining import Candidate, Explanation, explain
+from aicf.registry.handles import KernelHandle
+from aicf.registry.problems import HwCaps, Preferences, Problem
+from aicf.registry.reading import list_ops
+from aicf.registry.selection import Registry, open_registry, select
+
+__all__ = [
+    "Candidate",
+    "Explanation",
+    "FrozenError",
+    "How",
+    "HwCaps",
+    "KernelHandle",
+    "Preferences",
+    "Problem",
+    "Registry",
+    "SelectionError",
+    "explain",
+    "list_ops",
+    "open_registry",
+    "select",
+]

@@ -1,0 +1,70 @@
+"""The decision: exact measured hit, nearest neighbour, roofline prior, fallback; ``docs/frozen.md`` is its text, generated C its twin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from aicf.registry.queries import Query
+from aicf.registry.tables import GROUP_AXES, Points, Tables
+
+MAX_DISTANCE = 9.0
+
+
+class How(StrEnum):
+    """Which step of the decision found the kernel."""
+
+    MEASURED = "measured"
+    NEAR = "near"
+    PRIOR = "prior"
+    FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The kernel by number, which step found it, its time where one is known or estimated, and the reason in words."""
+
+    kernel: int
+    how: How
+    predicted_us: float | None
+    reason: str
+
+
+def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
+    """Return the decision among the kernels of ``legal`` (a bit each); None where there is none."""
+    for us, kernel in tables.exact.get((query.sizes, query.values), ()):
+        if legal >> kernel & 1:
+            return Decision(kernel, How.MEASURED, us, f"the least time measured at these sizes and attributes: {us:.4g} us")
+    classes = tables.find_classes(query)
+    if (points := tables.near.get(classes[: len(GROUP_AXES)])) is not None and (found := find_nearest(points, query, legal)) is not None:
+        at, distance = found
+        us, kernel = next(row for row in points.rows[at] if legal >> row[1] & 1)
+        where = f"{points.problems[at]}, at a distance of {math.sqrt(distance):.2g} doublings"
+        return Decision(kernel, How.NEAR, us, f"the least time at the nearest measured problem, {where}: {us:.4g} us")
+    for bucket, place in ((classes, "its bucket"), (None, "any bucket")):
+        times = [(tables.estimate_us(query, k), k) for c, k in tables.winners if legal >> k & 1 and (bucket is None or c == bucket)]
+        if times:
+            us, kernel = min(times)
+            return Decision(kernel, How.PRIOR, us, f"nothing near was measured; the least estimate of the winners of {place}: {us:.4g} us")
+    for kernel in tables.fallbacks:
+        if legal >> kernel & 1:
+            return Decision(kernel, How.FALLBACK, None, "no winner serves this call; this is the first fallback that does")
+    return None
+
+
+def find_nearest(points: Points, query: Query, legal: int) -> tuple[int, float] | None:
+    """Return the nearest point with a legal kernel, the first by name of those equally near, and its squared distance in doublings."""
+    logs = points.logs
+    total = logs[0] - math.log2(query.sizes[0])
+    total *= total
+    for i in range(1, len(query.sizes)):
+        difference = logs[i] - math.log2(query.sizes[i])
+        difference *= difference
+        total += difference
+    total[(points.masks & np.uint64(legal)) == 0] = math.inf
+    at = int(total.argmin())
+    distance = float(total[at])
+    return (at, distance) if distance <= MAX_DISTANCE else None

@@ -1,0 +1,97 @@
+"""Why a kernel was chosen: all candidates, why each was dropped, and what is known of its time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aicf.registry.deciding import Decision, decide, find_nearest
+from aicf.registry.problems import HwCaps, Preferences, Problem
+from aicf.registry.queries import Query
+from aicf.registry.selection import NO_PREFERENCES, Registry, open_registry
+from aicf.registry.tables import GROUP_AXES, Tables
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One kernel of the op for the device. ``dropped`` is "" for the chosen one; times in microseconds, None where not known."""
+
+    kernel: str
+    roles: tuple[str, ...]
+    statuses: tuple[str, ...]
+    dropped: str
+    measured_us: float | None
+    near_us: float | None
+    estimate_us: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A decision with all that it looked at. ``chosen`` is None where no kernel can be had; then ``reason`` says so."""
+
+    op: str
+    arch: str
+    bucket: str
+    sizes: dict[str, int]
+    attributes: dict[str, Any]
+    nearest: str | None
+    chosen: str | None
+    how: str | None
+    predicted_us: float | None
+    reason: str
+    candidates: tuple[Candidate, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def explain(
+    op: str, problem: Problem, hw_caps: HwCaps, prefs: Preferences = NO_PREFERENCES, registry: Registry | None = None
+) -> Explanation:
+    """Return how the kernel for a call is chosen. Raises what :meth:`Registry.select` raises, but for a call that no kernel serves."""
+    registry = registry or open_registry()
+    prefs.check()
+    tables = registry.find_tables(op, hw_caps)
+    query = tables.interface.make_query(problem)
+    legal = tables.find_legal(query)
+    kept = registry.find_preferred(tables, query, legal, prefs)
+    decision = decide(tables, query, kept)
+    classes = tables.find_classes(query)
+    points = tables.near.get(classes[: len(GROUP_AXES)])
+    found = find_nearest(points, query, kept or legal) if points is not None and legal else None
+    nearest = points.problems[found[0]] if points is not None and found is not None else None
+    near_times = {k: us for us, k in reversed(points.rows[found[0]])} if points is not None and found is not None else {}
+    exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}
+    candidates = []
+    for i, kernel in enumerate(tables.kernels):
+        dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i, decision)
+        estimate = tables.estimate_us(query, i) if tables.cost.find(query)[2] else None
+        known = (exact_times.get(i), near_times.get(i), estimate)
+        candidates.append(Candidate(kernel.name, tuple(tables.roles[i]), tuple(tables.statuses[i]), dropped, *known))
+    return Explanation(
+        op=op,
+        arch=tables.arch,
+        bucket="/".join([tables.arch, *(c or "none" for c in classes)]),
+        sizes=dict(query.by_size),
+        attributes=dict(query.attributes),
+        nearest=nearest,
+        chosen=None if decision is None else tables.kernels[decision.kernel].name,
+        how=None if decision is None else str(decision.how),
+        predicted_us=None if decision is None else decision.predicted_us,
+        reason="no kernel serves this call, or has what is preferred" if decision is None else decision.reason,
+        candidates=tuple(candidates),
+    )
+
+
+def _explain_drop(
+    registry: Registry, tables: Tables, query: Query, prefs: Preferences, masks: tuple[int, int], kernel: int, decision: Decision | None
+) -> str:
+    legal, kept = masks
+    if not legal >> kernel & 1:
+        return registry.find_broken(tables, query, kernel)
+    if not kept >> kernel & 1:
+        return registry.explain_dislike(tables, query, kernel, prefs) or "another kernel wants less workspace"
+    if decision is None or decision.kernel == kernel:
+        return ""
+    return f"not first by step {decision.how}"

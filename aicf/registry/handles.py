@@ -1,0 +1,77 @@
+"""What a selection returns: one frozen kernel for one problem, with what a caller must know to launch it, and why it was chosen."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aicf.errors import LaunchError
+from aicf.registry.deciding import How
+from aicf.registry.queries import Interface, Query
+from aicf.registry.reading import FrozenKernel
+
+if TYPE_CHECKING:
+    from aicf.building.library import KernelLibrary
+
+
+@dataclass(frozen=True, slots=True)
+class KernelHandle:
+    """A frozen kernel chosen for a problem.
+
+    ``how`` is the step of the decision that found it and ``reason`` says so in words; ``predicted_us`` is a measured time or an estimate
+    (None for a fallback). ``alignment_bytes`` is what addresses must be multiples of, by tensor, where that is more than an element.
+    ``deterministic``: the same bits on every run; ``capture_safe``: the launch may be captured into a CUDA graph.
+    """
+
+    op: str
+    kernel: str
+    arch: str
+    how: How
+    reason: str
+    predicted_us: float | None
+    deterministic: bool
+    capture_safe: bool
+    alignment_bytes: Mapping[str, int]
+    query: Query = field(repr=False)
+    frozen: FrozenKernel = field(repr=False)
+    interface: Interface = field(repr=False)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Device memory that a launch wants. Where the kernel has to be asked, this builds and loads it."""
+        if self.frozen.manifest["workspace"]["kind"] == "none":
+            return 0
+        return self.load().ask_workspace(self.make_params({}))
+
+    def load(self) -> KernelLibrary:
+        """Build the kernel from its sealed sources, unless it is in the cache, and load it. The device must be open.
+
+        Raises :class:`~aicf.errors.FrozenError`, :class:`~device.toolchain.BuildError` or :class:`~device.UnavailableError`.
+        """
+        from aicf.building.library import load_kernel
+
+        return load_kernel(self.frozen, self.interface)
+
+    def make_params(self, addresses: Mapping[str, int]) -> ctypes.Structure:
+        """Return the op's C struct for this problem. Raises ValueError, naming the tensor, for an address that does not fit."""
+        from aicf.building.structs import make_params
+
+        return make_params(self.interface, self.query, addresses)
+
+    def launch(self, addresses: Mapping[str, int], *, stream: int = 0, workspace: int = 0) -> None:
+        """Queue the kernel on a stream (a ``cudaStream_t`` as a number): no allocation, no synchronisation.
+
+        ``addresses`` are the device addresses of all tensors of the call, ``workspace`` that of ``workspace_bytes`` bytes. Raises
+        ValueError naming a tensor whose address is missing or misaligned, and :class:`~aicf.errors.LaunchError`.
+        """
+        for layout in self.interface.find_layouts(self.query.values):
+            address, step = addresses.get(layout.name, 0), self.alignment_bytes.get(layout.name, 1)
+            if address == 0:
+                raise ValueError(f"{self.op}: the address of {layout.name} is missing")
+            if address % step:
+                raise ValueError(f"{self.op}: address of {layout.name} = {address:#x}: {self.kernel} needs a multiple of {step} bytes")
+        if workspace == 0 and (wanted := self.workspace_bytes) > 0:
+            raise LaunchError(f"{self.op}: {self.kernel} wants {wanted} bytes of workspace, got none")
+        self.load().launch(self.make_params(addresses), workspace, stream)

@@ -1,0 +1,165 @@
+"""Choosing the frozen kernel for a call. The same inputs have the same answer; a second time it comes from memory."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from aicf.errors import SelectionError
+from aicf.registry.conditions import describe, list_address_steps
+from aicf.registry.deciding import Decision, How, decide
+from aicf.registry.handles import KernelHandle
+from aicf.registry.problems import HwCaps, Preferences, Problem
+from aicf.registry.queries import Query
+from aicf.registry.reading import FrozenOp, find_frozen_dir, read_op
+from aicf.registry.tables import Tables
+
+NO_PREFERENCES = Preferences()
+_MAX_REMEMBERED = 65536
+_Items = tuple[tuple[str, object], ...]
+
+
+class _Op(NamedTuple):
+    """An op as read; addresses matter modulo ``address_step``."""
+
+    frozen: FrozenOp
+    archs: list[str]
+    address_step: int
+    tables: dict[str, Tables]
+
+
+class Registry:
+    """Selects among the kernels of one folder ``frozen``, which it reads once, op by op, when they are first asked for."""
+
+    def __init__(self, frozen_dir: Path | None = None) -> None:
+        self.frozen_dir = frozen_dir or find_frozen_dir()
+        self._ops: dict[str, _Op] = {}
+        self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
+
+    def select(self, op: str, problem: Problem, hw_caps: HwCaps, prefs: Preferences = NO_PREFERENCES) -> KernelHandle:
+        """Return the kernel for a call.
+
+        Raises ValueError for a problem that the op does not have, :class:`SelectionError` where no kernel serves it or has what is
+        preferred, and :class:`FrozenError` where the frozen set cannot be read.
+        """
+        addresses: _Items = ()
+        if problem.addresses:
+            step = self.read(op).address_step
+            addresses = tuple([(name, address % step) for name, address in problem.addresses.items()])
+        sizes, attributes, strides = tuple(problem.sizes.items()), tuple(problem.attributes.items()), tuple(problem.strides.items())
+        key = (op, sizes, attributes, strides, addresses, hw_caps, prefs)
+        handle = self._chosen.get(key)
+        if handle is None:
+            if len(self._chosen) >= _MAX_REMEMBERED:
+                self._chosen.clear()
+            handle = self._chosen[key] = self._select(op, problem, hw_caps, prefs)
+        return handle
+
+    def _select(self, op: str, problem: Problem, hw_caps: HwCaps, prefs: Preferences) -> KernelHandle:
+        prefs.check()
+        tables = self.find_tables(op, hw_caps)
+        # A copy: the caller may change what it passed in, and the handle must not follow.
+        own = Problem(dict(problem.sizes), dict(problem.attributes), dict(problem.strides), dict(problem.addresses))
+        query = tables.interface.make_query(own)
+        legal = tables.find_legal(query)
+        kept = self.find_preferred(tables, query, legal, prefs)
+        decision = decide(tables, query, kept)
+        if decision is None:
+            raise SelectionError(self._describe_refusal(tables, query, legal, prefs))
+        return self.make_handle(tables, query, decision)
+
+    def read(self, op: str) -> _Op:
+        """Return an op of the frozen set, read and validated the first time."""
+        found = self._ops.get(op)
+        if found is None:
+            frozen = read_op(op, self.frozen_dir)
+            steps = [s for k in frozen.kernels.values() for s in list_address_steps(k.manifest["domain"])]
+            found = self._ops[op] = _Op(frozen, frozen.archs, math.lcm(*steps), {})
+        return found
+
+    def find_tables(self, op: str, hw_caps: HwCaps) -> Tables:
+        """Return what is known of an op's kernels for a device."""
+        found = self.read(op)
+        arch = hw_caps.find_arch(op, found.archs)
+        if arch not in found.tables:
+            found.tables[arch] = Tables(found.frozen, arch)
+        return found.tables[arch]
+
+    def find_preferred(self, tables: Tables, query: Query, legal: int, prefs: Preferences) -> int:
+        """Return those of the legal kernels that have what is preferred, a bit each."""
+        if prefs == NO_PREFERENCES:
+            return legal
+        kept = [i for i in range(len(tables.kernels)) if legal >> i & 1 and not self.explain_dislike(tables, query, i, prefs)]
+        if prefs.prefer == "memory" and kept:
+            wanted = {i: self.find_workspace(tables, query, i) for i in kept}
+            least = min(wanted.values())
+            kept = [i for i in kept if wanted[i] == least]
+        return sum(1 << i for i in kept)
+
+    def explain_dislike(self, tables: Tables, query: Query, kernel: int, prefs: Preferences) -> str:
+        """Return what of the preferences a kernel does not have, "" where it has all; a choice by memory compares, and is not here."""
+        manifest = tables.kernels[kernel].manifest
+        if prefs.deterministic and not manifest["deterministic"]:
+            return "its results may differ from run to run"
+        if prefs.accumulate is not None and manifest.get("accumulate") != prefs.accumulate:
+            return f"its manifest says that it sums in {manifest.get('accumulate', 'nothing in particular')}, not in {prefs.accumulate}"
+        if prefs.max_workspace_bytes is not None:
+            wanted = self.find_workspace(tables, query, kernel)
+            if wanted > prefs.max_workspace_bytes:
+                return f"it wants {wanted} bytes of workspace, more than {prefs.max_workspace_bytes}"
+        return ""
+
+    def find_workspace(self, tables: Tables, query: Query, kernel: int) -> int:
+        """Return the workspace in bytes that a kernel wants; one that has to be asked is built and loaded for that."""
+        if tables.kernels[kernel].manifest["workspace"]["kind"] == "none":
+            return 0
+        return self.make_handle(tables, query, Decision(kernel, How.FALLBACK, None, "")).workspace_bytes
+
+    def make_handle(self, tables: Tables, query: Query, decision: Decision) -> KernelHandle:
+        """Return the handle of the kernel that was decided for."""
+        frozen = tables.kernels[decision.kernel]
+        manifest = frozen.manifest
+        return KernelHandle(
+            tables.interface.op,
+            frozen.name,
+            tables.arch,
+            decision.how,
+            decision.reason,
+            decision.predicted_us,
+            manifest["deterministic"],
+            manifest["capture_safe"],
+            manifest["alignment_bytes"],
+            query,
+            frozen,
+            tables.interface,
+        )
+
+    def find_broken(self, tables: Tables, query: Query, kernel: int) -> str:
+        """Return what the first condition of a kernel's domain asks for that does not hold, "" where all do."""
+        rows = (row for holds, mask, row in tables.conditions if mask >> kernel & 1 and not holds(query))
+        return next((describe(row) for row in rows), "")
+
+    def _describe_refusal(self, tables: Tables, query: Query, legal: int, prefs: Preferences) -> str:
+        reasons = []
+        for i, kernel in enumerate(tables.kernels):
+            why = self.explain_dislike(tables, query, i, prefs) if legal >> i & 1 else self.find_broken(tables, query, i)
+            reasons.append(f"\n  {kernel.name}: {why}")
+        asked = "has what is preferred for" if legal else "serves"
+        return f"{tables.interface.op}: no frozen kernel for {tables.arch} {asked} {_name(query)}:{''.join(reasons)}"
+
+
+def _name(query: Query) -> str:
+    return ", ".join(f"{k}={v}" for values in (query.by_size, query.attributes) for k, v in values.items())
+
+
+@lru_cache(maxsize=1)
+def open_registry() -> Registry:
+    """Return the registry of the project's own frozen set, one a process."""
+    return Registry()
+
+
+def select(op: str, problem: Problem, hw_caps: HwCaps, prefs: Preferences = NO_PREFERENCES) -> KernelHandle:
+    """Choose a kernel of the project's frozen set: :meth:`Registry.select`."""
+    return open_registry().select(op, problem, hw_caps, prefs)

@@ -1,0 +1,207 @@
+"""What is known of an op's kernels for one architecture, arranged so that a decision takes some tens of microseconds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.errors import FrozenError
+from aicf.registry.conditions import Condition, count_blocks, make_condition
+from aicf.registry.problems import Value, find_row
+from aicf.registry.queries import INT64_MAX, Interface, Query
+from aicf.registry.reading import AXES, FrozenKernel, FrozenOp, Row
+
+GROUP_AXES = AXES[:3]
+_MAX_KERNELS = 64
+Key = tuple[tuple[int, ...], tuple[Value, ...]]
+Group = tuple[str | None, ...]
+Axis = tuple[tuple[str, tuple[Condition, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Points:
+    """The measured problems of one group, in the order of their names; ``logs`` is [sizes, points], ``masks`` has a bit a kernel.
+
+    ``rows`` holds by point (median in microseconds, kernel), the fastest first.
+    """
+
+    problems: tuple[str, ...]
+    logs: NDArray[np.float64]
+    masks: NDArray[np.uint64]
+    rows: tuple[tuple[tuple[float, int], ...], ...]
+
+
+class _Fixed(NamedTuple):
+    """What one setting of the attributes settles: kernels it leaves, a bit each, and classes, but for the axes that look at more."""
+
+    legal: int
+    classes: tuple[str | None, ...]
+    open_axes: tuple[int, ...]
+
+
+class Tables:
+    """An op's kernels for one architecture, numbered in the order of their names, with the conditions, times and rates of each."""
+
+    def __init__(self, frozen: FrozenOp, arch: str) -> None:
+        self.arch = arch
+        self.interface = Interface(frozen.name, frozen.interface)
+        entries = [e for e in frozen.entries if e["bucket"]["arch"] == arch and frozen.kernels[e["kernel"]].arch == arch]
+        names = sorted({e["kernel"] for e in entries})
+        if len(names) > _MAX_KERNELS:
+            raise FrozenError(f"{frozen.folder}: {len(names)} kernels for {arch}; at most {_MAX_KERNELS} are served")
+        self.kernels: tuple[FrozenKernel, ...] = tuple(frozen.kernels[n] for n in names)
+        self.everything = (1 << len(names)) - 1
+        place = {n: i for i, n in enumerate(names)}
+        self.winners = tuple(sorted((tuple(e["bucket"][a] for a in AXES), place[e["kernel"]]) for e in entries if e["role"] == "winner"))
+        self.fallbacks = tuple(sorted({place[e["kernel"]] for e in entries if e["role"] == "fallback"}))
+        self.roles = {i: sorted({e["role"] for e in entries if e["kernel"] == n}) for n, i in place.items()}
+        self.statuses = {i: sorted({e["status"] for e in entries if e["kernel"] == n}) for n, i in place.items()}
+        self.conditions = _collect_conditions(self.kernels)
+        self._attribute_conditions = tuple(c for c in self.conditions if "attribute" in c[2])
+        self._size_conditions = tuple(c for c in self.conditions if "attribute" not in c[2])
+        self.axes, self._size_axes = _read_axes(frozen.description)
+        self._fixed: dict[tuple[Value, ...], _Fixed] = {}
+        medians = [m for m in frozen.medians if m["arch"] == arch and m["kernel"] in place]
+        self.exact = self._read_exact(medians, place)
+        self.near = self._read_near(medians, place)
+        self.cost = _Cost(frozen.description["cost"], self.interface)
+        self.tiles = tuple(count_blocks(k.manifest["prior"]["tile"]) if k.manifest["prior"]["tile"] else None for k in self.kernels)
+
+    def find_legal(self, query: Query) -> int:
+        """Return the kernels whose domain holds, a bit each."""
+        legal = self._find_fixed(query).legal
+        for holds, mask, _ in self._size_conditions:
+            if legal & mask and not holds(query):
+                legal &= ~mask
+        return legal
+
+    def find_classes(self, query: Query) -> tuple[str | None, ...]:
+        """Return the query's class on each axis."""
+        fixed = self._find_fixed(query)
+        classes = list(fixed.classes)
+        for i in fixed.open_axes:
+            classes[i] = find_class(self.axes[i], query)
+        return tuple(classes)
+
+    def _find_fixed(self, query: Query) -> _Fixed:
+        fixed = self._fixed.get(query.values)
+        if fixed is None:
+            legal = self.everything
+            for holds, mask, _ in self._attribute_conditions:
+                if not holds(query):
+                    legal &= ~mask
+            classes = [None if i in self._size_axes else find_class(axis, query) for i, axis in enumerate(self.axes)]
+            fixed = self._fixed[query.values] = _Fixed(legal, tuple(classes), self._size_axes)
+        return fixed
+
+    def estimate_us(self, query: Query, kernel: int) -> float:
+        """Return the roofline's time of a kernel, stretched by how its blocks fill the chip; 0 where the op has no cost."""
+        prior = self.kernels[kernel].manifest["prior"]
+        flops, num_bytes, unit = self.cost.find(query)
+        rate = prior["flops_per_s"].get(unit, 0.0)
+        compute = flops / rate if rate > 0.0 else 0.0
+        memory = num_bytes / prior["bytes_per_s"]
+        factor, count = 1.0, self.tiles[kernel]
+        if count is not None:
+            blocks, slots = count(query.by_size), prior["slots"]
+            factor = float(min(-(-blocks // slots) * slots, INT64_MAX)) / float(blocks)
+        return float(max(compute, memory) * factor * 1e6)
+
+    def _read_exact(self, medians: list[Row], place: Mapping[str, int]) -> dict[Key, list[tuple[float, int]]]:
+        table: dict[Key, list[tuple[float, int]]] = {}
+        for row in medians:
+            table.setdefault(self._key(row), []).append((float(row["median_us"]), place[row["kernel"]]))
+        return {key: sorted(rows) for key, rows in table.items()}
+
+    def _key(self, row: Row) -> Key:
+        names = self.interface
+        if sorted(row["sizes"]) != list(names.size_names) or sorted(row["attributes"]) != list(names.attribute_names):
+            raise FrozenError(
+                f"{names.op}: index.jsonl: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op"
+            )
+        return tuple(row["sizes"][n] for n in names.size_names), tuple(row["attributes"][n] for n in names.attribute_names)
+
+    def _read_near(self, medians: list[Row], place: Mapping[str, int]) -> dict[Group, Points]:
+        groups: dict[Group, dict[str, list[tuple[float, int]]]] = {}
+        sizes: dict[str, tuple[int, ...]] = {}
+        for row in medians:
+            points = groups.setdefault(tuple(row["group"].split("/")), {})
+            points.setdefault(row["problem"], []).append((float(row["median_us"]), place[row["kernel"]]))
+            sizes[row["problem"]] = self._key(row)[0]
+        made = {}
+        for group, points in groups.items():
+            problems = tuple(sorted(points))
+            rows = tuple(tuple(sorted(points[p])) for p in problems)
+            masks = np.array([sum(1 << k for k in {k for _, k in row}) for row in rows], np.uint64)
+            # math.log2 is the C library's, as in the generated dispatcher; NumPy's own may round otherwise.
+            logs = np.array([[math.log2(n) for n in sizes[p]] for p in problems]).T.copy()
+            made[group] = Points(problems, logs, masks, rows)
+        return made
+
+
+def _collect_conditions(kernels: tuple[FrozenKernel, ...]) -> tuple[tuple[Condition, int, Row], ...]:
+    """Return each different condition once, with the kernels that ask for it, a bit each."""
+    found: dict[str, tuple[Row, int]] = {}
+    for i, kernel in enumerate(kernels):
+        for row in kernel.manifest["domain"]:
+            key = json.dumps(row, sort_keys=True)
+            found[key] = (row, found.get(key, (row, 0))[1] | 1 << i)
+    return tuple((make_condition(row), mask, row) for _, (row, mask) in sorted(found.items()))
+
+
+def _read_axes(description: Row) -> tuple[tuple[Axis, ...], tuple[int, ...]]:
+    """Return the axes, and which of them look at more than attributes."""
+    found = {axis["name"]: axis["classes"] for axis in description["axes"]}
+    rows = [found.get(name, [{"name": "any", "when": []}]) for name in AXES]
+    axes = tuple(tuple((c["name"], tuple(map(make_condition, c["when"]))) for c in classes) for classes in rows)
+    return axes, tuple(i for i, classes in enumerate(rows) if any("attribute" not in w for c in classes for w in c["when"]))
+
+
+def find_class(axis: Axis, query: Query) -> str | None:
+    """Return the first class of an axis whose conditions all hold, None where there is none."""
+    for name, conditions in axis:
+        for holds in conditions:
+            if not holds(query):
+                break
+        else:
+            return name
+    return None
+
+
+class _Cost:
+    """An op's least work, as sums of products of sizes."""
+
+    def __init__(self, row: Row | None, interface: Interface) -> None:
+        self._row = row
+        self._names = interface.attribute_names
+        self._known: dict[tuple[Value, ...], tuple[Callable[[Query], float], Callable[[Query], float], str]] = {}
+
+    def find(self, query: Query) -> tuple[float, float, str]:
+        """Return flops, bytes moved, and the unit of the flops; zeros and no unit where the op has no cost."""
+        if self._row is None:
+            return 0.0, 0.0, ""
+        known = self._known.get(query.values)
+        if known is None:
+            row = self._row
+            flops, moved, unit = (find_row(row[name], query.attributes) for name in ("flops", "bytes_moved", "flop_unit"))
+            known = self._known[query.values] = (_make_sum(flops or ()), _make_sum(moved or ()), unit or "")
+        return known[0](query), known[1](query), known[2]
+
+
+def _make_sum(terms: list[Any]) -> Callable[[Query], float]:
+    def evaluate(query: Query) -> float:
+        total = 0.0
+        for coefficient, names in terms:
+            term = float(coefficient)
+            for name in names:
+                term *= float(query.by_size[name])
+            total += term
+        return total
+
+    return evaluate
