@@ -361,6 +361,7 @@ class Op:
     ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
     judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``). ``axes`` divide
     its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
+    ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on.
     """
 
     name: str
@@ -377,6 +378,7 @@ class Op:
     choose: Callable[[Problem], Choice] | None = None
     sampling: Sampling | None = None
     axes: tuple[Axis, ...] = ()
+    accumulate: str | None = None
 
     def __post_init__(self) -> None:
         _require_identifier("op", self.name)

@@ -73,6 +73,7 @@ def test_op_keeps_the_law(path: Path) -> None:
 def test_the_law_has_files_to_judge() -> None:
     assert _files("device")
     assert _files("harness")
+    assert _files("aicf")
     assert _files("ops", "*/op.py")
 
 
@@ -82,6 +83,8 @@ def test_the_law_has_files_to_judge() -> None:
         ("aicf", "import harness"),
         ("aicf", "from harness.spec import Op"),
         ("aicf", "def f():\n    from ops.softmax import op"),
+        ("aicf", "import deploy.selection"),
+        ("device", "from aicf.registry import select"),
         ("harness", "import aicf.ir"),
         ("harness", "import importlib\nimportlib.import_module('aicf')"),
         ("harness", "from ops.softmax.op import OP"),

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("ops/*/README.md"), *ROOT.glob("device/**/README.md"))
 SETTINGS = ROOT / "device" / "settings.py"
-SOURCES = [path for part in ("device", "harness") for path in sorted((ROOT / part).rglob("*.py")) if path != SETTINGS]
+SOURCES = [path for part in ("aicf", "device", "harness") for path in sorted((ROOT / part).rglob("*.py")) if path != SETTINGS]
 
 
 def run_make(*args: str) -> subprocess.CompletedProcess[str]:

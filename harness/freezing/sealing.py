@@ -135,6 +135,8 @@ def make_manifest(
         "resources": list_resources(build.resources, kernel_spec.max_spill_bytes),
         **facts,
     }
+    if loaded.op.accumulate is not None:
+        manifest["accumulate"] = loaded.op.accumulate
     return manifest | {"seal": make_seal(manifest)}
 
 

@@ -164,4 +164,5 @@ OP = Op(
         Attribute("save_z", (False, True), False, passed=False),
     ),
     axes=AXES,
+    accumulate="float32",
 )

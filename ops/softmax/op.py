@@ -174,6 +174,7 @@ OP = Op(
     problems=PROBLEMS,
     reference=reference,
     tolerance=tolerance,
+    accumulate="float32",
     cost=cost,
     axes=(
         Axis(

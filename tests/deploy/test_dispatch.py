@@ -1,4 +1,4 @@
-"""The C dispatcher decides as docs/frozen.md says, on random calls of every frozen op, with measured times made up."""
+"""C dispatcher and framework decide as docs/frozen.md says, on random calls of every frozen op, with measured times made up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from deploy.__main__ import write
 from deploy.dispatch import make_dispatcher
 from deploy.header import make_header
@@ -158,8 +159,16 @@ def draw_call(op: DeployedOp, generator: random.Random) -> Call:
     return Call(sizes, attributes, addresses, strides)
 
 
+def ask_registry(registry: Registry, op: str, call: Call) -> tuple[str | None, int, float | None]:
+    try:
+        handle = registry.select(op, Problem(call.sizes, call.attributes, call.strides, call.addresses), HwCaps(9, 0))
+    except SelectionError:
+        return None, 0, None
+    return handle.kernel, 1 + list(How).index(handle.how), handle.predicted_us
+
+
 @pytest.mark.parametrize("name", OPS)
-def test_the_dispatcher_agrees_with_the_description_on_random_calls(name: str, frozen_dir: Path, library: ctypes.CDLL) -> None:
+def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name: str, frozen_dir: Path, library: ctypes.CDLL) -> None:
     (op,) = select(frozen_dir, [name])
     rows = [op.description, *op.entries, *op.medians]
     manifests = {k.name: k.manifest for k in op.kernels}
@@ -167,6 +176,7 @@ def test_the_dispatcher_agrees_with_the_description_on_random_calls(name: str, f
     function.restype = Status
     generator = random.Random(name)
     seen: Counter[int] = Counter()
+    registry = Registry(frozen_dir)
     for _ in range(NUM_CALLS):
         call = draw_call(op, generator)
         kernel, how = choose(rows, manifests, "sm_90a", call)
@@ -174,6 +184,7 @@ def test_the_dispatcher_agrees_with_the_description_on_random_calls(name: str, f
         status = function(b"sm_90a", ctypes.byref(make_params(op, call)), None, ctypes.byref(choice))
         found = (choice.kernel.decode(), choice.how) if status.code == 0 else (None, 0)
         assert found == (kernel, how), (call, status.reason)
+        assert ask_registry(registry, name, call) == (*found, choice.predicted_us if how in (1, 2, 3) else None), call
         seen[how] += 1
     assert seen[1] > 100 and seen[2] > 500 and seen[3] > 20, seen
 

@@ -1,0 +1,159 @@
+"""Selection is total, legal, deterministic, and what docs/frozen.md says."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aicf.errors import SelectionError
+from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain
+from aicf.registry.reading import FrozenOp
+from aicf.registry.selection import _Op
+from harness.domain import Facts, find_broken, read_condition
+from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
+from tests.deploy.chooser import Call, choose
+
+HOPPER = HwCaps(9, 0)
+WAYS = [How.MEASURED, How.NEAR, How.PRIOR, How.FALLBACK]
+
+
+def make_registry(op: FrozenOp) -> Registry:
+    registry = Registry()
+    registry._ops["made_up"] = _Op(op, op.archs, 48, {})
+    return registry
+
+
+def choose_again(op: FrozenOp, handle: KernelHandle, prefs: Preferences) -> tuple[str | None, int]:
+    """Decide by the description in tests/deploy/chooser.py."""
+    q = handle.query
+    present = {"x", "y", *(["z"] if q.attributes["save"] else [])}
+    call = Call(q.by_size, q.attributes, {t: q.addresses.get(t, 0) for t in present}, q.strides)
+    manifests = {n: k.manifest for n, k in op.kernels.items()}
+    entries = [e | {"kind": "entry"} for e in op.entries]
+    entries = [e for e in entries if not prefs.deterministic or manifests[e["kernel"]]["deterministic"]]
+    whole = [{"name": n, "classes": [{"name": "any", "when": []}]} for n in ("dtypes", "layout")]
+    description = {**op.description, "axes": [*whole, *op.description["axes"]]}
+    return choose([description, *entries, *op.medians], manifests, handle.arch, call)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_choice_is_total_legal_and_the_described_one(data: st.DataObject) -> None:
+    op = data.draw(frozen_ops())
+    call = data.draw(calls(op))
+    prefs = Preferences(deterministic=data.draw(st.booleans()))
+    handle = make_registry(op).select("made_up", Problem(**call), HOPPER, prefs)
+    kernel = op.kernels[handle.kernel]
+    facts = Facts(handle.query.by_size, handle.query.attributes, handle.query.addresses, handle.query.strides)
+    assert find_broken([read_condition(row) for row in kernel.manifest["domain"]], facts) is None
+    assert kernel.arch == handle.arch == "sm_90a"
+    assert handle.deterministic or not prefs.deterministic
+    assert (handle.kernel, 1 + WAYS.index(handle.how)) == choose_again(op, handle, prefs)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_the_order_of_what_is_read_and_what_was_asked_before_change_nothing(data: st.DataObject) -> None:
+    op = data.draw(frozen_ops())
+    asked = [data.draw(calls(op)) for _ in range(3)]
+    seed = data.draw(st.integers(0, 2**32))
+
+    def shuffled(rows: Any) -> Any:
+        return random.Random(seed).sample(list(rows), len(rows))
+
+    other = replace(
+        op, entries=tuple(shuffled(op.entries)), medians=tuple(shuffled(op.medians)), kernels=dict(shuffled(op.kernels.items()))
+    )
+    first, second = make_registry(op), make_registry(other)
+    answers = [first.select("made_up", Problem(**call), HOPPER) for call in asked]
+    again = [second.select("made_up", Problem(**call), HOPPER) for call in reversed(asked)][::-1]
+    for one, two, call in zip(answers, again, asked, strict=True):
+        assert (one.kernel, one.how, one.predicted_us, one.reason) == (two.kernel, two.how, two.predicted_us, two.reason)
+        assert first.select("made_up", Problem(**call), HOPPER).kernel == one.kernel
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_an_explanation_is_of_the_choice_and_has_a_reason_for_every_other_kernel(data: st.DataObject) -> None:
+    op = data.draw(frozen_ops())
+    call = data.draw(calls(op))
+    registry = make_registry(op)
+    handle = registry.select("made_up", Problem(**call), HOPPER)
+    told = explain("made_up", Problem(**call), HOPPER, registry=registry)
+    assert (told.chosen, told.how, told.predicted_us, told.reason) == (handle.kernel, handle.how, handle.predicted_us, handle.reason)
+    assert {c.kernel for c in told.candidates} == {n for n, k in op.kernels.items() if k.arch == "sm_90a"}
+    assert [c.kernel for c in told.candidates if c.dropped == ""] == [handle.kernel]
+
+
+def make_op(*kernels: tuple[str, dict[str, Any]], domain: list[Any] | None = None) -> FrozenOp:
+    found = {n: make_kernel(n, "sm_90a", domain or [], {"deterministic": True} | facts, {}) for n, facts in kernels}
+    entries = [{"bucket": make_bucket("sm_90a", "any", "any"), "role": "fallback", "kernel": n, "status": "measured"} for n in found]
+    return FrozenOp("made_up", Path("/nowhere"), DESCRIPTION, tuple(entries), (), found)
+
+
+CALL = {"M": 8, "N": 8}
+
+
+def test_preferences_are_obeyed_or_refused() -> None:
+    registry = make_registry(make_op(("a", {"deterministic": False}), ("b", {"accumulate": "float32"}), ("c", {"accumulate": "float64"})))
+
+    def ask(**prefs: Any) -> str:
+        return registry.select("made_up", Problem(CALL), HOPPER, Preferences(**prefs)).kernel
+
+    assert ask() == "a"
+    assert ask(deterministic=True) == "b"
+    assert ask(accumulate="float64") == "c"
+    assert ask(max_workspace_bytes=0) == "a"
+    assert ask(prefer="memory") == "a"
+    with pytest.raises(SelectionError, match=r"has what is preferred(?s:.*)b: its manifest says that it sums in float32, not in bfloat16"):
+        ask(accumulate="bfloat16")
+    with pytest.raises(ValueError, match=r"max_workspace_bytes=-1: must be at least 0"):
+        ask(max_workspace_bytes=-1)
+    with pytest.raises(ValueError, match=r"prefer='size': must be speed or memory"):
+        ask(prefer="size")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"sizes": {"M": 8}}, r"sizes are M, N, got M"),
+        ({"sizes": {"M": 8, "N": 0}}, r"N = 0: must be a whole number of at least 1"),
+        ({"sizes": {"M": 8, "N": 1.0}}, r"N = 1.0: must be a whole number"),
+        ({"sizes": CALL, "attributes": {"act": "tanh"}}, r"act = 'tanh': must be one of 'none', 'relu', 'silu'"),
+        ({"sizes": CALL, "attributes": {"mode": 1}}, r"no attribute 'mode'; there are: act, save"),
+        ({"sizes": CALL, "strides": {"x": 7}}, r"row stride of x = 7: must be at least the row's 8 elements"),
+        ({"sizes": CALL, "strides": {"z": 8}}, r"tensor 'z' has no row stride here"),
+        ({"sizes": CALL, "addresses": {"z": 16}}, r"tensor 'z' is not part of this call"),
+    ],
+)
+def test_a_problem_that_the_op_does_not_have_is_refused_by_name(call: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_registry(make_op(("a", {}))).select("made_up", Problem(**call), HOPPER)
+
+
+def test_where_nothing_serves_every_kernel_has_its_reason() -> None:
+    registry = make_registry(make_op(("a", {}), ("b", {}), domain=[{"count": {"M": 1}, "max": 4}]))
+    with pytest.raises(SelectionError, match=r"a: M must be at most 4\n  b: M must be at most 4"):
+        registry.select("made_up", Problem(CALL), HOPPER)
+    with pytest.raises(SelectionError, match=r"nothing is frozen for compute capability 7.5; there are kernels for: sm_90a"):
+        registry.select("made_up", Problem(CALL), HwCaps(7, 5))
+
+
+def test_a_handle_does_not_follow_what_the_caller_changes_later() -> None:
+    registry = make_registry(make_op(("a", {})))
+    sizes = dict(CALL)
+    handle = registry.select("made_up", Problem(sizes), HOPPER)
+    sizes["M"] = 99
+    assert handle.query.by_size == CALL
+    assert registry.select("made_up", Problem(sizes), HOPPER).query.by_size["M"] == 99
+
+
+@pytest.mark.parametrize(("caps", "arch"), [((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((8, 0), "sm_80"), ((9, 1), "sm_90")])
+def test_the_best_architecture_that_runs_here_is_taken(caps: tuple[int, int], arch: str) -> None:
+    assert HwCaps(*caps).find_arch("op", ["sm_80", "sm_90", "sm_90a"]) == arch
