@@ -1,7 +1,7 @@
 """cuBLASLt's matrix product with fused epilogue, called through ctypes: a library to measure against, not to build on.
 
-Only what the peers need: ``D = act(A B + bias)``, one heuristic choice or the fastest of many. The constants are those of NVIDIA's public
-header ``cublasLt.h`` (CUDA 12 and 13).
+Only what the peers need: ``D = act(A B + bias)``, or ``D = (A B) * act'(Z)`` with the sums of its columns; one heuristic choice or the
+fastest of many. The constants are those of NVIDIA's public header ``cublasLt.h`` (CUDA 12 and 13).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _COMPUTE_32F = 68
 _COMPUTE_32F_FAST_TF32 = 77
 _CUDA_R_32F = 0
 CUDA_DTYPES: Mapping[str, int] = MappingProxyType({"float16": 2, "bfloat16": 14, "float32": 0})
-# CUBLASLT_EPILOGUE_*: the flags of an activation, of a bias, and of a saved pre-activation.
+# CUBLASLT_EPILOGUE_*: the flags of an activation, of a bias, and of a saved pre-activation; act' of it with the bias' gradient.
 _ACTIVATIONS: Mapping[str, int] = MappingProxyType({"none": 1, "relu": 2, "gelu_tanh": 32})
 _BIAS_FLAG, _SAVED_FLAG, _DEFAULT = 4, 128, 1
-_TRANSA, _EPILOGUE, _BIAS_POINTER, _AUX_POINTER, _AUX_LD = 3, 7, 8, 11, 12  # CUBLASLT_MATMUL_DESC_*
+_DGELU, _BIAS_GRADIENT_FLAG = 192, 16
+_TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER, _AUX_POINTER, _AUX_LD = 3, 4, 7, 8, 11, 12  # CUBLASLT_MATMUL_DESC_*
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 
 
@@ -40,10 +41,12 @@ class _Heuristic(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Product:
-    """``Y[m, n] = act(X[m, k] W + bias)``, row-major, 16-bit floats or fp32 in TF32; W is [n, k], or [k, n] where ``is_kn``.
+    """``Y[m, n] = act(X W + bias)``, row-major, 16-bit floats or fp32 in TF32.
 
+    X is [m, k], or [k, m] where ``is_km``; W is [n, k], or [k, n] where ``is_kn``.
     Tensors are device addresses, strides are in elements.
     ``z`` is the pre-activation, which the library can keep for ``gelu_tanh`` alone; 0 where there is none, as for ``bias``.
+    Where ``is_gradient``, ``Y = (X W) * act'(z)`` for ``gelu_tanh``, and ``bias`` becomes the sums of Y's columns.
     """
 
     x: int
@@ -61,6 +64,8 @@ class Product:
     dtype: str
     act: str
     is_kn: bool
+    is_km: bool = False
+    is_gradient: bool = False
 
 
 def find_unsupported(act: str, *, saves_z: bool) -> str:
@@ -98,18 +103,24 @@ class CublasLt:
 
         # The library is column-major: it computes Y^T = W^T X^T, and W [n, k] is its transposed operand.
         set_attribute(_TRANSA, c_int32(0 if product.is_kn else 1), 4)
-        epilogue = _ACTIVATIONS[product.act]
+        set_attribute(_TRANSB, c_int32(1 if product.is_km else 0), 4)
+        if product.is_gradient:
+            epilogue = _DGELU | (_BIAS_GRADIENT_FLAG if product.bias else 0)
+        else:
+            epilogue = _ACTIVATIONS[product.act]
+            if product.bias:
+                epilogue = (0 if epilogue == _DEFAULT else epilogue) | _BIAS_FLAG
+            if product.z:
+                epilogue |= _SAVED_FLAG
         if product.bias:
-            epilogue = (0 if epilogue == _DEFAULT else epilogue) | _BIAS_FLAG
             set_attribute(_BIAS_POINTER, c_void_p(product.bias), 8)
         if product.z:
-            epilogue |= _SAVED_FLAG
             set_attribute(_AUX_POINTER, c_void_p(product.z), 8)
             set_attribute(_AUX_LD, c_int64(product.ldz), 8)
         set_attribute(_EPILOGUE, c_int32(epilogue), 4)
         shapes = [
             (product.n, product.k, product.ldw) if product.is_kn else (product.k, product.n, product.ldw),
-            (product.k, product.m, product.ldx),
+            (product.m, product.k, product.ldx) if product.is_km else (product.k, product.m, product.ldx),
             (product.n, product.m, product.ldy),
         ]
         layouts = []

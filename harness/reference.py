@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,29 +34,34 @@ _MIN_ELEMS_FOR_ZERO_LINT = 64
 
 @dataclass(frozen=True)
 class Part:
-    """Float64 outputs with their absolute bounds, by tensor name: all of them, or those at ``places`` along ``axis``."""
+    """Float64 outputs with their absolute bounds, by tensor name: all of them, or those at ``places`` along ``axis``.
+
+    ``axes`` names the outputs for which that is another axis.
+    """
 
     outputs: dict[str, NDArray[np.float64]]
     bounds: dict[str, NDArray[np.float64]]
     axis: int | None = None
     places: NDArray[np.intp] | None = None
+    axes: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    def take(self, array: NDArray[Any]) -> NDArray[Any]:
+    def take(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Return what of a whole output belongs to this part."""
-        return array if self.axis is None or self.places is None else np.take(array, self.places, axis=self.axis)
+        return array if self.axis is None or self.places is None else np.take(array, self.places, axis=self.axes.get(name, self.axis))
 
     def compare(self, name: str, actual: NDArray[Any]) -> Comparison:
         """Compare a whole output of the kernel with this part; the first bad index is that of the whole."""
-        result = compare(self.take(actual), self.outputs[name], self.bounds[name])
+        result = compare(self.take(name, actual), self.outputs[name], self.bounds[name])
         if result.first_bad_index is None or self.axis is None or self.places is None:
             return result
         index = list(result.first_bad_index)
-        index[self.axis] = int(self.places[index[self.axis]])
+        axis = self.axes.get(name, self.axis)
+        index[axis] = int(self.places[index[axis]])
         return replace(result, first_bad_index=tuple(index))
 
     def find_mismatches(self, name: str, actual: NDArray[Any]) -> NDArray[np.bool_]:
         """Return True per element of this part that is wrong in a whole output of the kernel."""
-        return find_mismatches(self.take(actual), self.outputs[name], self.bounds[name])
+        return find_mismatches(self.take(name, actual), self.outputs[name], self.bounds[name])
 
     @property
     def size_bytes(self) -> int:
@@ -115,14 +120,17 @@ def compute_expected(op: Op, problem: Problem, inputs: dict[str, NDArray[np.gene
     """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled."""
     if op.sampling is None or op.cost(problem).flops <= whole_flops:
         return Expected(inputs, (_compute_part(op, problem, inputs),))
-    shape = next(t.resolve_shape(problem) for t in op.outputs if t.present(problem))
+    first = next(t for t in op.outputs if t.present(problem))
+    find_axis = op.sampling.find_axis
     parts = []
     for axis in op.sampling.axes:
-        places = choose_places(op, problem, axis, shape[axis])
-        if len(places) == shape[axis]:
+        axes = {} if find_axis is None else {t.name: find_axis(t.name, axis, problem) for t in op.outputs}
+        extent = first.resolve_shape(problem)[axes.get(first.name, axis)]
+        places = choose_places(op, problem, axis, extent)
+        if len(places) == extent:
             return Expected(inputs, (_compute_part(op, problem, inputs),))
         restricted_inputs, restricted = op.sampling.restrict(inputs, problem, axis, places)
-        parts.append(replace(_compute_part(op, restricted, restricted_inputs), axis=axis, places=places))
+        parts.append(replace(_compute_part(op, restricted, restricted_inputs), axis=axis, places=places, axes=axes))
     return Expected(inputs, tuple(parts))
 
 

@@ -334,11 +334,13 @@ class Sampling:
     """How an op is judged on part of its outputs, where the whole reference would take minutes.
 
     ``restrict(inputs, problem, axis, places)`` returns inputs and a problem whose outputs are those of the given problem at ``places``
-    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype.
+    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype. Where the outputs have it at different places, an axis is a
+    name of the op's own, and ``find_axis(output, axis, problem)`` says which axis of an output it is.
     """
 
     axes: tuple[int, ...]
     restrict: Callable[[Arrays, Problem, int, NDArray[np.intp]], tuple[dict[str, NDArray[np.generic]], Problem]]
+    find_axis: Callable[[str, int, Problem], int] | None = None
 
 
 @dataclass(frozen=True)

@@ -194,8 +194,10 @@ class _Session:
                 result = part.compare(name, actual)
                 self.tally.note_errors(result.max_abs_error, result.max_error_ratio, result.max_ulp)
                 if not result.ok:
-                    bad, blank = part.find_mismatches(name, actual), part.take(unwritten[name])
-                    kind = classify_mismatch(result, bad, blank, part.take(actual), None if earlier is None else part.take(earlier[name]))
+                    bad, blank = part.find_mismatches(name, actual), part.take(name, unwritten[name])
+                    kind = classify_mismatch(
+                        result, bad, blank, part.take(name, actual), None if earlier is None else part.take(name, earlier[name])
+                    )
                     self.tally.add(kind, check, result.describe(name) + describe_unwritten(bad, blank), distribution)
 
     def _check_determinism(self, case: Case, stream: Stream, first: _Outputs) -> None:

@@ -1,5 +1,5 @@
-// The Hopper main loop for 16-bit floats and TF32, D = A B with fp32 sums: a warp of producers feeds a ring of tiles by tensor copies, two warp
-// groups multiply them by wgmma, and hand the sums of each tile to an epilogue of the op's own.
+// The Hopper main loop for 16-bit floats and TF32, D = A B with fp32 sums: a warp of producers feeds a ring of tiles by tensor copies, two
+// warp groups multiply them by wgmma, and hand the sums of each tile to an epilogue of the op's own.
 //
 //   warp group 0   one thread copies tiles of A and B into the ring; it gives its registers to the others
 //   warp group 1,2 multiply. Cooperative: each takes half of the rows of a tile of D. Ping-pong: each takes every other tile, so that one's
@@ -72,6 +72,12 @@ struct WgmmaLayout {
     static_assert(kSharedBytes <= 227 * 1024, "the ring does not fit shared memory");
 };
 
+// Hides where a value comes from: what is computed from it is computed here, not ahead of a loop, to sit in a register all the while.
+__device__ __forceinline__ int compute_here(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 // What a block does at a time: the products of some steps of k, all or part, of one tile of D.
 struct TileWork {
     int row, column;  // of D: the tile's first
@@ -101,19 +107,20 @@ template <class T>
 struct TileOrder {
     using L = WgmmaLayout<T>;
     const TileGrid& grid;
-    int next, step;
-    int row_in_cluster, column_in_cluster;
+    int next;
 
-    __device__ __forceinline__ TileOrder(const TileGrid& of, std::uint32_t rank) : grid(of) {
-        next = static_cast<int>(blockIdx.x) / L::kClusterSize;
-        step = static_cast<int>(gridDim.x) / L::kClusterSize;
-        row_in_cluster = static_cast<int>(rank) % T::clusterm;
-        column_in_cluster = static_cast<int>(rank) / T::clusterm;
-    }
+    __device__ __forceinline__ explicit TileOrder(const TileGrid& of) : grid(of), next(static_cast<int>(blockIdx.x) / L::kClusterSize) {}
+
+    // Read again wherever they are wanted. Clusters lie along x.
+    __device__ static __forceinline__ int count_clusters() { return compute_here(static_cast<int>(gridDim.x)) / L::kClusterSize; }
+    __device__ static __forceinline__ int find_rank() { return compute_here(static_cast<int>(blockIdx.x)) % L::kClusterSize; }
+    __device__ static __forceinline__ int find_row_in_cluster() { return T::clusterm > 1 ? find_rank() % T::clusterm : 0; }
+    __device__ static __forceinline__ int find_column_in_cluster() { return T::clustern > 1 ? find_rank() / T::clusterm : 0; }
 
     __device__ __forceinline__ bool has_next() const { return next < grid.num_tiles; }
-    __device__ __forceinline__ bool has_second() const { return next + step < grid.num_tiles; }
-    __device__ __forceinline__ void advance() { next += step; }
+    __device__ __forceinline__ bool has_second() const { return next + count_clusters() < grid.num_tiles; }
+    __device__ __forceinline__ void advance() { next += count_clusters(); }
+    __device__ __forceinline__ void forget() { next = compute_here(next); }
     __device__ __forceinline__ TileWork find() const { return find_tile(next, 0, grid.num_steps); }
 
     __device__ __forceinline__ TileWork find_tile(int tile, int first_step, int num_steps) const {
@@ -124,8 +131,8 @@ struct TileOrder {
         const int rows = is_last ? static_cast<int>(grid.last_rows.divisor) : T::group;
         const int cluster_column = is_last ? grid.last_rows.divide(within) : within / T::group;
         const int cluster_row = group * T::group + within - cluster_column * rows;
-        return {(cluster_row * T::clusterm + row_in_cluster) * T::bm, (cluster_column * T::clustern + column_in_cluster) * T::bn,
-                first_step, num_steps};
+        return {(cluster_row * T::clusterm + find_row_in_cluster()) * T::bm,
+                (cluster_column * T::clustern + find_column_in_cluster()) * T::bn, first_step, num_steps};
     }
 };
 
@@ -169,8 +176,9 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
             Barrier* ready = full + position.stage;
             wait_phase(empty + position.stage, position.parity ^ 1);
             arrive_expecting(ready, L::kStageBytes);
-            copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, order.column_in_cluster, ready);
-            copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, order.row_in_cluster, ready);
+            copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(), ready);
+            copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, TileOrder<T>::find_row_in_cluster(),
+                                                           ready);
         }
     }
 }
@@ -240,37 +248,39 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
     give_back(last_stage);
 }
 
-// A slab of 16-bit floats is 16 rows of 64 columns of D, those of one warp, in shared memory as a tensor copy with the 128-byte swizzle has them. A thread's
-// part of it are 16 words: pairs of columns, two rows each, of 8 blocks of 8 columns, in the order of wgmma's sums.
-__device__ __forceinline__ std::uint32_t find_slab_chunk(const std::uint8_t* slab, int lane, int i) {
-    const std::uint32_t chunk = static_cast<std::uint32_t>((2 * i + lane / 16) ^ (lane % 8));
-    return find_shared_address(slab) + static_cast<std::uint32_t>(lane % 16) * kSwizzleBytes + chunk * 16;
+// A slab of 16-bit floats is 16 rows of 64 columns of D, those of one warp, in shared memory as a tensor copy with the 128-byte swizzle has
+// them. A thread's part of it are 16 words: pairs of columns, two rows each, of 8 blocks of 8 columns, in the order of wgmma's sums. Chunk
+// i of four are words 4 i to 4 i + 3, as load_matrices and store_matrices take them.
+//
+// The shared address of this lane's row of chunk 0. Slabs are aligned to the swizzle's period, so that the other chunks differ in two bits.
+__device__ __forceinline__ std::uint32_t find_slab_row(const std::uint8_t* slab, int lane) {
+    return find_shared_address(slab) + static_cast<std::uint32_t>(lane % 16 * kSwizzleBytes + (lane / 16 ^ lane % 8) * 16);
 }
 
-__device__ __forceinline__ void read_slab(std::uint32_t (&words)[16], const std::uint8_t* slab, int lane) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        std::uint32_t four[4];
-        load_matrices(four, find_slab_chunk(slab, lane, i));
-#pragma unroll
-        for (int j = 0; j < 4; ++j) words[4 * i + j] = four[j];
-    }
+__device__ __forceinline__ std::uint32_t find_slab_chunk(std::uint32_t row_address, int i) {
+    return row_address ^ static_cast<std::uint32_t>(i * 32);
 }
 
-// Writes a slab and copies it to columns [column, column + 64) of 16 rows from `row` on of a matrix.
-__device__ __forceinline__ void store_slab(std::uint8_t* slab, int lane, const TensorMap* map, int column, int row,
-                                           const std::uint32_t (&words)[16]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const std::uint32_t four[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
-        store_matrices(find_slab_chunk(slab, lane, i), four);
-    }
+// Copies a slab that this warp has written to columns [column, column + 64) of 16 rows from `row` on of a matrix.
+__device__ __forceinline__ void send_slab(const std::uint8_t* slab, int lane, const TensorMap* map, int column, int row) {
     publish_shared_writes();
     __syncwarp();
     if (lane == 0) {
         store_box(map, column, row, slab);
         commit_stores();
     }
+}
+
+// Writes a thread's part of a slab of 16-bit floats, and sends the slab.
+__device__ __forceinline__ void store_slab(std::uint8_t* slab, int lane, const TensorMap* map, int column, int row,
+                                           const std::uint32_t (&words)[16]) {
+    const std::uint32_t row_address = find_slab_row(slab, lane);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const std::uint32_t four[4] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+        store_matrices(find_slab_chunk(row_address, i), four);
+    }
+    send_slab(slab, lane, map, column, row);
 }
 
 // The same of fp32, 16 rows of 32 columns: a thread's part are 16 values, pairs of columns, two rows each, of 4 blocks of 8 columns.
@@ -283,12 +293,7 @@ __device__ __forceinline__ void store_slab(std::uint8_t* slab, int lane, const T
         *reinterpret_cast<float2*>(place) = {values[4 * i], values[4 * i + 1]};
         *reinterpret_cast<float2*>(place + 8 * kSwizzleBytes) = {values[4 * i + 2], values[4 * i + 3]};
     }
-    publish_shared_writes();
-    __syncwarp();
-    if (lane == 0) {
-        store_box(map, column, row, slab);
-        commit_stores();
-    }
+    send_slab(slab, lane, map, column, row);
 }
 
 // A thread's 32 sums of a slab, rounded in pairs.
@@ -351,17 +356,26 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
     bool begins_lag = !T::pingpong && order.has_second() && order.find().num_steps >= kLag;
     float sums[L::kBlocksM][L::kSums];
     while (order.has_next()) {
-        TileWork tile = order.find();
-        tile.row += first_row;
-        epilogue.begin(tile);
+        const auto find_part = [&] {
+            TileWork tile = order.find();
+            tile.row += first_row;
+            return tile;
+        };
+        const TileWork next = find_part();
+        epilogue.begin(next);
         if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
-        multiply_tile<Element, T, kTransposedA, kTransposedB>(sums, tile.num_steps, first_row, ring, full, empty, position, begins_lag);
+        multiply_tile<Element, T, kTransposedA, kTransposedB>(sums, next.num_steps, first_row, ring, full, empty, position, begins_lag);
         begins_lag = false;
+        // Found again, so that it takes no registers beside the products.
+        order.forget();
+        const TileWork tile = find_part();
         order.advance();
         if constexpr (T::pingpong) {
             // The other group's next tile is the one behind this.
-            if (order.has_next()) arrive_named<2 * kWarpGroupThreads>(kOrderBarrier + 1 - consumer);
-            position.advance(tile.num_steps);
+            if (order.has_next()) {
+                arrive_named<2 * kWarpGroupThreads>(kOrderBarrier + 1 - consumer);
+                position.advance(order.find().num_steps);
+            }
             order.advance();
         }
         epilogue.finish(sums, tile);
@@ -376,7 +390,6 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
     using L = WgmmaLayout<T>;
     Barrier* full = reinterpret_cast<Barrier*>(shared + L::kBarrierOffset);
     Barrier* empty = full + T::stages;
-    const std::uint32_t rank = L::kClusterSize > 1 ? find_cluster_rank() : 0;
     const auto init_barriers = [&] {
         constexpr int kConsumers = T::pingpong ? 4 : 8;  // warps that read a slot
         for (int i = 0; i < T::stages; ++i) {
@@ -407,13 +420,13 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
                 arrive_named<kStartThreads>(kStartBarrier);
             }
             wait_for_predecessor();
-            if (threadIdx.x == 0) produce_tiles<T, kTransposedA, kTransposedB>(map_a, map_b, Order<T>(grid, rank), shared, full, empty);
+            if (threadIdx.x == 0) produce_tiles<T, kTransposedA, kTransposedB>(map_a, map_b, Order<T>(grid), shared, full, empty);
         }
     } else {
         claim_registers<240>();
         if constexpr (L::kClusterSize == 1) sync_named<kStartThreads>(kStartBarrier);
         wait_for_predecessor();
-        consume_tiles<Element, T, kTransposedA, kTransposedB>(Order<T>(grid, rank), shared, full, empty, make_epilogue());
+        consume_tiles<Element, T, kTransposedA, kTransposedB>(Order<T>(grid), shared, full, empty, make_epilogue());
     }
     // No block may leave while another copies into its shared memory or arrives at its barriers.
     if constexpr (L::kClusterSize > 1) {

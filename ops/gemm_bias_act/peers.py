@@ -28,13 +28,13 @@ cuBLAS is column-major: it is asked for Y^T = B^T A^T on the same memory, with t
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from harness.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product, find_unsupported
+from harness.cublaslt import Product, find_unsupported
+from harness.libraries import TunedCublasLt, find_stride, view_in_torch
 from harness.spec import Launchable, Peer
 
 _FLOAT_BYTES = 4
@@ -146,27 +146,14 @@ class _CublasLtPeer:
     """A :class:`harness.spec.Launchable` on cuBLASLt, with the heuristic's first choice or the fastest of ``num_algorithms``."""
 
     def __init__(self, num_algorithms: int) -> None:
-        import cupy
-
-        self._cupy = cupy
-        self._num_algorithms = num_algorithms
-        self._workspace = cupy.cuda.alloc(WORKSPACE_BYTES)
-        self._library = CublasLt(int(self._workspace.ptr))
-        self._plans: dict[Product, Plan] = {}
+        self._library = TunedCublasLt(num_algorithms)
 
     def supports(self, **arguments: Any) -> str:
         """Return the reason why there is no epilogue for the problem, else ""."""
         if _name_dtype(arguments["a"]) == "float32" and arguments["precision"] != "tf32":
             return "cuBLASLt is timed for bfloat16, float16 and TF32"
         reason = find_unsupported(arguments["act"], saves_z=arguments["z"] is not None)
-        return reason or self._try_plan(arguments)
-
-    def _try_plan(self, arguments: Any) -> str:
-        try:
-            self._find_plan(arguments)
-        except RuntimeError as error:
-            return str(error)
-        return ""
+        return reason or self._library.try_plan(_make_product(arguments))
 
     def workspace_bytes(self, **arguments: Any) -> int:
         """Return 0: the workspace is the peer's own."""
@@ -174,48 +161,19 @@ class _CublasLtPeer:
 
     def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
         """Queue the product on a stream."""
-        self._library.run(self._find_plan(arguments), stream)
-
-    def _find_plan(self, arguments: Any) -> Plan:
-        a, b, bias, y, z = (arguments[name] for name in ("a", "b", "bias", "y", "z"))
-        product = Product(
-            *(a.address, b.address, 0 if bias is None else bias.address, y.address, 0 if z is None else z.address),
-            *(a.shape[0], y.shape[1], a.shape[1]),
-            *(_find_stride(a), _find_stride(b), _find_stride(y), 0 if z is None else _find_stride(z)),
-            dtype=_name_dtype(a),
-            act=arguments["act"],
-            is_kn=arguments["b_layout"] == "kn",
-        )
-        if product not in self._plans:
-            plan = self._library.plan(product, self._num_algorithms)
-            if self._num_algorithms > 1:
-                stream = self._cupy.cuda.Stream(non_blocking=True)
-                self._library.choose_fastest(plan, lambda run: self._measure(run, stream), int(stream.ptr))
-            self._plans[product] = plan
-        return self._plans[product]
-
-    def _measure(self, run: Any, stream: Any) -> float:
-        """Return the median milliseconds of five launches behind a first one."""
-        run()
-        events = [self._cupy.cuda.Event() for _ in range(6)]
-        for event in events[:-1]:
-            event.record(stream)
-            run()
-        events[-1].record(stream)
-        stream.synchronize()
-        return float(np.median([self._cupy.cuda.get_elapsed_time(*pair) for pair in itertools.pairwise(events)]))
+        self._library.run(_make_product(arguments), stream)
 
 
-def _find_stride(array: Any) -> int:
-    """Return the row stride in elements of a two-dimensional device array, at least the row's length."""
-    return max(int(array.strides_bytes[0]) // int(array.dtype.itemsize), int(array.shape[1]))
-
-
-class _Int16View:
-    """A device array of 16-bit floats as integers: PyTorch takes no bfloat16 from the array interface."""
-
-    def __init__(self, array: Any) -> None:
-        self.__cuda_array_interface__ = dict(array.__cuda_array_interface__) | {"typestr": "<i2"}
+def _make_product(arguments: Any) -> Product:
+    a, b, bias, y, z = (arguments[name] for name in ("a", "b", "bias", "y", "z"))
+    return Product(
+        *(a.address, b.address, 0 if bias is None else bias.address, y.address, 0 if z is None else z.address),
+        *(a.shape[0], y.shape[1], a.shape[1]),
+        *(find_stride(a), find_stride(b), find_stride(y), find_stride(z)),
+        dtype=_name_dtype(a),
+        act=arguments["act"],
+        is_kn=arguments["b_layout"] == "kn",
+    )
 
 
 class _TorchPeer:
@@ -245,7 +203,7 @@ class _TorchPeer:
         """Queue product and activation on a stream."""
         torch = self._torch
         act = arguments["act"]
-        a, b, bias, y, z = (self._view(arguments[name]) for name in ("a", "b", "bias", "y", "z"))
+        a, b, bias, y, z = (view_in_torch(torch, arguments[name]) for name in ("a", "b", "bias", "y", "z"))
         b = b.t() if arguments["b_layout"] == "nk" else b
         with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
             if self._is_compiled:
@@ -273,11 +231,6 @@ class _TorchPeer:
             self._compiled[act] = self._torch.compile(run, mode=self._mode, dynamic=False)
         return self._compiled[act]
 
-    def _view(self, array: Any) -> Any:
-        if array is None:
-            return None
-        return self._torch.as_tensor(_Int16View(array), device="cuda").view(getattr(self._torch, _name_dtype(array)))
-
 
 class _TritonPeer(_TorchPeer):
     """A :class:`harness.spec.Launchable`: the project's own Triton kernel, tuned when a problem is first met."""
@@ -300,7 +253,7 @@ class _TritonPeer(_TorchPeer):
 
     def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
         """Queue the product on a stream."""
-        a, b, bias, y = (self._view(arguments[name]) for name in ("a", "b", "bias", "y"))
+        a, b, bias, y = (view_in_torch(self._torch, arguments[name]) for name in ("a", "b", "bias", "y"))
         with self._torch.cuda.stream(self._torch.cuda.ExternalStream(stream)):
             self._multiply(a, b, bias, y, arguments["act"])
 

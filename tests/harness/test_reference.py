@@ -27,7 +27,7 @@ def test_a_sample_is_part_of_the_whole(attributes: dict[str, bool | int | float 
     for part in sampled.parts:
         for name, values in part.outputs.items():
             # Another shape of product may sum in another order.
-            np.testing.assert_allclose(values, part.take(whole.parts[0].outputs[name]), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(values, part.take(name, whole.parts[0].outputs[name]), rtol=1e-12, atol=1e-14)
     assert sampled.describe() == "sampled: all along 64 places of axis 0 and 64 places of axis 1"
     assert whole.describe() == "whole"
 

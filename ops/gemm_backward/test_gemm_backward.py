@@ -1,0 +1,236 @@
+"""Accuracy of every kernel of gemm_backward over the op's own problems, the reference beside finite differences, refusals, the binding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from device import Device
+from device.settings import read_settings
+from harness.build import build_binding, build_op, open_variant
+from harness.discover import LoadedOp, load_op
+from harness.inputs import make_inputs
+from harness.plan import Effort
+from harness.pytest_plugin import GpuBenchmark
+from harness.reference import compute_expected
+from harness.runner import Case
+from harness.spec import Launchable, Problem, SpecError
+from harness.targets import find_target
+from harness.timing import Mode
+from harness.toolchain import find_toolchain
+from harness.verify import Verifier
+
+FOLDER = Path(__file__).parent
+LOADED = LoadedOp(load_op(FOLDER), FOLDER)
+OP = LOADED.op
+# One variant a kernel; the harness's own verify runs all of them.
+VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+BENCH = OP.select_problems("bench")
+ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    toolchain = find_toolchain()
+    binding = build_binding(LOADED, toolchain)
+    results = build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
+    libraries = {r.variant.kernel: r for r in results}
+
+    def open_one(kernel: str) -> Launchable:
+        result = libraries[kernel]
+        assert result.library is not None, result.error
+        return open_variant(OP, binding, result.library, VARIANTS[kernel])
+
+    return open_one
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    verifier = Verifier(OP, device, Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
+    result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
+    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
+    assert not faults, "\n".join(faults)
+    served = [p for p in result.problems if p.status == "passed"]
+    assert len(served) == len(result.problems) or (served and kernel == "wgmma")
+
+
+def _activate(act: str, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The activations once more, as their definitions have them."""
+    erf = np.vectorize(math.erf)
+    if act == "relu":
+        return np.maximum(z, 0.0)
+    if act == "gelu_tanh":
+        return np.asarray(0.5 * z * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (z + 0.044715 * z**3))))
+    if act == "gelu_erf":
+        return np.asarray(0.5 * z * (1.0 + erf(z / math.sqrt(2.0))))
+    return np.asarray(z / (1.0 + np.exp(-z))) if act == "silu" else z
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("act", ACTS)
+def test_reference_is_the_slope_of_a_loss(act: str, layout: str) -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem({"M": 4, "N": 3, "K": 5}, {"act": act, "w_layout": layout})
+    dy, w, z, bias = (rng.standard_normal(shape) for shape in ((4, 3), (5, 3), (4, 5), (5,)))
+
+    def find_loss(at_z: NDArray[np.float64], at_bias: NDArray[np.float64], at_w: NDArray[np.float64]) -> float:
+        return float((dy * (_activate(act, at_z + at_bias) @ at_w)).sum())
+
+    inputs = {"dy": dy, "w": w.T if layout == "nk" else w, "x": _activate(act, z + bias)}
+    inputs |= {"z": z + bias} if act != "none" else {}
+    outputs = OP.reference(inputs, problem)
+    dw = outputs["dw"].T if layout == "nk" else outputs["dw"]
+    step = 1e-6
+    for place, gradient in enumerate((outputs["dz"], outputs["dbias"], dw)):
+        for index in np.ndindex(gradient.shape):
+            losses = []
+            for sign in (1.0, -1.0):
+                moved = [z.copy(), bias.copy(), w.copy()]
+                moved[place][index] += sign * step
+                losses.append(find_loss(*moved))
+            assert abs((losses[0] - losses[1]) / (2.0 * step) - gradient[index]) <= 1e-7 * (1.0 + abs(gradient[index]))
+
+
+@pytest.mark.parametrize("act", ACTS[2:])
+def test_slopes_have_their_limits(act: str) -> None:
+    problem = Problem({"M": 6, "N": 1, "K": 1}, {"act": act, "with_dw": False, "with_dbias": False})
+    z = np.array([[-math.inf], [-1e30], [0.0], [1e30], [math.inf], [math.nan]])
+    dz = OP.reference({"dy": np.ones((6, 1)), "w": np.ones((1, 1)), "z": z}, problem)["dz"].ravel()
+    np.testing.assert_allclose(dz, [0.0, 0.0, 0.5, 1.0, 1.0, math.nan], atol=1e-12)
+
+
+def test_relu_may_be_given_its_own_output(device: Device, open_kernel: Open) -> None:
+    problem = Problem({"M": 40, "N": 24, "K": 72}, {"act": "relu"})
+    inputs = make_inputs(OP, problem)
+    of_x = np.where(inputs["z"].astype(np.float32) < 0, 0, inputs["z"]).astype(inputs["z"].dtype)
+    kernel = open_kernel("mma")
+    results = []
+    with Case(device, OP, problem) as case:
+        case.prepare(kernel)
+        stream = device.create_stream(non_blocking=True)
+        for z in (inputs["z"], of_x):
+            case.upload(dict(inputs) | {"z": z})
+            case.launch(kernel, stream)
+            stream.synchronize()
+            results.append(case.read_outputs())
+    for name, values in results[0].items():
+        np.testing.assert_array_equal(values.view(np.uint16), results[1][name].view(np.uint16))
+
+
+def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open) -> None:
+    variant = open_kernel("wgmma")
+    for tensor, sizes in (("dy", {"M": 8, "N": 9, "K": 8}), ("w", {"M": 8, "N": 8, "K": 7})):
+        with Case(device, OP, Problem(sizes, {"act": "silu"})) as case:
+            reason = variant.supports(**case.arguments)
+        assert reason.startswith(f"{tensor}: ") and "row stride" in reason and "multiple" in reason
+
+
+def _arguments(device: Device, **changes: object) -> dict[str, object]:
+    def make(*shape: int) -> object:
+        return device.allocate(2 * math.prod(shape)).view(shape, np.float16)
+
+    arguments: dict[str, object] = {"dy": make(4, 8), "w": make(8, 16), "x": make(4, 16), "z": make(4, 16), "dz": make(4, 16)}
+    return arguments | {"dbias": make(16), "dw": make(8, 16), "act": "silu", "w_layout": "nk"} | changes
+
+
+def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
+    variant = open_kernel("mma")
+    buffer = device.allocate(4096)
+    assert variant.supports(**_arguments(device)) == ""
+    cases: list[tuple[dict[str, object], type[Exception], str]] = [
+        ({"dy": np.zeros((4, 8), np.float16)}, TypeError, r"^dy: expected a device array .* got ndarray"),
+        ({"x": buffer.view((4, 15), np.float16)}, ValueError, r"^x: expected shape \(4, 16\), got \(4, 15\)"),
+        ({"w": buffer.view((16, 8), np.float16)}, ValueError, r"^w: expected shape \(8, 16\), got \(16, 8\)"),
+        ({"dbias": buffer.view((15,), np.float16)}, ValueError, r"^dbias: expected shape \(16,\), got \(15,\)"),
+        ({"z": buffer.view((4, 16), np.float32)}, TypeError, r"^z: expected dtype <f2, got <f4"),
+        (
+            {"x": buffer.view((4, 16), np.float16), "dw": buffer.view((8, 16), np.float16)},
+            ValueError,
+            r"^dw: .* overlaps x",
+        ),
+        ({"w": None}, ValueError, r"w: null pointer"),
+        ({"x": None}, ValueError, r"x: null pointer"),
+        ({"z": None}, ValueError, r"z: null pointer"),
+        ({"dz": None}, ValueError, r"dbias: the sums of dz's columns need dz"),
+        ({"dz": None, "dbias": None, "dw": None}, ValueError, r"dz, dw: null pointers; one of them must be wanted"),
+        ({"w_layout": "n"}, ValueError, r"^w_layout: expected one of kn, nk, got 'n'"),
+        ({"y": None}, TypeError, r"^y: unknown argument"),
+    ]
+    for changes, error, message in cases:
+        with pytest.raises(error, match=message):
+            variant.supports(**_arguments(device, **changes))
+    assert variant.supports(**_arguments(device, dz=None, dbias=None, w=None, z=None)) == ""
+    assert variant.supports(**_arguments(device, dw=None, x=None)) == ""
+    assert variant.supports(**_arguments(device, z=None, act="none")) == ""
+
+
+def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
+    wgmma = OP.find_kernel("wgmma")
+    good = VARIANTS["wgmma"].tunables
+    for change, rule in (
+        ({"bm": 64, "pingpong": 0}, "group_rows"),
+        ({"bn": 256}, "group_sums"),
+        ({"clustern": 2}, "cluster_size"),
+        ({"slabs": 4}, "even_slabs"),
+        ({"stages": 5}, "ring_fits"),
+    ):
+        with pytest.raises(SpecError, match=rule):
+            wgmma.bind(good | change)
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [("float16", 10), ("bfloat16", 2)])
+def test_tolerance_is_below_what_a_dropped_term_changes(dtype: str, factor: int) -> None:
+    problem = Problem({"M": 256, "N": 256, "K": 16}, {"act": "gelu_tanh", "dtype": dtype})
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: rng.standard_normal(shape) for name, shape in (("dy", (256, 256)), ("w", (256, 16)), ("x", (256, 16)), ("z", (256, 16)))
+    }
+    outputs = OP.reference(inputs, problem)
+    bounds = OP.tolerance(inputs, outputs, problem)
+    shortened = inputs["dy"].copy()
+    shortened[:, -1] = 0.0
+    fewer_terms = OP.reference(dict(inputs) | {"dy": shortened}, problem)["dz"]
+    shortened = inputs["dy"].copy()
+    shortened[-1] = 0.0
+    fewer_rows = OP.reference(dict(inputs) | {"dy": shortened}, problem)
+    for name, wrong in (("dz", fewer_terms), ("dw", fewer_rows["dw"]), ("dbias", fewer_rows["dbias"])):
+        # The last columns of dW and terms of dZ are gone; of 256 rows one is.
+        different = wrong != outputs[name]
+        assert np.median((np.abs(wrong - outputs[name]) / bounds[name])[different]) > factor
+
+
+def test_a_sample_is_part_of_the_whole() -> None:
+    for layout in ("nk", "kn"):
+        problem = Problem({"M": 48, "N": 40, "K": 320}, {"act": "silu", "w_layout": layout})
+        inputs = make_inputs(OP, problem)
+        whole = compute_expected(OP, problem, inputs, 1e15).parts[0]
+        (part,) = compute_expected(OP, problem, inputs, 0.0).parts
+        assert part.places is not None and len(part.places) == 64
+        for name, values in part.outputs.items():
+            np.testing.assert_allclose(values, part.take(name, whole.outputs[name]), rtol=1e-10, atol=1e-10)
+
+
+def test_every_problem_has_a_default_variant_that_serves_it() -> None:
+    assert OP.choose is not None
+    for problem in OP.problems:
+        choice = OP.choose(problem)
+        assert choice.reason
+        aligned = all(problem.sizes[name] % 8 == 0 for name in "NK") and all(p % 8 == 0 for p in problem.padding.values())
+        assert choice.variant.kernel == ("wgmma" if aligned else "mma")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)
