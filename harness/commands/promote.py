@@ -41,9 +41,11 @@ def run(
     On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry: any measured one
     replaces it.
 
+    Without --variant a bucket's candidates are those that the op itself chooses for its problems.
+
     \b
     Examples:
-      python -m harness promote gemm_bias_act --variant wgmma --dry-run
+      python -m harness promote gemm_bias_act --dry-run
       python -m harness promote softmax --variant row_in_registers/threads32_rows4_vectors8 --bucket sm_90a/any/any/any/middle_rows
       python -m harness promote gemm_bias_act --variant mma/bm64_bn64_wm32_wn32_stages4_group8 --fallback
     """
@@ -52,20 +54,20 @@ def run(
     from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.freezing.checking import require_sound
-    from harness.freezing.gates import Candidate, Gate, pass_gates
+    from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
     from harness.freezing.layout import find_frozen_dir
     from harness.freezing.matches import Arena
-    from harness.freezing.promoting import Request, promote
+    from harness.freezing.promoting import Request, list_choices, promote
     from harness.session import Judged, Session
     from harness.timing import Timer
     from harness.verdicts import Criteria
 
     loaded = find_op(op)
-    variants = loaded.op.select_variants(variant or [])
+    variants = loaded.op.select_variants(variant or list_choices(loaded.op, loaded.op.select_problems("bench")))
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {op}", *(f"--variant {v}" for v in variant or []), *(f"--bucket {b}" for b in bucket or [])])
     command = words + (" --fallback" if fallback else "")
-    request = Request(tuple(bucket or ()), fallback, dry_run, force_reason, criteria, command)
+    request = Request(tuple(bucket or ()), fallback, dry_run, force_reason, criteria, command, own_choices=not variant)
     frozen_dir = find_frozen_dir()
     frozen = require_sound(frozen_dir, op)
 
@@ -90,6 +92,7 @@ def run(
                 say(f"  {gate.describe()}")
 
             pass_gates(session, frozen, candidate, verdict, say_gate)
+        seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
         hold = None
         if not session.device.is_emulated:
             timer = Timer(session.device)

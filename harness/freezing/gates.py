@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def find_changes(root: Path) -> str:
 
 
 def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged: Judged, say: Callable[[Gate], None]) -> None:
-    """Take a candidate through every gate but the one that measures; its manifest is made on the way."""
+    """Take a candidate through the gates that need no other candidate and no compiler; its manifest is made on the way."""
 
     def note(name: str, fault: str, detail: str) -> bool:
         gate = Gate(name, not fault, fault or detail)
@@ -118,7 +119,6 @@ def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged:
     candidate.manifest = make_manifest(
         session.loaded, build, session.target, session.toolchain, candidate.sources, interface=interface, facts=facts
     )
-    note("sealed", *_seal(session, candidate))
 
 
 def _find_unverified(session: Session, judged: Judged, record: Result) -> str:
@@ -233,6 +233,15 @@ def _find_prior(session: Session, candidate: Candidate, launchable: Launchable) 
 
 def _launch_once(session: Session, problem: Problem, launchable: Launchable) -> Sequence[Any]:
     return examine_launch(session.device, session.loaded.op, problem, launchable).nodes
+
+
+def seal_candidates(session: Session, candidates: Sequence[Candidate], say: Callable[[Candidate, Gate], None]) -> None:
+    """Take candidates that have a manifest through the gate that builds them from their sealed sources alone, several at a time."""
+    waiting = [c for c in candidates if c.manifest]
+    with ThreadPoolExecutor(session.settings.jobs) as pool:
+        for candidate, (fault, detail) in zip(waiting, pool.map(lambda c: _seal(session, c), waiting), strict=True):
+            candidate.gates.append(Gate("sealed", not fault, fault or detail))
+            say(candidate, candidate.gates[-1])
 
 
 def _seal(session: Session, candidate: Candidate) -> tuple[str, str]:

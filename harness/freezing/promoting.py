@@ -24,7 +24,7 @@ from harness.freezing.matches import Match
 from harness.freezing.reading import FrozenOp, Row, name_evidence
 from harness.freezing.schemas import find_schema_fault
 from harness.session import Session
-from harness.spec import Problem
+from harness.spec import Op, Problem
 from harness.verdicts import Criteria
 
 # Below this a faster kernel counts as the same; and the probability that a kernel takes a bucket from its own copy.
@@ -37,7 +37,10 @@ Hold = Callable[[Sequence[Problem], Row | None, Sequence[tuple[BuildResult, Path
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: buckets by name (all that have a problem of suite ``bench`` where none is given), and how."""
+    """What is asked for: buckets by name (all that have a problem of suite ``bench`` where none is given), and how.
+
+    With ``own_choices`` a bucket's candidates are those variants alone that the op chooses for its problems.
+    """
 
     buckets: tuple[str, ...] = ()
     fallback: bool = False
@@ -45,6 +48,7 @@ class Request:
     force_reason: str = ""
     criteria: Criteria = PROMOTION
     command: str = ""
+    own_choices: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,9 @@ def promote(
         # Measured kernels serve every listed problem of their bucket; a provisional one may serve some.
         every = any if hold is None else all
         serving = [c for c in passed if request.fallback or every(_serves(session, c, p) for p in problems)]
+        if request.own_choices:
+            chosen = list_choices(session.loaded.op, problems)
+            serving = [c for c in serving if c.name in chosen]
         if not serving:
             reason = "; ".join(refused) if refused else "no candidate serves the problems of this bucket"
             decisions.append(Decision(name, "refused", "", reason))
@@ -124,6 +131,13 @@ def promote(
         rows, files, message = [op, *writing.rows], writing.files, "; ".join(writing.messages)
         change_index(frozen.folder.parent, session.loaded.op.name, "promote", message, put=rows, files=files, expect=frozen)
     return decisions
+
+
+def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
+    """Return the variants that an op chooses for problems, each once; raises :class:`FrozenError` where it makes no choice."""
+    if op.choose is None:
+        raise FrozenError(f"op {op.name} has no choice of its own (choose in op.py): name the candidates with --variant")
+    return list(dict.fromkeys(op.choose(p).variant.name for p in problems))
 
 
 def _serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
