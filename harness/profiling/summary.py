@@ -96,6 +96,8 @@ STALLS: Mapping[str, tuple[str, str]] = {
     "warpgroup_arrive": ("warp groups wait to start wgmma", "start wgmma groups in batches, with one fence for several"),
 }
 _FEW, _MANY = 0.10, 0.25
+# Units whose shares of their peaks are this near bind together, in %.
+_CLOSE = 5.0
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,11 @@ def describe_bound(m: Mapping[str, float]) -> str:
     if unit == "SM":
         pipes = {pipe: m[metric] for pipe, metric in PIPES.items() if metric in m}
         name = max(pipes, key=lambda p: pipes[p]) if pipes else unit
-    if share >= BINDS:
-        return f"bound by {name}: {share:.0f} % of its peak"
     if share >= BUSY:
-        return f"near the bound of {name}: {share:.0f} % of its peak"
+        together = {name: share} | {u: value for u, value in found.items() if u != unit and value >= max(share - _CLOSE, BUSY)}
+        shares = " and ".join(f"{value:.0f} %" for value in together.values())
+        peaks = "its peak" if len(together) == 1 else "their peaks"
+        return f"{'bound by' if share >= BINDS else 'near the bound of'} {' and '.join(together)}: {shares} of {peaks}"
     waves = m.get("launch__waves_per_multiprocessor")
     if waves is not None and waves < 0.5:
         fill = f"its blocks fill {100 * waves:.0f} % of one wave"
@@ -208,8 +211,9 @@ _ADVICE_BY_UNIT: Mapping[str, str] = {
 
 def _advise_on_bound(m: Mapping[str, float]) -> Iterator[str]:
     found = {unit: m[name] for unit, name in UNITS.items() if name in m}
-    unit = max(found, key=lambda u: found[u], default="")
-    if unit and found[unit] >= BINDS:
+    # Of several that bind, the one farthest from the multiprocessor: the others carry its traffic.
+    unit = next((u for u, value in found.items() if value >= max(BINDS, max(found.values()) - _CLOSE)), "")
+    if unit:
         yield _ADVICE_BY_UNIT.get(unit, "do less of that work, or on another pipe; at this share of the peak little is left to gain")
 
 

@@ -44,7 +44,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for op in OPS:
         found[op] = folder / f"{op}.html"
-        found[op].write_text(write_page(find_op(op).op, records.load(op, "published")))
+        frame = records.load(op, "published")
+        # Every part of the page is there with a few problems, and each more takes a second to draw.
+        few = list(dict.fromkeys(frame.problem[frame.kind == "bench"]))[:4]
+        shown = frame[(frame.kind != "bench") | frame.problem.isin(few)]
+        shown.attrs = frame.attrs
+        found[op].write_text(write_page(find_op(op).op, shown))
     return found
 
 
@@ -158,13 +163,15 @@ def test_a_verdict_that_failed_on_either_device_counts(store: Records) -> None:
     assert dict(verdicts.status) == {OWN: "failed", OTHER: "passed"}
 
 
-def test_counts_alone_make_a_page_without_times(store: Records) -> None:
+def test_counts_alone_make_a_page_without_times(store: Records, browser: Any, tmp_path: Path) -> None:
     launches = [{"counts": {"warp_instructions": 1234, "global_loads": 2, "global_load_sectors": 8}}]
     counters = make_timing(OWN, 0.0, kind="counters", figures={"launches": launches}, samples=None, clocks=None)
     store.add_results(start(store, replace(GPU, device_kind="emulated")), [counters])
     html = write_page(OP, records.load("softmax", "store"))
     text = read_text(html)
     assert "1234 4 0 0" in text and "No bench on a GPU is recorded" in text and "roofline" not in text
+    (tmp_path / "counts.html").write_text(html)
+    assert look_at(browser, tmp_path / "counts.html", 400, "light").complaints == []
 
 
 def test_records_that_show_nothing_are_an_error(store: Records) -> None:

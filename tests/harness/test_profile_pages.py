@@ -177,11 +177,17 @@ def test_numbers(text: str, value: float | None) -> None:
         ({"SM": 85.0}, "bound by SM: 85 %"),
         ({"SM": 20.0, "DRAM": 92.0}, "bound by DRAM: 92 %"),
         ({"SM": 20.0, "DRAM": 65.0}, "near the bound of DRAM: 65 %"),
+        ({"SM": 20.0, "DRAM": 84.0, "L2": 87.0}, "bound by L2 and DRAM: 87 % and 84 % of their peaks"),
         ({"SM": 20.0, "DRAM": 30.0}, "bound by latency: no unit is above 30 % of its peak (DRAM)"),
     ],
 )
 def test_the_bound_follows_the_busiest_unit(metrics: dict[str, float], words: str) -> None:
     assert describe_bound({UNITS[unit]: share for unit, share in metrics.items()}).startswith(words)
+
+
+def test_of_units_that_bind_together_the_farthest_is_advised_on() -> None:
+    found = summarize_launch([KernelMetrics("k", (1,), (1,), {UNITS["L2"]: 87.0, UNITS["DRAM"]: 84.0}, {})], [])
+    assert found.advice[0].startswith("move fewer bytes")
 
 
 def test_a_launch_too_small_is_not_called_latency() -> None:

@@ -16,6 +16,7 @@ from harness.discover import find_op
 from harness.errors import RecordError
 from harness.interchange import export_records
 from harness.records import Records, ResultFacts
+from harness.stats import find_throttled, summarize
 from tests.harness.test_records import FACTS, start
 
 OP = find_op("softmax").op
@@ -134,10 +135,40 @@ def test_published_is_an_option_where_the_database_has_results(url: str, capsys:
     assert code == 2 and "--published goes with --record" in err
 
 
-@pytest.mark.parametrize("op", ["gemm_bias_act", "softmax", "transpose"])
+PUBLISHED = ["gemm_bias_act", "softmax", "transpose"]
+
+
+@pytest.mark.parametrize("op", PUBLISHED)
 def test_what_the_project_publishes_can_be_read(op: str) -> None:
     frame = records.load(op, "published")
     timed = frame[(frame.kind == "bench") & (frame.status == "passed")]
     assert len(timed) > 50 and set(timed.device) == {"NVIDIA H200"} and set(frame.device_kind) == {"cuda", "emulated"}
     assert (timed.samples_us.map(len) >= 10).all() and timed.share_of_floor.max() <= 1.0
     assert (frame.kind == "sweep").any()
+
+
+@pytest.mark.parametrize("op", PUBLISHED)
+def test_the_statistics_of_published_samples_come_out_as_recorded(op: str) -> None:
+    frame = records.load(op, "published")
+    for r in frame[(frame.kind == "bench") & (frame.status == "passed")].itertuples():
+        times = np.asarray(r.samples_us, float)
+        clocks = np.asarray(r.clocks_mhz, float) if len(r.clocks_mhz) else np.full(len(times), np.nan)
+        good = times[~find_throttled(clocks, 1980.0)]
+        found = summarize(good if len(good) else times)
+        recorded = (r.q1_us, r.median_us, r.q3_us)
+        assert (found.q1, found.median, found.q3) == pytest.approx(recorded, rel=1e-6), (r.variant, r.problem)
+        assert found.low <= found.median <= found.high
+
+
+def test_published_records_give_a_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{tmp_path / 'empty.sqlite'}")
+    frame = records.load("gemm_bias_act", "published")
+    timed = frame[(frame.kind == "bench") & (frame["mode"] == "cold") & (frame.status == "passed") & ~frame.is_peer]
+    here = timed[(timed.problem == timed.problem.iloc[0]) & (timed.run == timed.run.iloc[0])].sort_values("median_us")
+    slow, fast = str(here.record.iloc[-1]), str(here.record.iloc[0])
+    code, out, _ = run(capsys, "compare", "gemm_bias_act", "--record", slow, "--record", fast, "--json")
+    assert code == 0 and json.loads(out)["rows"][0]["verdict"] == "FASTER"
+    code, out, _ = run(capsys, "compare", "gemm_bias_act", "--record", fast, "--record", slow, "--json")
+    assert code == 1 and json.loads(out)["rows"][0]["verdict"] == "SLOWER"
+    code, out, _ = run(capsys, "compare", "gemm_bias_act", "--record", fast, "--record", fast, "--json")
+    assert code == 0 and json.loads(out)["rows"][0]["verdict"] == "SAME"
