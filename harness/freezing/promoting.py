@@ -21,7 +21,7 @@ from harness.freezing.gates import FORCIBLE, Candidate, Gate
 from harness.freezing.interface import describe_cost, describe_interface
 from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
 from harness.freezing.matches import Match
-from harness.freezing.reading import FrozenOp, Row, name_evidence
+from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
 from harness.freezing.schemas import find_schema_fault
 from harness.session import Session
 from harness.spec import Op, Problem
@@ -68,7 +68,7 @@ class Decision:
 
 @dataclass
 class Writing:
-    """What a promotion is going to write, gathered bucket by bucket and applied in one step."""
+    """What a bucket's promotion is going to write, applied in one step."""
 
     rows: list[Row] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -104,7 +104,6 @@ def promote(
     """
     passed = [c for c in candidates if not c.find_refusals(forced=bool(request.force_reason))]
     refused = [f"{c.name}: {g.name}: {g.detail}" for c in candidates for g in c.find_refusals(forced=bool(request.force_reason))[:1]]
-    writing = Writing()
     decisions = []
     for name, (bucket, problems) in group_problems(session, request).items():
         # Measured kernels serve every listed problem of their bucket; a provisional one may serve some.
@@ -117,20 +116,28 @@ def promote(
             reason = "; ".join(refused) if refused else "no candidate serves the problems of this bucket"
             decisions.append(Decision(name, "refused", "", reason))
             continue
+        writing = Writing()
         decisions.append(_decide(session, frozen, bucket, problems, serving, request, hold, writing))
         say(f"{name}: {decisions[-1].outcome}: {decisions[-1].reason}")
-    if writing.rows and not request.dry_run:
-        op = {
-            "kind": "op",
-            "schema": SCHEMA_VERSION,
-            "op": session.loaded.op.name,
-            "interface": describe_interface(session.loaded.op, (session.loaded.folder / "api.hpp").read_text()),
-            "axes": describe_axes(session.loaded.op),
-            "cost": describe_cost(session.loaded.op),
-        }
-        rows, files, message = [op, *writing.rows], writing.files, "; ".join(writing.messages)
-        change_index(frozen.folder.parent, session.loaded.op.name, "promote", message, put=rows, files=files, expect=frozen)
+        if writing.rows and not request.dry_run:
+            frozen = _apply(session, frozen, writing)
     return decisions
+
+
+def _apply(session: Session, frozen: FrozenOp, writing: Writing) -> FrozenOp:
+    """Write one bucket's change, so that an interrupt keeps what was decided until then; returns the set as it is now."""
+    loaded = session.loaded
+    description = {
+        "kind": "op",
+        "schema": SCHEMA_VERSION,
+        "op": loaded.op.name,
+        "interface": describe_interface(loaded.op, (loaded.folder / "api.hpp").read_text()),
+        "axes": describe_axes(loaded.op),
+        "cost": describe_cost(loaded.op),
+    }
+    frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
+    change_index(frozen_dir, loaded.op.name, "promote", message, put=[description, *writing.rows], files=writing.files, expect=frozen)
+    return read_frozen_op(frozen_dir, loaded.op.name)
 
 
 def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
