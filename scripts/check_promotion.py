@@ -1,7 +1,7 @@
 """Puts the decision of promote to the test on a GPU: how often a kernel takes a bucket from its own copy, and a planted win is found.
 
 python scripts/check_promotion.py run --out FOLDER      200 trials of a kernel against its copy, and of kernels that do 2 % less work
-python scripts/check_promotion.py report FOLDER         profiles/promotion/h200.md, from trials.json in FOLDER
+python scripts/check_promotion.py report FOLDER         profiles/promotion/h200.md, from trials.json in FOLDER (--note TEXT adds to it)
 
 A trial is what promote does with a bucket: a contest on each of its problems (incumbent, control and challenger in the same rounds), the
 error shared among them, and one decision.
@@ -145,7 +145,7 @@ def run(out: Path, num_same: int, num_planted: int) -> None:
     (out / "trials.json").write_text(json.dumps({"facts": facts, "rows": rows}).replace('}, {"kind"', '},\n{"kind"') + "\n")
 
 
-def make_report(folder: Path) -> str:
+def make_report(folder: Path, note: str) -> str:
     """Return the page of what was found."""
     document = json.loads((folder / "trials.json").read_text())
     facts, rows = document["facts"], document["rows"]
@@ -166,7 +166,7 @@ def make_report(folder: Path) -> str:
         counts = f"{len(group)} | {sum(r['promoted'] for r in group)} | {sum(r['void'] for r in group)}"
         seconds = sum(r["seconds"] for r in group) / len(group)
         lines.append(f"| {kind} | {counts} | {sum(changes) / len(changes):+.2f} % | {sum(rounds) / len(rounds):.0f} | {seconds:.2f} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *([note, ""] if note else [])])
 
 
 def main() -> None:
@@ -177,12 +177,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/promotion"))
     parser.add_argument("--same", type=int, default=200, help="trials of kernels against their own copies")
     parser.add_argument("--planted", type=int, default=40, help="trials of each kind of planted win")
+    parser.add_argument("--note", default="", help="what else is to be said of the run")
     arguments = parser.parse_args()
     if arguments.what == "report":
         page = Path(__file__).resolve().parents[1] / "profiles" / "promotion" / "h200.md"
         page.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(arguments.folder / "trials.json", page.with_name("h200-trials.json"))
-        page.write_text(make_report(arguments.folder))
+        page.write_text(make_report(arguments.folder, arguments.note))
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     run(arguments.out, arguments.same, arguments.planted)
