@@ -44,7 +44,7 @@ class Station(Generic[JobT, AnswerT]):
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
         def serve() -> None:
-            for job, answer in run_jobs(factory, arguments, self._feed, num_workers=num_workers, timeout_s=timeout_s):
+            for job, answer in run_jobs(factory, arguments, self._feed, num_workers=num_workers, timeout_s=timeout_s, starts_at_once=True):
                 self._answers.pop(id(job)).set_result(answer)
 
         self._thread = threading.Thread(target=serve, daemon=True)
@@ -169,7 +169,8 @@ def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emula
 
 def _start_cluster(num_gpus: int, per_gpu: int, *, is_emulated: bool) -> Any:
     distributed = _import_distributed()
-    quiet = {"dashboard_address": None}
+    # Any free port: two sweeps at once on a machine would want the same one.
+    quiet = {"dashboard_address": ":0"}
     if is_emulated:
         return distributed.LocalCluster(n_workers=num_gpus, threads_per_worker=per_gpu, processes=False, protocol="inproc://", **quiet)
     devices = find_devices(num_gpus)

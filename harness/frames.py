@@ -2,9 +2,9 @@
 
 Columns
 -------
-what: ``kind`` (``verify``, ``bench``, ``compare``, ``sweep``, ``counters``, ``profile``,
-    ``sanitizer``), ``op``, ``kernel``, ``variant``, ``problem``,
-    ``tunables`` (dict of whole numbers by name, from the variant's name), ``is_peer`` (a library's own implementation).
+what: ``kind`` (``verify``, ``bench``, ``compare``, ``sweep``, ``sweep_model``, ``sweep_use``, ``counters``, ``profile``,
+    ``sanitizer``), ``op``, ``kernel``, ``variant``, ``problem``, ``tunables`` (dict of whole numbers by name, from the variant's name),
+    ``is_peer`` (a library's own implementation).
 outcome: ``status`` (``passed``, ``failed``, ``unsupported``), ``reason``.
 times, microseconds a launch: ``mode`` (``cold``, ``hot``; "" where nothing was timed), ``median_us``, ``q1_us``, ``q3_us``, ``low_us`` and
     ``high_us`` (the 95 % interval of the median), ``num_samples``, ``num_throttled``, ``samples_us`` (float32 array, in the order taken),
@@ -112,7 +112,7 @@ def _make_row(r: Result, source: str) -> dict[str, Any]:
         "dirty": run.dirty,
         "device_kind": r.device_kind,
         "device": place.device_name,
-        "device_uuid": place.device_uuid,
+        "device_uuid": str(f.get("gpu") or place.device_uuid),  # a sweep may measure on several
         "driver": place.driver_version,
         "toolchain": place.toolchain,
         "target": place.target,

@@ -43,14 +43,13 @@ QUEUED_SAMPLES = 5
 
 @dataclass(frozen=True)
 class SweepSetup:
-    """What a measuring process needs: the op's folder and binding, the device's name, the problems, and samples of each.
+    """What a measuring process needs: the op's folder, the device's name, the problems, and samples of each.
 
     Variants slower than ``prune`` times the best that this process has timed are given up after a few samples (0: never).
     ``queued_samples`` cold launches are queued at once; 1 is exact, more keeps the GPU busy.
     """
 
     op_folder: Path
-    binding: Path
     device: str
     problem_names: tuple[str, ...]
     num_samples: int
@@ -65,20 +64,26 @@ class SweepJob:
 
     variant: Variant
     library: Path
+    binding: Path
     code_hash: str
     resources: Resources | None = None
     launch_hash: str = ""
 
 
 def make_policy(num_samples: int, queued_samples: int = 1) -> TimingPolicy:
-    """Return a policy for many quick measurements: a short warm-up and a fixed number of samples."""
-    rule = StopRule(relative_interval=0.0, min_samples=num_samples, floor_samples=5, max_samples=num_samples, budget_s=0.5)
+    """Return a policy for many quick measurements: a short warm-up and a fixed number of samples.
+
+    Where samples are queued ahead, half of them suffice if they agree within 1 %.
+    """
+    steady = {"floor_samples": max(5, num_samples // 2), "steady_spread": 0.01} if queued_samples > 1 else {"floor_samples": 5}
+    rule = StopRule(relative_interval=0.0, min_samples=num_samples, max_samples=num_samples, budget_s=0.5, **steady)
     return TimingPolicy(
         stop=rule,
         max_batch=max(num_samples, 2),
         max_cold_batch=queued_samples,
         queues_ahead=queued_samples > 1,
-        batch_us=20_000.0,
+        num_host_launches=1,
+        batch_us=8_000.0,
         warmup_min_s=0.01,
         warmup_window_s=0.005,
         warmup_cap_s=0.1,
@@ -146,7 +151,7 @@ class SweepWorker:
 
     def run(self, job: SweepJob, report: Callable[[str], None]) -> Answer:
         """Return a point per problem; a variant that is wrong has the reason in each."""
-        launchable = open_variant(self._op, self._setup.binding, job.library, job.variant)
+        launchable = open_variant(self._op, job.binding, job.library, job.variant)
         report("opened")
         try:
             with self._turn.take(report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from device import open_device
 from device.interface import UnavailableError
@@ -27,7 +28,6 @@ class ModelWorker:
 
     def __init__(self, setup: SweepSetup) -> None:
         self.spent = False
-        self._setup = setup
         self._device = open_device("emulated")
         if self._device.observer is not None:
             self._device.observer.set_option("workers", "1")
@@ -40,7 +40,7 @@ class ModelWorker:
 
     def run(self, job: SweepJob, report: Callable[[str], None]) -> Answer:
         """Return a modelled point per problem; the quartiles are the bounds of the model's interval."""
-        launchable = open_variant(self._op, self._setup.binding, job.library, job.variant)
+        launchable = open_variant(self._op, job.binding, job.library, job.variant)
         try:
             sass = {kernel.name: kernel for kernel in read_sass(job.library, self._toolchain)}
         except UnavailableError:
@@ -69,14 +69,14 @@ class ModelWorker:
 
 
 def rank_by_model(
-    setup: SweepSetup, builds: Sequence[BuildResult], keep: float, num_workers: int
+    setup: SweepSetup, binding: Path, builds: Sequence[BuildResult], keep: float, num_workers: int
 ) -> tuple[list[BuildResult], list[tuple[BuildResult, str]]]:
     """Return the builds worth measuring, the best by the model first, and the others with the reason.
 
     Of each problem the share ``keep`` of those that serve it is kept, at least one, and whatever the model cannot judge.
     """
     by_code = {b.code_hash: b for b in builds}
-    jobs = [SweepJob(b.variant, b.library, b.code_hash) for b in builds if b.library is not None]
+    jobs = [SweepJob(b.variant, b.library, binding, b.code_hash) for b in builds if b.library is not None]
     times: dict[str, dict[str, float]] = {}
     unknown = []
     feed = JobFeed(jobs, is_closed=True)

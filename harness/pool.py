@@ -102,6 +102,7 @@ class _Hand(Generic[JobT]):
     job: JobT | None = None
     deadline: float = 0.0
     last_report: str = field(default="")
+    is_fresh: bool = True
 
 
 def run_jobs(
@@ -112,12 +113,14 @@ def run_jobs(
     num_workers: int,
     timeout_s: float,
     on_report: Callable[[JobT, str], None] | None = None,
+    starts_at_once: bool = False,
 ) -> Iterator[tuple[JobT, AnswerT | Lost]]:
     """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
 
     ``factory(*arguments)`` makes the worker in its process; it, the arguments, jobs and answers must pickle. ``timeout_s`` bounds the
-    silence of a job: each report starts it anew, and a process has time of its own to start. Leaving the iterator early ends the workers. Jobs may come through a feed; a worker
-    waits for the next one as long as the feed is open.
+    silence of a job: each report starts it anew, and a process has time of its own to start. Leaving the iterator early ends the
+    workers. Jobs may come through a feed; a worker waits for the next one as long as the feed is open. With ``starts_at_once`` the
+    processes start before there is a job.
     """
     context = multiprocessing.get_context("spawn")
     feed = jobs if isinstance(jobs, JobFeed) else JobFeed(jobs, is_closed=True)
@@ -130,10 +133,11 @@ def run_jobs(
         theirs.close()
         hands.append(_Hand(process, ours))
 
-    def give(hand: _Hand[JobT], job: JobT, start_s: float = 0.0) -> None:
+    def give(hand: _Hand[JobT], job: JobT) -> None:
         hand.job = job
         hand.last_report = ""
-        hand.deadline = time.monotonic() + start_s + timeout_s
+        hand.deadline = time.monotonic() + timeout_s + (_START_S if hand.is_fresh else 0.0)
+        hand.is_fresh = False
         # A worker that died at once is noticed when its answer is awaited.
         with contextlib.suppress(BrokenPipeError):
             hand.connection.send(hand.job)
@@ -145,9 +149,11 @@ def run_jobs(
                 give(hand, job)
         while len(hands) < max(1, num_workers) and (job := feed.take()) is not None:
             start_hand()
-            give(hands[-1], job, _START_S)
+            give(hands[-1], job)
 
     try:
+        for _ in range(num_workers if starts_at_once else 0):
+            start_hand()
         while not feed.is_abandoned and (not feed.is_done or any(h.job is not None for h in hands)):
             give_all()
             busy = [h for h in hands if h.job is not None]
@@ -228,12 +234,19 @@ def _serve(connection: Connection, factory: Callable[..., Worker[Any, Any]], arg
 
 def _answer_jobs(connection: Connection, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...]) -> None:
     worker: Worker[Any, Any] | None = None
+    failure = ""
+    try:
+        # Before there is a job: a process that starts early is ready early.
+        worker = factory(*arguments)
+    except Exception as error:  # noqa: BLE001 - the first job's answer
+        failure = f"{type(error).__name__}: {error}"
     connection.send(("started", "", False))
     while True:
         job = connection.recv()
         try:
             if worker is None:
-                worker = factory(*arguments)
+                connection.send(("error", failure, True))
+                return
             answer = worker.run(job, lambda text: connection.send(("report", text, False)))
         except ConnectionError:
             raise

@@ -15,6 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness.build import BuildResult
 from harness.compiler import Compiler
@@ -45,13 +46,14 @@ class Steps:
 
     ``find_earlier`` returns its points of an earlier sweep, ``find_obstacle`` why it is not worth measuring. ``choose`` decides about
     all builds together, once they are there. ``tell`` hears of every result, from any thread, before it is yielded. ``stop`` ends whatever
-    waits for results, when there will be no more.
+    waits for results, when there will be no more. ``find_binding`` waits for the op's binding.
     """
 
     find_earlier: Callable[[BuildResult], tuple[Measured, ...] | None] = lambda build: None
     find_obstacle: Callable[[BuildResult], str] = lambda build: ""
     choose: Choose | None = None
     tell: Callable[[Found], None] = lambda found: None
+    find_binding: Callable[[], Path] = Path
     stop: Callable[[], None] = lambda: None
 
 
@@ -104,7 +106,9 @@ class _Desk:
     def measure(self, build: BuildResult) -> None:
         """Hand a build to the measuring processes."""
         assert build.library is not None
-        self.feed.put(SweepJob(build.variant, build.library, build.code_hash, build.resources, build.launch_hash))
+        self.feed.put(
+            SweepJob(build.variant, build.library, self.steps.find_binding(), build.code_hash, build.resources, build.launch_hash)
+        )
 
     def settle(self, launch_hash: str, points: tuple[Measured, ...], usage: Usage | None) -> None:
         """Receive what came of a machine code: its first build and all copies so far are done."""

@@ -72,7 +72,8 @@ class StopReason(StrEnum):
 class StopRule:
     """When to stop sampling: enough samples and a median known to ``relative_interval``, or the time or the count is used up.
 
-    ``min_samples`` are taken unless the budget ends first; ``floor_samples`` are taken whatever it costs. From ``plateau_samples`` on,
+    ``min_samples`` are taken unless the budget ends first; ``floor_samples`` are taken whatever it costs, and suffice where their
+    quartiles lie within ``steady_spread`` of the median. From ``plateau_samples`` on,
     a spread that no longer changes ends it too: more samples of the same noise say the same.
     """
 
@@ -82,10 +83,15 @@ class StopRule:
     plateau_samples: int = 1000
     max_samples: int = 5000
     budget_s: float = 3.0
+    steady_spread: float = 0.0
 
     def decide(self, samples: Samples, elapsed_s: float) -> StopReason | None:
         """Return why to stop now, or None to go on."""
         count = len(samples)
+        if self.steady_spread > 0.0 and count >= self.floor_samples:
+            q1, median, q3 = np.quantile(samples, [0.25, 0.5, 0.75])
+            if q3 - q1 <= self.steady_spread * median:
+                return StopReason.SETTLED
         if count >= self.min_samples:
             # The interval takes milliseconds to find.
             if self.relative_interval > 0.0 and summarize(samples).relative_interval <= self.relative_interval:

@@ -56,11 +56,13 @@ class GpuUse:
         wall_s = sum(max(u.ended_s for u in turns) - min(u.began_s for u in turns) for turns in self._turns.values())
         busy_s, turn_s = sum(u.busy_s for u in all_turns), sum(u.ended_s - u.began_s for u in all_turns)
         num_samples = sum(u.num_samples for u in all_turns)
+        span_s = max(u.ended_s for u in all_turns) - min(u.began_s for u in all_turns)
         return {
             "gpus": sorted(self._turns),
             "variants": len(all_turns),
             "samples": num_samples,
             "gpu_s": wall_s,
+            "variants_per_s": len(all_turns) / span_s if span_s > 0 else 0.0,
             "busy_share": busy_s / wall_s if wall_s > 0 else 0.0,
             "turn_share": turn_s / wall_s if wall_s > 0 else 0.0,
             "host_us_per_sample": 1e6 * (turn_s - busy_s) / max(num_samples, 1),
@@ -73,6 +75,6 @@ class GpuUse:
             return ""
         gpus = "" if len(f["gpus"]) == 1 else f" on {len(f['gpus'])} GPUs"
         return (
-            f"GPU busy: {f['busy_share']:.0%} of {f['gpu_s']:.1f} s{gpus}, first variant to last; "
+            f"GPU busy: {f['busy_share']:.0%} of {f['gpu_s']:.1f} s{gpus}, first variant to last, {f['variants_per_s']:.1f} variants/s; "
             f"host overhead per sample: {f['host_us_per_sample']:.1f} us ({f['samples']} samples, warm-up among them)"
         )

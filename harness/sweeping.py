@@ -7,14 +7,17 @@ where it is asked for; the screen. The finals come after it (:mod:`harness.final
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from harness.benchmark import TIMING_DISTRIBUTION
 from harness.build import BuildResult, build_binding, build_stream
 from harness.compiler import Compiler
+from harness.instruments import build_instruments
 from harness.measuring import QUEUED_SAMPLES, SweepJob, SweepSetup, SweepWorker
 from harness.modelling import ModelWorker, rank_by_model
 from harness.pool import JobFeed, Lost, run_jobs
@@ -67,23 +70,34 @@ class SweepRun:
         if plan.keep < 1 and session.device.is_emulated:
             raise SpecError("on the emulated device every point is the model's already: --keep is for a GPU")
         self.size = self._strategy.size
-        self.binding = build_binding(session.loaded, session.toolchain)
+        # The binding takes the compiler seconds, as long as the first variants, and so does what a timer needs on the device.
+        pool = ThreadPoolExecutor(2)
+        self._binding = pool.submit(build_binding, session.loaded, session.toolchain)
+        if not session.device.is_emulated:
+            pool.submit(build_instruments, session.toolchain)
+        pool.shutdown(wait=False)
         # Compilers and GPU have this many variants to work on before the first result must be known.
         self._proposals = Proposals(self._strategy, session.settings.jobs + PER_GPU * max(1, plan.num_gpus))
-        names = tuple(p.name for p in problems)
-        queued = 1 if plan.is_exact else QUEUED_SAMPLES
-        self._setup = SweepSetup(
-            session.loaded.folder, self.binding, session.device_kind, names, plan.num_samples, session.target.name, plan.prune, queued
-        )
         self._listed = {v.name for v in op.variants}
+
+    @property
+    def binding(self) -> Path:
+        """The op's binding; raises :class:`BuildError` where it does not compile."""
+        return self._binding.result()
+
+    def _make_setup(self) -> SweepSetup:
+        session, plan = self._session, self._plan
+        names = tuple(p.name for p in self._problems)
+        queued = 1 if plan.is_exact else QUEUED_SAMPLES
+        return SweepSetup(session.loaded.folder, session.device_kind, names, plan.num_samples, session.target.name, plan.prune, queued)
 
     def run(self) -> Iterator[Found]:
         """Yield each variant's points as they come, recorded already."""
         choose = None
         if self._plan.keep < 1:
-            choose = lambda builds: rank_by_model(self._setup, builds, self._plan.keep, self._session.settings.jobs)  # noqa: E731
+            choose = lambda builds: rank_by_model(self._make_setup(), self.binding, builds, self._plan.keep, self._session.settings.jobs)  # noqa: E731
         earlier = self._find_earlier if self._plan.resume else lambda build: None
-        steps = Steps(earlier, self._find_obstacle, choose, self._tell, self._proposals.close)
+        steps = Steps(earlier, self._find_obstacle, choose, self._tell, lambda: self.binding, self._proposals.close)
         with ExitStack() as stack:
             found = screen(self._open_measure(stack), self._session.loaded.op, self._problems, self._build, steps)
             for each in stack.enter_context(closing(found)):  # type: ignore[type-var]
@@ -92,20 +106,22 @@ class SweepRun:
                 yield each
 
     def _open_measure(self, stack: ExitStack) -> Measure:
-        plan, setup = self._plan, self._setup
+        plan = self._plan
         is_emulated = self._session.device.is_emulated
         factory = ModelWorker if is_emulated else SweepWorker
         if plan.num_gpus == 1 and plan.scheduler is None:
             num_workers = self._session.settings.jobs if is_emulated else PER_GPU
-            return lambda feed: run_jobs(factory, (setup,), feed, num_workers=num_workers, timeout_s=_TIMEOUT_S)
+            return lambda feed: run_jobs(
+                factory, (self._make_setup(),), feed, num_workers=num_workers, timeout_s=_TIMEOUT_S, starts_at_once=not plan.resume
+            )
         from harness.cluster import open_cluster, run_jobs_on
 
         per_gpu = 1 if is_emulated else PER_GPU
         client = stack.enter_context(open_cluster(plan.scheduler, plan.num_gpus, per_gpu, is_emulated=is_emulated))
-        key = f"{self._session.run_id} {setup.op_folder}"
+        key = f"{self._session.run_id} {self._session.loaded.folder}"
 
         def measure(feed: JobFeed[SweepJob]) -> Iterator[tuple[SweepJob, Answer | Lost]]:
-            return run_jobs_on(client, key, factory, (setup,), feed, per_gpu=per_gpu, timeout_s=_TIMEOUT_S)
+            return run_jobs_on(client, key, factory, (self._make_setup(),), feed, per_gpu=per_gpu, timeout_s=_TIMEOUT_S)
 
         return measure
 
@@ -142,13 +158,18 @@ def find_score(found: Found) -> Score:
     return Score(float(np.mean(logs)) if logs else None, any(p.is_pruned for p in points))
 
 
+def find_kind(session: Session) -> str:
+    """Return the kind of a session's points in the records: ``sweep``, or ``sweep_model`` where nothing is timed."""
+    return "sweep_model" if session.device.is_emulated else "sweep"
+
+
 def record_points(session: Session, found: Found) -> None:
     """Insert a variant's points, with all samples and the GPU that they are of."""
     for m in found.points:
         p = m.point
         session.record(
             found.build,
-            kind="sweep",
+            kind=find_kind(session),
             variant=p.variant,
             problem=p.problem,
             status=p.status,
@@ -166,9 +187,9 @@ def find_recorded(session: Session, build: BuildResult, problems: tuple[Problem,
 
     None unless there is one for each problem. What a plan set aside is weighed again by the next.
     """
-    points = []
+    points, kind = [], find_kind(session)
     for problem in problems:
-        earlier = session.find_earlier("sweep", build, problem.name) or session.find_same_launch("sweep", build, problem.name)
+        earlier = session.find_earlier(kind, build, problem.name) or session.find_same_launch(kind, build, problem.name)
         if earlier is None or earlier.status == "set_aside":
             return None
         points.append(Measured(_read_point(session, build, earlier)))

@@ -37,7 +37,7 @@ __all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError
 
 # Hot launches that the host queues in less than this many times their duration come from a graph.
 _HOST_MARGIN = 3.0
-_NUM_HOST_LAUNCHES = 7
+_NUM_EMPTY_AT_ONCE = 7
 _NUM_EMPTY = 100
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
@@ -50,7 +50,7 @@ class TimingPolicy:
     ``sample_us`` is the least work that a hot sample covers: starting a graph takes a few microseconds, which its launches share. At
     most ``max_batch`` hot samples are queued on a held stream, fewer where they would take longer than ``batch_us``. Of cold ones
     ``max_cold_batch`` are. ``queues_ahead`` queues a batch while the one before it runs. More than one cold sample, or queueing ahead,
-    keep the GPU busy, at the price of up to 1 us more in each.
+    keep the GPU busy, at the price of up to 1 us more in each. ``num_host_launches`` launches are watched to know the host's time for one.
     """
 
     stop: StopRule = field(default_factory=StopRule)
@@ -61,6 +61,7 @@ class TimingPolicy:
     max_batch: int = 32
     max_cold_batch: int = 1
     queues_ahead: bool = False
+    num_host_launches: int = 7
     batch_us: float = 50_000.0
     warmup_min_s: float = 0.15
     warmup_window_s: float = 0.05
@@ -179,7 +180,7 @@ class Timer:
         self._num_fills = 0
         self.empty_pair_us = self._measure_empty(lambda stream: None)
         self.empty_launch_us = self._measure_empty(self._tools.launch_nothing)
-        self.flush_us = self._measure_empty(self._evict, _NUM_HOST_LAUNCHES)
+        self.flush_us = self._measure_empty(self._evict, _NUM_EMPTY_AT_ONCE)
 
     def close(self) -> None:
         """Free the flush buffer and the instruments."""
@@ -360,7 +361,7 @@ class Timer:
     def _measure_host(self, launch: Launch) -> float:
         """Return the median microseconds that the host needs to queue one launch."""
         times = []
-        for _ in range(_NUM_HOST_LAUNCHES):
+        for _ in range(self.policy.num_host_launches):
             started = self._clock()
             launch(self._stream)
             times.append(1e6 * (self._clock() - started))
@@ -374,7 +375,7 @@ class Timer:
         while len(intervals) < count:
             self._tools.hold(self._stream)
             try:
-                for i in range(_NUM_HOST_LAUNCHES):
+                for i in range(_NUM_EMPTY_AT_ONCE):
                     self._stream.record(self._batches.find_event(2 * i))
                     launch(self._stream)
                     self._stream.record(self._batches.find_event(2 * i + 1))
@@ -382,7 +383,7 @@ class Timer:
                 self._tools.release()
             self._stream.synchronize()
             intervals += [
-                self._batches.find_event(2 * i + 1).elapsed_us(self._batches.find_event(2 * i)) for i in range(_NUM_HOST_LAUNCHES)
+                self._batches.find_event(2 * i + 1).elapsed_us(self._batches.find_event(2 * i)) for i in range(_NUM_EMPTY_AT_ONCE)
             ]
         return float(np.median(intervals))
 

@@ -21,7 +21,7 @@ from harness.cluster import Station, find_devices, open_cluster, run_jobs_on
 from harness.pool import JobFeed, Lost
 from tests.harness.test_session import run
 
-CRASH, HANG, KILL_HOST = 3, 5, 7
+CRASH, KILL_HOST = 3, 7
 
 
 class Squarer:
@@ -35,8 +35,6 @@ class Squarer:
         report("begins")
         if job == CRASH:
             os.kill(os.getpid(), signal.SIGSEGV)
-        if job == HANG:
-            time.sleep(60)
         if job == KILL_HOST:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
@@ -44,20 +42,19 @@ class Squarer:
         return job * job + self.offset, os.getpid()
 
 
-def square(client: Any, jobs: list[int], *, timeout_s: float = 30.0) -> dict[int, tuple[int, int] | Lost]:
+def square(client: Any, jobs: list[int]) -> dict[int, tuple[int, int] | Lost]:
     feed = JobFeed(jobs, is_closed=True)
-    return dict(run_jobs_on(client, "key", Squarer, (100,), feed, per_gpu=1, timeout_s=timeout_s))
+    return dict(run_jobs_on(client, "key", Squarer, (100,), feed, per_gpu=1, timeout_s=60.0))
 
 
-def test_jobs_go_to_all_workers_and_what_crashes_or_hangs_is_a_result() -> None:
+def test_jobs_go_to_all_workers_and_what_crashes_is_a_result() -> None:
     with open_cluster(None, 2, 1, is_emulated=True) as client:
-        found = square(client, [1, 2, CRASH, 4, HANG, 6, 8, 9], timeout_s=3.0)
+        found = square(client, [1, 2, CRASH, 4, 5, 6, 8, 9])
     answers = {job: a for job, a in found.items() if not isinstance(a, Lost)}
-    assert {job: a[0] for job, a in answers.items()} == {j: j * j + 100 for j in (1, 2, 4, 6, 8, 9)}
+    assert {job: a[0] for job, a in answers.items()} == {j: j * j + 100 for j in (1, 2, 4, 5, 6, 8, 9)}
     assert len({pid for _, pid in answers.values()}) >= 2
-    crashed, hung = found[CRASH], found[HANG]
-    assert isinstance(crashed, Lost) and "SIGSEGV" in crashed.detail
-    assert isinstance(hung, Lost) and hung.kind == "timeout" and "begins" in hung.detail
+    crashed = found[CRASH]
+    assert isinstance(crashed, Lost) and "SIGSEGV" in crashed.detail and "begins" in crashed.detail
 
 
 def test_a_worker_that_dies_with_a_job_is_replaced_and_the_job_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +64,7 @@ def test_a_worker_that_dies_with_a_job_is_replaced_and_the_job_is_set_aside(monk
         harness.cluster,
         "_start_cluster",
         lambda num, per_gpu, **_: distributed.LocalCluster(
-            n_workers=num, threads_per_worker=per_gpu, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=num, threads_per_worker=per_gpu, processes=True, dashboard_address=":0", silence_logs=50
         ),
     )
     with open_cluster(None, 2, 1) as client:

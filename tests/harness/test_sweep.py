@@ -59,6 +59,9 @@ def test_the_policy_takes_the_samples_that_were_asked_for() -> None:
     assert rule.decide([1.0 + 0.01 * i for i in range(19)], 0.1) is None
     assert rule.decide([1.0 + 0.01 * i for i in range(20)], 0.1) is StopReason.MAX_SAMPLES
     assert rule.decide([1.0] * 5, 0.6) is StopReason.BUDGET
+    quick = make_policy(20, queued_samples=5).stop
+    assert quick.decide([1.0] * 9, 0.1) is None and quick.decide([1.0, 1.005] * 5, 0.1) is StopReason.SETTLED
+    assert quick.decide([1.0, 1.1] * 5, 0.1) is None
 
 
 KERNEL = Kernel("k", "an idea", (Tunable("n", tuple(range(1, 9)), "how many"),), (), tuple({"n": n} for n in range(1, 9)))
@@ -184,7 +187,7 @@ def test_the_use_of_a_gpu_is_from_the_first_turn_to_the_last() -> None:
     figures = use.to_figures()
     assert figures["gpu_s"] == 18.0 + 8.0 and figures["busy_share"] == pytest.approx(18.0 / 26.0)
     assert figures["host_us_per_sample"] == pytest.approx(6e6 / 120)
-    assert use.describe().startswith("GPU busy: 69% of 26.0 s on 2 GPUs")
+    assert use.describe().startswith("GPU busy: 69% of 26.0 s on 2 GPUs, first variant to last, 0.2 variants/s")
 
 
 def test_measuring_begins_while_others_compile() -> None:
@@ -262,6 +265,7 @@ class Sweeper(Gpu):
 
         monkeypatch.setattr("harness.sweeping.build_stream", build_stream)
         monkeypatch.setattr("harness.sweeping.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.sweeping.build_instruments", lambda toolchain: None)
         monkeypatch.setattr("harness.sweeping.run_jobs", run_jobs)
         monkeypatch.setattr("harness.measuring.open_device", lambda name: self.device)
         monkeypatch.setattr("harness.measuring.load_op", lambda folder: self.op)
