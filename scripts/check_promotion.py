@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "profiles" / "timing"))
 
-from check_timing import QUICK, Kernels, tune
+from contests import QUICK, Kernels, tune
 
 from device import Device, open_device
 from device.settings import find_project_root
