@@ -8,6 +8,7 @@
 
 #include "common/launch.hpp"
 #include "gemm_bias_act/api.hpp"
+#include "gemm_bias_act/boxed.cuh"
 #include "gemm_bias_act/decode.cuh"
 #include "gemm_bias_act/gemv.cuh"
 #include "gemm_bias_act/kernels.cu"
@@ -221,6 +222,23 @@ struct pipelined_plan {
         if (t.splits == 1) return launch_fp32(kernel, Config::kThreads, Config::kSharedBytes, params, stream);
         const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
         return launch_early(kernel, grid, Config::kThreads, Config::kSharedBytes, t.splits, stream, make_gemm(params));
+    }
+};
+
+template <Tunables t>
+struct boxed_plan {
+    using L = BoxedLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.stages>;
+
+    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        constexpr auto kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+        CUtensorMap a, b;
+        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&a, {params.a, params.m, params.k, params.lda, kType, 4, t.bm, t.bk, 0}));
+        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.k, params.n, params.ldb, kType, 4, t.bk, t.bn, 0}));
+        return launch_early(multiply_boxed<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, t.splits>,
+                            dim3(static_cast<unsigned>(count_blocks(params) * t.splits)), L::kThreads, L::kSharedBytes, t.splits, stream, a,
+                            b, make_gemm(params));
     }
 };
 

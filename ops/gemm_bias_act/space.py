@@ -129,6 +129,23 @@ DECODE_FITS = Constraint(
         and t["bm"] * (t["bn"] + 4) * FLOAT_BYTES <= MAX_SHARED_BYTES - 16 * t["stages"]
     ),
 )
+
+
+def _count_boxed_bytes(t: Values) -> int:
+    ring = t["stages"] * (t["bm"] + t["bn"]) * t["bk"] + 2 * t["bk"] * (t["bm"] + 4)
+    return FLOAT_BYTES * max(ring, t["bm"] * t["bn"]) + 8 * t["stages"]
+
+
+BOXED_SHAPES = Constraint(
+    "boxed_shapes",
+    "bm must be a multiple of 32, bk of 8, bm and bn at most 256 (a box's rows and columns), and threads divide the chunks of A",
+    lambda t: t["bm"] % 32 == 0 and t["bk"] % 8 == 0 and max(t["bm"], t["bn"]) <= 256 and t["bm"] * t["bk"] // 4 % _num_threads(t) == 0,
+)
+BOXED_SHARED = Constraint(
+    "boxed_shared",
+    "stages of (bm + bn) * bk floats and two transposed tiles of A, or the tile of Y, must fit 227 KiB",
+    lambda t: _count_boxed_bytes(t) <= MAX_SHARED_BYTES,
+)
 _SKINNY_THREADS = 256
 _SKINNY_CHUNK = 256
 
@@ -275,6 +292,20 @@ KERNELS = (
             (64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 1),
         ),
         domain=serve_short_strides,
+        tile=find_tile,
+    ),
+    Kernel(
+        "boxed",
+        "fp32 on Hopper: tensor copies fill the ring, the threads transpose A a tile ahead",
+        (BM, BN, BK, WM, WN, TM, TN, STAGES, GROUP, MINBLOCKS, SPLITS),
+        (PATCHES_FILL_TILE, WARPS_FILL_TILE, LANES_FILL_WARP, WHOLE_WARPS, VECTOR_PATCHES, BOXED_SHAPES, BOXED_SHARED, REGISTERS),
+        _bind(
+            (*_WARP_NAMES, "stages", "group", "minblocks", "splits"),
+            (128, 128, 8, 64, 64, 8, 16, 4, 8, 2, 1),
+            (64, 256, 8, 64, 64, 8, 16, 4, 8, 2, 4),
+        ),
+        min_arch=90,
+        domain=serve_vector_rows,
         tile=find_tile,
     ),
     Kernel(
