@@ -22,9 +22,18 @@ from harness.session import Session
 
 
 def run_goals(
-    op: str, names: list[str], publish: Path | None, device: str | None, target: str | None, jobs: int | None, json: bool
+    op: str,
+    names: list[str],
+    rivals: list[str],
+    publish: Path | None,
+    device: str | None,
+    target: str | None,
+    jobs: int | None,
+    json: bool,
 ) -> ExitCode:
     """Measure an op's goals (all, or those named), print them, and write them to the folder ``publish``.
+
+    The variants ``rivals`` (names as on the command line) are timed beside each choice where they serve its problem.
 
     Raises UnavailableError on the emulated device, BuildError where a choice does not build or verify. The result is CHECK_FAILED where
     one could not be timed; a goal that is missed is a finding, no failure.
@@ -33,10 +42,11 @@ def run_goals(
     goals = select_goals(loaded.op, names)
     problems = list_problems(goals)
     choices = choose_variants(loaded.op, problems)
-    variants = list({c.variant.name: c.variant for c in choices.values()}.values())
+    others = loaded.op.select_variants(rivals) if rivals else ()
+    variants = list({v.name: v for v in (*(c.variant for c in choices.values()), *others)}.values())
     left_out: list[str] = []
     found: dict[str, dict[str, Timed]] = {}
-    command = f"compare {op}{''.join(f' --goal {n}' for n in names)}"
+    command = f"compare {op}{''.join(f' --goal {n}' for n in names)}{''.join(f' --variant {n}' for n in rivals)}"
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
         if session.device.is_emulated:
             raise UnavailableError("a comparison measures times, which need a GPU")
@@ -50,12 +60,14 @@ def run_goals(
             raise BuildError("only what is right is timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
         by_name = {b.variant.name: b for b in builds}
         with open_progress(f"compare {op}", len(problems), quiet=json) as progress:
-            measured = measure_goals(session, by_name, binding, goals, choices, load_peers(loaded.folder), left_out.append)
+            names_of_others = [v.name for v in others]
+            peers = load_peers(loaded.folder)
+            measured = measure_goals(session, by_name, binding, goals, choices, names_of_others, peers, left_out.append)
             for problem, timed in measured:
                 found[problem.name] = timed
                 times = (f"{n} {t.cold.summary.median:.1f} us" for n, t in timed.items() if t.cold is not None)
                 progress.advance(f"{problem.name}: {', '.join(times)}")
-        rows = make_rows(goals, choices, found)
+        rows = make_rows(goals, choices, found, by_name)
         commit = f"commit {session.commit.sha[:12] or 'unknown'}{' with changes' if session.commit.dirty else ''}"
         e = session.environment
         where = f"{e.device_name}, driver {e.driver_version}, {e.toolchain}, {commit}"
@@ -80,6 +92,17 @@ def run_goals(
     return ExitCode.CHECK_FAILED if any(r.own_us is None for row in rows for r in row.ratios) else ExitCode.DONE
 
 
+def list_regrets(rows: list[Row]) -> list[str]:
+    """Say how the choices compare with the fastest of the op's variants in the run; nothing where no others were timed."""
+    known = {r.problem: r for row in rows for r in row.ratios if r.regret is not None}
+    if not known:
+        return []
+    late = sorted((r for r in known.values() if r.regret), key=lambda r: -(r.regret or 0.0))
+    mean = sum(r.regret or 0.0 for r in known.values()) / len(known)
+    lines = [f"regret of the choices on {len(known)} problems: {100 * mean:.2f} % on average"]
+    return lines + [f"  {r.problem}: {r.variant} is {100 * (r.regret or 0.0):.1f} % behind {r.best}" for r in late[:10]]
+
+
 def _describe_timing(timed: Timed) -> dict[str, object]:
     figures = {} if timed.cold is None else timed.cold.to_figures()
     return {"status": timed.status, "reason": timed.reason, "checked": timed.checked} | figures
@@ -96,4 +119,6 @@ def _print(rows: list[Row], where: str, left_out: list[str]) -> None:
         print(text)
     for text in dict.fromkeys(f"{r.problem}: {r.reason}" for row in rows for r in row.ratios if r.reason):
         print(text)
+    for line in list_regrets(rows):
+        print(line)
     print(f"Ratio: time of the fastest peer over the own, cold medians of one run. {where}")

@@ -1,14 +1,15 @@
 """An op's goals on a GPU: its own choice and the peers on every problem of every goal, in one run and in the same rounds, cold.
 
 A problem's ratio is the time of the fastest of the goal's peers over the time of the op's own choice (:attr:`harness.spec.Op.choose`);
-more than 1 is faster than the peer. A peer whose output misses the op's bound counts all the same: leaving it out would flatter.
+more than 1 is faster than the peer. A peer whose output misses the op's bound counts all the same: leaving it out would flatter. Other
+variants of the op may be timed beside the choice; what it takes longer than the fastest of them is its regret.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ class Ratio:
     peer: str = ""
     peer_us: float | None = None
     reason: str = ""
+    best: str = ""
+    best_us: float | None = None
+
+    @property
+    def regret(self) -> float | None:
+        """What the choice takes longer than the fastest of the op's variants in this run, as a share; None where no other was timed."""
+        return None if self.own_us is None or self.best_us is None else self.own_us / self.best_us - 1.0
 
     @property
     def ratio(self) -> float | None:
@@ -77,7 +85,7 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         g = self.goal
-        rows = [vars(r) | {"ratio": r.ratio} for r in self.ratios]
+        rows = [vars(r) | {"ratio": r.ratio, "regret": r.regret} for r in self.ratios]
         fixed = {"goal": g.name, "title": g.title, "peers": list(g.peers), "aim": g.aim, "least": g.least, "worst": g.worst}
         return fixed | {"geomean": self.geomean, "verdict": self.verdict, "problems": rows}
 
@@ -109,10 +117,11 @@ def measure_goals(
     binding: Path,
     goals: Sequence[Goal],
     choices: Mapping[str, Choice],
+    rivals: Sequence[str],
     peers: Sequence[Peer],
     say: Callable[[str], None],
 ) -> Iterator[tuple[Problem, dict[str, Timed]]]:
-    """Time each problem's choice and the peers of its goals together; record all of it, and yield what was found by contender.
+    """Time each problem's choice, the variants ``rivals`` and the peers of its goals together; record it, and yield what was found.
 
     ``say`` is told of peers that are not there.
     """
@@ -124,7 +133,8 @@ def measure_goals(
         for problem in list_problems(goals):
             wanted = {n for g in goals if problem in g.problems for n in g.peers}
             own = choices[problem.name].variant.name
-            entries = [(n, p) for n, p in opened.items() if n in wanted] + [(own, variants[own])]
+            own_names = dict.fromkeys([own, *rivals])
+            entries = [(n, p) for n, p in opened.items() if n in wanted] + [(n, variants[n]) for n in own_names]
             found: dict[str, Timed] = {}
             for timed in time_problem(session.device, timer, op, problem, entries, session.target, (Mode.COLD,)):
                 found[timed.name] = timed
@@ -134,22 +144,27 @@ def measure_goals(
         timer.close()
 
 
-def make_rows(goals: Sequence[Goal], choices: Mapping[str, Choice], found: Mapping[str, Mapping[str, Timed]]) -> list[Row]:
-    """Return a row per goal from what was timed, by problem and contender."""
-    return [Row(g, tuple(_make_ratio(g, p.name, choices[p.name], found.get(p.name, {})) for p in g.problems)) for g in goals]
+def make_rows(
+    goals: Sequence[Goal], choices: Mapping[str, Choice], found: Mapping[str, Mapping[str, Timed]], variants: Collection[str]
+) -> list[Row]:
+    """Return a row per goal from what was timed, by problem and contender; ``variants`` are the op's own."""
+    return [Row(g, tuple(_make_ratio(g, p.name, choices[p.name], found.get(p.name, {}), variants) for p in g.problems)) for g in goals]
 
 
-def _make_ratio(goal: Goal, problem: str, choice: Choice, found: Mapping[str, Timed]) -> Ratio:
+def _make_ratio(goal: Goal, problem: str, choice: Choice, found: Mapping[str, Timed], variants: Collection[str]) -> Ratio:
     own = found.get(choice.variant.name)
     common = (goal.name, problem, choice.variant.name, choice.reason)
     if own is None or own.status != "passed" or own.cold is None:
         return Ratio(*common, reason="not timed" if own is None else own.reason or own.status)
+    rivals = {n: t for n, t in found.items() if n not in goal.peers and t.status == "passed" and t.cold is not None and n in variants}
+    best = min(rivals, key=lambda n: _get_us(rivals[n]), default="") if len(rivals) > 1 else ""
+    mine = Ratio(*common, own_us=_get_us(own), best=best, best_us=_get_us(rivals[best]) if best else None)
     timed = {n: found[n] for n in goal.peers if n in found and found[n].cold is not None}
     if not timed:
-        return Ratio(*common, own_us=_get_us(own), reason="no peer was timed")
+        return replace(mine, reason="no peer was timed")
     fastest = min(timed, key=lambda n: _get_us(timed[n]))
     note = "" if timed[fastest].status == "passed" else f"{fastest} misses the op's bound"
-    return Ratio(*common, own_us=_get_us(own), peer=fastest, peer_us=_get_us(timed[fastest]), reason=note)
+    return replace(mine, peer=fastest, peer_us=_get_us(timed[fastest]), reason=note)
 
 
 def _get_us(timed: Timed) -> float:

@@ -36,7 +36,13 @@ def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str])
     lines += [f"| {' | '.join(HEADINGS)} |", "|---|---|--:|---|--:|--:|---|"]
     lines += [f"| {' | '.join(list_cells(r))} |" for r in rows]
     for row in rows:
-        lines += ["", f"## {row.goal.title}", "", "| problem | own, us | peer, us | ratio | peer | variant |", "|---|--:|--:|--:|---|---|"]
+        lines += [
+            "",
+            f"## {row.goal.title}",
+            "",
+            "| problem | own, us | peer, us | ratio | peer | variant | regret |",
+            "|---|--:|--:|--:|---|---|---|",
+        ]
         lines += [_make_line(r) for r in row.ratios]
     return "\n".join([*lines, ""])
 
@@ -44,7 +50,13 @@ def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str])
 def _make_line(r: Ratio) -> str:
     own, peer = ("" if us is None else f"{us:.2f}" for us in (r.own_us, r.peer_us))
     ratio = "" if r.ratio is None else f"{r.ratio:.3f}"
-    return f"| {r.problem} | {own} | {peer} | {ratio} | {r.peer}{f' ({r.reason})' if r.reason else ''} | {r.variant} |"
+    return f"| {r.problem} | {own} | {peer} | {ratio} | {r.peer}{f' ({r.reason})' if r.reason else ''} | {r.variant} | {_say_regret(r)} |"
+
+
+def _say_regret(r: Ratio) -> str:
+    if r.regret is None:
+        return ""
+    return "none" if r.best == r.variant else f"{100 * r.regret:.1f} % behind {r.best}"
 
 
 def make_plot(op: str, rows: Sequence[Row], where: str) -> str:

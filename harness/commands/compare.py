@@ -46,6 +46,8 @@ def run(
 ) -> ExitCode:
     """Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
 
+    Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
+
     With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
     effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
     candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
@@ -67,13 +69,11 @@ def run(
     if not given:
         if published:
             raise SpecError("--published goes with --record: the goals are measured anew")
-        if variant or problem or mode != "cold":
-            raise SpecError(
-                "the goals fix variants, problems and the cold mode: --variant, --problem and --mode go with --base or --against"
-            )
+        if problem or mode != "cold":
+            raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
         from harness.goal_run import run_goals
 
-        return run_goals(op, goal or [], publish, device, target, jobs, json)
+        return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json)
     if goal or publish:
         raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
     if given != 1:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from harness.goal_run import list_regrets
 from harness.goals import Row, make_rows, select_goals
 from harness.goals_page import make_page, make_plot
 from harness.spec import Choice, Goal, Problem, SpecError, Variant
@@ -23,7 +24,7 @@ def timed(median_us: float, status: str = "passed") -> Any:
 
 
 def make_row(small: dict[str, Any], large: dict[str, Any]) -> Row:
-    return make_rows([GOAL], CHOICES, {SMALL.name: small, LARGE.name: large})[0]
+    return make_rows([GOAL], CHOICES, {SMALL.name: small, LARGE.name: large}, ("honest", "atomic"))[0]
 
 
 def test_the_fastest_peer_counts_and_the_mean_is_geometric() -> None:
@@ -72,3 +73,14 @@ def test_goals_are_selected_by_name_and_an_op_without_any_is_refused() -> None:
         select_goals(make_toy(), [])
     with pytest.raises(SpecError, match="none of the op's problems"):
         make_toy(goals=(Goal("bad", "bad", (Problem({"M": 9, "N": 9, "K": 9}),), ("lib",), 1.0, 1.0),))
+
+
+def test_regret_is_to_the_fastest_variant_that_is_right() -> None:
+    lib = {"lib": timed(20)}
+    row = make_row({"honest": timed(11), "atomic": timed(10), **lib}, {"honest": timed(11), "atomic": timed(1, "failed"), **lib})
+    first, second = row.ratios
+    assert first.regret == pytest.approx(0.1) and first.best == "atomic"
+    assert second.regret is None
+    assert list_regrets([row])[0] == "regret of the choices on 1 problems: 10.00 % on average"
+    assert list_regrets([make_row({"honest": timed(10), **lib}, {})]) == []
+    assert "10.0 % behind atomic" in make_page("toy", [row], "GPU", [])
