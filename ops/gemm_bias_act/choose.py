@@ -15,7 +15,8 @@ from .space import KERNELS
 
 _ALIGNMENT_BYTES = 16  # of rows that are copied by tensor copies or read as vectors
 _NUM_SMS = 132
-_SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
+_MANY_COLUMNS = 8192  # tiles of 64 of them occupy nearly every multiprocessor
+_FULL = 0.94  # of the waves of tiles, that smaller tiles must fill to be worth it
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Features:
     n: int
     k: int
     act: str
-    half: bool
+    fp32: bool
     tf32: bool
     nk: bool
     aligned: bool
@@ -39,7 +40,7 @@ class Features:
         nk = is_nk(problem)
         rows = {"a": k, "b": k if nk else n, "y": n} | ({"z": n} if problem.attributes.get("save_z", False) else {})
         aligned = all((length + problem.padding.get(name, 0)) * item % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 2, is_tf32(problem), nk, aligned)
+        return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 4 and not is_tf32(problem), is_tf32(problem), nk, aligned)
 
     def fills(self, rows: int, columns: int) -> float:
         """Return the share of the last wave's multiprocessors that tiles of Y of this size keep busy, over all waves."""
@@ -66,31 +67,80 @@ def _decode(bm: int, bn: int, stages: int, splits: int) -> dict[str, int]:
     return {"bm": bm, "bn": bn, "stages": stages, "splits": splits}
 
 
+def _skinny(*values: int) -> dict[str, int]:
+    return dict(zip(("bm", "bn", "bk", "stages", "splits", "minblocks"), values, strict=True))
+
+
 def _pipelined(*values: int) -> dict[str, int]:
     names = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "group", "minblocks", "splits")
     return dict(zip(names, values, strict=True))
 
 
 RULES = (
+    # TF32
     Rule(
         lambda f: f.tf32 and f.m * f.n <= 128 * 64 * _NUM_SMS,
         "tf32",
         _wgmma(128, 64, 7, 1, 1, 0),
-        "TF32, few tiles: small ones, one for every multiprocessor",
+        "few tiles: small ones, one for every multiprocessor",
     ),
-    Rule(lambda f: f.tf32, "tf32", _wgmma(256, 128, 4, 1, 2, 0), "TF32: the largest tile moves the fewest bytes a product"),
     Rule(
-        lambda f: not f.half and f.fills(128, 128) < 0.6,
+        lambda f: f.tf32 and f.fills(128, 192) >= _FULL and f.m * f.n > 4096 * 8192,
+        "tf32",
+        _wgmma(128, 192, 4, 2, 1, 1),
+        "many waves: one warp group's epilogue hides under the other's products",
+    ),
+    Rule(lambda f: f.tf32, "tf32", _wgmma(256, 128, 4, 1, 2, 0), "the largest tile moves the fewest bytes a product"),
+    # fp32
+    Rule(
+        lambda f: f.fp32 and f.m == 1 and f.n >= _MANY_COLUMNS and f.aligned,
+        "skinny",
+        _skinny(1, 64, 32, 4, 1, 4),
+        "one row: B streams once; columns enough for every multiprocessor, no sums to exchange",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.m == 1 and f.aligned,
+        "skinny",
+        _skinny(1, 64, 32, 8, 2, 3),
+        "one row: B streams once; few columns, so that two blocks share the k of a tile",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.m <= 16 and f.n >= _MANY_COLUMNS and f.aligned,
+        "skinny",
+        _skinny(16, 128, 32, 6, 1, 1),
+        "16 rows a thread: B streams once; columns enough for every multiprocessor",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.m <= 16 and f.aligned,
+        "skinny",
+        _skinny(16, 64, 32, 6, 2, 1),
+        "16 rows a thread: B streams once; two blocks share the k of a tile",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.m <= 64 and f.n < _MANY_COLUMNS and f.aligned,
+        "skinny",
+        _skinny(32, 128, 32, 6, 2, 1),
+        "32 rows a thread, so that arithmetic and memory take about as long",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.m <= 64,
         "pipelined",
-        _pipelined(64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 1),
-        "few tiles: 64x128 ones keep twice as many multiprocessors busy",
+        _pipelined(64, 256, 8, 64, 64, 8, 16, 4, 8, 2, 4),
+        "one row of tiles: four blocks share the k of each",
     ),
     Rule(
-        lambda f: not f.half,
+        lambda f: f.fp32 and f.fills(128, 128) < 0.6,
+        "pipelined",
+        _pipelined(64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 2),
+        "few tiles: small ones, and two blocks share the k of each",
+    ),
+    Rule(
+        lambda f: f.fp32,
         "pipelined",
         _pipelined(128, 128, 8, 64, 64, 8, 16, 4, 8, 2, 1),
-        "fp32: 8x16 sums a thread read the fewest fragments a multiply-add; takes any alignment",
+        "8x16 sums a thread read the fewest fragments a multiply-add",
     ),
+    # bf16 and fp16
     Rule(
         lambda f: not f.aligned and f.m * f.n <= 64 * 64 * _NUM_SMS,
         "mma",
@@ -98,31 +148,40 @@ RULES = (
         "rows off 16-byte boundaries, few tiles",
     ),
     Rule(
-        lambda f: not f.aligned, "mma", {"bm": 128, "bn": 128, "wm": 64, "wn": 32, "stages": 3, "group": 8}, "rows off 16-byte boundaries"
+        lambda f: not f.aligned,
+        "mma",
+        {"bm": 128, "bn": 128, "wm": 64, "wn": 32, "stages": 3, "group": 8},
+        "rows off 16-byte boundaries",
     ),
     Rule(
-        lambda f: f.m <= 2 and f.nk and f.n >= 8192,
+        lambda f: f.m <= 2 and f.nk and f.n >= _MANY_COLUMNS,
         "gemv",
         {"bn": 8, "tn": 4, "stages": 2},
-        "one or two rows, many columns: streams B with no barrier at all",
+        "one or two rows: B streams past with no barrier at all, four columns a warp",
     ),
-    Rule(lambda f: f.m <= 8 and f.n < 8192, "decode", _decode(8, 64, 10, 2), "few columns: two blocks share the k of a tile"),
-    Rule(lambda f: f.m <= 16 and f.n < 8192, "decode", _decode(16, 64, 10, 2), "few columns: two blocks share the k of a tile"),
+    Rule(
+        lambda f: f.m == 1 and f.nk,
+        "gemv",
+        {"bn": 8, "tn": 2, "stages": 4},
+        "one row, few columns: two a warp make twice as many warps",
+    ),
+    Rule(lambda f: f.m <= 8 and f.n < _MANY_COLUMNS, "decode", _decode(8, 64, 10, 2), "few columns: two blocks share the k of a tile"),
+    Rule(lambda f: f.m <= 16 and f.n < _MANY_COLUMNS, "decode", _decode(16, 64, 10, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 16, "decode", _decode(16, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
-    Rule(lambda f: f.m <= 32 and f.n < 8192, "decode", _decode(32, 64, 10, 2), "few columns: two blocks share the k of a tile"),
+    Rule(lambda f: f.m <= 32 and f.n < _MANY_COLUMNS, "decode", _decode(32, 64, 10, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 32, "decode", _decode(32, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
-    Rule(lambda f: f.m <= 64 and f.n < 8192, "decode", _decode(64, 64, 8, 2), "few columns: two blocks share the k of a tile"),
+    Rule(lambda f: f.m <= 64 and f.n < _MANY_COLUMNS, "decode", _decode(64, 64, 8, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 64, "wgmma", _wgmma(64, 128, 7, 1, 1, 1), "one row of tiles, columns enough for every multiprocessor"),
     Rule(lambda f: f.m <= 128 and f.n <= 8192, "decode", _decode(128, 64, 8, 2), "one row of tiles: two blocks share the k of each"),
     Rule(lambda f: f.m * f.n <= 64 * 64 * _NUM_SMS, "wgmma", _wgmma(64, 64, 8, 1, 1, 1), "small tiles, one for every multiprocessor"),
     Rule(lambda f: f.m * f.n <= 128 * 64 * _NUM_SMS, "wgmma", _wgmma(128, 64, 7, 1, 1, 0), "small tiles, one for every multiprocessor"),
     Rule(
-        lambda f: f.k <= 2048 or (f.m * f.n > 4096 * 8192 and f.k <= 8192),
+        lambda f: f.fills(128, 192) >= _FULL and f.k <= 8192,
         "wgmma",
         _wgmma(128, 192, 4, 2, 1, 1),
-        "short k, or many waves: the epilogue of one warp group hides under the products of the other",
+        "full waves: one warp group's epilogue hides under the other's products",
     ),
-    Rule(lambda f: True, "wgmma", _wgmma(128, 256, 4, 2, 1, 0), "long k: the largest tile moves the fewest bytes a product"),
+    Rule(lambda f: True, "wgmma", _wgmma(128, 256, 4, 2, 1, 0), "the largest tile moves the fewest bytes a product"),
 )
 
 

@@ -28,7 +28,7 @@ LOADED = LoadedOp(load_op(FOLDER), FOLDER)
 OP = LOADED.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
-ALIGNED_ONLY = ("vectorised", "warp_tiled", "skinny", "gemv", "decode", "wgmma")
+ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "gemv", "decode", "wgmma")
 HALF = ("mma", "gemv", "decode", "wgmma")
 
 Open = Callable[[str], Launchable]
