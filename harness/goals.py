@@ -22,7 +22,7 @@ from harness.stats import StopRule
 from harness.timing import Mode, Timer, TimingPolicy
 
 # Of one problem, for each contender: what is left of the noise is far below what a goal asks for.
-_POLICY = TimingPolicy(stop=StopRule(budget_s=0.6, min_samples=20), warmup_cap_s=0.8)
+_POLICY = TimingPolicy(stop=StopRule(budget_s=0.4, min_samples=20), warmup_cap_s=0.8)
 _MEASURED = "met", "the least", "missed"
 
 

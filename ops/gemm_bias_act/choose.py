@@ -113,7 +113,7 @@ RULES = (
     Rule(
         lambda f: f.fp32 and f.m <= 16 and f.aligned,
         "skinny",
-        _skinny(16, 64, 32, 6, 2, 1),
+        _skinny(16, 64, 32, 8, 2, 1),
         "16 rows a thread: B streams once; two blocks share the k of a tile",
     ),
     Rule(
@@ -131,8 +131,14 @@ RULES = (
     Rule(
         lambda f: f.fp32 and f.fills(128, 128) < 0.6,
         "pipelined",
-        _pipelined(64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 2),
+        _pipelined(64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 2),
         "few tiles: small ones, and two blocks share the k of each",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.aligned,
+        "boxed",
+        _pipelined(128, 128, 16, 64, 64, 8, 16, 3, 8, 2, 1),
+        "tensor copies leave the main loop to fragments and multiply-adds",
     ),
     Rule(
         lambda f: f.fp32,
@@ -160,13 +166,14 @@ RULES = (
         "one or two rows: B streams past with no barrier at all, four columns a warp",
     ),
     Rule(
-        lambda f: f.m == 1 and f.nk,
+        lambda f: f.m <= 2 and f.nk,
         "gemv",
-        {"bn": 8, "tn": 2, "stages": 4},
-        "one row, few columns: two a warp make twice as many warps",
+        {"bn": 4, "tn": 1, "stages": 4},
+        "one or two rows, few columns: one a warp makes the most warps",
     ),
     Rule(lambda f: f.m <= 8 and f.n < _MANY_COLUMNS, "decode", _decode(8, 64, 10, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 16 and f.n < _MANY_COLUMNS, "decode", _decode(16, 64, 10, 2), "few columns: two blocks share the k of a tile"),
+    Rule(lambda f: f.m <= 8, "decode", _decode(8, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
     Rule(lambda f: f.m <= 16, "decode", _decode(16, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
     Rule(lambda f: f.m <= 32 and f.n < _MANY_COLUMNS, "decode", _decode(32, 64, 10, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 32, "decode", _decode(32, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
