@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.goal_run import list_regrets
-from harness.goals import Row, make_rows, select_goals
+from harness.goals import Row, _time_all, make_rows, select_goals
 from harness.goals_page import make_page, make_plot
 from harness.spec import Choice, Goal, Problem, SpecError, Variant
 from tests.harness.toy_op import make_toy
@@ -84,3 +84,30 @@ def test_regret_is_to_the_fastest_variant_that_is_right() -> None:
     assert list_regrets([row])[0] == "regret of the choices on 1 problems: 10.00 % on average"
     assert list_regrets([make_row({"honest": timed(10), **lib}, {})]) == []
     assert "10.0 % behind atomic" in make_page("toy", [row], "GPU", [])
+
+
+@pytest.mark.parametrize(("second", "rounds"), [("passed", 2), ("failed", 2)])
+def test_who_got_no_time_is_timed_once_more(monkeypatch: pytest.MonkeyPatch, second: str, rounds: int) -> None:
+    calls: list[int] = []
+
+    def time_problem(*_: object) -> list[Any]:
+        calls.append(1)
+        lost = SimpleNamespace(name="lib", status="failed", reason="held too long", cold=None)
+        return [lost] if len(calls) == 1 or second == "failed" else [SimpleNamespace(name="lib", status="passed", reason="", cold=object())]
+
+    monkeypatch.setattr("harness.goals.time_problem", time_problem)
+    session: Any = SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None))
+    assert _time_all(session, None, SMALL, [])["lib"].status == second  # type: ignore[arg-type]
+    assert len(calls) == rounds
+
+
+def test_who_does_not_serve_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def time_problem(*_: object) -> list[Any]:
+        calls.append(1)
+        return [SimpleNamespace(name="lib", status="unsupported", reason="no", cold=None)]
+
+    monkeypatch.setattr("harness.goals.time_problem", time_problem)
+    _time_all(SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None)), None, SMALL, [])  # type: ignore[arg-type]
+    assert len(calls) == 1
