@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="pass the gates, measure
 ForceReason = Annotated[str, typer.Option("--force-reason", metavar="TEXT", help="promote though it is not faster; TEXT is recorded")]
 Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
 Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a bucket's decision")]
+RecordedFile = Annotated[
+    Path | None,
+    typer.Option("--recorded", metavar="FILE", help="fill buckets without a measured entry from times in FILE: records, or goals"),
+]
 Budget = Annotated[float, typer.Option("--budget", min=0.1, metavar="SECONDS", help="longest contest on one problem")]
 
 
@@ -31,6 +36,7 @@ def run(
     margin: Margin = 1.0,
     confidence: Confidence = 99.0,
     budget: Budget = 20.0,
+    recorded: RecordedFile = None,
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
@@ -41,11 +47,13 @@ def run(
     On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry: any measured one
     replaces it.
 
-    Without --variant a bucket's candidates are those that the op itself chooses for its problems.
+    Without --variant a bucket's candidates are those that the op itself chooses for its problems. With --recorded, times of a GPU that is
+    not here now fill buckets that hold no measured entry, where the machine code is still the same.
 
     \b
     Examples:
       python -m harness promote gemm_bias_act --dry-run
+      python -m harness promote gemm_bias_act --recorded profiles/gemm_bias_act/goals.json
       python -m harness promote softmax --variant row_in_registers/threads32_rows4_vectors8 --bucket sm_90a/any/any/any/middle_rows
       python -m harness promote gemm_bias_act --variant mma/bm64_bn64_wm32_wn32_stages4_group8 --fallback
     """
@@ -53,20 +61,24 @@ def run(
 
     from harness.console import open_progress, print_json
     from harness.discover import find_op
+    from harness.freezing.adopting import adopt
     from harness.freezing.checking import require_sound
     from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
     from harness.freezing.layout import find_frozen_dir
     from harness.freezing.matches import Arena
     from harness.freezing.promoting import Request, list_choices, promote
+    from harness.freezing.recorded import find_other_code, list_variants, read_recording
     from harness.session import Judged, Session
     from harness.timing import Timer
     from harness.verdicts import Criteria
 
     loaded = find_op(op)
-    variants = loaded.op.select_variants(variant or list_choices(loaded.op, loaded.op.select_problems("bench")))
+    recording = read_recording(recorded) if recorded else None
+    own = list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench"))
+    variants = loaded.op.select_variants(variant or own)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {op}", *(f"--variant {v}" for v in variant or []), *(f"--bucket {b}" for b in bucket or [])])
-    command = words + (" --fallback" if fallback else "")
+    command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "")
     request = Request(tuple(bucket or ()), fallback, dry_run, force_reason, criteria, command, own_choices=not variant)
     frozen_dir = find_frozen_dir()
     frozen = require_sound(frozen_dir, op)
@@ -93,13 +105,20 @@ def run(
 
             pass_gates(session, frozen, candidate, verdict, say_gate)
         seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
+        if recording:
+            for candidate, fault in zip(candidates, find_other_code(session, recording, builds).values(), strict=True):
+                candidate.gates.append(Gate("recorded", not fault, fault or "the machine code that was timed"))
+                say(f"{candidate.name}\n  {candidate.gates[-1].describe()}")
         hold = None
-        if not session.device.is_emulated:
+        if not recording and not session.device.is_emulated:
             timer = Timer(session.device)
             stack.callback(timer.close)
             arena = stack.enter_context(Arena(session, frozen, timer, criteria, budget_s=budget))
             hold = arena.hold
-        decisions = promote(session, frozen, candidates, request, hold, say)
+        if recording:
+            decisions = adopt(session, frozen, candidates, request, recording, say)
+        else:
+            decisions = promote(session, frozen, candidates, request, hold, say)
         if json:
             gates = {c.name: [g.to_json() for g in c.gates] for c in candidates}
             print_json({"op": op, "dry_run": dry_run, "gates": gates, "decisions": [d.to_json() for d in decisions]})

@@ -6,23 +6,20 @@ On the emulated device there are no times: there a kernel can only become a buck
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.build import BuildResult
 from harness.errors import FrozenError
-from harness.freezing.buckets import describe_axes, find_bucket, find_facts, make_fallback_bucket, name_group
-from harness.freezing.changing import change_index
+from harness.freezing.buckets import find_bucket, find_facts, make_fallback_bucket
 from harness.freezing.deciding import Ruling, choose
-from harness.freezing.gates import FORCIBLE, Candidate, Gate
-from harness.freezing.interface import describe_cost, describe_interface
-from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
+from harness.freezing.gates import Candidate, Gate
+from harness.freezing.layout import name_bucket
 from harness.freezing.matches import Match
-from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.reading import FrozenOp, Row
+from harness.freezing.writing import Place, Writing, apply_writing, describe_conditions, gather
 from harness.session import Session
 from harness.spec import Op, Problem
 from harness.verdicts import Criteria
@@ -64,15 +61,6 @@ class Decision:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return dict(vars(self))
-
-
-@dataclass
-class Writing:
-    """What a bucket's promotion is going to write, applied in one step."""
-
-    rows: list[Row] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-    messages: list[str] = field(default_factory=list)
 
 
 def group_problems(session: Session, request: Request) -> dict[str, tuple[dict[str, str], list[Problem]]]:
@@ -120,24 +108,8 @@ def promote(
         decisions.append(_decide(session, frozen, bucket, problems, serving, request, hold, writing))
         say(f"{name}: {decisions[-1].outcome}: {decisions[-1].reason}")
         if writing.rows and not request.dry_run:
-            frozen = _apply(session, frozen, writing)
+            frozen = apply_writing(session, frozen, writing)
     return decisions
-
-
-def _apply(session: Session, frozen: FrozenOp, writing: Writing) -> FrozenOp:
-    """Write one bucket's change, so that an interrupt keeps what was decided until then; returns the set as it is now."""
-    loaded = session.loaded
-    description = {
-        "kind": "op",
-        "schema": SCHEMA_VERSION,
-        "op": loaded.op.name,
-        "interface": describe_interface(loaded.op, (loaded.folder / "api.hpp").read_text()),
-        "axes": describe_axes(loaded.op),
-        "cost": describe_cost(loaded.op),
-    }
-    frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
-    change_index(frozen_dir, loaded.op.name, "promote", message, put=[description, *writing.rows], files=writing.files, expect=frozen)
-    return read_frozen_op(frozen_dir, loaded.op.name)
 
 
 def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
@@ -190,7 +162,9 @@ def _decide(
                 return Decision(name, "kept" if old else "refused", old, gate.detail, old)
             choice = Ruling(serving[0].name, f"forced ({request.force_reason}) although {choice.reason}")
         winner, reason = next(c for c in serving if c.name == choice.winner), choice.reason
-    _write(session, frozen, bucket, winner, incumbent, reason, matches, request, writing)
+    place = Place(bucket, "fallback" if request.fallback else "winner", reason, incumbent, request.force_reason)
+    conditions = describe_conditions(session, request.command) | {"margin": request.criteria.margin, "error": request.criteria.error}
+    gather(session, frozen, place, winner, matches, conditions, writing)
     outcome = "promoted" if hold is not None or request.fallback else "provisional"
     return Decision(name, outcome, winner.manifest["kernel"], reason, old)
 
@@ -214,95 +188,3 @@ def _find_mean_us(matches: Sequence[Match], name: str) -> float:
     """Return the geometric mean of a candidate's medians over the problems."""
     medians = [m.find_median_us(name) for m in matches]
     return math.exp(sum(math.log(x) for x in medians if x is not None) / len(medians))
-
-
-def _write(
-    session: Session,
-    frozen: FrozenOp,
-    bucket: dict[str, str],
-    winner: Candidate,
-    incumbent: Row | None,
-    reason: str,
-    matches: Sequence[Match],
-    request: Request,
-    writing: Writing,
-) -> None:
-    """Gather the rows and files by which a candidate takes a bucket."""
-    kernel = winner.manifest["kernel"]
-    manifest = winner.manifest
-    if (frozen.folder / kernel / MANIFEST).exists():
-        manifest = frozen.read_manifest(kernel)  # sealed before, for another bucket: the same device sources, flags and architecture
-        if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
-            raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
-    else:
-        if fault := find_schema_fault("manifest", manifest):
-            raise FrozenError(f"the manifest of {kernel} would not be valid: {fault}")
-        writing.files[f"{kernel}/{MANIFEST}"] = dump_document(manifest).encode()
-        writing.files |= {f"{kernel}/{SOURCES}/{name}": content for name, content in winner.sources.items()}
-    status = "measured" if matches else "provisional"
-    environment = session.environment
-    evidence: Row = {
-        "schema": SCHEMA_VERSION,
-        "op": session.loaded.op.name,
-        "bucket": bucket,
-        "kernel": kernel,
-        "incumbent": incumbent["kernel"] if incumbent else None,
-        "status": status,
-        "reason": reason,
-        "conditions": {
-            "device": environment.device_name,
-            "driver": environment.driver_version,
-            "toolchain": environment.toolchain,
-            "commit": session.records.read_run(session.run_id).commit,
-            "host": environment.host,
-            "command": request.command,
-        },
-        "criteria": {"margin": request.criteria.margin, "error": request.criteria.error, "looks": list(request.criteria.looks)},
-        "gates": [g.to_json() for g in winner.gates],
-        "contests": [m.to_json(session.records) for m in matches],
-    }
-    if fault := find_schema_fault("evidence", evidence):
-        raise FrozenError(f"the evidence for {name_bucket(bucket)} would not be valid: {fault}")
-    content = dump_document(evidence).encode()
-    writing.files[name_evidence(evidence)] = content
-    forced = any(not g.passed and g.name in FORCIBLE for g in winner.gates) or reason.startswith("forced")
-    entry: Row = {
-        "kind": "entry",
-        "bucket": bucket,
-        "role": "fallback" if request.fallback else "winner",
-        "kernel": kernel,
-        "seal": manifest["seal"],
-        "status": status,
-        "evidence": {"file": name_evidence(evidence), "sha256": hash_bytes(content)},
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    writing.rows.append(entry | ({"forced": request.force_reason} if forced else {}))
-    writing.rows += _list_medians(
-        session, bucket, matches, {winner.name: kernel, **({incumbent["kernel"]: incumbent["kernel"]} if incumbent else {})}
-    )
-    writing.messages.append(f"{kernel} takes {name_bucket(bucket)}: {reason}")
-
-
-def _list_medians(session: Session, bucket: dict[str, str], matches: Sequence[Match], kernels: Mapping[str, str]) -> list[Row]:
-    """Return a row for each problem and contender whose kernel is, or becomes, a frozen one."""
-    rows = []
-    for match in matches:
-        for name, kernel in kernels.items():
-            median = match.find_median_us(name)
-            if median is not None and not match.find_fault(name):
-                rows.append(
-                    {
-                        "kind": "median",
-                        "arch": bucket["arch"],
-                        "device": session.environment.device_name,
-                        "kernel": kernel,
-                        "problem": match.problem.name,
-                        "sizes": dict(match.problem.sizes),
-                        "attributes": session.loaded.op.attribute_values(match.problem),
-                        "group": name_group(bucket),
-                        "mode": match.mode.value,
-                        "median_us": float(f"{median:.6g}"),
-                        "record": match.find_record(name, session.records),
-                    }
-                )
-    return rows
