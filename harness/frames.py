@@ -36,6 +36,7 @@ from device.settings import read_settings
 from harness.discover import find_op
 from harness.errors import RecordError
 from harness.published import list_published, list_sweeps, open_published
+from harness.record_engine import hide_password
 from harness.record_tables import Result, read_clocks, read_samples
 from harness.records import Records
 from harness.roofline import find_floor
@@ -70,13 +71,13 @@ def load_frame(op: str, source: str = "auto", *, url: str | None = None) -> pd.D
         finally:
             records.close()
         has_times = any(r["kind"] in _TIMED and r["device_kind"] == "cuda" for r in rows)
-        said += [f"{len(rows)} results in {place}"] if rows else []
+        said += [f"{len(rows)} results in {hide_password(place)}"] if rows else []
     if source == "published" or (source == "auto" and not has_times):
         found = list(_read_published(op))
         rows += found
         said += [f"{len(found)} results published in profiles/"] if found else []
     if not rows:
-        raise RecordError(f"no results of op {op} in {place} or in profiles/; python -m harness bench {op} makes some")
+        raise RecordError(f"no results of op {op} in {hide_password(place)} or in profiles/; python -m harness bench {op} makes some")
     frame = _add_rates(pd.DataFrame(rows), find_op(op).op)
     frame.attrs["source"] = " and ".join(said)
     return frame

@@ -11,6 +11,7 @@ from pathlib import Path
 from device.settings import find_project_root
 from harness.errors import RecordError
 from harness.interchange import import_records
+from harness.record_engine import hide_password
 from harness.records import Records
 from harness.sweep_points import Sweep, load_sweep
 
@@ -53,7 +54,7 @@ def open_records(op: str, url: str, *, published: bool = False) -> tuple[Records
     if not published:
         records = Records(url)
         if not list_published(op) or records.has_results(op):
-            return records, url
+            return records, hide_password(url)
         records.close()
     found = open_published(op)
     return found, ", ".join(_name(path) for path in list_published(op))

@@ -16,6 +16,14 @@ _BUSY_TIMEOUT_MS = 30_000
 _SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON")
 
 
+def hide_password(url: str) -> str:
+    """Return a database URL for people and pages: without its password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return url
+
+
 def open_engine(url: str) -> Engine:
     """Return an engine for a database URL, the folder of an SQLite file made. Raises :class:`RecordError` with the remedy."""
     try:

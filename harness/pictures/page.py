@@ -25,15 +25,18 @@ from harness.targets import Target, find_target
 _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 # A kernel's map is shown where its best is within this of the best of all kernels.
 _WORTH_A_MAP = 3.0
+# Of so many problems the samples are drawn for both widths; those of more have to be scrolled on a telephone, and the page stays small.
+_NUM_WIDTHS = 8
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in the page: ``svgs`` are drawings of it for different widths, one of which is shown."""
+    """A figure in the page: ``svgs`` are drawings of it for different widths, one of which is shown; one alone may have to be scrolled."""
 
     title: str
     note: str
     svgs: tuple[str, ...]
+    scrolls: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,9 @@ class _Pens:
             title, note, tuple(make_svg(plot(width), f"f{self._num}{name[0]}", f"{title}. {note}", [name]) for width, name in drawn)
         )
 
-    def draw_once(self, title: str, note: str, figure: Figure) -> Picture:
+    def draw_once(self, title: str, note: str, figure: Figure, *, scrolls: bool = False) -> Picture:
         self._num += 1
-        return Picture(title, note, (make_svg(figure, f"f{self._num}", f"{title}. {note}"),))
+        return Picture(title, note, (make_svg(figure, f"f{self._num}", f"{title}. {note}"),), scrolls)
 
 
 def write_page(op: Op, frame: pd.DataFrame) -> str:
@@ -125,7 +128,10 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     target = find_target(str(timed.target.iloc[-1]))
     page.best = tables.make_best_rows(choose.find_best(timed), latest, labels)
     page.pictures = list(_draw_rates(pens, op, timed, target, kernels, labels))
-    page.problems = [_make_problem(pens, p, labels[p], latest[latest.problem == p], kernels) for p in dict.fromkeys(timed.problem)]
+    page.problems = [
+        _make_problem(pens, p, labels[p], latest[latest.problem == p], kernels, is_slim=i >= _NUM_WIDTHS)
+        for i, p in enumerate(dict.fromkeys(timed.problem))
+    ]
     page.history = _draw_history(pens, page, choose.make_history(frame, device, list(dict.fromkeys(timed.problem))), labels)
     return page
 
@@ -154,10 +160,14 @@ def _draw_rates(
         )
 
 
-def _make_problem(pens: _Pens, name: str, label: str, rows: pd.DataFrame, kernels: Mapping[str, int]) -> ProblemPart:
+def _make_problem(pens: _Pens, name: str, label: str, rows: pd.DataFrame, kernels: Mapping[str, int], *, is_slim: bool) -> ProblemPart:
     cold = choose.select_timed(rows)
     note = "A tick a sample, all of them; bar: quartiles; dot: median. Numbers at an edge count samples beyond it."
-    spread = pens.draw(f"Samples, {label}", note, lambda width: plot_distributions(cold, kernels, width))
+    title = f"Samples, {label}"
+    if is_slim:
+        spread = pens.draw_once(title, note, plot_distributions(cold, kernels, WIDE), scrolls=True)
+    else:
+        spread = pens.draw(title, note, lambda width: plot_distributions(cold, kernels, width))
     own = cold[~cold.is_peer]
     headline = "libraries only"
     if len(own):

@@ -15,6 +15,7 @@ from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import RecordError
 from harness.interchange import export_records
+from harness.record_engine import hide_password
 from harness.records import Records, ResultFacts
 from harness.stats import find_throttled, summarize
 from tests.harness.test_records import FACTS, start
@@ -87,6 +88,11 @@ def test_a_problem_that_the_op_no_longer_lists_has_times_and_no_rates(url: str) 
     store.close()
     frame = records.load("softmax", "store")
     assert frame.median_us[0] == 3.0 and np.isnan(frame.tflops[0]) and frame.bound[0] == ""
+
+
+def test_a_password_is_shown_to_nobody() -> None:
+    assert hide_password("postgresql+psycopg://user:secret@host/aicf") == "postgresql+psycopg://user:***@host/aicf"
+    assert hide_password("sqlite:////tmp/a.sqlite") == "sqlite:////tmp/a.sqlite" and hide_password("nonsense") == "nonsense"
 
 
 def test_nothing_anywhere_is_an_error_that_says_where(url: str) -> None:
