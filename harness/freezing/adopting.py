@@ -9,9 +9,9 @@ from typing import Any
 from harness.freezing.buckets import find_bucket
 from harness.freezing.changing import change_index
 from harness.freezing.gates import Candidate
-from harness.freezing.promoting import Decision, Request, group_problems, list_choices
+from harness.freezing.promoting import Decision, Request, group_problems, list_choices, serves
 from harness.freezing.reading import FrozenOp, read_frozen_op
-from harness.freezing.recorded import RecordedMatch, Recording
+from harness.freezing.recorded import RecordedMatch, Recording, list_variants
 from harness.freezing.writing import Place, Writing, apply_writing, gather, list_medians
 from harness.session import Session
 from harness.spec import Problem
@@ -34,7 +34,7 @@ def adopt(
     passed = {c.name: c for c in candidates if not c.find_refusals(forced=forced)}
     decisions = []
     for name, (bucket, problems) in group_problems(session, request).items():
-        timed = [RecordedMatch(p, recording.times[p.name]) for p in problems if recording.times.get(p.name)]
+        timed = [_match(p, recording) for p in problems if _is_recorded(session, recording, p, candidates)]
         incumbent = frozen.find_winner(bucket)
         old = incumbent["kernel"] if incumbent else ""
         if incumbent is not None and incumbent["status"] == "measured":
@@ -92,6 +92,14 @@ def _add_medians(session: Session, frozen: FrozenOp, passed: dict[str, Candidate
         frozen_dir, op = frozen.folder.parent, session.loaded.op.name
         message = f"{len(rows)} times of kernels in the set, recorded in {recording.conditions['recorded_in']}"
         change_index(frozen_dir, op, "measure", message, put=rows, expect=read_frozen_op(frozen_dir, op))
+
+
+def _is_recorded(session: Session, recording: Recording, problem: Problem, candidates: Sequence[Candidate]) -> bool:
+    """Return whether a recording speaks of a problem: it has times, and where all variants were to be timed, those of all that serve it."""
+    times = recording.times.get(problem.name, {})
+    variants = list_variants(session.loaded.op, recording)
+    wanted = [c for c in candidates if recording.all_timed and c.name in variants and serves(session, c, problem)]
+    return bool(times) and all(c.name in times for c in wanted)
 
 
 def _match(problem: Problem, recording: Recording) -> RecordedMatch:

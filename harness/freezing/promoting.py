@@ -96,7 +96,7 @@ def promote(
     for name, (bucket, problems) in group_problems(session, request).items():
         # Measured kernels serve every listed problem of their bucket; a provisional one may serve some.
         every = any if hold is None else all
-        serving = [c for c in passed if request.fallback or every(_serves(session, c, p) for p in problems)]
+        serving = [c for c in passed if request.fallback or every(serves(session, c, p) for p in problems)]
         if request.own_choices:
             chosen = list_choices(session.loaded.op, problems)
             serving = [c for c in serving if c.name in chosen]
@@ -119,7 +119,8 @@ def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
     return list(dict.fromkeys(op.choose(p).variant.name for p in problems))
 
 
-def _serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
+def serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
+    """Return whether a candidate's domain holds for a problem."""
     kernel = session.loaded.op.find_kernel(candidate.build.variant.kernel)
     facts = find_facts(session.loaded.op, problem)
     return kernel.domain is not None and all(c.holds(facts) for c in kernel.domain(candidate.build.variant.tunables))

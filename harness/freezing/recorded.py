@@ -36,13 +36,15 @@ class RecordedTime:
 class Recording:
     """What a file says: times by problem and contender, taken in the same rounds, and the conditions.
 
-    ``code_hashes`` are those of the variants' machine code; where the file has none, they follow from ``revision``.
+    ``code_hashes`` are those of the variants' machine code; where the file has none, they follow from ``revision``. With ``all_timed`` every
+    variant was to be timed on every problem: one that lacks some was cut short, and says nothing.
     """
 
     times: Mapping[str, Mapping[str, RecordedTime]]
     conditions: Mapping[str, str | float]
     revision: str
     code_hashes: Mapping[str, str] = field(default_factory=dict)
+    all_timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def _read_records(path: Path, name: str) -> Recording:
     run = rows[-1].run
     environment = {c: getattr(run.environment, c) for c in ("device_name", "driver_version", "toolchain", "host")}
     conditions = _describe(environment, run.commit, run.command, name)
-    return Recording(times, conditions, run.commit, {r.variant: r.code_hash for r in cold if r.code_hash})
+    return Recording(times, conditions, run.commit, {r.variant: r.code_hash for r in cold if r.code_hash}, all_timed=True)
 
 
 def _describe(environment: Mapping[str, Any], commit: str, command: str, name: str) -> dict[str, str | float]:

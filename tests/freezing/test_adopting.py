@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,6 +66,13 @@ def test_the_least_mean_time_takes_a_bucket_and_every_time_of_the_set_is_kept(tm
     evidence = json.loads((tmp_path / "softmax" / entry["evidence"]["file"]).read_text())
     assert evidence["conditions"]["recorded_in"] == "f"
     assert evidence["contests"][0]["contenders"] == [OLD, NEW, "cudnn"] and evidence["contests"][0]["times_us"][0] == [100.0, 100.0]
+
+
+def test_a_problem_of_a_run_that_was_cut_short_says_nothing(tmp_path: Path) -> None:
+    recording = make_recording({"rows8192_columns8192": {OLD: 9.0, NEW: 8.0}, LONG: {OLD: 500.0}})
+    found = run_adopt(tmp_path, {OLD: 1, NEW: 2}, replace(recording, all_timed=True))
+    assert "threads256" in found["middle_rows"].kernel
+    assert (found["long_rows"].outcome, found["long_rows"].reason) == ("refused", "no problem of the bucket is recorded")
 
 
 def test_recorded_times_challenge_no_measured_entry(tmp_path: Path) -> None:
