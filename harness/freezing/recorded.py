@@ -36,8 +36,8 @@ class RecordedTime:
 class Recording:
     """What a file says: times by problem and contender, taken in the same rounds, and the conditions.
 
-    ``code_hashes`` are those of the variants' machine code; where the file has none, they follow from ``revision``. With ``all_timed`` every
-    variant was to be timed on every problem: one that lacks some was cut short, and says nothing.
+    ``code_hashes`` are those of the variants' machine code; where the file has none, they follow from ``revision``. With ``all_timed``
+    every variant was to be timed on every problem: one that lacks some was cut short, and says nothing.
     """
 
     times: Mapping[str, Mapping[str, RecordedTime]]
