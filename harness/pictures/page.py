@@ -115,7 +115,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
             f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
         )
     pens = _Pens()
-    labels = shorten_problems([*timed.problem, *counters.problem])
+    labels = shorten_problems([*timed.problem, *counters.problem, *profiles.problem])
     page = Page(op, tables.describe_place(frame, latest), tables.make_tiles(op, timed, verdicts), name_sizes(next(iter(labels), "")))
     page.variants = tables.make_variant_rows(op, latest, verdicts)
     page.counters = tables.make_counter_rows(counters, labels)

@@ -47,7 +47,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         found[op] = folder / f"{op}.html"
         frame = records.load(op, "published")
         # Every part of the page is there with a few problems, and each more takes a second to draw.
-        few = list(dict.fromkeys(frame.problem[frame.kind == "bench"]))[:4]
+        few = list(dict.fromkeys(frame.problem[frame.kind == "bench"]))[:2]
         shown = frame[(frame.kind != "bench") | frame.problem.isin(few)]
         shown.attrs = frame.attrs
         with pytest.MonkeyPatch.context() as patch:
