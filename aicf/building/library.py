@@ -1,0 +1,75 @@
+"""A frozen kernel's shared library, loaded: its three entry points."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+from aicf.building.sealed import build_kernel
+from aicf.building.structs import Status, find_struct
+from aicf.errors import FrozenError, LaunchError
+from aicf.registry.queries import Interface
+from aicf.registry.reading import FrozenKernel
+from device import open_device
+
+_loaded: dict[tuple[Path, str], KernelLibrary] = {}
+_lock = threading.Lock()
+
+
+class KernelLibrary:
+    """The entry points of one kernel. It stays loaded until the process ends: graphs and streams may still refer to its kernels."""
+
+    def __init__(self, kernel: FrozenKernel, interface: Interface, path: Path) -> None:
+        self.path = path
+        self._name = f"{kernel.manifest['op']}/{kernel.name}"
+        try:
+            library = ctypes.CDLL(str(path))
+            pointer = ctypes.POINTER(find_struct(interface))
+            more: dict[str, list[Any]] = {
+                "supports": [],
+                "workspace_bytes": [ctypes.POINTER(ctypes.c_size_t)],
+                "launch": [ctypes.c_void_p, ctypes.c_void_p],
+            }
+            functions = {call: library[symbol] for call, symbol in kernel.manifest["entry_points"].items()}
+        except (OSError, AttributeError) as error:
+            raise FrozenError(f"{path}: cannot be loaded: {error}; remove its folder, and it is built again") from error
+        for call, function in functions.items():
+            function.argtypes = [pointer, *more[call]]
+            function.restype = Status
+        self._functions = functions
+        self.launch_address: int = ctypes.cast(functions["launch"], ctypes.c_void_p).value or 0
+
+    def check(self, params: ctypes.Structure) -> None:
+        """Raise :class:`LaunchError` with the kernel's reason where it does not serve the call."""
+        self._check(self._functions["supports"](ctypes.byref(params)))
+
+    def ask_workspace(self, params: ctypes.Structure) -> int:
+        """Return the device memory in bytes that a launch wants."""
+        size = ctypes.c_size_t()
+        self._check(self._functions["workspace_bytes"](ctypes.byref(params), ctypes.byref(size)))
+        return size.value
+
+    def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
+        """Queue the kernel; raises :class:`LaunchError` with the reason where it refuses."""
+        self._check(self._functions["launch"](ctypes.byref(params), workspace or None, stream or None))
+
+    def _check(self, status: Status) -> None:
+        if status.code:
+            raise LaunchError(f"{self._name}: {status.reason.decode('utf-8', 'replace')}")
+
+
+def load_kernel(kernel: FrozenKernel, interface: Interface) -> KernelLibrary:
+    """Return a kernel's library, built where it is not in the cache, loaded once a process.
+
+    The device is opened first: it decides
+    which CUDA runtime the library binds to. Raises what :func:`build_kernel` and :func:`device.open_device` raise.
+    """
+    key = (kernel.folder, str(kernel.manifest["seal"]))
+    with _lock:
+        found = _loaded.get(key)
+        if found is None:
+            open_device()
+            found = _loaded[key] = KernelLibrary(kernel, interface, build_kernel(kernel))
+    return found

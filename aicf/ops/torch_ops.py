@@ -1,0 +1,97 @@
+"""Ops as PyTorch's own: ``torch.ops.aicf.<op>``, with a fake kernel for ``torch.compile`` and, where a rule says how, a backward pass.
+
+Eager calls without gradients do not come this way: PyTorch's dispatcher costs more than the whole lean path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aicf.ops.arrays import View
+from aicf.ops.gradients import RULES
+from aicf.registry.problems import find_row
+from device import UnavailableError
+
+if TYPE_CHECKING:
+    from aicf.ops.calling import OpCall
+
+_SCHEMA_TYPES: dict[type[Any], str] = {bool: "bool", int: "int", float: "float", str: "str"}
+_registered: dict[str, OpCall] = {}
+
+
+def needs_dispatch(arrays: Iterable[torch.Tensor]) -> bool:
+    """Whether PyTorch has to see a call: it is recorded for a backward pass, or a tensor stands for something else (a fake one, say)."""
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return any(type(a) not in plain or (a.requires_grad and torch.is_grad_enabled()) for a in arrays)
+
+
+def dispatch(call: OpCall, values: Sequence[Any]) -> Any:
+    """Return the result of a call through PyTorch's dispatcher."""
+    register(call)
+    made = getattr(torch.ops.aicf, call.signature.op)(*values)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def register(call: OpCall) -> None:
+    """Make ``torch.ops.aicf.<op>`` known, once a process."""
+    op = call.signature.op
+    if op in _registered:
+        return
+    _registered[op] = call
+
+    def run(*values: Any) -> list[torch.Tensor]:
+        with torch.no_grad():
+            made = call.caller(*[v.detach() if isinstance(v, torch.Tensor) else v for v in values])
+        return list(made) if isinstance(made, tuple) else [made]
+
+    made = torch.library.custom_op(f"aicf::{op}", run, mutates_args=(), schema=make_schema(call))
+    made.register_fake(lambda *values: _make_fakes(call, values))
+    made.register_autograd(lambda context, grads: _run_backward(call, context, grads), setup_context=_keep)
+
+
+def make_schema(call: OpCall) -> str:
+    """Return the op's schema in PyTorch's language; outputs are a list, for which of them there are depends on options."""
+    words = [f"Tensor? {n}=None" if is_optional else f"Tensor {n}" for n, is_optional in call.signature.inputs]
+    for attribute in call.signature.options:
+        kind = _SCHEMA_TYPES[type(attribute["default"])]
+        default = f'"{attribute["default"]}"' if kind == "str" else str(attribute["default"])
+        words.append(f"{kind} {attribute['name']}={default}")
+    return f"({', '.join(words)}) -> Tensor[]"
+
+
+def _make_fakes(call: OpCall, values: Sequence[Any]) -> list[torch.Tensor]:
+    """Return outputs without data: their shapes, dtypes and device; sizes may be symbols."""
+    signature = call.signature
+    tensors = {n: v for (n, _), v in zip(signature.inputs, values, strict=False) if v is not None}
+    views = {n: View(0, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch.")) for n, t in tensors.items()}
+    problem = signature.make_problem(views, call.name_options(values))
+    attributes = {a["name"]: a["default"] for a in signature.interface.attributes} | dict(problem.attributes)
+    device = next(iter(tensors.values())).device
+    outputs = [t for t in signature.interface.tensors if t["role"] == "output" and find_row(t["present"], attributes)]
+    shapes = [[problem.sizes[s] for s in find_row(t["shape"], attributes)] for t in outputs]
+    dtypes = [getattr(torch, find_row(t["dtype"], attributes)) for t in outputs]
+    return [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
+    """Keep a call's inputs and outputs for its backward pass."""
+    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+    ctx.values = tuple(None if isinstance(v, torch.Tensor) else v for v in inputs)
+    ctx.places = tuple(i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor))
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _run_backward(call: OpCall, ctx: Any, grads: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+    op = call.signature.op
+    if op not in RULES:
+        raise UnavailableError(f"{op}: no backward op is known; call it under torch.no_grad(), or on tensors that need no gradient")
+    values, saved = list(ctx.values), ctx.saved_tensors
+    for place, tensor in zip(ctx.places, saved, strict=False):
+        values[place] = tensor
+    inputs = dict(zip([n for n, _ in call.signature.inputs], values, strict=False))
+    rule = RULES[op]
+    found = rule(inputs, call.name_options(values), saved[len(ctx.places) :], grads, ctx.needs_input_grad)
+    return tuple(found.get(n) for n, _ in call.signature.inputs) + (None,) * len(call.signature.options)
