@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aicf.building.sealed import build_kernel
-from aicf.building.structs import Status, find_struct
+from aicf.building.structs import Status
 from aicf.errors import FrozenError, LaunchError
-from aicf.registry.queries import Interface
 from aicf.registry.reading import FrozenKernel
 from device import open_device
 
@@ -21,12 +20,11 @@ _lock = threading.Lock()
 class KernelLibrary:
     """The entry points of one kernel. It stays loaded until the process ends: graphs and streams may still refer to its kernels."""
 
-    def __init__(self, kernel: FrozenKernel, interface: Interface, path: Path) -> None:
+    def __init__(self, kernel: FrozenKernel, path: Path) -> None:
         self.path = path
         self._name = f"{kernel.manifest['op']}/{kernel.name}"
         try:
             library = ctypes.CDLL(str(path))
-            pointer = ctypes.POINTER(find_struct(interface))
             more: dict[str, list[Any]] = {
                 "supports": [],
                 "workspace_bytes": [ctypes.POINTER(ctypes.c_size_t)],
@@ -36,7 +34,7 @@ class KernelLibrary:
         except (OSError, AttributeError) as error:
             raise FrozenError(f"{path}: cannot be loaded: {error}; remove its folder, and it is built again") from error
         for call, function in functions.items():
-            function.argtypes = [pointer, *more[call]]
+            function.argtypes = [ctypes.c_void_p, *more[call]]  # a struct of another reading of the index is the same struct
             function.restype = Status
         self._functions = functions
         self.launch_address: int = ctypes.cast(functions["launch"], ctypes.c_void_p).value or 0
@@ -60,7 +58,7 @@ class KernelLibrary:
             raise LaunchError(f"{self._name}: {status.reason.decode('utf-8', 'replace')}")
 
 
-def load_kernel(kernel: FrozenKernel, interface: Interface) -> KernelLibrary:
+def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
     """Return a kernel's library, built where it is not in the cache, loaded once a process.
 
     The device is opened first: it decides
@@ -71,5 +69,5 @@ def load_kernel(kernel: FrozenKernel, interface: Interface) -> KernelLibrary:
         found = _loaded.get(key)
         if found is None:
             open_device()
-            found = _loaded[key] = KernelLibrary(kernel, interface, build_kernel(kernel))
+            found = _loaded[key] = KernelLibrary(kernel, build_kernel(kernel))
     return found

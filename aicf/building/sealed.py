@@ -67,7 +67,7 @@ def _is_whole(place: Path) -> bool:
     """Whether the library is there with the content that it was stored with: a disk that ran full leaves less."""
     try:
         return sha256((place / _LIBRARY).read_bytes()).hexdigest() == (place / _DIGEST).read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

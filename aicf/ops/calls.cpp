@@ -100,8 +100,8 @@ struct ArrayType {
     PyObject* strides = nullptr;
     PyObject* dtype = nullptr;
     PyObject* current_stream = nullptr;  // called without arguments: the stream as a number; null: the default stream
-    PyObject* is_tracked = nullptr;      // attribute that says that calls on this array are recorded, where its type has such a thing
-    PyObject* is_tracking = nullptr;     // called without arguments: whether calls are recorded at all
+    PyObject* is_tracked = nullptr;  // attribute that says that calls on this array are recorded, where its type has such a thing
+    PyObject* is_tracking = nullptr;  // called without arguments: whether calls are recorded at all
 };
 
 // Calls in flight hold pointers to elements, which a deque that grows leaves where they are.
@@ -212,7 +212,8 @@ bool find_stream(const ArrayType& type, const Array& array, void** out) {
 
 // ---------------------------------------------------------------- plans
 
-// One array that a call makes: an output, or the workspace (offset -1). `arguments` go to `function`, behind the first input if `with_first`.
+// One array that a call makes: an output, or the workspace (offset -1). `arguments` go to `function`, behind the first input if
+// `with_first`.
 struct Allocation {
     Py_ssize_t offset = -1;
     PyObject* function = nullptr;
@@ -255,7 +256,8 @@ bool read_plan(PyObject* row, Plan* plan) {
         Allocation made;
         PyObject* arguments = nullptr;
         int with_first = 0;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(allocations, i), "nOpO!", &made.offset, &made.function, &with_first, &PyTuple_Type, &arguments))
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(allocations, i), "nOpO!", &made.offset, &made.function, &with_first, &PyTuple_Type,
+                              &arguments))
             break;
         if (!fits(made.offset)) PyErr_SetString(PyExc_ValueError, "a plan's offset lies outside of its params");
         made.with_first = with_first != 0;
@@ -291,7 +293,8 @@ std::int64_t find_choice(const std::vector<PyObject*>& choices, PyObject* value)
         if (choices[i] == value) return static_cast<std::int64_t>(i);
     }
     for (std::size_t i = 0; i < choices.size(); ++i) {
-        if (Py_TYPE(choices[i]) == Py_TYPE(value) && PyObject_RichCompareBool(choices[i], value, Py_EQ) == 1) return static_cast<std::int64_t>(i);
+        if (Py_TYPE(choices[i]) == Py_TYPE(value) && PyObject_RichCompareBool(choices[i], value, Py_EQ) == 1)
+            return static_cast<std::int64_t>(i);
     }
     PyErr_Clear();
     return -1;
@@ -418,7 +421,8 @@ PyObject* call(PyObject* callable, PyObject* const* arguments, std::size_t nargs
         has_key = recorded == 0 && key.push(1) && read_array(*found, object, self->address_step, key, &inputs[i]);
         if (PyErr_Occurred() != nullptr) return nullptr;
     }
-    has_key = has_key && type != nullptr && key.push(type->api != nullptr ? reinterpret_cast<std::int64_t>(type->api) : reinterpret_cast<std::int64_t>(type->type));
+    has_key = has_key && type != nullptr &&
+              key.push(type->api != nullptr ? reinterpret_cast<std::int64_t>(type->api) : reinterpret_cast<std::int64_t>(type->type));
     for (std::size_t i = 0; has_key && i < self->choices->size(); ++i) {
         const std::int64_t place = find_choice((*self->choices)[i], arguments[self->num_inputs + i]);
         has_key = place >= 0 && key.push(place);
@@ -512,12 +516,14 @@ const DLPackExchangeAPI* find_api(PyObject* type) {
 }
 
 PyObject* register_type(PyObject*, PyObject* arguments, PyObject* names) {
-    static const char* keywords[] = {"type", "address_path", "shape", "strides", "dtype", "current_stream", "is_tracked", "is_tracking", nullptr};
+    static const char* keywords[] = {"type",           "address_path", "shape",       "strides", "dtype",
+                                     "current_stream", "is_tracked",   "is_tracking", nullptr};
     PyObject* type = nullptr;
     PyObject* path = nullptr;
     ArrayType made;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!|O!OOOOOO", const_cast<char**>(keywords), &PyType_Type, &type, &PyTuple_Type, &path,
-                                     &made.shape, &made.strides, &made.dtype, &made.current_stream, &made.is_tracked, &made.is_tracking)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!|O!OOOOOO", const_cast<char**>(keywords), &PyType_Type, &type, &PyTuple_Type,
+                                     &path, &made.shape, &made.strides, &made.dtype, &made.current_stream, &made.is_tracked,
+                                     &made.is_tracking)) {
         return nullptr;
     }
     made.type = reinterpret_cast<PyTypeObject*>(type);
@@ -538,9 +544,10 @@ PyObject* register_type(PyObject*, PyObject* arguments, PyObject* names) {
     Py_RETURN_TRUE;
 }
 
-PyMethodDef module_methods[] = {{"register_type", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(register_type)), METH_VARARGS | METH_KEYWORDS,
-                                 "Make an array type known; False where it has no exchange API and no attributes were named."},
-                                {}};
+PyMethodDef module_methods[] = {
+    {"register_type", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(register_type)), METH_VARARGS | METH_KEYWORDS,
+     "Make an array type known; False where it has no exchange API and no attributes were named."},
+    {}};
 PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_aicf_calls", "Lean calls of frozen kernels.", -1, module_methods};
 
 }  // namespace

@@ -43,13 +43,22 @@ def register(call: OpCall) -> None:
     _registered[op] = call
 
     def run(*values: Any) -> list[torch.Tensor]:
+        plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in _fill(call, values)]
         with torch.no_grad():
-            made = call.caller(*[v.detach() if isinstance(v, torch.Tensor) else v for v in values])
+            made = call.caller(*plain)
         return list(made) if isinstance(made, tuple) else [made]
 
     made = torch.library.custom_op(f"aicf::{op}", run, mutates_args=(), schema=make_schema(call))
     made.register_fake(lambda *values: _make_fakes(call, values))
-    made.register_autograd(lambda context, grads: _run_backward(call, context, grads), setup_context=_keep)
+    made.register_autograd(
+        lambda ctx, grads: _run_backward(call, ctx, grads), setup_context=lambda ctx, inputs, output: _keep(call, ctx, inputs, output)
+    )
+
+
+def _fill(call: OpCall, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return all values of a call: PyTorch leaves trailing ones out that are the schema's defaults."""
+    defaults = [None for _ in call.signature.inputs] + [a["default"] for a in call.signature.options]
+    return (*values, *defaults[len(values) :])
 
 
 def make_schema(call: OpCall) -> str:
@@ -62,9 +71,9 @@ def make_schema(call: OpCall) -> str:
     return f"({', '.join(words)}) -> Tensor[]"
 
 
-def _make_fakes(call: OpCall, values: Sequence[Any]) -> list[torch.Tensor]:
+def _make_fakes(call: OpCall, given: Sequence[Any]) -> list[torch.Tensor]:
     """Return outputs without data: their shapes, dtypes and device; sizes may be symbols."""
-    signature = call.signature
+    signature, values = call.signature, _fill(call, given)
     tensors = {n: v for (n, _), v in zip(signature.inputs, values, strict=False) if v is not None}
     views = {n: View(0, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch.")) for n, t in tensors.items()}
     problem = signature.make_problem(views, call.name_options(values))
@@ -76,8 +85,9 @@ def _make_fakes(call: OpCall, values: Sequence[Any]) -> list[torch.Tensor]:
     return [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
+def _keep(call: OpCall, ctx: Any, given: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     """Keep a call's inputs and outputs for its backward pass."""
+    inputs = _fill(call, given)
     tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
     ctx.values = tuple(None if isinstance(v, torch.Tensor) else v for v in inputs)
     ctx.places = tuple(i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor))

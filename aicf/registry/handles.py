@@ -52,7 +52,7 @@ class KernelHandle:
         """
         from aicf.building.library import load_kernel
 
-        return load_kernel(self.frozen, self.interface)
+        return load_kernel(self.frozen)
 
     def make_params(self, addresses: Mapping[str, int]) -> ctypes.Structure:
         """Return the op's C struct for this problem. Raises ValueError, naming the tensor, for an address that does not fit."""

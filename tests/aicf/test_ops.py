@@ -1,0 +1,182 @@
+"""Frozen ops as functions on arrays: right, made from the index alone, and clear about what does not fit."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import aicf.ops
+from aicf.building.native import load_extension
+from aicf.errors import LaunchError
+from aicf.ops.calling import OpCall
+from aicf.registry import HwCaps, Problem, Registry, open_registry
+from device import Device
+from harness.discover import find_op
+from harness.spec import Problem as OpProblem
+
+GEMM = find_op("gemm_bias_act").op
+SOFTMAX = find_op("softmax").op
+
+
+def draw(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def check(op: Any, problem: OpProblem, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    """Hold outputs against the op's own reference and tolerance."""
+    wide = {name: np.asarray(v, np.float64) for name, v in inputs.items()}
+    expected = op.reference(wide, problem)
+    bounds = op.tolerance(wide, expected, problem)
+    for name, found in outputs.items():
+        error = np.abs(np.asarray(found, np.float64) - expected[name])
+        assert found.shape == expected[name].shape
+        assert np.all(error <= bounds[name]), name
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "dtype", "layout", "act", "bias", "z"),
+    [
+        (5, 9, 7, "float32", "kn", "silu", True, False),
+        (33, 64, 17, "float32", "kn", "none", False, True),
+        (16, 40, 24, "bfloat16", "nk", "gelu_tanh", True, False),
+        (9, 31, 15, "float16", "kn", "relu", True, True),
+    ],
+)
+def test_host_arrays_go_to_the_device_and_back(
+    device: Device, m: int, n: int, k: int, dtype: str, layout: str, act: str, bias: bool, z: bool
+) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    b_shape = (k, n) if layout == "kn" else (n, k)
+    inputs = {"a": draw((m, k), kind), "b": draw(b_shape, kind), **({"bias": draw((n,), kind)} if bias else {})}
+    made = aicf.ops.gemm_bias_act(*inputs.values(), act=act, b_layout=layout, save_z=z)
+    outputs = dict(zip(("y", "z"), made, strict=True)) if z else {"y": made}
+    attributes = {"act": act, "dtype": dtype, "b_layout": layout, "with_bias": bias, "save_z": z}
+    assert all(type(each) is np.ndarray and each.dtype == kind for each in outputs.values())
+    check(GEMM, OpProblem({"M": m, "N": n, "K": k}, attributes), inputs, outputs)
+
+
+def test_device_arrays_stay_on_the_device_and_a_second_call_has_its_plan(device: Device) -> None:
+    call = OpCall("softmax", open_registry())
+    values = draw((6, 100))
+    x = device.asarray(values)
+    first = call.caller(x)
+    assert type(first) is type(x) and first.address != x.address
+    assert call.caller.count_plans() == 1
+    other = call.caller(device.asarray(values[::-1].copy()))
+    assert call.caller.count_plans() == 1
+    check(SOFTMAX, OpProblem({"rows": 6, "columns": 100}), {"x": values}, {"y": first.copy_to_host()})
+    assert np.array_equal(other.copy_to_host()[::-1], first.copy_to_host())
+    call.caller(device.asarray(draw((6, 101))))
+    assert call.caller.count_plans() == 2
+
+
+def test_padded_rows_are_read_where_they_lie(device: Device) -> None:
+    values = draw((4, 30))
+    padded = device.allocate(4 * 40 * 4).view((4, 30), np.float32, strides_bytes=(160, 4))
+    padded.copy_from_host(values)
+    check(SOFTMAX, OpProblem({"rows": 4, "columns": 30}), {"x": values}, {"y": aicf.ops.softmax(padded).copy_to_host()})
+
+
+def test_an_address_that_a_kernel_cannot_take_gets_another_kernel(device: Device) -> None:
+    values, weights = draw((16, 24), ml_dtypes.bfloat16), draw((40, 24), ml_dtypes.bfloat16)
+    buffer = device.allocate(16 * 24 * 2 + 2)
+    a = buffer.view((16, 24), ml_dtypes.bfloat16, offset_bytes=2)
+    a.copy_from_host(values)
+    b = device.asarray(weights)
+    call = OpCall("gemm_bias_act", open_registry())
+    options = [o["default"] if o["name"] != "b_layout" else "nk" for o in call.signature.options]
+    made = [call.caller(each, b, None, *options).copy_to_host() for each in (a, device.asarray(values))]
+    assert call.caller.count_plans() == 2
+    for each in made:
+        problem = OpProblem({"M": 16, "N": 40, "K": 24}, {"dtype": "bfloat16", "b_layout": "nk"})
+        check(GEMM, problem, {"a": values, "b": weights}, {"y": each})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((draw((4, 8), np.float64), draw((8, 4))), {}, TypeError, r"a: expected a dtype of float32, bfloat16, float16, got float64"),
+        ((draw((4, 8)), draw((8, 4), np.float16)), {}, TypeError, r"b: expected a dtype of float32, got float16"),
+        ((draw((4, 8)), draw((4, 8))), {}, ValueError, r"b: expected shape \(K=8, N\), got \(4, 8\)"),
+        ((draw((4, 8)), draw((8, 4)), draw((5,))), {}, ValueError, r"bias: expected shape \(N=4,\), got \(5,\)"),
+        ((draw((8,)), draw((8, 4))), {}, ValueError, r"a: expected 2 dimensions \(M, K\), got shape \(8,\)"),
+        ((draw((0, 8)), draw((8, 4))), {}, ValueError, r"a: expected extents of at least 1, got shape \(0, 8\)"),
+        ((draw((4, 8)), draw((8, 4))), {"act": "tanh"}, ValueError, r"act: expected one of 'none', .*, got 'tanh'"),
+        ((draw((4, 8)), draw((8, 4))), {"save_z": "yes"}, ValueError, r"save_z: expected one of False, True, got 'yes'"),
+        ((draw((4, 8)), None), {}, TypeError, r"b: expected an array, got None"),
+        (([[1.0]], draw((8, 4))), {}, TypeError, r"a: expected an array of PyTorch, CuPy, NumPy or the device, got builtins.list"),
+        ((draw((4, 8)),), {}, TypeError, r"missing 1 required positional argument: 'b'"),
+        ((draw((4, 8)), draw((8, 4))), {"alpha": 2}, TypeError, r"unexpected keyword argument 'alpha'"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named_with_the_limit(
+    device: Device, arguments: Any, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        aicf.ops.gemm_bias_act(*arguments, **options)
+
+
+def test_arrays_of_two_places_are_refused(device: Device) -> None:
+    with pytest.raises(TypeError, match=r"b: expected an array of NumPy in host memory as a is, got one of device on the device"):
+        aicf.ops.gemm_bias_act(draw((4, 8)), device.asarray(draw((8, 4))))
+
+
+def test_columns_that_are_apart_and_rows_that_overlap_are_refused(device: Device) -> None:
+    buffer = device.allocate(4096)
+    with pytest.raises(ValueError, match=r"x: expected contiguous rows \(last stride 1 element\), got strides \(16, 2\)"):
+        aicf.ops.softmax(buffer.view((4, 8), np.float32, strides_bytes=(64, 8)))
+
+
+def test_a_function_has_its_signature_and_says_what_it_takes(device: Device) -> None:
+    names = list(inspect.signature(aicf.ops.gemm_bias_act).parameters)
+    assert names[:4] == ["a", "b", "bias", "act"]
+    assert inspect.signature(aicf.ops.gemm_bias_act).parameters["bias"].default is None
+    assert "b (input): [K, N] where b_layout is kn or [N, K] where b_layout is nk" in str(aicf.ops.gemm_bias_act.__doc__)
+    assert "softmax" in dir(aicf.ops)
+    with pytest.raises(AttributeError, match=r"no attribute 'conv'; frozen ops: gemm_bias_act"):
+        _ = aicf.ops.conv
+
+
+def test_a_handle_launches_on_addresses_and_holds_them_against_its_alignment(device: Device) -> None:
+    values = draw((8, 256))
+    x, y = device.asarray(values), device.empty((8, 256))
+    stream = device.create_stream()
+    handle = Registry().select("softmax", Problem({"rows": 8, "columns": 256}), HwCaps.of(device))
+    handle.launch({"x": x.address, "y": y.address}, stream=stream.handle)
+    stream.synchronize()
+    check(SOFTMAX, OpProblem({"rows": 8, "columns": 256}), {"x": values}, {"y": y.copy_to_host()})
+    assert handle.workspace_bytes == 0 and handle.capture_safe
+    with pytest.raises(ValueError, match=r"the address of y is missing"):
+        handle.launch({"x": x.address})
+    bf16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu"}
+    aligned = Registry().select("gemm_bias_act", Problem({"M": 512, "N": 512, "K": 512}, bf16), HwCaps.of(device))
+    if aligned.alignment_bytes:
+        with pytest.raises(ValueError, match=r"address of a = 0x1002: .* needs a multiple of 16 bytes"):
+            aligned.launch({"a": 0x1002, "b": 0x1000, "y": 0x1000})
+
+
+def test_a_kernel_that_refuses_says_why(device: Device) -> None:
+    handle = Registry().select("softmax", Problem({"rows": 8, "columns": 8}), HwCaps.of(device))
+    params = handle.make_params({"x": 0x1000, "y": 0x2000})
+    params.rows = 0
+    with pytest.raises(LaunchError, match=r"softmax/.*: .*rows"):
+        handle.load().launch(params, 0, 0)
+
+
+def test_the_lean_path_takes_nothing_on_trust(device: Device) -> None:
+    extension = load_extension()
+    call = OpCall("softmax", open_registry())
+    with pytest.raises(TypeError, match=r"all by position"):
+        call.caller()
+    with pytest.raises(TypeError, match=r"all by position"):
+        call.caller(x=1)
+    with pytest.raises(ValueError, match=r"num_inputs must be in 1..8"):
+        extension.Caller(0, (), 1, print, print, ValueError)
+    params = bytes(8)
+    bad_offset = extension.Caller(1, (), 16, lambda x: (1, params, (8,), ()), print, ValueError)
+    with pytest.raises(ValueError, match=r"offset lies outside"):
+        bad_offset(device.asarray(draw((2, 2))))
