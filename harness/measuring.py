@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from harness.spec import Launchable, Op, Problem, Variant
 from harness.stats import StopReason, StopRule
 from harness.sweep_points import Answer, Measured, SweepPoint, Usage, make_points
 from harness.targets import find_target
-from harness.timing import Run, Timer, TimingPolicy
+from harness.timing import Timer, TimingPolicy
+from harness.timings import Run
 from harness.turn import Turn
 
 # So many cold samples are queued at once in a screen, and as many behind them: the host never makes the GPU wait, and each takes up to
@@ -60,13 +61,13 @@ class SweepSetup:
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One built variant to be proved and timed; ``launch_hash`` is what it does, whatever it is called."""
+    """One built variant to be proved and timed; ``launch_hash`` is what it does, whatever it is called, ``resources`` are by kernel."""
 
     variant: Variant
     library: Path
     binding: Path
     code_hash: str
-    resources: Resources | None = None
+    resources: Mapping[str, Resources] = field(default_factory=dict)
     launch_hash: str = ""
 
 
@@ -141,6 +142,7 @@ class SweepWorker:
         self._problems = select_sweep_problems(self._op, setup.problem_names)
         self._turn = Turn(self._device.properties.uuid)
         self._best_us: dict[str, float] = {}
+        self._stream = self._device.create_stream()
         inputs = {p.name: make_inputs(self._op, p, TIMING_DISTRIBUTION) for p in self._problems}
         with self._turn.take():
             self._timer = Timer(self._device, make_policy(setup.num_samples, setup.queued_samples))
@@ -211,14 +213,16 @@ class SweepWorker:
         return SweepPoint(self._op.name, job.variant.name, problem.name, status, reason[:300], job.code_hash, gpu=gpu, **figures)
 
     def _find_obstacle(self, job: SweepJob, case: Placements, launchable: Launchable) -> str:
-        """Return why no block of the launch fits an SM, "" where it does."""
-        if job.resources is None:
+        """Return why no block of a kernel of the launch fits an SM, "" where all do or it is not known."""
+        if not job.resources:
             return ""
-        stream = self._device.create_stream()
-        with self._device.capture(stream) as graphs:
-            case.launch(launchable, stream)
+        with self._device.capture(self._stream) as graphs:
+            case.launch(launchable, self._stream)
         for node in graphs[0].kernel_nodes:
+            known = job.resources.get(node.name)
             threads = int(np.prod(node.block))
-            if not find_occupancy(job.resources, threads, node.dynamic_shared_bytes, self._target).blocks_per_sm:
-                return f"no occupancy: {job.resources.registers} registers of {threads} threads do not fit an SM"
+            if known is not None:
+                occupancy = find_occupancy(known, threads, node.dynamic_shared_bytes, self._target)
+                if not occupancy.blocks_per_sm:
+                    return f"no occupancy: a block of {threads} threads of {node.name} does not fit an SM ({occupancy.limiter})"
         return ""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.build import BuildResult
+from harness.build import BuildResult, read_resources
 from harness.compiler import Compiler
 from harness.measuring import SweepJob
 from harness.pool import JobFeed, Lost
@@ -106,9 +106,8 @@ class _Desk:
     def measure(self, build: BuildResult) -> None:
         """Hand a build to the measuring processes."""
         assert build.library is not None
-        self.feed.put(
-            SweepJob(build.variant, build.library, self.steps.find_binding(), build.code_hash, build.resources, build.launch_hash)
-        )
+        job = SweepJob(build.variant, build.library, self.steps.find_binding(), build.code_hash, read_resources(build), build.launch_hash)
+        self.feed.put(job)
 
     def settle(self, launch_hash: str, points: tuple[Measured, ...], usage: Usage | None) -> None:
         """Receive what came of a machine code: its first build and all copies so far are done."""

@@ -140,9 +140,13 @@ class SweepRun:
 
     def _find_obstacle(self, build: BuildResult) -> str:
         r = build.resources
-        if r is None or not r.spill_bytes or self._plan.with_spills or build.variant.name in self._listed:
+        if r is None or not r.spill_bytes or self._plan.with_spills or self._is_listed(build.variant.name):
             return ""
         return f"spills {r.spill_bytes} bytes a thread"
+
+    def _is_listed(self, name: str) -> bool:
+        # What an op lists is measured in any case: it is what one has now.
+        return name in self._listed
 
     def _find_earlier(self, build: BuildResult) -> tuple[Measured, ...] | None:
         return find_recorded(self._session, build, self._problems)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from harness.session import Session
     from harness.sweep_points import SweepPoint
 
+# So many of what was set aside are named.
+_MAX_SET_ASIDE = 10
+
 StrategyChoice = Annotated[
     StrategyName,
     typer.Option("--strategy", help="random: a sample of each kernel's space; grid: all of it; tpe, cmaes: Optuna learns from the results"),
@@ -157,8 +160,11 @@ def _print_winner(winner: Winner | None) -> None:
 
 def _print_counts(points: list[SweepPoint], *, is_model: bool) -> ExitCode:
     by_status = {status: [x for x in points if x.status == status] for status in ("passed", "failed", "set_aside", "unsupported")}
-    for x in (*by_status["failed"], *by_status["set_aside"]):
-        print(f"{x.status.replace('_', ' ')}: {x.variant} on {x.problem}: {x.reason}")
+    for status, shown in (("failed", by_status["failed"]), ("set aside", by_status["set_aside"][:_MAX_SET_ASIDE])):
+        for x in shown:
+            print(f"{status}: {x.variant} on {x.problem}: {x.reason}")
+    if (left := len(by_status["set_aside"]) - _MAX_SET_ASIDE) > 0:
+        print(f"set aside: {left} more, with their reasons in the records")
     pruned = sum(x.is_pruned for x in points)
     counts = f"{len(by_status['passed'])} points {'modelled' if is_model else 'timed'}" + (
         f" ({pruned} of them given up early)" if pruned else ""
