@@ -21,6 +21,7 @@ from device.interface import Device
 from harness.dtypes import find_dtype, is_float
 from harness.errors import RecordError
 from harness.inputs import make_inputs
+from harness.ranges import mark_range
 from harness.runner import Case
 from harness.spec import Launchable, Op, Problem, Variant
 
@@ -60,8 +61,9 @@ def record_outputs(
                     if launchable.supports(**case.arguments):
                         continue
                     case.prepare(launchable)
-                    case.launch(launchable, stream)
-                    stream.synchronize()
+                    with mark_range(op.name, variant.name, problem.name, "crosscheck"):
+                        case.launch(launchable, stream)
+                        stream.synchronize()
                     for tensor, values in case.read_outputs().items():
                         yield _SEPARATOR.join((variant.name, problem.name, distribution, tensor)), values
 

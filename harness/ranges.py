@@ -15,7 +15,7 @@ DOMAIN = "aicf"
 
 
 def name_range(op: str, variant: str, problem: str, phase: str) -> str:
-    """Return a range's name; ``phase`` says what is done: ``verify``, ``count``, ``cold``, ``hot``, ``prove``, ``profile``."""
+    """Return a range's name. ``phase``: ``verify``, ``count``, ``prove``, ``cold``, ``hot``, ``crosscheck`` or ``profile``."""
     return "/".join((op, variant.replace("/", ":"), problem, phase))
 
 

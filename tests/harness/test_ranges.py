@@ -8,6 +8,7 @@ import pytest
 
 from device.interface import Stream
 from harness import ranges
+from harness.crosscheck import record_outputs
 from harness.findings import Status
 from harness.plan import Effort
 from harness.ranges import find_range, mark_range, name_range
@@ -73,6 +74,12 @@ def test_every_sample_is_queued_in_its_range(listener: Listener) -> None:
     inside.clear()
     timer.measure([subject])
     assert len(inside) > 30 and all(names == ["o/v/p/cold"] for names in inside)
+
+
+def test_a_crosscheck_names_each_launch(listener: Listener) -> None:
+    device, problem = FakeDevice(), OP.problems[0]
+    assert list(record_outputs(device, OP, {OP.variants[0]: ToyKernel(device)}, [problem], ["normal"]))
+    assert list(listener.seen) == [name_range(OP.name, OP.variants[0].name, problem.name, "crosscheck")] and listener.open == []
 
 
 def test_verify_runs_each_problem_in_a_range(listener: Listener) -> None:
