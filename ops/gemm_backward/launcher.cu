@@ -106,23 +106,28 @@ std::int64_t count_sum_bytes(std::int64_t num_rows, const GemmBackwardParams& pa
     return divide_up_64(num_rows * params.k * static_cast<std::int64_t>(sizeof(float)), 16) * 16;
 }
 
+// Tiles of dz, and of dw in either layout, are counted in 32 bits.
+AicfStatus check_tiles(const GemmBackwardParams& params, int rows, int columns, int dw_rows, int dw_columns) {
+    constexpr std::int64_t kMaxTiles = INT_MAX / 64;
+    const auto count = [](std::int64_t m, std::int64_t n, int tile_m, int tile_n) {
+        return divide_up_64(m, tile_m) * divide_up_64(n, tile_n);
+    };
+    if (count(params.m, params.k, rows, columns) <= kMaxTiles && count(params.n, params.k, dw_rows, dw_columns) <= kMaxTiles &&
+        count(params.k, params.n, dw_rows, dw_columns) <= kMaxTiles) {
+        return make_ok();
+    }
+    return make_unsupported("m, n, k = %lld, %lld, %lld: more than %lld tiles of %d x %d of dz, or of %d x %d of dw",
+                            static_cast<long long>(params.m), static_cast<long long>(params.n), static_cast<long long>(params.k),
+                            static_cast<long long>(kMaxTiles), rows, columns, dw_rows, dw_columns);
+}
+
 template <Tunables t>
 struct mma_plan {
     using L = MmaLayout<t.bm, t.bn, t.wm, t.wn, t.stages>;
 
     static std::int64_t count_sum_rows(const GemmBackwardParams& params) { return divide_up_64(params.m, t.bm) * (t.bm / t.wm); }
 
-    static AicfStatus check(const GemmBackwardParams& params) {
-        constexpr std::int64_t kMaxBlocks = INT_MAX / 64;
-        const WeightGrad dw = find_weight_grad(params);
-        if (divide_up_64(params.m, t.bm) * divide_up_64(params.k, t.bn) > kMaxBlocks ||
-            divide_up_64(dw.rows, t.bm) * divide_up_64(dw.columns, t.bn) > kMaxBlocks) {
-            return make_unsupported("m, n, k = %lld, %lld, %lld: more than %lld tiles of %d x %d", static_cast<long long>(params.m),
-                                    static_cast<long long>(params.n), static_cast<long long>(params.k), static_cast<long long>(kMaxBlocks),
-                                    t.bm, t.bn);
-        }
-        return make_ok();
-    }
+    static AicfStatus check(const GemmBackwardParams& params) { return check_tiles(params, t.bm, t.bn, t.bm, t.bn); }
 
     static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus*) {
         return count_sum_bytes(count_sum_rows(params), params);
@@ -232,14 +237,7 @@ struct wgmma_plan {
                                                     {"dz", params.dz, params.lddz}}));
         }
         if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(require_mappable({{"x", params.x, params.ldx}, {"dw", params.dw, params.lddw}}));
-        constexpr std::int64_t kMaxTiles = INT_MAX / 64;
-        const WeightGrad dw = find_weight_grad(params);
-        if (divide_up_64(params.m, t.bm) * divide_up_64(params.k, t.bn) > kMaxTiles ||
-            divide_up_64(dw.rows, t.dwbm) * divide_up_64(dw.columns, t.dwbn) > kMaxTiles) {
-            return make_unsupported("m, n, k = %lld, %lld, %lld: more than %lld tiles of dz or dw", static_cast<long long>(params.m),
-                                    static_cast<long long>(params.n), static_cast<long long>(params.k), static_cast<long long>(kMaxTiles));
-        }
-        return make_ok();
+        return check_tiles(params, t.bm, t.bn, t.dwbm, t.dwbn);
     }
 
     static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus* status) {

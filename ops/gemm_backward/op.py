@@ -119,6 +119,7 @@ OP = Op(
     cost=cost,
     goals=GOALS,
     choose=choose,
+    accumulate="float32",
     sampling=Sampling((0,), restrict, find_axis),
     attributes=(
         Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),

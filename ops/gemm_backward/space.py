@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.spec import Constraint, Kernel, Tunable
+from harness.spec import Constraint, Count, Kernel, OneOf, Rows, Tunable
 
 Values = Mapping[str, int]
 
@@ -91,6 +91,33 @@ WGMMA_NAMES = (*_DZ_NAMES, "dwbm", "dwbn", "dwclusterm", "dwclustern", "dwpingpo
 MMA_NAMES = ("bm", "bn", "wm", "wn", "stages", "group")
 
 
+# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+_MAX_EXTENT = 2**31 - 1 - 1024
+_MAX_TILES = (2**31 - 1) // 64
+
+
+def _serve(t: Values, dw_rows: int, dw_columns: int) -> tuple[OneOf | Count | Rows, ...]:
+    """Any problem of 16-bit floats whose tiles of dZ, and of dW in either layout, can be counted."""
+    sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K"))
+    tiles = ({"M": t["bm"], "K": t["bn"]}, {"N": dw_rows, "K": dw_columns}, {"K": dw_rows, "N": dw_columns})
+    return (OneOf("dtype", ("bfloat16", "float16")), *sizes, *(Count(steps, max=_MAX_TILES) for steps in tiles))
+
+
+def serve_any(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Any alignment."""
+    return _serve(t, t["bm"], t["bn"])
+
+
+def serve_mappable(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Matrices that tensor copies can address."""
+    return (*_serve(t, t["dwbm"], t["dwbn"]), *(Rows(name, 16, 8) for name in ("dy", "w", "x", "z", "dz", "dw")))
+
+
+def find_tile(t: Values) -> Values:
+    """Return the rows and columns of dZ that a block computes."""
+    return {"M": t["bm"], "K": t["bn"]}
+
+
 def bind(names: tuple[str, ...], *rows: tuple[int, ...]) -> tuple[dict[str, int], ...]:
     """Return a binding per row of values."""
     return tuple(dict(zip(names, row, strict=True)) for row in rows)
@@ -103,6 +130,8 @@ KERNELS = (
         (BM, BN, WM, WN, STAGES, GROUP),
         (MMA_SHAPES, MMA_SHARED, MMA_REGISTERS),
         bind(MMA_NAMES, (64, 64, 32, 32, 4, 8), (128, 128, 64, 32, 3, 8)),
+        domain=serve_any,
+        tile=find_tile,
     ),
     Kernel(
         "wgmma",
@@ -117,5 +146,7 @@ KERNELS = (
             (64, 128, 7, 2, 1, 1, 1, 8, 128, 128, 1, 1, 0),
         ),
         min_arch=90,
+        domain=serve_mappable,
+        tile=find_tile,
     ),
 )
