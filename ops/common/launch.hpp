@@ -23,31 +23,42 @@ AicfStatus allow_shared_memory(Kernel kernel, int bytes) {
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-// Launches blocks in clusters of `cluster` along x, to begin before the kernel ahead of it in the stream has ended (programmatic.cuh).
+inline AicfStatus read_device_attribute(cudaDeviceAttr attribute, int* value) {
+    int device = 0;
+    AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+    return AICF_CUDA_STATUS(cudaDeviceGetAttribute(value, attribute, device));
+}
+
+// Launches blocks in clusters of `cluster` along x; from sm_90 on to begin before the kernel ahead of it in the stream has ended
+// (programmatic.cuh).
 template <class... Parameters, class... Arguments>
 AicfStatus launch_early(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, int cluster, cudaStream_t stream,
                         const Arguments&... arguments) {
     AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
+    int major = 0;
+    AICF_RETURN_IF_NOT_OK(read_device_attribute(cudaDevAttrComputeCapabilityMajor, &major));
     cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
     cudaLaunchConfig_t config = {};
+    const auto add_attribute = [&]() -> cudaLaunchAttribute& { return attributes[config.numAttrs++]; };
+    if (major >= 9) {
+        cudaLaunchAttribute& early = add_attribute();
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        cudaLaunchAttribute& clusters = add_attribute();
+        clusters.id = cudaLaunchAttributeClusterDimension;
+        clusters.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    }
     config.gridDim = grid;
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = cluster > 1 ? 2 : 1;
     return AICF_CUDA_STATUS(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-inline AicfStatus count_multiprocessors(int* count) {
-    int device = 0;
-    AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
-    return AICF_CUDA_STATUS(cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device));
-}
+inline AicfStatus count_multiprocessors(int* count) { return read_device_attribute(cudaDevAttrMultiProcessorCount, count); }
 
 // Rows of a matrix start on `bytes` boundaries.
 inline bool has_aligned_rows(const void* base, std::int64_t row_stride, int element_bytes, int bytes) {
@@ -79,8 +90,8 @@ inline AicfStatus encode_half(CUtensorMap* map, std::int32_t dtype, const void* 
 }
 
 // The same for fp32, boxes of 32 columns. What is read is rounded to TF32 by the copy.
-inline AicfStatus encode_tf32(CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride, int box_rows,
-                              bool is_output) {
+inline AicfStatus encode_tf32(CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                              int box_rows, bool is_output) {
     constexpr int kRowBytes = 128;
     const auto type = is_output ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
     return encode_tensor_map(map, {base, rows, columns, stride, type, 4, box_rows, kRowBytes / 4, kRowBytes});

@@ -1,4 +1,7 @@
-"""Which variant a problem gets by default: a table of rules, of which the first that holds decides, each with its reason."""
+"""Which variant a problem gets by default: a table of rules, of which the first that holds decides, each with its reason.
+
+The figures behind the reasons are in ``profiles/gemm_backward/``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from .space import KERNELS, MMA_NAMES, WGMMA_NAMES, bind
 
 _ALIGNMENT_BYTES = 16  # of rows that tensor copies read and write
 _NUM_SMS = 132
+_SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Features:
     m: int
     n: int
     k: int
+    smooth: bool
     aligned: bool
 
     @classmethod
@@ -33,7 +38,7 @@ class Features:
         if has(problem, "dw"):
             rows |= {"x": k, "dw": k if is_nk(problem) else n}
         aligned = all((length + problem.padding.get(name, 0)) * ITEM_BYTES % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, aligned)
+        return cls(m, n, k, find_act(problem) in _SMOOTH, aligned)
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,21 @@ RULES = (
         "small tiles, one for every multiprocessor",
     ),
     Rule(
+        lambda f: f.n >= 4096,
+        "wgmma",
+        _wgmma(128, 256, 3, 4, 2, 1, 0, 8, 128, 256, 2, 1, 0),
+        "long sums: the largest tile moves the fewest bytes, and its epilogue is a small share",
+    ),
+    Rule(
+        lambda f: f.n < 1024 and f.smooth,
+        "wgmma",
+        _wgmma(128, 128, 4, 4, 2, 1, 1, 8, 128, 256, 2, 1, 0),
+        "short sums and a dear slope: all of a tile's Z is on its way before its products",
+    ),
+    Rule(
         lambda f: True,
         "wgmma",
-        _wgmma(128, 192, 4, 3, 2, 1, 1, 8, 128, 256, 2, 1, 0),
+        _wgmma(128, 128, 5, 2, 2, 1, 1, 8, 128, 256, 2, 1, 0),
         "act' and the sums of columns hide under the other warp group's products",
     ),
 )

@@ -1,11 +1,13 @@
 // The building blocks of ops/common, each in the smallest kernel that uses it.
 #include <cuda.h>
 
+#include "common/activation_slopes.cuh"
 #include "common/activations.cuh"
 #include "common/cluster.cuh"
 #include "common/division.hpp"
 #include "common/half_types.cuh"
 #include "common/mma.cuh"
+#include "common/split_order.cuh"
 #include "common/tensor_copy.cuh"
 #include "common/tensor_map.hpp"
 #include "common/wgmma.cuh"
@@ -30,6 +32,25 @@ __global__ void convert(const float* floats, std::uint32_t* pairs, float2* widen
 __global__ void activate(const float* x, float* y, int count, int act) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < count) y[i] = apply_rough_activation(act, x[i]);
+}
+
+template <int kAct>
+__global__ void pass_gradients(const float* gradients, const float* x, float* passed, int count) {
+    const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < count) passed[i] = pass_gradient<kAct>(gradients[i], x[i]);
+}
+
+// What each block (a cluster of one) works on, in order: row, column, first step and number of steps; zeros behind the last.
+using SplitTunables = WgmmaTunables<128, 64, 2, 1, 1, 0, 4, 2, 0>;
+inline constexpr int kMaxWorks = 64;
+
+__global__ void list_works(const SplitGrid grid, int4* works) {
+    if (threadIdx.x > 0) return;
+    int4* next = works + blockIdx.x * kMaxWorks;
+    for (SplitOrder<SplitTunables> order(grid); order.has_next(); order.advance()) {
+        const TileWork work = order.find();
+        *next++ = {work.row, work.column, work.first_step, work.num_steps};
+    }
 }
 
 // One warp: D[16, 16] = A[16, 16] B, B [n, k] or, transposed, [k, n]; then D, rounded, by stmatrix.
@@ -165,6 +186,21 @@ int run_convert(const float* floats, std::uint32_t* pairs, float* widened, int i
 
 int run_activate(const float* x, float* y, int count, int act) {
     activate<<<(count + 127) / 128, 128>>>(x, y, count, act);
+    return 0;
+}
+
+int run_pass(const float* gradients, const float* x, float* passed, int count, int act) {
+    constexpr decltype(&pass_gradients<0>) kKernels[AICF_ACT_COUNT] = {pass_gradients<AICF_ACT_NONE>, pass_gradients<AICF_ACT_RELU>,
+                                                                       pass_gradients<AICF_ACT_GELU_TANH>,
+                                                                       pass_gradients<AICF_ACT_GELU_ERF>, pass_gradients<AICF_ACT_SILU>};
+    kKernels[act]<<<(count + 127) / 128, 128>>>(gradients, x, passed, count);
+    return 0;
+}
+
+int run_works(int m, int n, int k, int num_clusters, int* works) {
+    const SplitGrid grid = split_tile_grid(make_tile_grid<SplitTunables>(m, n, k), num_clusters);
+    const int num_blocks = grid.num_split > 0 ? num_clusters : std::min(grid.num_tiles, num_clusters);
+    list_works<<<num_blocks, 32>>>(grid, reinterpret_cast<int4*>(works));
     return 0;
 }
 

@@ -1,4 +1,5 @@
-"""The building blocks that ops share (``ops/common``): 16-bit floats, division, fragments, tensor copies, wgmma, cluster barriers."""
+"""The building blocks that ops share (``ops/common``): 16-bit floats, division, fragments, tensor copies, wgmma, cluster barriers,
+slopes of activations, dealing out of steps."""
 
 from __future__ import annotations
 
@@ -91,6 +92,78 @@ def test_rough_activations_of_what_is_not_finite(kernels: Kernels, act: str) -> 
     results, _ = kernels.run("activate", x, np.zeros_like(x), 3, ACTIVATIONS.index(act))
     of_minus_infinity = {"none": -np.inf, "relu": 0.0}.get(act, np.nan)
     np.testing.assert_array_equal(results[1], np.array([np.nan, np.inf, of_minus_infinity], np.float32))
+
+
+def _find_slope(act: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    x = np.clip(x, -40.0, 40.0)
+    if act == "silu":
+        s = 1 / (1 + np.exp(-x))
+        return np.asarray(s * (1 + x * (1 - s)))
+    if act == "gelu_tanh":
+        u = math.sqrt(2 / math.pi)
+        t = np.tanh(u * (x + 0.044715 * x**3))
+        return np.asarray(0.5 * (1 + t) + 0.5 * x * (1 - t * t) * u * (1 + 3 * 0.044715 * x * x))
+    bell = np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return np.asarray(np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x]) + x * bell)
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS[2:])
+def test_slopes_keep_their_bound(kernels: Kernels, act: str) -> None:
+    x = np.concatenate([np.linspace(-45, 45, 30001), np.geomspace(1e-38, 3e38, 500), -np.geomspace(1e-38, 3e38, 500)]).astype(np.float32)
+    results, reports = kernels.run("pass", np.ones_like(x), x, np.zeros_like(x), len(x), ACTIVATIONS.index(act))
+    assert not reports
+    assert np.abs(results[2] - _find_slope(act, x.astype(np.float64))).max() <= 2.0**-18
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_gradients_pass_at_the_limits(kernels: Kernels, act: str) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0], np.float32)
+    gradients = np.array([2, 2, 2, 2, 2, np.inf], np.float32)
+    results, _ = kernels.run("pass", gradients, x, np.zeros_like(x), len(x), ACTIVATIONS.index(act))
+    if act == "none":
+        np.testing.assert_array_equal(results[2], gradients)
+    elif act == "relu":
+        # It selects: no gradient at 0, and an infinite one is gone where the slope is 0.
+        np.testing.assert_array_equal(results[2], np.array([2, 2, 0, 0, 0, 0], np.float32))
+    else:
+        assert np.isnan(results[2][0]) and np.isinf(results[2][5])
+        np.testing.assert_allclose(results[2][1:5], [2, 0, 1, 1], atol=2.0**-17)
+
+
+# Tiles are 128 x 64 and 64 deep; clusters as many as run at a time.
+@pytest.mark.parametrize(
+    ("m", "n", "k", "clusters", "is_split"),
+    [
+        (128, 64, 64 * 300, 7, True),  # one tile among all
+        (300, 200, 64 * 100, 5, True),  # two waves and a half
+        (1000, 500, 64 * 60, 6, True),  # whole waves too
+        (256, 64, 64 * 90, 11, True),  # ranges inside a tile
+        (128, 64, 64 * 20, 2, False),  # joining would cost more
+        (512, 64, 64 * 100, 4, False),  # one wave to the brim
+        (100, 30, 5, 8, False),
+    ],
+)
+def test_dealt_out_steps_are_all_steps_once(kernels: Kernels, m: int, n: int, k: int, clusters: int, is_split: bool) -> None:
+    results, reports = kernels.run("works", m, n, k, clusters, np.zeros((clusters, 64, 4), np.int32))
+    assert not reports
+    rows, columns, steps = -(-m // 128), -(-n // 64), -(-k // 64)
+    times = np.zeros((rows, columns, steps), np.int32)
+    owners = -np.ones((rows, columns, steps), np.int32)
+    shares = []
+    for cluster, works in enumerate(results[0]):
+        used = works[works[:, 3] > 0]
+        shares.append(int(used[:, 3].sum()))
+        fronts = [i for i, (_, _, first, count) in enumerate(used) if first + count < steps]
+        assert fronts in ([], [0])  # what others wait for comes first
+        for row, column, first, count in used:
+            times[row // 128, column // 64, first : first + count] += 1
+            owners[row // 128, column // 64, first : first + count] = cluster
+    assert (times == 1).all()
+    # A cluster waits for lower ones alone.
+    assert (np.diff(owners, axis=2) >= 0).all()
+    assert (len({tuple(np.unique(o)) for o in owners.reshape(-1, steps) if len(np.unique(o)) > 1}) > 0) == is_split
+    if is_split:
+        assert max(shares) - min(shares) <= 1
 
 
 @pytest.mark.parametrize("is_transposed", [0, 1])
