@@ -23,6 +23,7 @@ RecordedFile = Annotated[
     Path | None,
     typer.Option("--recorded", metavar="FILE", help="fill buckets without a measured entry from times in FILE: records, or goals"),
 ]
+Revision = Annotated[str | None, typer.Option("--at", metavar="REV", help="with --recorded: promote the op as it was at this revision")]
 Budget = Annotated[float, typer.Option("--budget", min=0.1, metavar="SECONDS", help="longest contest on one problem")]
 
 
@@ -37,6 +38,7 @@ def run(
     confidence: Confidence = 99.0,
     budget: Budget = 20.0,
     recorded: RecordedFile = None,
+    at: Revision = None,
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
@@ -58,6 +60,7 @@ def run(
       python -m harness promote gemm_bias_act --variant mma/bm64_bn64_wm32_wn32_stages4_group8 --fallback
     """
     from contextlib import ExitStack
+    from dataclasses import replace
 
     from harness.console import open_progress, print_json
     from harness.discover import find_op
@@ -68,17 +71,21 @@ def run(
     from harness.freezing.matches import Arena
     from harness.freezing.promoting import Request, list_choices, promote
     from harness.freezing.recorded import find_other_code, list_variants, read_recording
+    from harness.revision import find_op_at
     from harness.session import Judged, Session
+    from harness.spec import SpecError
     from harness.timing import Timer
     from harness.verdicts import Criteria
 
-    loaded = find_op(op)
+    if at and not recorded:
+        raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
+    loaded, commit = find_op_at(op, at) if at else (find_op(op), "")
     recording = read_recording(recorded) if recorded else None
     own = list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench"))
     variants = loaded.op.select_variants(variant or own)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {op}", *(f"--variant {v}" for v in variant or []), *(f"--bucket {b}" for b in bucket or [])])
-    command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "")
+    command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")
     request = Request(tuple(bucket or ()), fallback, dry_run, force_reason, criteria, command, own_choices=not variant)
     frozen_dir = find_frozen_dir()
     frozen = require_sound(frozen_dir, op)
@@ -116,6 +123,8 @@ def run(
             arena = stack.enter_context(Arena(session, frozen, timer, criteria, budget_s=budget))
             hold = arena.hold
         if recording:
+            if commit:
+                recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
             decisions = adopt(session, frozen, candidates, request, recording, say)
         else:
             decisions = promote(session, frozen, candidates, request, hold, say)
