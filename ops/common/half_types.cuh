@@ -1,4 +1,5 @@
-// The floats of a tensor core, as storage: 16-bit ones with their conversions from and to fp32. No CUDA type header: those cost a second a build.
+// The floats of a tensor core, as storage: 16-bit ones with their conversions from and to fp32. No CUDA type header: those cost a second a
+// build.
 #pragma once
 
 #include <cstdint>

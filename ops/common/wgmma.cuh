@@ -1,5 +1,5 @@
-// Matrix instructions of a warp group (wgmma, sm_90a): D[64, N] += A[64, k] B[k, N] with fp32 sums, where k is 32 bytes: 16 of 16-bit floats,
-// 8 of TF32. A and B lie in shared memory, as tensor copies with the 128-byte swizzle leave them.
+// Matrix instructions of a warp group (wgmma, sm_90a): D[64, N] += A[64, k] B[k, N] with fp32 sums, where k is 32 bytes: 16 of 16-bit
+// floats, 8 of TF32. A and B lie in shared memory, as tensor copies with the 128-byte swizzle leave them.
 //
 // D: lane l of warp w of the group holds rows 16 w + l / 4 (+ 8) and columns 8 j + l % 4 * 2 (+ 1): sums 4 j + 0, 1 in the first row, 4 j +
 // 2, 3 in the other (PTX ISA, "Register Fragments for wgmma").

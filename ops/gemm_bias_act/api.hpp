@@ -1,4 +1,5 @@
-/* The C contract of op gemm_bias_act: Y = act(A B + bias), Z = A B + bias, in fp32, TF32 on request, bf16 or fp16 with fp32 sums, row-major. */
+/* The C contract of op gemm_bias_act: Y = act(A B + bias), Z = A B + bias, in fp32, TF32 on request, bf16 or fp16 with fp32 sums,
+ * row-major. */
 #ifndef AICF_OPS_GEMM_BIAS_ACT_API_HPP_
 #define AICF_OPS_GEMM_BIAS_ACT_API_HPP_
 

@@ -1,8 +1,8 @@
 // Rung 8, for Hopper: tensor copies (TMA) fill the ring of the pipelined kernel, two instructions of one thread a tile. They cannot
 // transpose A, so that the threads do it a tile ahead, 16 bytes in and four times 4 bytes out, between two shared buffers.
 //
-// A could be read as it lies, four k of a row at a time; it was, and the main loop fell to 84 % of the pipelined one's speed: all rows' values
-// of one k then lie in registers of one bank, and half of the sums too.
+// A could be read as it lies, four k of a row at a time; it was, and the main loop fell to 84 % of the pipelined one's speed: all rows'
+// values of one k then lie in registers of one bank, and half of the sums too.
 #pragma once
 
 #include <cuda.h>
@@ -17,8 +17,8 @@
 
 namespace aicf::gemm_bias_act {
 
-// Shapes and places in shared memory, in floats: a stage holds A as it lies, [kTileM, kTileK], then B, [kTileK, kTileN]; behind the ring two
-// tiles of A transposed, rows of kPitchA.
+// Shapes and places in shared memory, in floats: a stage holds A as it lies, [kTileM, kTileK], then B, [kTileK, kTileN]; behind the ring
+// two tiles of A transposed, rows of kPitchA.
 template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kNumStages>
 struct BoxedLayout {
     static constexpr int kThreads = kTileM / kWarpM * (kTileN / kWarpN) * 32;
@@ -29,7 +29,7 @@ struct BoxedLayout {
     static constexpr int kTransposedElems = kTileK * kPitchA;
     static constexpr int kRingElems = kNumStages * kStageElems;
     static constexpr int kLoopElems = kRingElems + 2 * kTransposedElems;
-    static constexpr int kDataElems = kLoopElems > kTileM * kTileN ? kLoopElems : kTileM * kTileN;
+    static constexpr int kDataElems = kLoopElems > kTileM* kTileN ? kLoopElems : kTileM * kTileN;
     static constexpr int kBarrierOffset = kDataElems * 4;
     static constexpr int kSharedBytes = kBarrierOffset + kNumStages * static_cast<int>(sizeof(Barrier));
     static constexpr int kChunks = kTileK / kVectorElems;                       // of a row of A's tile
@@ -39,8 +39,8 @@ struct BoxedLayout {
 };
 
 // Y[m, n] = act(A[m, k] B[k, n] + bias[n]), Z the same before act. Rows of A and B start on 16-byte boundaries.
-template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages, int kGroup, int kMinBlocks,
-          int kSplits>
+template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages, int kGroup,
+          int kMinBlocks, int kSplits>
 __global__ void __launch_bounds__((BoxedLayout<kTileM, kTileN, kTileK, kWarpM, kWarpN, kNumStages>::kThreads), kMinBlocks)
     multiply_boxed(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const Gemm gemm) {
     using L = BoxedLayout<kTileM, kTileN, kTileK, kWarpM, kWarpN, kNumStages>;

@@ -1,4 +1,4 @@
-"""Which variant a problem gets by default: a table of rules, of which the first that holds decides, each with its reason.
+"""Which variant a problem gets by default on Hopper: a table of rules, of which the first that holds decides, each with its reason.
 
 The figures behind the reasons are medians on an H200, cold, beside the variants that lost: ``profiles/gemm_bias_act/``.
 """

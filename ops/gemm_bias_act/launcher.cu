@@ -215,10 +215,10 @@ struct pipelined_plan {
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         const bool is_aligned = has_vector_rows(params.b, params.ldb);
-        const auto kernel = is_aligned
-                                ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems,
-                                                     t.splits>
-                                : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1, t.splits>;
+        const auto kernel =
+            is_aligned
+                ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems, t.splits>
+                : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1, t.splits>;
         if (t.splits == 1) return launch_fp32(kernel, Config::kThreads, Config::kSharedBytes, params, stream);
         const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
         return launch_early(kernel, grid, Config::kThreads, Config::kSharedBytes, t.splits, stream, make_gemm(params));
@@ -249,16 +249,17 @@ struct skinny_plan {
     static AicfStatus check(const GemmBiasActParams& params) {
         AICF_RETURN_IF_NOT_OK(require_fp32(params));
         if (!has_vector_rows(params.b, params.ldb)) {
-            return make_unsupported("b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies",
-                                    params.b, static_cast<long long>(params.ldb), kVectorBytes, kVectorElems);
+            return make_unsupported(
+                "b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies", params.b,
+                static_cast<long long>(params.ldb), kVectorBytes, kVectorElems);
         }
         return require_grid<t.bm, t.bn>(params);
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
-        return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes, t.splits,
-                            stream, make_gemm(params));
+        return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes,
+                            t.splits, stream, make_gemm(params));
     }
 };
 
@@ -322,14 +323,15 @@ struct WgmmaPlan {
 
     static AicfStatus check_rows(const GemmBiasActParams& params) {
         return require_mappable(
-            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}}, kItemBytes);
+            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}},
+            kItemBytes);
     }
 
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
         CUtensorMap a, b, y, z;
-        const auto encode = [&](CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride, int box_rows,
-                                bool is_output) {
+        const auto encode = [&](CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                                int box_rows, bool is_output) {
             return kItemBytes == kHalfBytes ? encode_half(map, params.dtype, base, rows, columns, stride, box_rows)
                                             : encode_tf32(map, base, rows, columns, stride, box_rows, is_output);
         };
