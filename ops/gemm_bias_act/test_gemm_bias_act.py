@@ -53,6 +53,13 @@ def open_kernel(device: Device) -> Open:
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_neither_spills_nor_has_its_products_serialised(kernel: str) -> None:
+    (result,) = build_op(LOADED, [VARIANTS[kernel]], toolchain=find_toolchain(), target=find_target(read_settings().target))
+    assert result.resources is not None, result.error
+    assert result.resources.spill_bytes == 0 and result.resources.advice == ()
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
     verifier = Verifier(OP, device, Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
     result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
