@@ -79,7 +79,11 @@ def run(
 
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
-    loaded, commit = find_op_at(op, at) if at else (find_op(op), "")
+    loaded, commit = find_op(op), ""
+    if at:
+        axes = loaded.op.axes  # buckets are those of today
+        loaded, commit = find_op_at(op, at)
+        loaded = replace(loaded, op=replace(loaded.op, axes=axes))
     recording = read_recording(recorded) if recorded else None
     own = list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench"))
     variants = loaded.op.select_variants(variant or own)
