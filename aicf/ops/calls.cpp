@@ -54,7 +54,7 @@ struct DLPackExchangeAPI {
     int (*dltensor_from_py_object_no_sync)(void* object, DLTensor* out);
     int (*current_work_stream)(std::int32_t device_type, std::int32_t device_id, void** out);
 };
-constexpr std::int32_t kDLCUDA = 2;
+constexpr std::int32_t kDLCPU = 1;
 
 // ---------------------------------------------------------------- the kernels' ABI, as in common/status.h
 
@@ -154,7 +154,7 @@ bool push_tuple(Key& key, PyObject* object, PyObject* name) {
 
 struct Array {
     std::uint64_t address = 0;
-    std::int32_t device_id = 0;
+    DLDevice device = {};
 };
 
 // Reads an array's address, and pushes what else it is. False: a Python error is set, or the key is full.
@@ -163,7 +163,7 @@ bool read_array(const ArrayType& type, PyObject* object, std::uint64_t address_s
         DLTensor tensor;
         if (type.api->dltensor_from_py_object_no_sync(object, &tensor) != 0) return false;
         out->address = reinterpret_cast<std::uint64_t>(tensor.data) + tensor.byte_offset;
-        out->device_id = tensor.device.device_id;
+        out->device = tensor.device;
         std::int64_t facts = 0;
         static_assert(sizeof(DLDataType) == 4);
         std::memcpy(&facts, &tensor.dtype, sizeof tensor.dtype);
@@ -201,7 +201,10 @@ int is_recorded(const ArrayType& type, PyObject* object) {
 
 bool find_stream(const ArrayType& type, const Array& array, void** out) {
     *out = nullptr;
-    if (type.api != nullptr) return type.api->current_work_stream(kDLCUDA, array.device_id, out) == 0;
+    if (type.api != nullptr) {
+        if (array.device.device_type == kDLCPU) return true;
+        return type.api->current_work_stream(array.device.device_type, array.device.device_id, out) == 0;
+    }
     if (type.current_stream == nullptr) return true;
     PyObject* value = PyObject_CallNoArgs(type.current_stream);
     if (value == nullptr) return false;

@@ -1,0 +1,75 @@
+"""The page of what selection and calls cost, and how good the choices are."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from regret import summarize
+
+_CALLS = {
+    "launch": "the kernel's launch function, from a loop in C",
+    "aicf_torch": "`aicf.ops.gemm_bias_act` on tensors",
+    "aicf_custom_op": "`torch.ops.aicf.gemm_bias_act`",
+    "torch_addmm_silu": "`silu(torch.addmm(...))`",
+    "torch_linear_silu": "`silu(linear(...))`",
+    "torch_empty": "`a.new_empty(...)` alone",
+    "aicf_torch_softmax": "`aicf.ops.softmax` on tensors",
+    "torch_softmax": "`torch.softmax`",
+    "aicf_cupy_softmax": "`aicf.ops.softmax` on CuPy's arrays",
+    "cupy_empty": "`cupy.empty(...)` alone",
+}
+
+
+def make_page(folder: Path) -> str:
+    """Return the page, from the ``h200-*.json`` of a folder."""
+    lines = ["# Selection on an NVIDIA H200", ""]
+    overhead = folder / "h200-overhead.json"
+    if overhead.is_file():
+        lines += _describe_overhead(json.loads(overhead.read_text()))
+    for path in sorted(folder.glob("h200-regret-*.json")):
+        lines += _describe_regret(json.loads(path.read_text()))
+    return "\n".join(lines)
+
+
+def _describe_facts(document: dict[str, Any]) -> str:
+    facts = document["facts"]
+    return f"{facts['device']}, driver {facts['driver']}, {facts['toolchain']}, commit {facts['commit'][:12]}: `{facts['command']}`"
+
+
+def _describe_overhead(document: dict[str, Any]) -> list[str]:
+    calls, selection = document["calls"], document["selection"]
+    lines = ["## What it costs on the host", "", _describe_facts(document), ""]
+    lines += [
+        f"A selection costs {selection['repeat_us']:.2f} us where it was asked before, {selection['new_us']:.1f} us where it was not."
+    ]
+    lines += ["", f"Calls of a 128 x 128 x 128 bf16 gemm with bias and SiLU ({calls['kernel']}), and of a softmax of 128 rows of 128:", ""]
+    lines += ["| call | us, median | least |", "|---|--:|--:|"]
+    lines += [f"| {text} | {calls[key]['median_us']:.2f} | {calls[key]['least_us']:.2f} |" for key, text in _CALLS.items()]
+    return [*lines, "", f"Over the launch a call from Python costs {calls['over_the_launch_us']:.2f} us.", ""]
+
+
+def _describe_regret(document: dict[str, Any]) -> list[str]:
+    rows = document["rows"]
+    whole = summarize(rows)
+    lines = [f"## Regret: {document['op']}", "", _describe_facts(document), ""]
+    lines += [
+        f"{whole['problems']} problems that nothing was measured on, {len(document['kernels'])} frozen kernels, all that serve a problem "
+        "timed together, cold. Regret is how much longer the chosen one takes than the fastest.",
+        "",
+        f"Mean {100 * whole['mean']:.2f} %, 95th percentile {100 * whole['p95']:.2f} %, most {100 * whole['max']:.1f} %; "
+        f"the fastest was chosen {whole['best_chosen']} times.",
+        "",
+        "| step of the decision | problems | mean | p95 |",
+        "|---|--:|--:|--:|",
+    ]
+    for how, count in sorted(Counter(row["how"] for row in rows).items()):
+        part = summarize([row for row in rows if row["how"] == how])
+        lines.append(f"| {how} | {count} | {100 * part['mean']:.2f} % | {100 * part['p95']:.2f} % |")
+    lines += ["", "The greatest regrets:", "", "| problem | chosen | fastest | regret |", "|---|---|---|--:|"]
+    for row in sorted(rows, key=lambda r: -r["regret"])[:8]:
+        words = ", ".join(f"{k}={v}" for k, v in {**row["sizes"], **row["attributes"]}.items())
+        lines.append(f"| {words} | {row['chosen']} ({row['how']}) | {row['best']} | {100 * row['regret']:.1f} % |")
+    return [*lines, ""]
