@@ -102,7 +102,8 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     if not names:
         return None
     kernels = tuple(_read_kernel(folder / name, next(e for e in entries if e["kernel"] == name)) for name in names)
-    medians = [r for r in rows if r["kind"] == "median" and r["kernel"] in names and r["mode"] == "cold"]
+    winners = {e["kernel"] for e in entries if e["role"] == "winner"}
+    medians = [r for r in rows if r["kind"] == "median" and r["kernel"] in winners and r["mode"] == "cold"]
     return DeployedOp(description, kernels, tuple(entries), tuple(medians))
 
 

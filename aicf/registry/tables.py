@@ -67,7 +67,9 @@ class Tables:
         self._size_conditions = tuple(c for c in self.conditions if "attribute" not in c[2])
         self.axes, self._size_axes = _read_axes(frozen.description)
         self._fixed: dict[tuple[Value, ...], _Fixed] = {}
-        medians = [m for m in frozen.medians if m["arch"] == arch and m["kernel"] in place]
+        # A fallback's times say nothing against winners that were not measured beside it.
+        winning = {e["kernel"] for e in entries if e["role"] == "winner"}
+        medians = [m for m in frozen.medians if m["arch"] == arch and m["kernel"] in winning]
         self.exact = self._read_exact(medians, place)
         self.near = self._read_near(medians, place)
         self.cost = _Cost(frozen.description["cost"], self.interface)

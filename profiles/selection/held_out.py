@@ -16,7 +16,7 @@ _MAX_FLOPS = 1.2e12
 
 
 def draw_problems(op: str, tables: Tables, count: int, seed: int) -> list[Problem]:
-    """Return ``count`` different problems whose sizes and attributes have no median in the index.
+    """Return ``count`` different problems whose sizes and attributes have no median in the index, and which some kernel serves.
 
     Each is one of the op's problems of suite ``bench`` with every size times a factor of 1/2 to 2, drawn evenly over its logarithm; three
     in four are rounded to multiples of 8 where the size is at least 8, as sizes in use mostly are.
@@ -36,7 +36,8 @@ def draw_problems(op: str, tables: Tables, count: int, seed: int) -> list[Proble
         query = tables.interface.make_query(problem)
         flops, num_bytes, _ = tables.cost.find(query)
         key = (query.sizes, query.values)
-        if key not in tables.exact and num_bytes <= _MAX_BYTES and flops <= _MAX_FLOPS:
+        is_served = tables.find_legal(query) != 0
+        if is_served and key not in tables.exact and num_bytes <= _MAX_BYTES and flops <= _MAX_FLOPS:
             found.setdefault(key, problem)
     return list(found.values())
 

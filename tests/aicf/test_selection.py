@@ -145,6 +145,15 @@ def test_where_nothing_serves_every_kernel_has_its_reason() -> None:
         registry.select("made_up", Problem(CALL), HwCaps(7, 5))
 
 
+def test_the_time_of_a_fallback_that_alone_was_measured_does_not_make_it_the_choice() -> None:
+    op = make_op(("slow", {}), ("unmeasured", {}))
+    winner = {"bucket": make_bucket("sm_90a", "plain", "small"), "role": "winner", "kernel": "unmeasured", "status": "provisional"}
+    facts = {"problem": "p", "sizes": CALL, "attributes": {"act": "none", "save": False}, "group": "any/any/plain", "arch": "sm_90a"}
+    median = {"kind": "median", "mode": "cold", "kernel": "slow", "median_us": 40000.0} | facts
+    handle = make_registry(replace(op, entries=(op.entries[0], winner), medians=(median,))).select("made_up", Problem(CALL), HOPPER)
+    assert (handle.kernel, handle.how) == ("unmeasured", How.PRIOR)
+
+
 def test_a_handle_does_not_follow_what_the_caller_changes_later() -> None:
     registry = make_registry(make_op(("a", {})))
     sizes = dict(CALL)

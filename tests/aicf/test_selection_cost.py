@@ -26,7 +26,9 @@ def registry() -> Registry:
     registry = Registry()
     read = registry.read("gemm_bias_act")
     attributes = {a["name"]: a["default"] for a in read.frozen.interface["attributes"]} | BFLOAT16
-    facts = {"mode": "cold", "arch": "sm_90a", "attributes": attributes, "group": "bfloat16/nk/smooth"}
+    tables = registry.find_tables("gemm_bias_act", HOPPER)
+    group = "/".join(map(str, tables.find_classes(tables.interface.make_query(next(draw_problems())))[:3]))
+    facts = {"mode": "cold", "arch": "sm_90a", "attributes": attributes, "group": group}
     medians: list[dict[str, Any]] = []
     for m, n, k in itertools.product(SPREAD, SPREAD, SPREAD):
         for i, kernel in enumerate(read.frozen.kernels):
@@ -39,7 +41,7 @@ def registry() -> Registry:
 
 def draw_problems() -> Iterator[Problem]:
     """Yield problems that were not asked before."""
-    for n in itertools.count(4096):
+    for n in itertools.count(4096, 8):
         yield Problem({"M": 1000, "N": n, "K": 4096}, BFLOAT16)
 
 

@@ -66,7 +66,8 @@ def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[st
     op = next(r for r in rows if r["kind"] == "op")
     entries = [r for r in rows if r["kind"] == "entry" and r["bucket"]["arch"] == arch]
     legal = {e["kernel"] for e in entries if all(holds(c, call) for c in manifests[e["kernel"]]["domain"])}
-    medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in legal]
+    winning = {e["kernel"] for e in entries if e["role"] == "winner"}
+    medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in legal & winning]
     exact = [m for m in medians if m["sizes"] == call.sizes and m["attributes"] == call.attributes]
     if exact:
         return min(exact, key=lambda m: (m["median_us"], m["kernel"]))["kernel"], 1
