@@ -42,6 +42,7 @@ class Bench:
         loaded = LoadedOp(OP, folder)
         monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
         monkeypatch.setattr("harness.discover.find_op", lambda name: loaded)
+        monkeypatch.setattr("harness.goal_run.find_op", lambda name: loaded)  # it may have been imported before
         monkeypatch.setattr(
             "harness.discover.load_peers", lambda folder: (Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly)),)
         )
