@@ -12,7 +12,7 @@ from harness.errors import ExitCode
 
 BucketNames = Annotated[
     list[str] | None,
-    typer.Option("--bucket", metavar="NAME", help="only this bucket, e.g. sm_90a/bfloat16/nk/smooth/many_tiles; repeatable"),
+    typer.Option("--bucket", metavar="NAME", help="only this bucket, e.g. sm_90a/bfloat16/nk_whole/smooth/outputs_beyond; repeatable"),
 ]
 IsFallback = Annotated[bool, typer.Option("--fallback", help="freeze it as a fallback, which serves what no measured kernel does")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="pass the gates, measure and say what would be done; write nothing")]

@@ -62,7 +62,7 @@ def make_seal(manifest: Mapping[str, Any]) -> str:
 
 
 def name_bucket(bucket: Mapping[str, str]) -> str:
-    """Return a bucket's name, ``sm_90a/bfloat16/nk/smooth/many_tiles``."""
+    """Return a bucket's name, ``sm_90a/bfloat16/nk_whole/smooth/outputs_beyond``."""
     return "/".join(bucket[key] for key in BUCKET_KEYS)
 
 
