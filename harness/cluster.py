@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future as LocalFuture
@@ -30,6 +31,9 @@ _ALLOWED_DEATHS = 2
 _FEED_POLL_S = 0.02
 _START_TIMEOUT_S = 60.0
 _REMEDY = "needs Dask: pip install 'aicf[cluster]'"
+
+
+_END = Lost("error", "the sweep was ended")
 
 
 class Station(Generic[JobT, AnswerT]):
@@ -55,12 +59,19 @@ class Station(Generic[JobT, AnswerT]):
         answer: LocalFuture[AnswerT | Lost] = LocalFuture()
         self._answers[id(job)] = answer
         self._feed.put(job)
-        return answer.result()
+        return _END if self._feed.is_abandoned else answer.result()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._answers
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes; what they were asked for is lost."""
         self._feed.abandon()
         self._thread.join()
+        for answer in list(self._answers.values()):
+            answer.set_result(_END)
 
 
 def _import_distributed() -> Any:
@@ -69,27 +80,32 @@ def _import_distributed() -> Any:
 
 
 _stations: dict[str, Station[Any, Any]] = {}
+_ended: set[str] = set()
 _lock = threading.Lock()
 
 
 def do_at_station(
     key: str, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...], per_gpu: int, timeout_s: float, job: Any
 ) -> Any:
-    """Run a job in this Dask worker, whose station is opened by the first of a sweep; an earlier sweep's is closed."""
+    """Run a job of the sweep ``key`` in this Dask worker, whose station is opened by the sweep's first."""
     name = f"{_find_worker_name()} {key}"
     with _lock:
+        if key in _ended:
+            return _END
         if name not in _stations:
-            for old in [n for n in _stations if n.split()[0] == name.split()[0]]:
-                _stations.pop(old).close()
+            # A sweep that was killed could not end its own.
+            for other in [n for n, s in _stations.items() if s.is_idle and n.split()[0] == name.split()[0]]:
+                _stations.pop(other).close()
             _stations[name] = Station(factory, arguments, per_gpu, timeout_s)
         station = _stations[name]
     return station.do(job)
 
 
-def close_stations(worker: str = "") -> None:
-    """End the measuring processes of a Dask worker, or of all in this process."""
+def end_sweep(key: str) -> None:
+    """End the measuring processes of a sweep in this process; jobs that Dask still has for it are not begun."""
     with _lock:
-        for name in [n for n in _stations if n.startswith(worker)]:
+        _ended.add(key)
+        for name in [n for n in _stations if n.endswith(f" {key}")]:
             _stations.pop(name).close()
 
 
@@ -107,35 +123,31 @@ def run_jobs_on(
     per_gpu: int,
     timeout_s: float,
 ) -> Iterator[tuple[JobT, AnswerT | Lost]]:
-    """Run the jobs of a feed on a cluster's workers and yield each with its answer as it comes.
+    """Run the jobs of a feed on a cluster's workers and yield each with its answer as it comes; ``key`` is this sweep's alone.
 
     Twice as many jobs as there are measuring processes are under way, so that none waits for the network.
     """
     distributed = _import_distributed()
     jobs: dict[str, JobT] = {}
-    done = distributed.as_completed()
-
-    def submit(job: JobT) -> None:
-        future = client.submit(do_at_station, key, factory, arguments, per_gpu, timeout_s, job, pure=False)
-        jobs[future.key] = job
-        done.add(future)
-
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     try:
         while not feed.is_abandoned and (jobs or not feed.is_done):
             limit = 2 * per_gpu * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
             while len(jobs) < limit and (job := feed.take()) is not None:
-                submit(job)
-            may_submit = len(jobs) < limit and not feed.is_done
-            if may_submit:
-                feed.wait(_FEED_POLL_S)
-            for future in done.next_batch(block=not may_submit) if jobs else ():
-                job = jobs.pop(future.key)
-                try:
-                    yield job, future.result()
-                except distributed.KilledWorker as error:
-                    yield job, Lost("crashed", f"{_ALLOWED_DEATHS + 1} workers died with it: {error}")
+                future = client.submit(do_at_station, key, factory, arguments, per_gpu, timeout_s, job, pure=False)
+                jobs[future.key] = job
+                future.add_done_callback(done.put)
+            try:
+                future = done.get(timeout=_FEED_POLL_S)
+            except queue.Empty:
+                continue
+            job = jobs.pop(future.key)
+            try:
+                yield job, future.result()
+            except distributed.KilledWorker as error:
+                yield job, Lost("crashed", f"{_ALLOWED_DEATHS + 1} workers died with it: {error}")
     finally:
-        client.run(close_stations, on_error="ignore")
+        client.run(end_sweep, key, on_error="ignore")
 
 
 @contextmanager

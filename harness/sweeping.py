@@ -23,6 +23,7 @@ from harness.modelling import ModelWorker, rank_by_model
 from harness.pool import JobFeed, Lost, run_jobs
 from harness.proposals import Proposals
 from harness.record_tables import Result
+from harness.records import make_uid
 from harness.screening import Found, Measure, Steps, screen
 from harness.session import Session
 from harness.spec import Problem, SpecError
@@ -118,7 +119,7 @@ class SweepRun:
 
         per_gpu = 1 if is_emulated else PER_GPU
         client = stack.enter_context(open_cluster(plan.scheduler, plan.num_gpus, per_gpu, is_emulated=is_emulated))
-        key = f"{self._session.run_id} {self._session.loaded.folder}"
+        key = make_uid()
 
         def measure(feed: JobFeed[SweepJob]) -> Iterator[tuple[SweepJob, Answer | Lost]]:
             return run_jobs_on(client, key, factory, (self._make_setup(),), feed, per_gpu=per_gpu, timeout_s=_TIMEOUT_S)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +20,10 @@ from device import Device
 from device.interface import UnavailableError
 from harness.cluster import Station, find_devices, open_cluster, run_jobs_on
 from harness.pool import JobFeed, Lost
+from harness.records import make_uid
 from tests.harness.test_session import run
 
-CRASH, KILL_HOST = 3, 7
+CRASH, KILL_HOST, SLEEP = 3, 7, 11
 
 
 class Squarer:
@@ -38,13 +40,13 @@ class Squarer:
         if job == KILL_HOST:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
-        time.sleep(0.05)
+        time.sleep(60 if job == SLEEP else 0.05)
         return job * job + self.offset, os.getpid()
 
 
 def square(client: Any, jobs: list[int]) -> dict[int, tuple[int, int] | Lost]:
     feed = JobFeed(jobs, is_closed=True)
-    return dict(run_jobs_on(client, "key", Squarer, (100,), feed, per_gpu=1, timeout_s=60.0))
+    return dict(run_jobs_on(client, make_uid(), Squarer, (100,), feed, per_gpu=1, timeout_s=60.0))
 
 
 def test_jobs_go_to_all_workers_and_what_crashes_is_a_result() -> None:
@@ -83,6 +85,17 @@ def test_a_station_ends_its_processes() -> None:
     station.close()
     with pytest.raises(ProcessLookupError):
         os.kill(answer[1], 0)
+
+
+def test_leaving_early_ends_what_runs() -> None:
+    started = time.monotonic()
+    with open_cluster(None, 1, 1, is_emulated=True) as client:
+        feed = JobFeed([1, SLEEP, SLEEP])
+        answers = run_jobs_on(client, make_uid(), Squarer, (0,), feed, per_gpu=1, timeout_s=60.0)
+        assert next(answers)[0] == 1
+        threading.Timer(0.3, feed.abandon).start()
+        assert list(answers) == []
+    assert time.monotonic() - started < 20, "nobody waits for a job that sleeps a minute"
 
 
 def test_a_cluster_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
