@@ -27,10 +27,10 @@ enum {
  * Outputs overlap neither the inputs nor each other. An output that is NULL is not wanted; what it alone needs may be NULL too. */
 typedef struct GemmBackwardParams {
     const void* dy; /* [m, n], row stride lddy: gradient of Y */
-    const void* w;  /* [k, n] or [n, k] as w_layout says, row stride ldw; needed for dz and dbias */
+    const void* w;  /* [k, n] or [n, k] as w_layout says, row stride ldw; NULL: Y is X itself, n is k, and there is no dw */
     const void* x;  /* [m, k], row stride ldx: act(Z + bias), what W was multiplied by; needed for dw */
     const void* z;  /* [m, k], row stride ldz: Z + bias, or for relu x itself; needed where dz is wanted and act is not none */
-    void* dz;       /* [m, k], row stride lddz: (dY W') * act'(Z + bias) */
+    void* dz;       /* [m, k], row stride lddz: (dY W') * act'(Z + bias); without w dY * act'(Z + bias) */
     void* dbias;    /* [k]: the sums of the columns of dZ, before it is rounded; wanted with dz alone */
     void* dw;       /* like w, row stride lddw: X' dY */
     int64_t m;      /* rows of Y and X, at least 1 */

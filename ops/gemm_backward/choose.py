@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harness.spec import Choice, Problem
 
-from .numerics import ITEM_BYTES, find_act, has, is_nk
+from .numerics import ITEM_BYTES, find_act, has, has_w, is_nk
 from .space import KERNELS, MMA_NAMES, WGMMA_NAMES, bind
 
 _ALIGNMENT_BYTES = 16  # of rows that tensor copies read and write
@@ -27,18 +27,19 @@ class Features:
     k: int
     smooth: bool
     aligned: bool
+    has_w: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Features:
         """Read them off a problem."""
         m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
-        rows = {"dy": n}
+        rows = {"dy": n if has_w(problem) else k}
         if has(problem, "dz"):
-            rows |= {"w": k if is_nk(problem) else n, "dz": k} | ({"z": k} if find_act(problem) != "none" else {})
+            rows |= {"w": k if is_nk(problem) or not has_w(problem) else n, "dz": k} | ({"z": k} if find_act(problem) != "none" else {})
         if has(problem, "dw"):
             rows |= {"x": k, "dw": k if is_nk(problem) else n}
         aligned = all((length + problem.padding.get(name, 0)) * ITEM_BYTES % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, find_act(problem) in _SMOOTH, aligned)
+        return cls(m, n, k, find_act(problem) in _SMOOTH, aligned, has_w(problem))
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def _mma(*values: int) -> Mapping[str, int]:
 
 
 RULES = (
+    Rule(lambda f: not f.has_w, "streamed", {"rows": 64, "unroll": 4}, "no product: one pass over memory"),
     Rule(
         lambda f: not f.aligned and f.m * f.k <= 64 * 64 * _NUM_SMS,
         "mma",

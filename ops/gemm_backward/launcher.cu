@@ -16,6 +16,12 @@
 #ifndef AICF_BN
 #define AICF_BN 0
 #endif
+#ifndef AICF_ROWS
+#define AICF_ROWS 0
+#endif
+#ifndef AICF_UNROLL
+#define AICF_UNROLL 0
+#endif
 #ifndef AICF_WM
 #define AICF_WM 0
 #endif
@@ -61,12 +67,12 @@ namespace {
 
 // Meanings and units of the tunables are in space.py.
 struct Tunables {
-    int bm, bn, wm, wn, stages, slabs, clusterm, clustern, pingpong, group, dwbm, dwbn, dwclusterm, dwclustern, dwpingpong;
+    int bm, bn, wm, wn, stages, slabs, clusterm, clustern, pingpong, group, dwbm, dwbn, dwclusterm, dwclustern, dwpingpong, rows, unroll;
 };
 
-constexpr Tunables kTunables = {AICF_BM,    AICF_BN,       AICF_WM,         AICF_WN,         AICF_STAGES,
-                                AICF_SLABS, AICF_CLUSTERM, AICF_CLUSTERN,   AICF_PINGPONG,   AICF_GROUP,
-                                AICF_DWBM,  AICF_DWBN,     AICF_DWCLUSTERM, AICF_DWCLUSTERN, AICF_DWPINGPONG};
+constexpr Tunables kTunables = {AICF_BM,         AICF_BN,         AICF_WM,         AICF_WN,    AICF_STAGES, AICF_SLABS,
+                                AICF_CLUSTERM,   AICF_CLUSTERN,   AICF_PINGPONG,   AICF_GROUP, AICF_DWBM,   AICF_DWBN,
+                                AICF_DWCLUSTERM, AICF_DWCLUSTERN, AICF_DWPINGPONG, AICF_ROWS,  AICF_UNROLL};
 
 std::int64_t divide_up_64(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
@@ -78,7 +84,7 @@ struct WeightGrad {
     std::int64_t lda, ldb, rows, columns;
 };
 
-WeightGrad find_weight_grad(const GemmBackwardParams& p) {
+[[maybe_unused]] WeightGrad find_weight_grad(const GemmBackwardParams& p) {
     if (is_nk(p)) return {p.dy, p.x, p.lddy, p.ldx, p.n, p.k};
     return {p.x, p.dy, p.ldx, p.lddy, p.k, p.n};
 }
@@ -107,7 +113,7 @@ std::int64_t count_sum_bytes(std::int64_t num_rows, const GemmBackwardParams& pa
 }
 
 // Tiles of dz, and of dw in either layout, are counted in 32 bits.
-AicfStatus check_tiles(const GemmBackwardParams& params, int rows, int columns, int dw_rows, int dw_columns) {
+[[maybe_unused]] AicfStatus check_tiles(const GemmBackwardParams& params, int rows, int columns, int dw_rows, int dw_columns) {
     constexpr std::int64_t kMaxTiles = INT_MAX / 64;
     const auto count = [](std::int64_t m, std::int64_t n, int tile_m, int tile_n) {
         return divide_up_64(m, tile_m) * divide_up_64(n, tile_n);
@@ -121,13 +127,79 @@ AicfStatus check_tiles(const GemmBackwardParams& params, int rows, int columns, 
                             static_cast<long long>(kMaxTiles), rows, columns, dw_rows, dw_columns);
 }
 
+[[maybe_unused]] AicfStatus require_weights(const GemmBackwardParams& params) {
+    if (params.dz == nullptr || params.w != nullptr) return make_ok();
+    return make_unsupported("w: null pointer; this kernel multiplies by it, 'streamed' does without");
+}
+
+template <Tunables t>
+struct streamed_plan {
+    static constexpr int kWide = 8;  // elements of 16 bytes
+
+    static std::int64_t count_sum_rows(const GemmBackwardParams& params) { return divide_up_64(params.m, t.rows); }
+
+    static AicfStatus check(const GemmBackwardParams& params) {
+        if (params.w != nullptr || params.dw != nullptr) return make_unsupported("w, dw: this kernel is for problems without them");
+        constexpr std::int64_t kMaxBlocks = INT_MAX / 64;
+        if (count_sum_rows(params) * divide_up_64(params.k, 32) <= kMaxBlocks) return make_ok();
+        return make_unsupported("m, k = %lld, %lld: more than %lld blocks of %d x 32", static_cast<long long>(params.m),
+                                static_cast<long long>(params.k), static_cast<long long>(kMaxBlocks), t.rows);
+    }
+
+    static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus*) {
+        return count_sum_bytes(count_sum_rows(params), params);
+    }
+
+    static AicfStatus launch(const GemmBackwardParams& params, void* workspace, cudaStream_t stream) {
+        const bool is_bf16 = params.dtype == AICF_DTYPE_BFLOAT16;
+        return is_bf16 ? launch_act<Bf16>(params, workspace, stream) : launch_act<Fp16>(params, workspace, stream);
+    }
+
+    template <class Element>
+    static AicfStatus launch_act(const GemmBackwardParams& params, void* workspace, cudaStream_t stream) {
+        switch (params.act) {
+            case AICF_ACT_RELU: return launch_width<Element, AICF_ACT_RELU>(params, workspace, stream);
+            case AICF_ACT_GELU_TANH: return launch_width<Element, AICF_ACT_GELU_TANH>(params, workspace, stream);
+            case AICF_ACT_GELU_ERF: return launch_width<Element, AICF_ACT_GELU_ERF>(params, workspace, stream);
+            case AICF_ACT_SILU: return launch_width<Element, AICF_ACT_SILU>(params, workspace, stream);
+            default: return launch_width<Element, AICF_ACT_NONE>(params, workspace, stream);
+        }
+    }
+
+    template <class Element, int kAct>
+    static AicfStatus launch_width(const GemmBackwardParams& params, void* workspace, cudaStream_t stream) {
+        constexpr bool kHasZ = kAct != AICF_ACT_NONE;
+        const bool is_wide = params.k % kWide == 0 && is_mappable(params.dy, params.lddy, kHalfBytes) &&
+                             is_mappable(params.dz, params.lddz, kHalfBytes) && (!kHasZ || is_mappable(params.z, params.ldz, kHalfBytes));
+        StreamProblem<Element> problem = {};
+        problem.dy = static_cast<const Element*>(params.dy);
+        problem.z = kHasZ ? static_cast<const Element*>(params.z) : nullptr;
+        problem.dz = static_cast<Element*>(params.dz);
+        problem.partial_sums = params.dbias != nullptr ? static_cast<float*>(workspace) : nullptr;
+        problem.lddy = params.lddy;
+        problem.ldz = params.ldz;
+        problem.lddz = params.lddz;
+        problem.rows = static_cast<int>(params.m);
+        problem.columns = static_cast<int>(params.k);
+        problem.num_column_blocks = static_cast<int>(divide_up_64(params.k, 32 * (is_wide ? kWide : 1)));
+        const auto kernel = is_wide ? pass_rows<Element, kAct, kWide, t.rows, t.unroll> : pass_rows<Element, kAct, 1, t.rows, t.unroll>;
+        const dim3 grid(static_cast<unsigned>(count_sum_rows(params) * problem.num_column_blocks));
+        AICF_RETURN_IF_NOT_OK(launch_early(kernel, grid, kStreamThreads, 0, 1, stream, problem));
+        if (params.dbias == nullptr) return make_ok();
+        return finish_bias<Element>(static_cast<const float*>(workspace), count_sum_rows(params), params, stream);
+    }
+};
+
 template <Tunables t>
 struct mma_plan {
     using L = MmaLayout<t.bm, t.bn, t.wm, t.wn, t.stages>;
 
     static std::int64_t count_sum_rows(const GemmBackwardParams& params) { return divide_up_64(params.m, t.bm) * (t.bm / t.wm); }
 
-    static AicfStatus check(const GemmBackwardParams& params) { return check_tiles(params, t.bm, t.bn, t.bm, t.bn); }
+    static AicfStatus check(const GemmBackwardParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_weights(params));
+        return check_tiles(params, t.bm, t.bn, t.bm, t.bn);
+    }
 
     static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus*) {
         return count_sum_bytes(count_sum_rows(params), params);
@@ -230,6 +302,7 @@ struct wgmma_plan {
     }
 
     static AicfStatus check(const GemmBackwardParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_weights(params));
         AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, params.lddy}}));
         if (params.dz != nullptr) {
             AICF_RETURN_IF_NOT_OK(require_mappable({{"w", params.w, params.ldw},
@@ -334,7 +407,10 @@ AicfStatus check_params(const GemmBackwardParams& params) {
     AICF_RETURN_IF_NOT_OK(check_matrix("dy", params.dy, params.n, params.lddy));
     if (params.dz != nullptr) {
         AICF_RETURN_IF_NOT_OK(check_matrix("dz", params.dz, params.k, params.lddz));
-        AICF_RETURN_IF_NOT_OK(check_matrix("w", params.w, w_row, params.ldw));
+        if (params.w == nullptr && (params.n != params.k || params.dw != nullptr)) {
+            return make_invalid("w: null pointer; without it n and k must be equal, and dw not wanted");
+        }
+        if (params.w != nullptr) AICF_RETURN_IF_NOT_OK(check_matrix("w", params.w, w_row, params.ldw));
         if (params.act != AICF_ACT_NONE) AICF_RETURN_IF_NOT_OK(check_matrix("z", params.z, params.k, params.ldz));
     }
     if (params.dw != nullptr) {

@@ -27,6 +27,11 @@ def has(problem: Problem, output: str) -> bool:
     return bool(problem.attributes.get(f"with_{output}", True))
 
 
+def has_w(problem: Problem) -> bool:
+    """Return whether X was multiplied at all; else Y is X."""
+    return not problem.attributes.get("without_w", False)
+
+
 def find_act(problem: Problem) -> str:
     """Return the activation between Z and X."""
     return str(problem.attributes.get("act", "none"))
@@ -70,13 +75,21 @@ def _as_kn(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
     return np.asarray(inputs["w"].T if is_nk(problem) else inputs["w"], np.float64)
 
 
+def _find_gradient(dy: NDArray[np.float64], inputs: Arrays, problem: Problem, *, magnitudes: bool = False) -> NDArray[np.float64]:
+    """Return X' gradient, ``dY W'`` or dY itself, or the product of magnitudes."""
+    if "w" not in inputs:
+        return dy
+    w = _as_kn(inputs, problem)
+    return np.asarray(dy @ (np.abs(w) if magnitudes else w).T)
+
+
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return dZ, dbias and dW, those that are wanted, in float64 from float64 inputs."""
     outputs: dict[str, NDArray[np.float64]] = {}
     dy = np.asarray(inputs["dy"], np.float64)
     with np.errstate(invalid="ignore"):
         if has(problem, "dz"):
-            outputs["dz"] = _pass(find_act(problem), dy @ _as_kn(inputs, problem).T, _find_z(inputs))
+            outputs["dz"] = _pass(find_act(problem), _find_gradient(dy, inputs, problem), _find_z(inputs))
         if has(problem, "dbias"):
             outputs["dbias"] = outputs["dz"].sum(axis=0)
         if has(problem, "dw"):
@@ -121,10 +134,13 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         if "dz" in outputs:
             z = _find_z(inputs)
             slope = np.ones_like(outputs["dz"]) if z is None else np.abs(find_slope(act, z))
-            sums = find_sum_error(n) * (dy @ np.abs(_as_kn(inputs, problem)).T) + (n + 1) * _SMALLEST_SUBNORMAL
+            # Without W the gradient is given, and exact.
+            depth = n if "w" in inputs else 0
+            sum_error = find_sum_error(depth) if depth else 0.0
+            sums = sum_error * _find_gradient(dy, inputs, problem, magnitudes=True) + (depth + 1) * _SMALLEST_SUBNORMAL
             is_smooth = _SLOPE_ERROR[act] > 0.0
             # The gradient itself is within the bound of the magnitudes, which the slope's error and the rounding are relative to.
-            gradient = np.abs(np.asarray(inputs["dy"], np.float64) @ _as_kn(inputs, problem).T) + sums if is_smooth else 0.0
+            gradient = np.abs(_find_gradient(np.asarray(inputs["dy"], np.float64), inputs, problem)) + sums if is_smooth else 0.0
             # Where relu drops a gradient, an infinite one leaves no error either.
             exact = (
                 np.where(slope == 0.0, 0.0, slope * sums)
@@ -154,11 +170,12 @@ def cost(problem: Problem) -> Cost:
     m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
     wants_dz, wants_dbias, wants_dw = (has(problem, name) for name in ("dz", "dbias", "dw"))
     act = find_act(problem)
-    flops = 2.0 * m * n * k * (wants_dz + wants_dw) + m * k * (wants_dz * _SLOPE_FLOPS[act] + wants_dbias)
-    read = m * n + wants_dz * (n * k + (act != "none") * m * k) + wants_dw * m * k
+    multiplies = has_w(problem)
+    flops = 2.0 * m * n * k * (wants_dz * multiplies + wants_dw) + m * k * (wants_dz * _SLOPE_FLOPS[act] + wants_dbias)
+    read = m * (n if multiplies else k) + wants_dz * (multiplies * n * k + (act != "none") * m * k) + wants_dw * m * k
     # relu may be given its own output for z: then Z and X are one tensor, which is still counted twice.
     written = wants_dz * m * k + wants_dbias * k + wants_dw * n * k
-    return Cost(flops, float(ITEM_BYTES * read), float(ITEM_BYTES * written), "bf16_tensor")
+    return Cost(flops, float(ITEM_BYTES * read), float(ITEM_BYTES * written), "bf16_tensor" if multiplies else "fp32")
 
 
 def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
@@ -167,6 +184,8 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
     for name in ("x", "z", "w"):
         if name in inputs:
             taken[name] = inputs[name][places] if name == "w" and not is_nk(problem) else inputs[name][:, places]
+    if not has_w(problem):
+        taken["dy"] = inputs["dy"][:, places]
     return taken, Problem(dict(problem.sizes) | {"K": len(places)}, problem.attributes, suites=problem.suites)
 
 

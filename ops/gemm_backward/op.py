@@ -1,8 +1,8 @@
 """gemm_backward: the backward pass of ``Y = act(Z + bias) W``, with ``X = act(Z + bias)`` kept: dZ, dbias and dW from dY.
 
 ``dZ = (dY W') * act'(Z + bias)``, ``dbias`` the sums of its columns, ``dW = X' dY``; bf16 or fp16 with fp32 sums, any sizes and row
-strides, W and dW as [K, N] or [N, K]. ``numerics.py`` says what is right, ``space.py`` which kernels there are, ``choose.py`` which of them
-a problem gets.
+strides, W and dW as [K, N] or [N, K]. Without W, Y is X: the gradient of an activation alone. ``numerics.py`` says what is right,
+``space.py`` which kernels there are, ``choose.py`` which of them a problem gets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from harness.spec import Attribute, Goal, Op, Problem, Role, Sampling, Tensor
 
 from .choose import choose
-from .numerics import cost, find_act, find_axis, find_dtype, has, is_nk, reference, restrict, tolerance
+from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
 from .space import KERNELS
 
 
@@ -25,12 +25,14 @@ def _problem(
     kind: str = "bfloat16 nk",
     *,
     outputs: str = "dz dbias dw",
+    with_w: bool = True,
     padding: Mapping[str, int] | None = None,
 ) -> Problem:
     """``kind`` is the dtype and the layout of W; ``outputs`` are those that are wanted."""
     attributes: dict[str, bool | int | float | str] = {"act": act}
     attributes |= dict(zip(("dtype", "w_layout"), kind.split(), strict=True))
     attributes |= {f"with_{name}": name in outputs.split() for name in ("dz", "dbias", "dw")}
+    attributes |= {} if with_w else {"without_w": True}
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
 
 
@@ -69,6 +71,12 @@ PROBLEMS = (
     _problem("verify", 500, 200, 120, "none", "float16 kn", outputs="dz dw"),
     # Many steps for few tiles of dW, and more tiles of dZ than multiprocessors.
     _problem("verify", 17800, 40, 72, "relu", "bfloat16 nk"),
+    # Without W: the gradient of an activation alone.
+    _problem("verify", 300, 264, 264, "gelu_tanh", outputs="dz dbias", with_w=False),
+    _problem("verify", 65, 37, 37, "silu", "float16 nk", outputs="dz dbias", with_w=False, padding={"dy": 3, "z": 8}),
+    _problem("verify", 9, 520, 520, "gelu_erf", outputs="dz", with_w=False, padding={"dz": 8}),
+    _problem("verify", 64, 8, 8, "relu", "float16 kn", outputs="dz dbias", with_w=False),
+    _problem("verify", 130, 33, 33, "none", outputs="dz dbias", with_w=False),
     _problem("emulated", 384, 320, 256, "gelu_tanh"),
     *MLP,
     *MLP_RELU,
@@ -76,6 +84,8 @@ PROBLEMS = (
     _problem("bench sweep", 8192, 768, 3072, "gelu_tanh", outputs="dz"),
     _problem("bench sweep", 8192, 768, 3072, "gelu_tanh", outputs="dz dbias"),
     _problem("bench sweep", 8192, 768, 3072, "none", outputs="dw"),
+    _problem("bench", 8192, 3072, 3072, "gelu_tanh", outputs="dz dbias", with_w=False),
+    _problem("bench", 16384, 4096, 4096, "gelu_tanh", outputs="dz dbias", with_w=False),
     _problem("bench", 2048, 2048, 2048, "gelu_tanh"),
     _problem("bench", 1024, 1024, 1024, "gelu_tanh"),
     _problem("bench", 8192, 768, 3072, "gelu_tanh", "bfloat16 kn"),
@@ -104,8 +114,8 @@ OP = Op(
     name="gemm_backward",
     summary="dZ = (dY W') act'(Z), dbias and dW = X' dY of a linear layer behind an activation, in bf16 or fp16, row-major",
     tensors=(
-        Tensor("dy", ("M", "N"), Role.INPUT, find_dtype, can_pad_rows=True),
-        Tensor("w", _name_w, Role.INPUT, find_dtype, present=lambda p: has(p, "dz"), can_pad_rows=True),
+        Tensor("dy", lambda p: ("M", "N") if has_w(p) else ("M", "K"), Role.INPUT, find_dtype, can_pad_rows=True),
+        Tensor("w", _name_w, Role.INPUT, find_dtype, present=lambda p: has(p, "dz") and has_w(p), can_pad_rows=True),
         Tensor("x", ("M", "K"), Role.INPUT, find_dtype, present=lambda p: has(p, "dw"), can_pad_rows=True),
         Tensor("z", ("M", "K"), Role.INPUT, find_dtype, present=lambda p: has(p, "dz") and find_act(p) != "none", can_pad_rows=True),
         Tensor("dz", ("M", "K"), Role.OUTPUT, find_dtype, present=lambda p: has(p, "dz"), can_pad_rows=True),
@@ -125,6 +135,7 @@ OP = Op(
         Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),
         Attribute("dtype", ("bfloat16", "float16"), "bfloat16", passed=False),
         Attribute("w_layout", ("nk", "kn"), "nk"),
+        Attribute("without_w", (False, True), False, passed=False),
         Attribute("with_dz", (True, False), True, passed=False),
         Attribute("with_dbias", (True, False), True, passed=False),
         Attribute("with_dw", (True, False), True, passed=False),

@@ -34,6 +34,8 @@ class _CublasLtPeer:
     def supports(self, **arguments: Any) -> str:
         """Return the reason why there is no epilogue for the problem, else ""."""
         act = arguments["act"]
+        if arguments["w"] is None and arguments["dz"] is not None:
+            return "cuBLASLt has no epilogue without a product"
         if arguments["dz"] is not None and act not in ("none", "gelu_tanh"):
             return f"cuBLASLt has no epilogue for the gradient of act={act} from z"
         if act == "none" and arguments["dbias"] is not None:
@@ -114,21 +116,24 @@ class _TorchPeer:
                 self._compile(act, is_nk)(dy, w, x, z, dz, dbias, dw)
                 return
             if dz is not None:
-                torch.mm(dy, w if is_nk else w.t(), out=dz)
-                self._pass(act, dz, z)
+                if w is not None:
+                    torch.mm(dy, w if is_nk else w.t(), out=dz)
+                self._pass(act, dy if w is None else dz, z, dz)
             if dbias is not None:
                 torch.sum(dz, 0, out=dbias)
             if dw is not None:
                 torch.mm(*((dy.t(), x) if is_nk else (x.t(), dy)), out=dw)
 
-    def _pass(self, act: str, dz: Any, z: Any) -> None:
+    def _pass(self, act: str, gradient: Any, z: Any, dz: Any) -> None:
         aten = self._torch.ops.aten
         if act == "relu":
-            aten.threshold_backward.grad_input(dz, z, 0.0, grad_input=dz)
+            aten.threshold_backward.grad_input(gradient, z, 0.0, grad_input=dz)
         elif act == "silu":
-            aten.silu_backward.grad_input(dz, z, grad_input=dz)
+            aten.silu_backward.grad_input(gradient, z, grad_input=dz)
         elif act != "none":
-            aten.gelu_backward.grad_input(dz, z, approximate="tanh" if act == "gelu_tanh" else "none", grad_input=dz)
+            aten.gelu_backward.grad_input(gradient, z, approximate="tanh" if act == "gelu_tanh" else "none", grad_input=dz)
+        elif gradient is not dz:
+            dz.copy_(gradient)
 
     def _compile(self, act: str, is_nk: bool) -> Any:
         if (act, is_nk) not in self._compiled:

@@ -70,6 +70,10 @@ MMA_SHARED = Constraint(
 )
 MMA_REGISTERS = Constraint("mma_registers", "a thread holds at most 128 sums: wm * wn / 32", lambda t: t["wm"] * t["wn"] // 32 <= 128)
 
+EVEN_ROWS = Constraint("even_rows", "rows must be a multiple of unroll for each of 8 warps", lambda t: t["rows"] % (8 * t["unroll"]) == 0)
+
+ROWS = Tunable("rows", (32, 64, 128, 256), "rows of dZ that a block passes, and adds up for dbias")
+UNROLL = Tunable("unroll", (1, 2, 4), "rows that a warp has on their way at a time")
 BM = Tunable("bm", (64, 128, 256), "rows of dZ that a block computes; in mma of dW too")
 BN = Tunable("bn", (64, 128, 192, 256), "columns of dZ that a block computes; in mma of dW too")
 WM = Tunable("wm", (16, 32, 64, 128), "rows that a warp computes")
@@ -92,6 +96,7 @@ MMA_NAMES = ("bm", "bn", "wm", "wn", "stages", "group")
 
 
 # The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+_HALF = OneOf("dtype", ("bfloat16", "float16"))
 _MAX_EXTENT = 2**31 - 1 - 1024
 _MAX_TILES = (2**31 - 1) // 64
 
@@ -100,7 +105,13 @@ def _serve(t: Values, dw_rows: int, dw_columns: int) -> tuple[OneOf | Count | Ro
     """Any problem of 16-bit floats whose tiles of dZ, and of dW in either layout, can be counted."""
     sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K"))
     tiles = ({"M": t["bm"], "K": t["bn"]}, {"N": dw_rows, "K": dw_columns}, {"K": dw_rows, "N": dw_columns})
-    return (OneOf("dtype", ("bfloat16", "float16")), *sizes, *(Count(steps, max=_MAX_TILES) for steps in tiles))
+    return (_HALF, OneOf("without_w", (False,)), *sizes, *(Count(steps, max=_MAX_TILES) for steps in tiles))
+
+
+def serve_streamed(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Problems without W, of any alignment."""
+    sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K"))
+    return (_HALF, OneOf("without_w", (True,)), *sizes, Count({"M": t["rows"], "K": 32}, max=_MAX_TILES))
 
 
 def serve_any(t: Values) -> tuple[OneOf | Count | Rows, ...]:
@@ -124,6 +135,15 @@ def bind(names: tuple[str, ...], *rows: tuple[int, ...]) -> tuple[dict[str, int]
 
 
 KERNELS = (
+    Kernel(
+        "streamed",
+        "no product at all, where there is no W: one pass over memory, columns added up on the way",
+        (ROWS, UNROLL),
+        (EVEN_ROWS,),
+        bind(("rows", "unroll"), (64, 2), (64, 4), (128, 4)),
+        domain=serve_streamed,
+        tile=lambda t: {"M": t["rows"], "K": 256},
+    ),
     Kernel(
         "mma",
         "tensor cores by mma.sync, fragments by ldmatrix (transposed for dW) from swizzled tiles; any alignment",
