@@ -11,7 +11,7 @@ count of the PTX of its source line: in a loop the largest of that line, outside
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,7 +121,7 @@ def collect_features(
     device: Device,
     op: Op,
     problem: Problem,
-    entries: Sequence[tuple[BuildResult, Launchable, Mapping[str, SassKernel]]],
+    entries: Iterable[tuple[BuildResult, Launchable, Mapping[str, SassKernel]]],
     target: Target,
 ) -> Iterator[tuple[BuildResult, Features | str]]:
     """Yield the features of each build on a problem, or the reason why it does not serve it. The device must be the emulated one."""

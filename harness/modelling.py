@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from device import open_device
@@ -14,10 +14,14 @@ from harness.measuring import SweepJob, SweepSetup
 from harness.model import load_machine, predict
 from harness.model_features import Features, collect_features
 from harness.pool import JobFeed, Lost, run_jobs
+from harness.sass import SassKernel
 from harness.space import select_sweep_problems
+from harness.spec import Launchable, Problem
 from harness.sweep_points import Answer, Measured, SweepPoint
 from harness.targets import find_target
 from harness.toolchain import find_toolchain
+
+Entry = tuple[BuildResult, Launchable, Mapping[str, SassKernel]]
 
 MODEL_MODE = "model"
 _TIMEOUT_S = 300.0
@@ -37,6 +41,8 @@ class ModelWorker:
         self._machine = load_machine(setup.target)
         self._toolchain = find_toolchain()
         self._problems = select_sweep_problems(self._op, setup.problem_names)
+        self._collectors: dict[str, Iterator[tuple[BuildResult, Features | str]]] = {}
+        self._entry: Entry
 
     def run(self, job: SweepJob, report: Callable[[str], None]) -> Answer:
         """Return a modelled point per problem; the quartiles are the bounds of the model's interval."""
@@ -55,7 +61,7 @@ class ModelWorker:
                 return Measured(point)
 
             try:
-                found = next(collect_features(self._device, self._op, problem, [entry], self._target))[1]
+                found = self._collect(problem, entry)
             except RuntimeError as error:
                 points.append(make("failed", str(error)))
                 continue
@@ -66,6 +72,20 @@ class ModelWorker:
                 points.append(make("unsupported", found))
             report(f"{problem.name}: modelled")
         return Answer(tuple(points))
+
+    def _collect(self, problem: Problem, entry: Entry) -> Features | str:
+        """Return the features of a variant; the problem's tensors stay in memory from one to the next."""
+        self._entry = entry
+        try:
+            return next(self._collectors.setdefault(problem.name, self._open_collector(problem)))[1]
+        except BaseException:
+            # A generator that raised has ended.
+            self._collectors.pop(problem.name)
+            raise
+
+    def _open_collector(self, problem: Problem) -> Iterator[tuple[BuildResult, Features | str]]:
+        entries = iter(lambda: self._entry, None)
+        return collect_features(self._device, self._op, problem, entries, self._target)
 
 
 def rank_by_model(

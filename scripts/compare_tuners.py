@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -31,8 +30,9 @@ def main() -> None:
         tuners.run_all(arguments.out)
     elif arguments.what == "report":
         page = tuners.FOLDER.parents[1] / "h200.md"
-        shutil.copyfile(arguments.file, page.with_suffix(".json"))
-        page.write_text(tuners.make_page(json.loads(arguments.file.read_text())))
+        record = arguments.file.read_text()
+        page.with_suffix(".json").write_text(record)
+        page.write_text(tuners.make_page(json.loads(record)))
     elif arguments.what == "kernel_tuner":
         tuners.tune_with_kernel_tuner(arguments.out)
     elif arguments.what == "winners":

@@ -175,7 +175,8 @@ def make_page(found: dict[str, Any]) -> str:
         ]
         head.append(_row(f"sweep, {name}, from the records of run 1", "cached", ours["from_records"], theirs["seconds"], same, rows))
     busy = [f"{name} {run['use']['busy_share']:.0%}" for name, ours in found["ours"].items() for run in ours["runs"] if run["use"]]
-    return "\n".join([*head, "", f"GPU busy between the first variant and the last, run by run: {', '.join(busy)}.", ""])
+    note = [found["note"], ""] if "note" in found else []
+    return "\n".join([*head, "", *note, f"GPU busy between the first variant and the last, run by run: {', '.join(busy)}.", ""])
 
 
 def _row(tuner: str, code: str, run: dict[str, Any], base_s: float, same: str, rows: dict[str, dict[str, Any]]) -> str:
