@@ -2,6 +2,8 @@
 
 python scripts/check_selection.py overhead --out FOLDER            what a selection and a call cost on the host, beside PyTorch's
 python scripts/check_selection.py regret gemm_bias_act --out FOLDER   the chosen kernel against all frozen ones, on problems never measured
+python scripts/check_selection.py recorded                         the choices held against times that are published; needs no GPU
+python scripts/check_selection.py host                             the project's benchmarks of selections and calls; needs no GPU
 python scripts/check_selection.py report                           profiles/selection/h200.md, from the records beside it
 """
 
@@ -29,10 +31,15 @@ def describe(device: Device) -> dict[str, Any]:
     return {"facts": facts | {"commit": find_commit(FOLDER).sha, "command": " ".join(["python", *sys.argv])}}
 
 
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write a record."""
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "regret", "report"))
+    parser.add_argument("what", choices=("overhead", "regret", "recorded", "host", "report"))
     parser.add_argument("op", nargs="?", default="gemm_bias_act")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--problems", type=int, default=200)
@@ -42,6 +49,16 @@ def main() -> None:
         import page
 
         (FOLDER / "h200.md").write_text(page.make_page(FOLDER))
+        return
+    if arguments.what == "recorded":
+        import recorded
+
+        write(FOLDER / f"recorded-regret-{arguments.op}.json", {"op": arguments.op, "rows": recorded.measure_recorded(arguments.op)})
+        return
+    if arguments.what == "host":
+        import host
+
+        write(FOLDER / "host-costs.json", host.measure_host())
         return
     device = open_device("cuda")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -56,7 +73,7 @@ def main() -> None:
         found = regret.measure_regret(device, arguments.op, arguments.problems, 1, arguments.budget)
         target = arguments.out / f"h200-regret-{arguments.op}.json"
         print(json.dumps(regret.summarize(found["rows"]), indent=1))
-    target.write_text(json.dumps(describe(device) | found, indent=1) + "\n")
+    write(target, describe(device) | found)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from regret import summarize
 
 _CALLS = {
@@ -31,7 +32,47 @@ def make_page(folder: Path) -> str:
         lines += _describe_overhead(json.loads(overhead.read_text()))
     for path in sorted(folder.glob("h200-regret-*.json")):
         lines += _describe_regret(json.loads(path.read_text()))
+    for path in sorted(folder.glob("recorded-regret-*.json")):
+        lines += _describe_recorded(json.loads(path.read_text()))
+    if (folder / "host-costs.json").is_file():
+        lines += _describe_host(json.loads((folder / "host-costs.json").read_text()))
     return "\n".join(lines)
+
+
+def _describe_recorded(document: dict[str, Any]) -> list[str]:
+    rows = document["rows"]
+    lines = [f"## Choices against published times: {document['op']}", ""]
+    lines += [
+        f"`python scripts/check_selection.py recorded {document['op']}`: {len(rows)} problems on which at least two of the frozen kernels were",
+        f"timed on an H200 before (`profiles/{document['op']}/*-h200.csv`). Held out: the index without what it knows of the problem.",
+        "",
+        "| index | problems with the chosen kernel timed | mean regret | p95 | most |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for key, words in (("known", "as it is"), ("held_out", "held out")):
+        found = np.array([row[key]["regret"] for row in rows if row[key]["regret"] is not None])
+        figures = (found.mean(), np.percentile(found, 95), found.max())
+        lines.append(f"| {words} | {len(found)} | {' | '.join(f'{100 * f:.2f} %' for f in figures)} |")
+    lines += ["", "The greatest regrets, held out:", "", "| problem | chosen | fastest | regret |", "|---|---|---|--:|"]
+    known = [row for row in rows if row["held_out"]["regret"]]
+    for row in sorted(known, key=lambda r: -r["held_out"]["regret"])[:8]:
+        lines.append(f"| {row['problem']} | {row['held_out']['chosen']} | {row['best']} | {100 * row['held_out']['regret']:.1f} % |")
+    return [*lines, ""]
+
+
+def _describe_host(document: dict[str, Any]) -> list[str]:
+    facts = document["facts"]
+    lines = ["## On a host without a GPU", ""]
+    lines += [
+        f"{facts['processor']}, Python {facts['python']}, commit {facts['commit'][:12]}: `{facts['command']}`. Calls are without their launch:",
+        "the launch function does nothing.",
+        "",
+        "| benchmark | median us | least | quartiles |",
+        "|---|--:|--:|--:|",
+    ]
+    for name, row in document["benchmarks_us"].items():
+        lines.append(f"| {name} | {row['median']:.2f} | {row['min']:.2f} | {row['q1']:.2f} to {row['q3']:.2f} |")
+    return [*lines, ""]
 
 
 def _describe_facts(document: dict[str, Any]) -> str:

@@ -1,0 +1,59 @@
+"""Regret on problems that were measured before: what times already published say of the choices, with no GPU.
+
+The tables ``*-h200.csv`` of an op hold cold times of variants that were timed beside each other. Of those variants that are frozen, the
+fastest on a problem is compared with the one that the registry chooses: from the index as it is, and from the index without what it knows
+of that very problem, as for one that was never measured. The second judges a sparser index than the real one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aicf.registry import HwCaps, Problem, Registry
+from aicf.registry.selection import _Op
+from harness.discover import find_op
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_times(op: str, registry: Registry) -> dict[str, dict[str, float]]:
+    """Return microseconds by problem and frozen kernel, from the first table that has a pair and from the index."""
+    frozen = registry.read(op).frozen
+    kernels = {str(k.manifest["variant"]): name for name, k in frozen.kernels.items()}
+    times: dict[str, dict[str, float]] = defaultdict(dict)
+    for path in sorted((ROOT / "profiles" / op).glob("*-h200.csv")):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["contender"] in kernels and row.get("status", "passed") == "passed":
+                    times[row["problem"]].setdefault(kernels[row["contender"]], float(row["cold_us"]))
+    return times
+
+
+def measure_recorded(op: str) -> list[dict[str, Any]]:
+    """Return each recorded problem on which at least two frozen kernels were timed, with both choices and their regrets.
+
+    A regret is None where the chosen kernel was not among those timed.
+    """
+    registry, spec = Registry(), find_op(op).op
+    problems = {p.name: p for p in spec.problems}
+    known = registry.read(op)
+    rows = []
+    for name, times in sorted(read_times(op, registry).items()):
+        if name not in problems or len(times) < 2:
+            continue
+        problem = Problem(problems[name].sizes, spec.attribute_values(problems[name]))
+        blind = Registry()
+        others = tuple(m for m in known.frozen.medians if m["problem"] != name)
+        blind._ops[op] = _Op(replace(known.frozen, medians=others), known.archs, known.address_step, {})
+        row: dict[str, Any] = {"problem": name, "times_us": times, "best": min(times, key=lambda k: times[k])}
+        for key, asked in (("known", registry), ("held_out", blind)):
+            handle = asked.select(op, problem, HwCaps(9, 0))
+            time_us = times.get(handle.kernel)
+            regret = None if time_us is None else time_us / times[row["best"]] - 1.0
+            row[key] = {"chosen": handle.kernel, "how": str(handle.how), "regret": regret}
+        rows.append(row)
+    return rows
