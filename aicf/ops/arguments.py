@@ -28,8 +28,9 @@ class Signature:
         presence = {a["present"]: a["name"] for a in interface.attributes if "present" in a}
         self.presence = {t["name"]: presence[t["name"]] for t in tensors if t["name"] in presence}
         # Arrays that may be left out come last, as parameters with defaults must.
-        order = sorted(tensors, key=lambda t: t["name"] in self.presence)
-        self.inputs = tuple((str(t["name"]), t["name"] in self.presence) for t in order)
+        optional = {t["name"] for t in tensors if any(not row["value"] for row in t["present"])}
+        order = sorted(tensors, key=lambda t: t["name"] in optional)
+        self.inputs = tuple((str(t["name"]), t["name"] in optional) for t in order)
         told = {name for t in tensors for row in t["dtype"] for name in row["when"]}
         rest = [a for a in interface.row["attributes"] if a["name"] not in self.presence.values()]
         self.inferred = tuple(a for a in rest if a["name"] in told)
@@ -45,6 +46,7 @@ class Signature:
         for attribute in self.options:
             attributes[attribute["name"]] = self._check_option(attribute, options)
         attributes |= self._infer(views, attributes)
+        self._check_presence(views, attributes)
         sizes: dict[str, int] = {}
         strides: dict[str, int] = {}
         for name, view in views.items():
@@ -57,6 +59,14 @@ class Signature:
         if missing:
             raise FrozenError(f"{self.op}: size {missing[0]} cannot be found from the inputs' shapes")
         return Problem(sizes, attributes, strides, {name: view.address for name, view in views.items()})
+
+    def _check_presence(self, views: Mapping[str, View], attributes: Mapping[str, Value]) -> None:
+        for name, _ in self.inputs:
+            wanted = bool(find_row(self._tensors[name]["present"], attributes))
+            if wanted != (name in views):
+                deciding = {key for row in self._tensors[name]["present"] for key in row["when"]}
+                where = ", ".join(f"{key} = {attributes[key]!r}" for key in sorted(deciding))
+                raise ValueError(f"{name}: expected {'an array' if wanted else 'None'} where {where}")
 
     def _check_option(self, attribute: Mapping[str, Any], options: Mapping[str, Value]) -> Value:
         name, value = attribute["name"], options.get(attribute["name"], attribute["default"])

@@ -43,37 +43,30 @@ def register(call: OpCall) -> None:
     _registered[op] = call
 
     def run(*values: Any) -> list[torch.Tensor]:
-        plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in _fill(call, values)]
+        plain = [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
         with torch.no_grad():
             made = call.caller(*plain)
         return list(made) if isinstance(made, tuple) else [made]
 
     made = torch.library.custom_op(f"aicf::{op}", run, mutates_args=(), schema=make_schema(call))
     made.register_fake(lambda *values: _make_fakes(call, values))
-    made.register_autograd(
-        lambda ctx, grads: _run_backward(call, ctx, grads), setup_context=lambda ctx, inputs, output: _keep(call, ctx, inputs, output)
-    )
-
-
-def _fill(call: OpCall, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return all values of a call: PyTorch leaves trailing ones out that are the schema's defaults."""
-    defaults = [None for _ in call.signature.inputs] + [a["default"] for a in call.signature.options]
-    return (*values, *defaults[len(values) :])
+    made.register_autograd(lambda ctx, grads: _run_backward(call, ctx, grads), setup_context=_keep)
 
 
 def make_schema(call: OpCall) -> str:
-    """Return the op's schema in PyTorch's language; outputs are a list, for which of them there are depends on options."""
-    words = [f"Tensor? {n}=None" if is_optional else f"Tensor {n}" for n, is_optional in call.signature.inputs]
-    for attribute in call.signature.options:
-        kind = _SCHEMA_TYPES[type(attribute["default"])]
-        default = f'"{attribute["default"]}"' if kind == "str" else str(attribute["default"])
-        words.append(f"{kind} {attribute['name']}={default}")
+    """Return the op's schema in PyTorch's language.
+
+    Outputs are a list, for which of them there are depends on options. There are no defaults: PyTorch leaves values out that are the
+    schema's, in some of its functions and not in others.
+    """
+    words = [f"Tensor{'?' if is_optional else ''} {name}" for name, is_optional in call.signature.inputs]
+    words += [f"{_SCHEMA_TYPES[type(a['default'])]} {a['name']}" for a in call.signature.options]
     return f"({', '.join(words)}) -> Tensor[]"
 
 
-def _make_fakes(call: OpCall, given: Sequence[Any]) -> list[torch.Tensor]:
+def _make_fakes(call: OpCall, values: Sequence[Any]) -> list[torch.Tensor]:
     """Return outputs without data: their shapes, dtypes and device; sizes may be symbols."""
-    signature, values = call.signature, _fill(call, given)
+    signature = call.signature
     tensors = {n: v for (n, _), v in zip(signature.inputs, values, strict=False) if v is not None}
     views = {n: View(0, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch.")) for n, t in tensors.items()}
     problem = signature.make_problem(views, call.name_options(values))
@@ -85,9 +78,8 @@ def _make_fakes(call: OpCall, given: Sequence[Any]) -> list[torch.Tensor]:
     return [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
 
-def _keep(call: OpCall, ctx: Any, given: tuple[Any, ...], output: list[torch.Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     """Keep a call's inputs and outputs for its backward pass."""
-    inputs = _fill(call, given)
     tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
     ctx.values = tuple(None if isinstance(v, torch.Tensor) else v for v in inputs)
     ctx.places = tuple(i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor))
@@ -102,6 +94,8 @@ def _run_backward(call: OpCall, ctx: Any, grads: Sequence[torch.Tensor | None]) 
     for place, tensor in zip(ctx.places, saved, strict=False):
         values[place] = tensor
     inputs = dict(zip([n for n, _ in call.signature.inputs], values, strict=False))
-    rule = RULES[op]
-    found = rule(inputs, call.name_options(values), saved[len(ctx.places) :], grads, ctx.needs_input_grad)
-    return tuple(found.get(n) for n, _ in call.signature.inputs) + (None,) * len(call.signature.options)
+    names = [n for n, _ in call.signature.inputs]
+    needed = frozenset(n for n, is_needed in zip(names, ctx.needs_input_grad, strict=False) if is_needed)
+    with torch.no_grad():
+        found = RULES[op](inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
+    return (*(found.get(n) for n in names), *(None for _ in call.signature.options))

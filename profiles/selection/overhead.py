@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import itertools
 import subprocess
 import tempfile
@@ -95,7 +96,9 @@ def measure_calls(device: Device) -> dict[str, Any]:
     rows["launch"] = whole
     with torch.no_grad():
         rows["aicf_torch"] = time_calls(lambda: gemm(a, w, bias, act="silu", b_layout="nk"), torch.cuda.synchronize)
-        rows["aicf_custom_op"] = time_calls(lambda: torch.ops.aicf.gemm_bias_act(a, w, bias, "silu", "nk"), torch.cuda.synchronize)
+        options = [p.default for p in inspect.signature(gemm).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        options[:2] = ["silu", "nk"]
+        rows["aicf_custom_op"] = time_calls(lambda: torch.ops.aicf.gemm_bias_act(a, w, bias, *options), torch.cuda.synchronize)
         wt = w.t()
         rows["torch_addmm_silu"] = time_calls(lambda: act(torch.addmm(bias, a, wt)), torch.cuda.synchronize)
         rows["torch_linear_silu"] = time_calls(lambda: act(torch.nn.functional.linear(a, w, bias)), torch.cuda.synchronize)

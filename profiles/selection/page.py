@@ -43,8 +43,8 @@ def _describe_recorded(document: dict[str, Any]) -> list[str]:
     rows = document["rows"]
     lines = [f"## Choices against published times: {document['op']}", ""]
     lines += [
-        f"`python scripts/check_selection.py recorded {document['op']}`: {len(rows)} problems on which at least two of the frozen kernels were",
-        f"timed on an H200 before (`profiles/{document['op']}/*-h200.csv`). Held out: the index without what it knows of the problem.",
+        f"`python scripts/check_selection.py recorded {document['op']}`: {len(rows)} problems on which at least two of the frozen kernels",
+        f"were timed on an H200 before (`profiles/{document['op']}/*-h200.csv`). Held out: the index without what it knows of the problem.",
         "",
         "| index | problems with the chosen kernel timed | mean regret | p95 | most |",
         "|---|--:|--:|--:|--:|",
@@ -64,8 +64,8 @@ def _describe_host(document: dict[str, Any]) -> list[str]:
     facts = document["facts"]
     lines = ["## On a host without a GPU", ""]
     lines += [
-        f"{facts['processor']}, Python {facts['python']}, commit {facts['commit'][:12]}: `{facts['command']}`. Calls are without their launch:",
-        "the launch function does nothing.",
+        f"{facts['processor']}, Python {facts['python']}, commit {facts['commit'][:12]}:",
+        f"`{facts['command']}`. Calls are without their launch: the launch function does nothing.",
         "",
         "| benchmark | median us | least | quartiles |",
         "|---|--:|--:|--:|",

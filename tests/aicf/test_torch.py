@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 import aicf.ops
+from aicf.ops import gradients
 from device import Device, UnavailableError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")
@@ -84,8 +86,10 @@ def test_the_custom_op_keeps_torchs_rules(place: str) -> None:
     a, b, bias = draw(12, 16, place=place), draw(16, 20, place=place), draw(20, place=place)
     aicf.ops.gemm_bias_act(a, b, bias)
     checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(torch.ops.aicf.gemm_bias_act, (a, b, bias, "silu"), test_utils=checks)
-    y, z = torch.ops.aicf.gemm_bias_act(a, b, save_z=True)
+    names = [p for p in inspect.signature(aicf.ops.gemm_bias_act).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    options = {p.name: p.default for p in names}
+    torch.library.opcheck(torch.ops.aicf.gemm_bias_act, (a, b, bias, *(options | {"act": "silu"}).values()), test_utils=checks)
+    y, z = torch.ops.aicf.gemm_bias_act(a, b, None, **(options | {"save_z": True}))
     assert torch.equal(y, z)
 
 
@@ -98,6 +102,71 @@ def test_an_op_without_a_backward_op_says_so_when_it_is_asked_for_a_gradient(pla
     with torch.no_grad():
         assert not aicf.ops.softmax(x).requires_grad
     assert not aicf.ops.softmax(x.detach()).requires_grad
+
+
+ACTS = {
+    "none": lambda z: z,
+    "relu": torch.relu,
+    "silu": torch.nn.functional.silu,
+    "gelu_tanh": lambda z: torch.nn.functional.gelu(z, approximate="tanh"),
+    "gelu_erf": torch.nn.functional.gelu,
+}
+
+
+def backward_on_the_host(dy: Any, w: Any = None, x: Any = None, *, w_layout: str, with_dbias: bool) -> Any:
+    """What ``gemm_backward`` does where it is asked for one of dX and dW alone."""
+    assert not with_dbias and (w is None) != (x is None)
+    if x is None:
+        return dy @ w if w_layout == "nk" else dy @ w.T
+    return dy.T @ x if w_layout == "nk" else x.T @ dy
+
+
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+@pytest.mark.parametrize("act", list(ACTS))
+def test_gradients_are_those_of_the_formula(place: str, act: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "find_function", lambda op, backward: backward_on_the_host)
+    kind = torch.float32 if layout == "kn" else torch.bfloat16
+    a, bias = draw(8, 16, place=place, dtype=kind), draw(24, place=place, dtype=kind)
+    b = draw(16, 24, place=place, dtype=kind) if layout == "kn" else draw(24, 16, place=place, dtype=kind)
+    ours = [t.clone().requires_grad_() for t in (a, b, bias)]
+    theirs = [t.double().requires_grad_() for t in (a, b, bias)]
+    weights = draw(8, 24, place=place, dtype=kind)
+    for save_z in (False, True):
+        for t in (*ours, *theirs):
+            t.grad = None
+        made = aicf.ops.gemm_bias_act(*ours, act=act, b_layout=layout, save_z=save_z)
+        z = theirs[0] @ (theirs[1] if layout == "kn" else theirs[1].T) + theirs[2]
+        y = ACTS[act](z)
+        if save_z:
+            ((made[0] * weights).sum() + made[1].sum()).backward()
+            ((y * weights.double()).sum() + z.sum()).backward()
+        else:
+            (made * weights).sum().backward()
+            (y * weights.double()).sum().backward()
+        bound = 1e-4 if layout == "kn" else 2**-4
+        for mine, other in zip(ours, theirs, strict=True):
+            assert torch.allclose(mine.grad.double(), other.grad, rtol=bound, atol=8 * bound)
+
+
+def test_only_gradients_that_are_needed_are_made(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def count(dy: Any, w: Any = None, x: Any = None, **options: Any) -> Any:
+        asked.append("a" if x is None else "b")
+        return backward_on_the_host(dy, w, x, **options)
+
+    monkeypatch.setattr(gradients, "find_function", lambda op, backward: count)
+    a, b = draw(8, 16, place=place), draw(16, 24, place=place).requires_grad_()
+    aicf.ops.gemm_bias_act(a, b).sum().backward()
+    assert asked == ["b"] and a.grad is None and b.grad.shape == b.shape
+
+
+def test_a_backward_op_that_is_not_frozen_is_named_with_the_remedy(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "list_ops", lambda: ["gemm_bias_act"])
+    a, b = draw(8, 16, place=place).requires_grad_(), draw(16, 24, place=place)
+    y = aicf.ops.gemm_bias_act(a, b)
+    with pytest.raises(UnavailableError, match=r"needs op gemm_backward, which is not frozen: `make op=gemm_backward promote`"):
+        y.sum().backward()
 
 
 def test_arguments_are_checked_in_torchs_words_too(place: str) -> None:
