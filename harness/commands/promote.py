@@ -85,8 +85,8 @@ def run(
         loaded, commit = find_op_at(op, at)
         loaded = replace(loaded, op=replace(loaded.op, axes=axes))
     recording = read_recording(recorded) if recorded else None
-    own = list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench"))
-    variants = loaded.op.select_variants(variant or own)
+    names = variant or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench")))
+    variants = loaded.op.select_variants(names)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {op}", *(f"--variant {v}" for v in variant or []), *(f"--bucket {b}" for b in bucket or [])])
     command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")

@@ -15,7 +15,8 @@ from device.settings import find_project_root
 from harness.build import BuildResult, open_variant
 from harness.counting import examine_launch
 from harness.errors import BuildError, FrozenError
-from harness.freezing.interface import describe_interface
+from harness.freezing.calling import find_wrong_call
+from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import hash_value
 from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
@@ -112,8 +113,9 @@ def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged:
         return
     domain = kernel.domain(build.variant.tunables)
     note("domain", find_disagreement(session.loaded.op, domain, launchable), f"{len(domain)} conditions agree with supports on 2000 calls")
-    interface = describe_interface(session.loaded.op, (session.loaded.folder / "api.hpp").read_text())
-    note("interface", _compare_interface(frozen, interface), f"{interface['struct']}, {len(interface['fields'])} fields")
+    interface = describe_interface(session.loaded.op, read_api(session.loaded))
+    fault = _compare_interface(frozen, interface) or find_wrong_call(session, build, launchable, interface)
+    note("interface", fault, f"{interface['struct']}, {len(interface['fields'])} fields, and calls by it come out right")
     candidate.sources = collect_sources(session.loaded)
     facts = _collect_facts(session, candidate, record, launchable, by, commit)
     candidate.manifest = make_manifest(

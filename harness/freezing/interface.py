@@ -11,25 +11,47 @@ import math
 import random
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.discover import LoadedOp
 from harness.domain import AttributeValue
 from harness.errors import FrozenError
 from harness.spec import Attribute, Op, Problem, Tensor
 
 Table = list[dict[str, Any]]
 _STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)
-_FIELD = re.compile(r"(?:const\s+)?(?P<type>\w+)\s*(?P<pointer>\*?)\s*(?P<name>\w+)\Z")
+_FIELD = re.compile(r"(?:const\s+)?(?P<type>\w+)\s*(?P<pointer>\*?)\s*(?P<names>\w+(?:\s*,\s*\w+)*)\Z")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_NAMES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+AICF_(\w+)_NAMES[ \t]+\{([^}]*)\}", re.MULTILINE)
 _SCALARS = {"int64_t": "int64", "int32_t": "int32", "float": "float32", "double": "float64"}
 
 
+def read_api(loaded: LoadedOp) -> str:
+    """Return the text of the op's ``api.hpp`` behind the texts of all that it includes of the project."""
+    texts: dict[Path, str] = {}
+
+    def read(path: Path) -> None:
+        if path not in texts and path.is_file():
+            texts[path] = ""
+            text = path.read_text()
+            for name in _INCLUDE.findall(text):
+                read(loaded.include_dir / name)
+            del texts[path]  # put behind what it includes
+            texts[path] = text
+
+    read(loaded.folder / "api.hpp")
+    return "\n".join(texts.values())
+
+
 def describe_interface(op: Op, api: str) -> dict[str, Any]:
-    """Return the op's Params struct and how sizes, attributes and tensors are found in it, from ``op.py`` and the text of ``api.hpp``.
+    """Return the op's Params struct and how sizes, attributes and tensors are found in it, from ``op.py`` and :func:`read_api`.
 
     Names agree by rule: a size's field is its name in lower case, a tensor's its own, its row stride's ``ld<name>``; an attribute has a
-    field of its own, or is the presence of an optional tensor. Raises :class:`FrozenError` where they do not.
+    field of its own, or is the presence of an optional tensor. What a field holds for a name is its place in the header's
+    ``AICF_<FIELD>_NAMES``. Raises :class:`FrozenError` where they do not.
     """
     struct, fields = read_struct(op.name, api)
     names = {f["name"] for f in fields}
@@ -41,7 +63,7 @@ def describe_interface(op: Op, api: str) -> dict[str, Any]:
         "struct": struct,
         "fields": fields,
         "sizes": {s: s.lower() for s in _list_sizes(op)},
-        "attributes": [_describe_attribute(op, a, names) for a in op.attributes],
+        "attributes": [_describe_attribute(op, a, names, api) for a in op.attributes],
         "tensors": [_describe_tensor(op, t, names) for t in op.tensors],
     }
 
@@ -54,10 +76,12 @@ def read_struct(name: str, api: str) -> tuple[str, list[dict[str, str]]]:
     fields = []
     for text in filter(None, (" ".join(part.split()) for part in found[2].split(";"))):
         match = _FIELD.match(text)
-        if match is None or not (match["pointer"] or match["type"] in _SCALARS):
+        is_known = match is not None and (match["type"] in _SCALARS if "," in match["names"] or not match["pointer"] else True)
+        if match is None or not is_known:
             known = ", ".join(_SCALARS)
             raise FrozenError(f"{name}/api.hpp: field `{text}` of {found[1]} is not understood: a pointer, or one of {known}, one a line")
-        fields.append({"name": match["name"], "type": "pointer" if match["pointer"] else _SCALARS[match["type"]]})
+        kind = "pointer" if match["pointer"] else _SCALARS[match["type"]]
+        fields += [{"name": name.strip(), "type": kind} for name in match["names"].split(",")]
     return found[1], fields
 
 
@@ -65,17 +89,26 @@ def _list_sizes(op: Op) -> list[str]:
     return list(dict.fromkeys(s for p in op.problems for s in p.sizes))
 
 
-def _describe_attribute(op: Op, attribute: Attribute, fields: set[str]) -> dict[str, Any]:
+def _describe_attribute(op: Op, attribute: Attribute, fields: set[str], api: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": attribute.name, "choices": list(attribute.choices), "default": attribute.default}
     if attribute.name in fields:
-        # A name is passed as its place in the list of choices; numbers and switches as they are.
-        codes = [i if isinstance(c, str) else c if isinstance(c, float) else int(c) for i, c in enumerate(attribute.choices)]
-        return row | {"field": attribute.name, "codes": codes}
+        return row | {"field": attribute.name, "codes": [_find_code(op, attribute, c, api) for c in attribute.choices]}
     for tensor in op.tensors:
         table = tabulate(op, tensor.present)
         if len(table) == 2 and all(r["when"] == {attribute.name: r["value"]} for r in table):
             return row | {"present": tensor.name}
     raise FrozenError(f"op {op.name}: attribute {attribute.name} is no field of the Params struct, nor the presence of an optional tensor")
+
+
+def _find_code(op: Op, attribute: Attribute, choice: AttributeValue, api: str) -> int | float:
+    """Return what the field holds for a choice: numbers and switches as they are, a name as its place in the header's list of names."""
+    if not isinstance(choice, str):
+        return choice if isinstance(choice, float) else int(choice)
+    lists = {field.lower(): re.findall(r'"([^"]*)"', names) for field, names in _NAMES.findall(api)}
+    names = lists.get(attribute.name, [])
+    if choice not in names:
+        raise FrozenError(f"{op.name}/api.hpp: no AICF_{attribute.name.upper()}_NAMES with {choice!r}: what does the field hold for it?")
+    return names.index(choice)
 
 
 def _describe_tensor(op: Op, tensor: Tensor, fields: set[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from harness.errors import FrozenError
 from harness.freezing.buckets import describe_axes, name_group
 from harness.freezing.changing import change_index
 from harness.freezing.gates import FORCIBLE, Candidate
-from harness.freezing.interface import describe_cost, describe_interface
+from harness.freezing.interface import describe_cost, describe_interface, read_api
 from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
 from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
 from harness.freezing.schemas import find_schema_fault
@@ -91,7 +91,7 @@ def apply_writing(session: Session, frozen: FrozenOp, writing: Writing) -> Froze
         "kind": "op",
         "schema": SCHEMA_VERSION,
         "op": loaded.op.name,
-        "interface": describe_interface(loaded.op, (loaded.folder / "api.hpp").read_text()),
+        "interface": describe_interface(loaded.op, read_api(loaded)),
         "axes": describe_axes(loaded.op),
         "cost": describe_cost(loaded.op),
     }

@@ -13,18 +13,19 @@ import pytest
 
 from device import Device
 from harness.build import build_binding, build_op, open_variant
-from harness.discover import LoadedOp, find_op, load_op
+from harness.discover import LoadedOp, find_op, find_ops, load_op
 from harness.domain import Count, Facts, OneOf, Rows, find_broken, read_condition
 from harness.errors import FrozenError
 from harness.freezing.buckets import find_bucket, find_facts, list_axes
+from harness.freezing.calling import find_wrong_call
 from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
-from harness.freezing.interface import describe_cost, describe_interface, read_struct
+from harness.freezing.interface import describe_cost, describe_interface, read_api, read_struct
 from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
 from harness.resources import Resources
 from harness.session import Judged
-from harness.spec import Axis, Launchable, Op, Problem
+from harness.spec import Attribute, Axis, Launchable, Op, Problem
 from harness.targets import find_target
 from harness.toolchain import find_toolchain
 from tests.harness.tiny_op import write_tiny_op
@@ -61,6 +62,8 @@ def test_a_domain_that_lies_in_any_condition_is_caught(device: Device, name: str
 
 def list_lies(condition: Any, domain: Any) -> Iterator[tuple[Any, ...]]:
     """Give what a condition could be mistaken for: nothing, or a little more or less."""
+    if isinstance(condition, OneOf) and condition.attribute == "precision":
+        return  # TF32 of 16-bit floats is a contradiction, and no call
     if isinstance(condition, OneOf):
         yield ()
         yield (OneOf(condition.attribute, condition.values[:-1]),)
@@ -84,8 +87,52 @@ def _reaches(condition: Count, domain: Any) -> bool:
     return find_broken(limits, Facts(sizes, {})) is None
 
 
+def test_a_kernel_that_calls_everything_a_contradiction_is_caught(device: Device) -> None:
+    op, domain, _ = open_built(*PROBED[0])
+
+    def refuse(**_: Any) -> str:
+        raise ValueError("x: I do not like it")
+
+    liar: Any = SimpleNamespace(supports=refuse)
+    assert "most calls are refused as contradictions, like this one: x: I do not like it" in find_disagreement(
+        op, domain, liar, num_calls=50
+    )
+
+
+@pytest.mark.parametrize("lie", ["", "codes", "sizes", "strides"])
+def test_an_interface_that_lies_gives_wrong_results(device: Device, lie: str) -> None:
+    loaded = find_op("gemm_bias_act")
+    (variant,) = loaded.op.select_variants(["naive/bm16_bn16"])
+    toolchain = find_toolchain()
+    (build,) = build_op(loaded, [variant], toolchain=toolchain, target=find_target("h200"))
+    assert build.library is not None
+    launchable = open_variant(loaded.op, build_binding(loaded, toolchain), build.library, variant)
+    interface = describe_interface(loaded.op, read_api(loaded))
+    if lie == "codes":
+        next(a for a in interface["attributes"] if a["name"] == "act")["codes"].reverse()
+    elif lie == "sizes":
+        interface["sizes"] |= {"M": "n", "N": "m"}
+    elif lie == "strides":
+        next(t for t in interface["tensors"] if t["name"] == "y")["stride"] = "lda"
+    session: Any = SimpleNamespace(loaded=loaded, device=device)
+    fault = find_wrong_call(session, build, launchable, interface)
+    assert bool(fault) is bool(lie), fault
+    device.take_last_error()
+
+
+def test_names_are_passed_as_the_header_numbers_them() -> None:
+    op, acts = find_op("gemm_bias_act").op, Attribute("act", ("silu", "none"), "none")
+    op = replace(op, attributes=(acts,), problems=(Problem({"M": 1, "N": 1, "K": 1}),), tensors=op.tensors[:1], goals=(), axes=())
+    header = "typedef struct TinyParams { void* a; int64_t m, n, k; int32_t act; } TinyParams;"
+    names = '#define AICF_ACT_NAMES {"none", "relu", "silu"}\n'
+    (act,) = describe_interface(op, names + header)["attributes"]
+    assert (act["choices"], act["codes"]) == (["silu", "none"], [2, 0])
+    with pytest.raises(FrozenError, match="no AICF_ACT_NAMES with 'silu': what does the field hold for it"):
+        describe_interface(op, header)
+
+
 def test_every_kernel_of_every_op_can_be_promoted() -> None:
-    for name in ("softmax", "transpose", "gemm_bias_act"):
+    for name in find_ops():
         for kernel in find_op(name).op.kernels:
             assert kernel.domain is not None, f"{name}: {kernel.name} has no domain"
             for bound in kernel.variants:
@@ -201,7 +248,7 @@ def test_a_kernels_name_holds_its_sources_flags_and_architecture(tmp_path: Path)
 
 def test_the_interface_is_read_from_op_and_header() -> None:
     loaded = find_op("gemm_bias_act")
-    interface = describe_interface(loaded.op, (loaded.folder / "api.hpp").read_text())
+    interface = describe_interface(loaded.op, read_api(loaded))
     attributes = {a["name"]: a for a in interface["attributes"]}
     assert attributes["act"]["codes"] == [0, 1, 2, 3, 4] and attributes["act"]["field"] == "act"
     assert attributes["with_bias"]["present"] == "bias" and attributes["save_z"]["present"] == "z"

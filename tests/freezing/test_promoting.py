@@ -17,7 +17,7 @@ from harness.contest import Contest, judge_rounds
 from harness.discover import find_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.gates import Candidate, Gate
-from harness.freezing.interface import describe_interface
+from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import hash_value, make_seal
 from harness.freezing.matches import Match
 from harness.freezing.promoting import PROMOTION, Decision, Request, promote
@@ -54,7 +54,7 @@ def make_candidate(name: str, number: int, *gates: Gate) -> Candidate:
     kernel = f"{variant.symbol_suffix}__{number:08x}"
     sources = {"softmax/launcher.cu": b"// " + name.encode(), "softmax/op.py": b"OP = None\n"}
     manifest = make_manifest(kernel, {f"sources/{n}": c for n, c in sources.items()}) | {"op": "softmax", "variant": name}
-    manifest["interface"] = hash_value(describe_interface(LOADED.op, (LOADED.folder / "api.hpp").read_text()))
+    manifest["interface"] = hash_value(describe_interface(LOADED.op, read_api(LOADED)))
     manifest["build"]["source"] = "sources/softmax/launcher.cu"
     manifest["build"]["machine_code"] = {"sm_90a": f"{number:064x}"}
     build = BuildResult(variant, Path("none.so"), f"{number:064x}", "key", None, None, 0.0, cached=True)
