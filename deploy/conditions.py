@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,16 @@ class Names:
     def encode(self, attributes: Mapping[str, Any]) -> list[int]:
         """Return the numbers of all attributes' values."""
         return [self.find_code(a["name"], attributes[a["name"]]) for a in self.attributes]
+
+
+def holds(row: Row, sizes: Mapping[str, int], attributes: Mapping[str, Any]) -> bool:
+    """Return whether a condition of an axis holds for a problem that has no addresses; one on a tensor is none that an axis may have."""
+    if "attribute" in row:
+        return attributes[row["attribute"]] in row["in"]
+    if "count" not in row:
+        raise DeployError(f"{json.dumps(dict(row))}: an axis may ask for attributes and counts alone")
+    count = math.prod(-(-sizes[name] // step) for name, step in row["count"].items())
+    return bool(row.get("min", 1) <= count <= row.get("max", count) and count % row.get("multiple", 1) == 0)
 
 
 def render_condition(names: Names, row: Row) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.conditions import Names, render_all, render_product, render_sum, render_when
+from deploy.conditions import Names, holds, render_all, render_product, render_sum, render_when
 from deploy.selection import DeployedOp, DeployError, Row
 
 _AXES = ("dtypes", "layout", "epilogue", "region")
@@ -160,11 +160,18 @@ def _render_medians(names: Names) -> str:
             raise DeployError(f"{op.name}: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op")
         group = dict(zip(_AXES, row["group"].split("/"), strict=False))
         classes = [_find_class(op, axis, group[axis]) for axis in _AXES[:3]]
+        region = _find_region(op, row)
         sizes = [row["sizes"][s] for s in names.sizes]
         logs = [math.log2(s).hex() for s in sizes]
-        facts = [_list(classes), _list(names.encode(row["attributes"])), _list(sizes), _list(logs)]
+        facts = [_list(classes), str(region), _list(names.encode(row["attributes"])), _list(sizes), _list(logs)]
         lines.append(f"    {{{op.find_kernel(row['kernel'])}, {row['median_us']!r}, {', '.join(facts)}}},\n")
-    return "".join(lines) or "    {-1, 0.0, {0}, {0}, {0}, {0.0}},\n"
+    return "".join(lines) or "    {-1, 0.0, {0}, 0, {0}, {0}, {0.0}},\n"
+
+
+def _find_region(op: DeployedOp, median: Row) -> int:
+    """Return the region that a measured problem is in, -1 where it is in none."""
+    classes = next(a for a in op.description["axes"] if a["name"] == _AXES[3])["classes"]
+    return next((i for i, c in enumerate(classes) if all(holds(w, median["sizes"], median["attributes"]) for w in c["when"])), -1)
 
 
 def _list(values: Sequence[Any]) -> str:

@@ -39,6 +39,7 @@ typedef struct Median {
     int kernel;
     double median_us;
     int group[NUM_GROUP_AXES];
+    int region;
     int attributes[MAX_ATTRIBUTES];
     int64_t sizes[MAX_SIZES];
     double log2_sizes[MAX_SIZES];
@@ -115,7 +116,7 @@ static bool decide_by_measurement(const Tables* t, const Query* q, Decision* d) 
 }
 
 /* Of points equally near the first in the table counts, and there the first kernel, which is the fastest. */
-static bool decide_by_neighbour(const Tables* t, const Query* q, Decision* d) {
+static bool decide_by_neighbour(const Tables* t, const Query* q, bool any_region, Decision* d) {
     double logs[MAX_SIZES];
     double nearest = 9.0;
     for (int i = 0; i < t->num_sizes; ++i) logs[i] = log2((double)q->sizes[i]);
@@ -123,6 +124,7 @@ static bool decide_by_neighbour(const Tables* t, const Query* q, Decision* d) {
         const Median* m = &t->medians[i];
         if (!is_legal(q, m->kernel)) continue;
         if (m->group[0] != q->classes[0] || m->group[1] != q->classes[1] || m->group[2] != q->classes[2]) continue;
+        if (!any_region && m->region != q->classes[NUM_GROUP_AXES]) continue;
         double distance = 0.0;
         for (int j = 0; j < t->num_sizes; ++j) {
             const double difference = logs[j] - m->log2_sizes[j];
@@ -161,8 +163,9 @@ static bool decide_by_prior(const Tables* t, const Query* q, bool any_bucket, De
 
 static Decision decide(const Tables* t, const Query* q) {
     Decision d = {-1, 0, -1.0};
-    if (decide_by_measurement(t, q, &d) || decide_by_neighbour(t, q, &d)) return d;
-    if (decide_by_prior(t, q, false, &d) || decide_by_prior(t, q, true, &d)) return d;
+    if (decide_by_measurement(t, q, &d)) return d;
+    if (decide_by_neighbour(t, q, false, &d) || decide_by_prior(t, q, false, &d)) return d;
+    if (decide_by_neighbour(t, q, true, &d) || decide_by_prior(t, q, true, &d)) return d;
     for (int i = 0; i < t->num_fallbacks; ++i) {
         if (is_legal(q, t->fallbacks[i].kernel)) return (Decision){t->fallbacks[i].kernel, AICF_BY_FALLBACK, -1.0};
     }

@@ -1,4 +1,4 @@
-"""The decision: exact measured hit, nearest neighbour, roofline prior, fallback; ``docs/frozen.md`` is its text, generated C its twin."""
+"""The decision: an exact hit, neighbours and estimates in the bucket, then beyond it, the fallback; ``docs/frozen.md`` is its text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aicf.registry.queries import Query
 from aicf.registry.tables import GROUP_AXES, Points, Tables
@@ -39,13 +40,14 @@ def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
         if legal >> kernel & 1:
             return Decision(kernel, How.MEASURED, us, f"the least time measured at these sizes and attributes: {us:.4g} us")
     classes = tables.find_classes(query)
-    if (points := tables.near.get(classes[: len(GROUP_AXES)])) is not None and (found := find_nearest(points, query, legal)) is not None:
-        at, distance = found
-        us, kernel = next(row for row in points.rows[at] if legal >> row[1] & 1)
-        where = f"{points.problems[at]}, at a distance of {math.sqrt(distance):.2g} doublings"
-        return Decision(kernel, How.NEAR, us, f"the least time at the nearest measured problem, {where}: {us:.4g} us")
-    for bucket, place in ((classes, "its bucket"), (None, "any bucket")):
-        times = [(tables.estimate_us(query, k), k) for c, k in tables.winners if legal >> k & 1 and (bucket is None or c == bucket)]
+    points = tables.near.get(classes[: len(GROUP_AXES)])
+    for is_own, place in ((True, "its bucket"), (False, "any bucket")):
+        if points is not None and (found := find_nearest(points, query, legal, (classes[-1] or "") if is_own else None)) is not None:
+            at, distance = found
+            us, kernel = next(row for row in points.rows[at] if legal >> row[1] & 1)
+            where = f"{points.problems[at]}, in {place}, {math.sqrt(distance):.2g} doublings away"
+            return Decision(kernel, How.NEAR, us, f"the least time at the nearest measured problem, {where}: {us:.4g} us")
+        times = [(tables.estimate_us(query, k), k) for c, k in tables.winners if legal >> k & 1 and (c == classes or not is_own)]
         if times:
             us, kernel = min(times)
             return Decision(kernel, How.PRIOR, us, f"nothing near was measured; the least estimate of the winners of {place}: {us:.4g} us")
@@ -55,16 +57,20 @@ def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
     return None
 
 
-def find_nearest(points: Points, query: Query, legal: int) -> tuple[int, float] | None:
-    """Return the nearest point with a legal kernel, the first by name of those equally near, and its squared distance in doublings."""
-    logs = points.logs
-    total = logs[0] - math.log2(query.sizes[0])
-    total *= total
-    for i in range(1, len(query.sizes)):
-        difference = logs[i] - math.log2(query.sizes[i])
+def find_nearest(points: Points, query: Query, legal: int, region: str | None = None) -> tuple[int, float] | None:
+    """Return the nearest point with a legal kernel, the first by name of those equally near, and its squared distance in doublings.
+
+    With a region only points in it are looked at. None where nothing is near enough.
+    """
+    total: NDArray[np.float64] | float = 0.0
+    for logs, size in zip(points.logs, query.sizes, strict=True):
+        difference = logs - math.log2(size)
         difference *= difference
-        total += difference
-    total[(points.masks & np.uint64(legal)) == 0] = math.inf
+        total = total + difference
+    barred = (points.masks & np.uint64(legal)) == 0
+    if region is not None:
+        barred |= points.regions != region
+    total = np.where(barred, math.inf, total)
     at = int(total.argmin())
     distance = float(total[at])
     return (at, distance) if distance <= MAX_DISTANCE else None

@@ -59,7 +59,10 @@ def explain(
     decision = decide(tables, query, kept)
     classes = tables.find_classes(query)
     points = tables.near.get(classes[: len(GROUP_AXES)])
-    found = find_nearest(points, query, kept or legal) if points is not None and legal else None
+    found = None
+    if points is not None and legal:
+        own = find_nearest(points, query, kept or legal, classes[-1] or "")
+        found = own or find_nearest(points, query, kept or legal)
     nearest = points.problems[found[0]] if points is not None and found is not None else None
     near_times = {k: us for us, k in reversed(points.rows[found[0]])} if points is not None and found is not None else {}
     exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}

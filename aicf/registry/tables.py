@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aicf.errors import FrozenError
 from aicf.registry.conditions import Condition, count_blocks, make_condition
-from aicf.registry.problems import Value, find_row
+from aicf.registry.problems import Problem, Value, find_row
 from aicf.registry.queries import INT64_MAX, Interface, Query
 from aicf.registry.reading import AXES, FrozenKernel, FrozenOp, Row
 
@@ -26,12 +26,13 @@ Axis = tuple[tuple[str, tuple[Condition, ...]], ...]
 
 @dataclass(frozen=True)
 class Points:
-    """The measured problems of one group, in the order of their names; ``logs`` is [sizes, points], ``masks`` has a bit a kernel.
+    """The measured problems of one group, in the order of their names, with the region of each ("": none).
 
-    ``rows`` holds by point (median in microseconds, kernel), the fastest first.
+    ``logs`` is [sizes, points], ``masks`` has a bit a kernel; ``rows`` holds by point (median in microseconds, kernel), the fastest first.
     """
 
     problems: tuple[str, ...]
+    regions: NDArray[np.str_]
     logs: NDArray[np.float64]
     masks: NDArray[np.uint64]
     rows: tuple[tuple[tuple[float, int], ...], ...]
@@ -132,7 +133,10 @@ class Tables:
     def _read_near(self, medians: list[Row], place: Mapping[str, int]) -> dict[Group, Points]:
         groups: dict[Group, dict[str, list[tuple[float, int]]]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
+        regions: dict[str, str] = {}
         for row in medians:
+            query = self.interface.make_query(Problem(row["sizes"], row["attributes"]))
+            regions[row["problem"]] = find_class(self.axes[-1], query) or ""
             points = groups.setdefault(tuple(row["group"].split("/")), {})
             points.setdefault(row["problem"], []).append((float(row["median_us"]), place[row["kernel"]]))
             sizes[row["problem"]] = self._key(row)[0]
@@ -143,7 +147,7 @@ class Tables:
             masks = np.array([sum(1 << k for k in {k for _, k in row}) for row in rows], np.uint64)
             # math.log2 is the C library's, as in the generated dispatcher; NumPy's own may round otherwise.
             logs = np.array([[math.log2(n) for n in sizes[p]] for p in problems]).T.copy()
-            made[group] = Points(problems, logs, masks, rows)
+            made[group] = Points(problems, np.array([regions[p] for p in problems]), logs, masks, rows)
         return made
 
 

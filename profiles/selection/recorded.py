@@ -1,8 +1,9 @@
 """Regret on problems that were measured before: what times already published say of the choices, with no GPU.
 
 The tables ``*-h200.csv`` of an op hold cold times of variants that were timed beside each other. Of those variants that are frozen, the
-fastest on a problem is compared with the one that the registry chooses: from the index as it is, and from the index without what it knows
-of that very problem, as for one that was never measured. The second judges a sparser index than the real one.
+fastest on a problem is compared with the one that the registry chooses: from the index as it is; from the index without the medians of
+that very problem (``held_out``); and from that without the winner of its bucket, where no other problem of the bucket was measured and
+so the winner was decided on this one alone (``bucket_too``). Both judge a sparser index than the real one, the last by far.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from aicf.registry import HwCaps, Problem, Registry
+from aicf.registry.reading import AXES, FrozenOp
 from aicf.registry.selection import _Op
 from harness.discover import find_op
 
+HOPPER = HwCaps(9, 0)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +37,7 @@ def read_times(op: str, registry: Registry) -> dict[str, dict[str, float]]:
 
 
 def measure_recorded(op: str) -> list[dict[str, Any]]:
-    """Return each recorded problem on which at least two frozen kernels were timed, with both choices and their regrets.
+    """Return each recorded problem on which at least two frozen kernels were timed, with the choices and their regrets.
 
     A regret is None where the chosen kernel was not among those timed.
     """
@@ -46,14 +49,29 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
         if name not in problems or len(times) < 2:
             continue
         problem = Problem(problems[name].sizes, spec.attribute_values(problems[name]))
-        blind = Registry()
-        others = tuple(m for m in known.frozen.medians if m["problem"] != name)
-        blind._ops[op] = _Op(replace(known.frozen, medians=others), known.archs, known.address_step, {})
+        others = replace(known.frozen, medians=tuple(m for m in known.frozen.medians if m["problem"] != name))
+        asked = {"known": known.frozen, "held_out": others, "bucket_too": drop_lonely_winner(registry, others, problem)}
         row: dict[str, Any] = {"problem": name, "times_us": times, "best": min(times, key=lambda k: times[k])}
-        for key, asked in (("known", registry), ("held_out", blind)):
-            handle = asked.select(op, problem, HwCaps(9, 0))
+        for key, frozen in asked.items():
+            each = Registry()
+            each._ops[op] = _Op(frozen, known.archs, known.address_step, {})
+            handle = each.select(op, problem, HOPPER)
             time_us = times.get(handle.kernel)
             regret = None if time_us is None else time_us / times[row["best"]] - 1.0
             row[key] = {"chosen": handle.kernel, "how": str(handle.how), "regret": regret}
         rows.append(row)
     return rows
+
+
+def drop_lonely_winner(registry: Registry, others: FrozenOp, problem: Problem) -> FrozenOp:
+    """Return the set without the winner of a problem's bucket, unless another problem of the bucket was measured."""
+    tables = registry.find_tables(others.name, HOPPER)
+
+    def find_bucket(at: Problem) -> tuple[str | None, ...]:
+        return tables.find_classes(tables.interface.make_query(at))
+
+    bucket = find_bucket(problem)
+    if any(find_bucket(Problem(m["sizes"], m["attributes"])) == bucket for m in others.medians):
+        return others
+    kept = [e for e in others.entries if e["role"] != "winner" or tuple(e["bucket"][axis] for axis in AXES) != bucket]
+    return replace(others, entries=tuple(kept))

@@ -154,6 +154,22 @@ def test_the_time_of_a_fallback_that_alone_was_measured_does_not_make_it_the_cho
     assert (handle.kernel, handle.how) == ("unmeasured", How.PRIOR)
 
 
+def test_a_neighbour_beyond_the_border_of_a_region_is_asked_after_the_winner_of_the_bucket() -> None:
+    op = make_op(("small", {}), ("large", {}))
+    winners = [
+        {"bucket": make_bucket("sm_90a", "plain", n), "role": "winner", "kernel": n, "status": "measured"} for n in ("small", "large")
+    ]
+    facts = {"problem": "p", "sizes": {"M": 64, "N": 66}, "attributes": {"act": "none", "save": False}, "group": "any/any/plain"}
+    median = {"kind": "median", "mode": "cold", "arch": "sm_90a", "kernel": "large", "median_us": 1.0} | facts
+    whole = replace(op, entries=tuple(winners), medians=(median,))
+    handle = make_registry(whole).select("made_up", Problem({"M": 64, "N": 64}), HOPPER)
+    assert (handle.kernel, handle.how) == ("small", How.PRIOR)
+    handle = make_registry(whole).select("made_up", Problem({"M": 64, "N": 80}), HOPPER)
+    assert (handle.kernel, handle.how) == ("large", How.NEAR)
+    handle = make_registry(replace(whole, entries=(winners[1],))).select("made_up", Problem({"M": 64, "N": 64}), HOPPER)
+    assert (handle.kernel, handle.how) == ("large", How.NEAR)
+
+
 def test_a_handle_does_not_follow_what_the_caller_changes_later() -> None:
     registry = make_registry(make_op(("a", {})))
     sizes = dict(CALL)

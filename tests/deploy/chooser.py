@@ -78,11 +78,13 @@ def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[st
         return float(sum((math.log2(call.sizes[s]) - math.log2(row["sizes"][s])) ** 2 for s in sorted(call.sizes)))
 
     near = [m for m in medians if m["group"] == group and find_distance(m) <= 9.0]
-    if near:
-        return min(near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 2
     winners = [e for e in entries if e["role"] == "winner" and e["kernel"] in legal]
-    own = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in AXES)]
-    if own or winners:
-        return min((estimate_us(op, manifests[e["kernel"]]["prior"], call), e["kernel"]) for e in own or winners)[1], 3
+    own_near = [m for m in near if classify(op, Call(m["sizes"], m["attributes"], {}, {}))["region"] == classes["region"]]
+    own_winners = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in AXES)]
+    for some_near, some_winners in ((own_near, own_winners), (near, winners)):
+        if some_near:
+            return min(some_near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 2
+        if some_winners:
+            return min((estimate_us(op, manifests[e["kernel"]]["prior"], call), e["kernel"]) for e in some_winners)[1], 3
     fallbacks = sorted(e["kernel"] for e in entries if e["role"] == "fallback" and e["kernel"] in legal)
     return (fallbacks[0], 4) if fallbacks else (None, 0)
