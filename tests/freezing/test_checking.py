@@ -1,0 +1,70 @@
+"""`frozen verify` says which kernel no longer comes out of its sources, was sealed by another compiler, or is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import BuildError, FrozenError
+from harness.freezing import checking
+from harness.freezing.checking import Bench, check_frozen, check_kernel, require_sound
+from harness.freezing.reading import read_frozen_op
+from tests.freezing.frozen_sets import OP, write_frozen_set
+
+KERNEL = "plain__threads32__00000001"
+BENCH = Bench(SimpleNamespace(nvcc_version="13.0.88"), "emulated", "h200", 1)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A set whose kernels compile, come out as they were sealed, and are right, unless a test says otherwise."""
+    monkeypatch.setattr(checking, "compile_sealed", lambda folder, build, toolchain, scratch: scratch / "variant.so")
+    monkeypatch.setattr(checking, "compare_machine_code", lambda manifest, library: "")
+    monkeypatch.setattr(checking, "_verify", lambda frozen, manifest, library, bench: "")
+    return write_frozen_set(tmp_path)
+
+
+def check(frozen_dir: Path, **changes: Any) -> list[tuple[str, str]]:
+    bench = Bench(**(vars(BENCH) | changes))
+    return [(f.kind, f.detail) for f in check_kernel(read_frozen_op(frozen_dir, OP), KERNEL, bench)]
+
+
+def test_a_sound_set_is_rebuilt_and_passes(frozen_dir: Path) -> None:
+    assert check_frozen(frozen_dir, [OP], BENCH) == ([], 2)
+    assert check_frozen(frozen_dir, [OP], BENCH, [KERNEL]) == ([], 1)
+    assert check_frozen(frozen_dir, [OP], None) == ([], 0)
+
+
+def test_another_compiler_is_skew_and_not_another_kernel(frozen_dir: Path) -> None:
+    ((kind, detail),) = check(frozen_dir, toolchain=SimpleNamespace(nvcc_version="13.1.1"))
+    assert kind == "skew" and "sealed with nvcc 13.0.88, this is nvcc 13.1.1" in detail and "nvidia-cuda-nvcc==13.0.88" in detail
+
+
+def test_another_machine_code_is_named(frozen_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "compare_machine_code", lambda manifest, library: "the machine code is a..., the manifest pins 0...")
+    assert check(frozen_dir) == [("rebuild", "the machine code is a..., the manifest pins 0...")]
+
+
+def test_sources_that_do_not_compile_are_named(frozen_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Path:
+        raise BuildError("plain does not compile from its sealed sources")
+
+    monkeypatch.setattr(checking, "compile_sealed", fail)
+    assert check(frozen_dir) == [("rebuild", "plain does not compile from its sealed sources")]
+
+
+def test_a_kernel_that_is_wrong_is_named(frozen_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_verify", lambda *_: "race: two threads write y[0]")
+    assert check(frozen_dir) == [("reference", "race: two threads write y[0]")]
+
+
+def test_what_was_edited_is_not_rebuilt_and_nothing_is_changed_on_it(frozen_dir: Path) -> None:
+    source = frozen_dir / OP / KERNEL / "sources" / "tiny" / "launcher.cu"
+    source.write_text("// better\n")
+    findings, num_rebuilt = check_frozen(frozen_dir, [OP], BENCH)
+    assert [f.kind for f in findings] == ["changed"] and num_rebuilt == 0
+    with pytest.raises(FrozenError, match="it is not the source that was sealed; nothing was changed"):
+        require_sound(frozen_dir, OP)
