@@ -11,23 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from device import Device
-from device.settings import read_settings
-from harness.build import build_binding, build_op, open_variant
-from harness.discover import LoadedOp, load_op
 from harness.inputs import make_inputs
 from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
 from harness.reference import compute_expected
 from harness.runner import Case
 from harness.spec import Launchable, Problem, SpecError
-from harness.targets import find_target
-from harness.timing import Mode
-from harness.toolchain import find_toolchain
-from harness.verify import Verifier
+from harness.testing import OpUnderTest
 
-FOLDER = Path(__file__).parent
-LOADED = LoadedOp(load_op(FOLDER), FOLDER)
-OP = LOADED.op
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 BENCH = OP.select_problems("bench")
@@ -38,32 +31,22 @@ Open = Callable[[str], Launchable]
 
 @pytest.fixture(scope="module")
 def open_kernel(device: Device) -> Open:
-    toolchain = find_toolchain()
-    binding = build_binding(LOADED, toolchain)
-    results = build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
-    libraries = {r.variant.kernel: r for r in results}
-
-    def open_one(kernel: str) -> Launchable:
-        result = libraries[kernel]
-        assert result.library is not None, result.error
-        return open_variant(OP, binding, result.library, VARIANTS[kernel])
-
-    return open_one
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    verifier = Verifier(OP, device, Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
-    result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
-    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
-    assert not faults, "\n".join(faults)
-    served = [p for p in result.problems if p.status == "passed"]
-    wanted = [p for p in result.problems if ("without_w" in p.problem) == (kernel == "streamed")]
+    problems = UNDER_TEST.verify(
+        device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
+    )
+    served = [p for p in problems if p.status == "passed"]
+    wanted = [p for p in problems if ("without_w" in p.problem) == (kernel == "streamed")]
     assert len(served) == len(wanted) or (served and kernel == "wgmma")
 
 
 def test_mma_is_built_for_gpus_before_hopper() -> None:
-    (result,) = build_op(LOADED, [VARIANTS["mma"]], toolchain=find_toolchain(), target=find_target("a100"))
+    (result,) = UNDER_TEST.build([VARIANTS["mma"]], target="a100").values()
     assert result.library is not None, result.error
 
 
@@ -234,10 +217,11 @@ def test_every_problem_has_a_default_variant_that_serves_it() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
-@pytest.mark.parametrize("kernel", VARIANTS)
-def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+@pytest.mark.parametrize("problem", BENCH, ids=lambda p: p.name)
+def test_speed(gpu_benchmark: GpuBenchmark, problem: Problem) -> None:
+    """The op's own choice on each problem, cold."""
+    assert OP.choose is not None
+    variant = OP.choose(problem).variant
     with Case(gpu_benchmark.timer.device, OP, problem) as case:
         case.upload(make_inputs(OP, problem, "uniform"))
-        gpu_benchmark.run_case(case, open_kernel(kernel), mode)
+        gpu_benchmark.run_case(case, UNDER_TEST.open([variant])(variant))

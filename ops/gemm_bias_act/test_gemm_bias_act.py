@@ -14,21 +14,15 @@ import numpy as np
 import pytest
 
 from device import Device, Stream
-from device.settings import read_settings
-from harness.build import build_binding, build_op, open_variant
-from harness.discover import LoadedOp, load_op
 from harness.inputs import make_inputs
 from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
 from harness.runner import Case
-from harness.spec import Goal, Launchable, Problem, SpecError, Variant
-from harness.targets import find_target
-from harness.toolchain import find_toolchain
-from harness.verify import Verifier
+from harness.spec import Goal, Launchable, Problem, SpecError
+from harness.testing import OpUnderTest
 
-FOLDER = Path(__file__).parent
-LOADED = LoadedOp(load_op(FOLDER), FOLDER)
-OP = LOADED.op
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "gemv", "decode", "wgmma")
@@ -39,37 +33,27 @@ Open = Callable[[str], Launchable]
 
 @pytest.fixture(scope="module")
 def open_kernel(device: Device) -> Open:
-    toolchain = find_toolchain()
-    binding = build_binding(LOADED, toolchain)
-    results = build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
-    libraries = {r.variant.kernel: r for r in results}
-
-    def open_one(kernel: str) -> Launchable:
-        result = libraries[kernel]
-        assert result.library is not None, result.error
-        return open_variant(OP, binding, result.library, VARIANTS[kernel])
-
-    return open_one
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_neither_spills_nor_has_its_products_serialised(kernel: str) -> None:
-    (result,) = build_op(LOADED, [VARIANTS[kernel]], toolchain=find_toolchain(), target=find_target(read_settings().target))
+    (result,) = UNDER_TEST.build([VARIANTS[kernel]]).values()
     assert result.resources is not None, result.error
     assert result.resources.spill_bytes == 0 and result.resources.advice == ()
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    verifier = Verifier(OP, device, Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
-    result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
-    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
-    assert not faults, "\n".join(faults)
-    served = [p for p in result.problems if p.status == "passed"]
+    problems = UNDER_TEST.verify(
+        device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
+    )
+    served = [p for p in problems if p.status == "passed"]
     kind = "dtype=" if kernel in HALF else "precision=" if kernel == "tf32" else ""
     of_its_dtype = [
         p
-        for p in result.problems
+        for p in problems
         if (kind in p.problem if kind else "=float" not in p.problem and "=b" not in p.problem and "precision" not in p.problem)
     ]
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
@@ -205,7 +189,7 @@ def test_every_problem_has_one_legal_choice(problem: Problem) -> None:
 
 def test_choices_are_close_to_the_fastest_that_was_measured() -> None:
     """The committed times of an H200 are those that the rules were made from: a rule that loses more than it may is seen here."""
-    root = FOLDER.parents[1]
+    root = UNDER_TEST.loaded.folder.parents[1]
     done = subprocess.run(
         [sys.executable, root / "scripts" / "print_regret.py", OP.name, root / "profiles" / OP.name / "choices-h200.csv"],
         capture_output=True,
@@ -222,20 +206,10 @@ def test_the_choice_is_served(device: Device) -> None:
     """Every choice among the small problems is built and asked whether it serves its problem."""
     assert OP.choose is not None
     chosen = {p.name: OP.choose(p).variant for p in OP.select_problems("verify")}
-    opened = _open_all(list({v.name: v for v in chosen.values()}.values()))
+    open_variant = UNDER_TEST.open({v.name: v for v in chosen.values()}.values())
     for problem in OP.select_problems("verify"):
         with Case(device, OP, problem) as case:
-            assert opened[chosen[problem.name].name].supports(**case.arguments) == "", problem.name
-
-
-def _open_all(variants: list[Variant]) -> dict[str, Launchable]:
-    toolchain = find_toolchain()
-    binding = build_binding(LOADED, toolchain)
-    opened = {}
-    for result in build_op(LOADED, variants, toolchain=toolchain, target=find_target(read_settings().target)):
-        assert result.library is not None, result.error
-        opened[result.variant.name] = open_variant(OP, binding, result.library, result.variant)
-    return opened
+            assert open_variant(chosen[problem.name]).supports(**case.arguments) == "", problem.name
 
 
 @pytest.mark.gpu
@@ -244,14 +218,15 @@ def test_speed(gpu_benchmark: GpuBenchmark, goal: Goal) -> None:
     """The op's choices on all problems of a goal, one launch each, behind each other."""
     assert OP.choose is not None
     chosen = [OP.choose(p).variant for p in goal.problems]
-    opened = _open_all(list({v.name: v for v in chosen}.values()))
+    open_variant = UNDER_TEST.open({v.name: v for v in chosen}.values())
+    opened = [open_variant(v) for v in chosen]
     with ExitStack() as stack:
         cases = [stack.enter_context(Case(gpu_benchmark.timer.device, OP, p)) for p in goal.problems]
         for case in cases:
             case.upload(make_inputs(OP, case.problem, "uniform"))
 
         def launch(stream: Stream) -> None:
-            for case, variant in zip(cases, chosen, strict=True):
-                case.launch(opened[variant.name], stream)
+            for case, launchable in zip(cases, opened, strict=True):
+                case.launch(launchable, stream)
 
         gpu_benchmark(launch)

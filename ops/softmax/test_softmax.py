@@ -10,22 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from device import Device
-from device.settings import read_settings
 from harness.batches import Mode
-from harness.build import build_binding, build_op, open_variant
-from harness.discover import LoadedOp, load_op
 from harness.inputs import make_inputs
 from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
 from harness.runner import Case
 from harness.spec import Launchable, Problem
-from harness.targets import find_target
-from harness.toolchain import find_toolchain
-from harness.verify import Verifier
+from harness.testing import OpUnderTest
 
-FOLDER = Path(__file__).parent
-LOADED = LoadedOp(load_op(FOLDER), FOLDER)
-OP = LOADED.op
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[1]) for k in OP.kernels}
 BENCH = OP.select_problems("bench")
 
@@ -34,30 +28,16 @@ Open = Callable[[str], Launchable]
 
 @pytest.fixture(scope="module")
 def open_kernel(device: Device) -> Open:
-    toolchain = find_toolchain()
-    binding = build_binding(LOADED, toolchain)
-    results = {
-        r.variant.kernel: r
-        for r in build_op(LOADED, list(VARIANTS.values()), toolchain=toolchain, target=find_target(read_settings().target))
-    }
-
-    def open_one(kernel: str) -> Launchable:
-        result = results[kernel]
-        assert result.library is not None, result.error
-        return open_variant(OP, binding, result.library, VARIANTS[kernel])
-
-    return open_one
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    verifier = Verifier(OP, device, Effort(num_hidden=2))
-    result = verifier.verify(VARIANTS[kernel], open_kernel(kernel))
-    faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
-    assert not faults, "\n".join(faults)
-    refused = [p for p in result.problems if p.status != "passed"]
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+    refused = [p for p in problems if p.status != "passed"]
     assert all(kernel == "row_in_registers" and "must not exceed" in p.reason for p in refused)
-    assert len(refused) < len(result.problems) / 2
+    assert len(refused) < len(problems) / 2
 
 
 def _run(device: Device, variant: Launchable, x: NDArray[np.float32]) -> NDArray[np.float32]:

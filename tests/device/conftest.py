@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import shutil
 import subprocess
 from ctypes import c_float, c_int, c_size_t, c_void_p
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from device import Device
+from device.toolchain import find_toolchain
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 
@@ -42,31 +41,30 @@ class Kernels:
         assert self.attempt(name, *args) == 0
 
 
-def find_nvcc() -> str:
-    spec = importlib.util.find_spec("nvidia")
-    folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
-    for folder in folders:
-        if (folder / "cu13" / "bin" / "nvcc").is_file():
-            return str(folder / "cu13" / "bin" / "nvcc")
-    nvcc = shutil.which("nvcc")
-    assert nvcc is not None, "no nvcc: it is a dependency of the project (nvidia-cuda-nvcc)"
-    return nvcc
-
-
 @pytest.fixture(scope="session")
 def kernel_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    nvcc = find_nvcc()
+    toolchain = find_toolchain()
     library_folder = path.parent / "lib"  # -cudart shared links with -lcudart, and the wheels have no libcudart.so
     library_folder.mkdir()
-    toolkit = Path(nvcc).resolve().parents[1] / "lib"
-    (library_folder / "libcudart.so").symlink_to(toolkit / "libcudart.so.13")
-    command = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-std=c++20", "-O3", "-lineinfo", "-cudart", "shared", "--compress-mode=none"]
+    (library_folder / "libcudart.so").symlink_to(toolchain.cudart_library)
+    command = [
+        str(toolchain.nvcc),
+        "-shared",
+        "-Xcompiler",
+        "-fPIC",
+        "-std=c++20",
+        "-O3",
+        "-lineinfo",
+        "-cudart",
+        "shared",
+        "--compress-mode=none",
+    ]
     command += [
         "-gencode",
         "arch=compute_90a,code=[sm_90a,compute_90a]",
         f"-L{library_folder}",
-        f"-L{toolkit}",
+        f"-L{toolchain.cudart_library.parent}",
         str(SOURCE),
         "-o",
         str(path),
