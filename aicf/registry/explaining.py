@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aicf.registry.deciding import Decision, decide, find_nearest
+from aicf.registry.deciding import Decision, How, decide, find_nearest
 from aicf.registry.problems import HwCaps, Preferences, Problem
 from aicf.registry.queries import Query
 from aicf.registry.selection import NO_PREFERENCES, Registry, open_registry
@@ -68,9 +68,11 @@ def explain(
     exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}
     candidates = []
     for i, kernel in enumerate(tables.kernels):
-        dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i, decision)
         estimate = tables.estimate_us(query, i) if tables.cost.find(query)[2] else None
         known = (exact_times.get(i), near_times.get(i), estimate)
+        dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i)
+        if not dropped and decision is not None and decision.kernel != i:
+            dropped = _explain_rank(decision, known, "winner" in tables.roles[i])
         candidates.append(Candidate(kernel.name, tuple(tables.roles[i]), tuple(tables.statuses[i]), dropped, *known))
     return Explanation(
         op=op,
@@ -87,14 +89,22 @@ def explain(
     )
 
 
-def _explain_drop(
-    registry: Registry, tables: Tables, query: Query, prefs: Preferences, masks: tuple[int, int], kernel: int, decision: Decision | None
-) -> str:
+def _explain_drop(registry: Registry, tables: Tables, query: Query, prefs: Preferences, masks: tuple[int, int], kernel: int) -> str:
+    """Return why a kernel is no candidate at all, "" where it is one."""
     legal, kept = masks
     if not legal >> kernel & 1:
         return registry.find_broken(tables, query, kernel)
     if not kept >> kernel & 1:
         return registry.explain_dislike(tables, query, kernel, prefs) or "another kernel wants less workspace"
-    if decision is None or decision.kernel == kernel:
-        return ""
-    return f"not first by step {decision.how}"
+    return ""
+
+
+def _explain_rank(decision: Decision, known: tuple[float | None, float | None, float | None], is_winner: bool) -> str:
+    """Return why a candidate comes after the chosen one."""
+    if decision.how in (How.MEASURED, How.NEAR):
+        time_us = known[0] if decision.how is How.MEASURED else known[1]
+        where = "here" if decision.how is How.MEASURED else "at the nearest problem"
+        return f"not measured {where}" if time_us is None else f"takes {time_us:.4g} us {where}"
+    if decision.how is How.PRIOR:
+        return "its estimate is no better, or it wins another bucket" if is_winner else "a fallback, and a winner serves the call"
+    return "a later fallback"

@@ -12,6 +12,7 @@ import pytest
 import aicf.ops
 from aicf.building.native import load_extension
 from aicf.errors import LaunchError
+from aicf.ops.arrays import DeviceFramework
 from aicf.ops.calling import OpCall
 from aicf.registry import HwCaps, Problem, Registry, open_registry
 from device import Device
@@ -72,6 +73,15 @@ def test_device_arrays_stay_on_the_device_and_a_second_call_has_its_plan(device:
     assert np.array_equal(other.copy_to_host()[::-1], first.copy_to_host())
     call.caller(device.asarray(draw((6, 101))))
     assert call.caller.count_plans() == 2
+
+
+def test_arrays_that_the_lean_path_cannot_read_go_the_long_way(device: Device) -> None:
+    call = OpCall("softmax", open_registry())
+    values = draw((6, 100))
+    arrays = {"x": device.asarray(values)}
+    made = call.run_slowly(DeviceFramework(), arrays, arrays["x"], tuple(arrays.values()))
+    check(SOFTMAX, OpProblem({"rows": 6, "columns": 100}), {"x": values}, {"y": made.copy_to_host()})
+    assert call.caller.count_plans() == 0
 
 
 def test_padded_rows_are_read_where_they_lie(device: Device) -> None:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aicf.building import library
 from aicf.errors import SelectionError
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain
-from aicf.registry.reading import FrozenOp
+from aicf.registry.reading import FrozenKernel, FrozenOp
 from aicf.registry.selection import _Op
 from harness.domain import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
@@ -117,6 +118,30 @@ def test_preferences_are_obeyed_or_refused() -> None:
         ask(max_workspace_bytes=-1)
     with pytest.raises(ValueError, match=r"prefer='size': must be speed or memory"):
         ask(prefer="size")
+
+
+class AskedLibrary:
+    """A library whose kernel wants a workspace that it has to be asked for."""
+
+    def __init__(self, kernel: FrozenKernel) -> None:
+        self.wanted = 4096 if kernel.name == "hungry" else 512
+
+    def ask_workspace(self, params: Any) -> int:
+        assert params.m == CALL["M"]
+        return self.wanted
+
+
+def test_a_workspace_that_has_to_be_asked_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "load_kernel", AskedLibrary)
+    asked = {"workspace": {"kind": "query", "max_bytes": 1 << 20}}
+    registry = make_registry(make_op(("hungry", asked), ("modest", asked)))
+    assert registry.select("made_up", Problem(CALL), HOPPER).workspace_bytes == 4096
+    assert registry.select("made_up", Problem(CALL), HOPPER, Preferences(max_workspace_bytes=1000)).kernel == "modest"
+    assert registry.select("made_up", Problem(CALL), HOPPER, Preferences(prefer="memory")).workspace_bytes == 512
+    with pytest.raises(SelectionError, match=r"hungry: it wants 4096 bytes of workspace, more than 100"):
+        registry.select("made_up", Problem(CALL), HOPPER, Preferences(max_workspace_bytes=100))
+    told = explain("made_up", Problem(CALL), HOPPER, Preferences(prefer="memory"), registry)
+    assert [c.dropped for c in told.candidates] == ["another kernel wants less workspace", ""]
 
 
 @pytest.mark.parametrize(
