@@ -30,6 +30,11 @@ class _Op(NamedTuple):
     tables: dict[str, Tables]
 
 
+def _arrange(frozen: FrozenOp) -> _Op:
+    steps = [s for k in frozen.kernels.values() for s in list_address_steps(k.manifest["domain"])]
+    return _Op(frozen, frozen.archs, math.lcm(*steps), {})
+
+
 class Registry:
     """Selects among the kernels of one folder ``frozen``, which it reads once, op by op, when they are first asked for."""
 
@@ -37,6 +42,13 @@ class Registry:
         self.frozen_dir = frozen_dir or find_frozen_dir()
         self._ops: dict[str, _Op] = {}
         self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
+
+    @classmethod
+    def holding(cls, frozen: FrozenOp) -> Registry:
+        """Return a registry that has one op already, as it is given."""
+        made = cls()
+        made._ops[frozen.name] = _arrange(frozen)
+        return made
 
     def select(self, op: str, problem: Problem, hw_caps: HwCaps, prefs: Preferences = NO_PREFERENCES) -> KernelHandle:
         """Return the kernel for a call.
@@ -74,9 +86,7 @@ class Registry:
         """Return an op of the frozen set, read and validated the first time."""
         found = self._ops.get(op)
         if found is None:
-            frozen = read_op(op, self.frozen_dir)
-            steps = [s for k in frozen.kernels.values() for s in list_address_steps(k.manifest["domain"])]
-            found = self._ops[op] = _Op(frozen, frozen.archs, math.lcm(*steps), {})
+            found = self._ops[op] = _arrange(read_op(op, self.frozen_dir))
         return found
 
     def find_tables(self, op: str, hw_caps: HwCaps) -> Tables:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def measure_host() -> dict[str, Any]:
         subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, check=True)
         found = json.loads(path.read_text())
     machine = found["machine_info"]
-    facts = {"processor": machine["cpu"]["brand_raw"], "python": machine["python_version"], "command": COMMAND}
+    facts = {"processor": machine["cpu"]["brand_raw"], "python": machine["python_version"], "torch": version("torch"), "command": COMMAND}
     rows = {
         each["name"].split("[")[0]: {key: 1e6 * each["stats"][key] for key in ("median", "min", "q1", "q3")} for each in found["benchmarks"]
     }

@@ -65,7 +65,7 @@ def _describe_host(document: dict[str, Any]) -> list[str]:
     facts = document["facts"]
     lines = ["## On a host without a GPU", ""]
     lines += [
-        f"{facts['processor']}, Python {facts['python']}, commit {facts['commit'][:12]}:",
+        f"{facts['processor']}, Python {facts['python']}, PyTorch {facts['torch']}, commit {facts['commit'][:12]}:",
         f"`{facts['command']}`. Calls are without their launch: the launch function does nothing.",
         "",
         "| benchmark | median us | least | quartiles |",

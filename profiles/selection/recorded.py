@@ -16,7 +16,6 @@ from typing import Any
 
 from aicf.registry import HwCaps, Problem, Registry
 from aicf.registry.reading import AXES, FrozenOp
-from aicf.registry.selection import _Op
 from harness.discover import find_op
 
 HOPPER = HwCaps(9, 0)
@@ -43,19 +42,17 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
     """
     registry, spec = Registry(), find_op(op).op
     problems = {p.name: p for p in spec.problems}
-    known = registry.read(op)
+    known = registry.read(op).frozen
     rows = []
     for name, times in sorted(read_times(op, registry).items()):
         if name not in problems or len(times) < 2:
             continue
         problem = Problem(problems[name].sizes, spec.attribute_values(problems[name]))
-        others = replace(known.frozen, medians=tuple(m for m in known.frozen.medians if m["problem"] != name))
-        asked = {"known": known.frozen, "held_out": others, "bucket_too": drop_lonely_winner(registry, others, problem)}
+        others = replace(known, medians=tuple(m for m in known.medians if m["problem"] != name))
+        asked = {"known": known, "held_out": others, "bucket_too": drop_lonely_winner(registry, others, problem)}
         row: dict[str, Any] = {"problem": name, "times_us": times, "best": min(times, key=lambda k: times[k])}
         for key, frozen in asked.items():
-            each = Registry()
-            each._ops[op] = _Op(frozen, known.archs, known.address_step, {})
-            handle = each.select(op, problem, HOPPER)
+            handle = Registry.holding(frozen).select(op, problem, HOPPER)
             time_us = times.get(handle.kernel)
             regret = None if time_us is None else time_us / times[row["best"]] - 1.0
             row[key] = {"chosen": handle.kernel, "how": str(handle.how), "regret": regret}

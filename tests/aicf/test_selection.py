@@ -15,19 +15,12 @@ from aicf.building import library
 from aicf.errors import SelectionError
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain
 from aicf.registry.reading import FrozenKernel, FrozenOp
-from aicf.registry.selection import _Op
 from harness.domain import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
 from tests.deploy.chooser import Call, choose
 
 HOPPER = HwCaps(9, 0)
 WAYS = [How.MEASURED, How.NEAR, How.PRIOR, How.FALLBACK]
-
-
-def make_registry(op: FrozenOp) -> Registry:
-    registry = Registry()
-    registry._ops["made_up"] = _Op(op, op.archs, 48, {})
-    return registry
 
 
 def choose_again(op: FrozenOp, handle: KernelHandle, prefs: Preferences) -> tuple[str | None, int]:
@@ -49,7 +42,7 @@ def test_a_choice_is_total_legal_and_the_described_one(data: st.DataObject) -> N
     op = data.draw(frozen_ops())
     call = data.draw(calls(op))
     prefs = Preferences(deterministic=data.draw(st.booleans()))
-    handle = make_registry(op).select("made_up", Problem(**call), HOPPER, prefs)
+    handle = Registry.holding(op).select("made_up", Problem(**call), HOPPER, prefs)
     kernel = op.kernels[handle.kernel]
     facts = Facts(handle.query.by_size, handle.query.attributes, handle.query.addresses, handle.query.strides)
     assert find_broken([read_condition(row) for row in kernel.manifest["domain"]], facts) is None
@@ -71,7 +64,7 @@ def test_the_order_of_what_is_read_and_what_was_asked_before_change_nothing(data
     other = replace(
         op, entries=tuple(shuffled(op.entries)), medians=tuple(shuffled(op.medians)), kernels=dict(shuffled(op.kernels.items()))
     )
-    first, second = make_registry(op), make_registry(other)
+    first, second = Registry.holding(op), Registry.holding(other)
     answers = [first.select("made_up", Problem(**call), HOPPER) for call in asked]
     again = [second.select("made_up", Problem(**call), HOPPER) for call in reversed(asked)][::-1]
     for one, two, call in zip(answers, again, asked, strict=True):
@@ -84,7 +77,7 @@ def test_the_order_of_what_is_read_and_what_was_asked_before_change_nothing(data
 def test_an_explanation_is_of_the_choice_and_has_a_reason_for_every_other_kernel(data: st.DataObject) -> None:
     op = data.draw(frozen_ops())
     call = data.draw(calls(op))
-    registry = make_registry(op)
+    registry = Registry.holding(op)
     handle = registry.select("made_up", Problem(**call), HOPPER)
     told = explain("made_up", Problem(**call), HOPPER, registry=registry)
     assert (told.chosen, told.how, told.predicted_us, told.reason) == (handle.kernel, handle.how, handle.predicted_us, handle.reason)
@@ -102,7 +95,9 @@ CALL = {"M": 8, "N": 8}
 
 
 def test_preferences_are_obeyed_or_refused() -> None:
-    registry = make_registry(make_op(("a", {"deterministic": False}), ("b", {"accumulate": "float32"}), ("c", {"accumulate": "float64"})))
+    registry = Registry.holding(
+        make_op(("a", {"deterministic": False}), ("b", {"accumulate": "float32"}), ("c", {"accumulate": "float64"}))
+    )
 
     def ask(**prefs: Any) -> str:
         return registry.select("made_up", Problem(CALL), HOPPER, Preferences(**prefs)).kernel
@@ -134,7 +129,7 @@ class AskedLibrary:
 def test_a_workspace_that_has_to_be_asked_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "load_kernel", AskedLibrary)
     asked = {"workspace": {"kind": "query", "max_bytes": 1 << 20}}
-    registry = make_registry(make_op(("hungry", asked), ("modest", asked)))
+    registry = Registry.holding(make_op(("hungry", asked), ("modest", asked)))
     assert registry.select("made_up", Problem(CALL), HOPPER).workspace_bytes == 4096
     assert registry.select("made_up", Problem(CALL), HOPPER, Preferences(max_workspace_bytes=1000)).kernel == "modest"
     assert registry.select("made_up", Problem(CALL), HOPPER, Preferences(prefer="memory")).workspace_bytes == 512
@@ -159,11 +154,11 @@ def test_a_workspace_that_has_to_be_asked_for_counts(monkeypatch: pytest.MonkeyP
 )
 def test_a_problem_that_the_op_does_not_have_is_refused_by_name(call: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make_registry(make_op(("a", {}))).select("made_up", Problem(**call), HOPPER)
+        Registry.holding(make_op(("a", {}))).select("made_up", Problem(**call), HOPPER)
 
 
 def test_where_nothing_serves_every_kernel_has_its_reason() -> None:
-    registry = make_registry(make_op(("a", {}), ("b", {}), domain=[{"count": {"M": 1}, "max": 4}]))
+    registry = Registry.holding(make_op(("a", {}), ("b", {}), domain=[{"count": {"M": 1}, "max": 4}]))
     with pytest.raises(SelectionError, match=r"a: M must be at most 4\n  b: M must be at most 4"):
         registry.select("made_up", Problem(CALL), HOPPER)
     with pytest.raises(SelectionError, match=r"nothing is frozen for compute capability 7.5; there are kernels for: sm_90a"):
@@ -175,7 +170,7 @@ def test_the_time_of_a_fallback_that_alone_was_measured_does_not_make_it_the_cho
     winner = {"bucket": make_bucket("sm_90a", "plain", "small"), "role": "winner", "kernel": "unmeasured", "status": "provisional"}
     facts = {"problem": "p", "sizes": CALL, "attributes": {"act": "none", "save": False}, "group": "any/any/plain", "arch": "sm_90a"}
     median = {"kind": "median", "mode": "cold", "kernel": "slow", "median_us": 40000.0} | facts
-    handle = make_registry(replace(op, entries=(op.entries[0], winner), medians=(median,))).select("made_up", Problem(CALL), HOPPER)
+    handle = Registry.holding(replace(op, entries=(op.entries[0], winner), medians=(median,))).select("made_up", Problem(CALL), HOPPER)
     assert (handle.kernel, handle.how) == ("unmeasured", How.PRIOR)
 
 
@@ -187,16 +182,16 @@ def test_a_neighbour_beyond_the_border_of_a_region_is_asked_after_the_winner_of_
     facts = {"problem": "p", "sizes": {"M": 64, "N": 66}, "attributes": {"act": "none", "save": False}, "group": "any/any/plain"}
     median = {"kind": "median", "mode": "cold", "arch": "sm_90a", "kernel": "large", "median_us": 1.0} | facts
     whole = replace(op, entries=tuple(winners), medians=(median,))
-    handle = make_registry(whole).select("made_up", Problem({"M": 64, "N": 64}), HOPPER)
+    handle = Registry.holding(whole).select("made_up", Problem({"M": 64, "N": 64}), HOPPER)
     assert (handle.kernel, handle.how) == ("small", How.PRIOR)
-    handle = make_registry(whole).select("made_up", Problem({"M": 64, "N": 80}), HOPPER)
+    handle = Registry.holding(whole).select("made_up", Problem({"M": 64, "N": 80}), HOPPER)
     assert (handle.kernel, handle.how) == ("large", How.NEAR)
-    handle = make_registry(replace(whole, entries=(winners[1],))).select("made_up", Problem({"M": 64, "N": 64}), HOPPER)
+    handle = Registry.holding(replace(whole, entries=(winners[1],))).select("made_up", Problem({"M": 64, "N": 64}), HOPPER)
     assert (handle.kernel, handle.how) == ("large", How.NEAR)
 
 
 def test_a_handle_does_not_follow_what_the_caller_changes_later() -> None:
-    registry = make_registry(make_op(("a", {})))
+    registry = Registry.holding(make_op(("a", {})))
     sizes = dict(CALL)
     handle = registry.select("made_up", Problem(sizes), HOPPER)
     sizes["M"] = 99

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from aicf.registry import HwCaps, Problem, Registry
-from aicf.registry.selection import _Op
 
 HOPPER = HwCaps(9, 0)
 BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
@@ -34,9 +33,9 @@ def registry() -> Registry:
         for i, kernel in enumerate(read.frozen.kernels):
             row = {"problem": f"M{m}_N{n}_K{k}", "sizes": {"M": m, "N": n, "K": k}, "kernel": kernel, "median_us": 1.0 + i}
             medians.append(facts | row)
-    registry._ops["gemm_bias_act"] = _Op(replace(read.frozen, medians=tuple(medians)), *read[1:3], {})
-    registry.select("gemm_bias_act", next(draw_problems()), HOPPER)
-    return registry
+    filled = Registry.holding(replace(read.frozen, medians=tuple(medians)))
+    filled.select("gemm_bias_act", next(draw_problems()), HOPPER)
+    return filled
 
 
 def draw_problems() -> Iterator[Problem]:
