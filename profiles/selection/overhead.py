@@ -102,7 +102,7 @@ def measure_calls(device: Device) -> dict[str, Any]:
         wt = w.t()
         rows["torch_addmm_silu"] = time_calls(lambda: act(torch.addmm(bias, a, wt)), torch.cuda.synchronize)
         rows["torch_linear_silu"] = time_calls(lambda: act(torch.nn.functional.linear(a, w, bias)), torch.cuda.synchronize)
-        rows["torch_empty"] = time_calls(lambda: a.new_empty((_SIZE, _SIZE)), torch.cuda.synchronize)
+        rows["torch_empty"] = time_calls(lambda: a.new_empty_strided((_SIZE, _SIZE), (_SIZE, 1)), torch.cuda.synchronize)
     x = cupy.random.standard_normal((_SIZE, _SIZE), dtype=cupy.float32)
     softmax = aicf.ops.softmax
     rows["aicf_cupy_softmax"] = time_calls(lambda: softmax(x), cupy.cuda.Device().synchronize)

@@ -16,7 +16,7 @@ _CALLS = {
     "aicf_custom_op": "`torch.ops.aicf.gemm_bias_act`",
     "torch_addmm_silu": "`silu(torch.addmm(...))`",
     "torch_linear_silu": "`silu(linear(...))`",
-    "torch_empty": "`a.new_empty(...)` alone",
+    "torch_empty": "`a.new_empty_strided(...)` alone",
     "aicf_torch_softmax": "`aicf.ops.softmax` on tensors",
     "torch_softmax": "`torch.softmax`",
     "aicf_cupy_softmax": "`aicf.ops.softmax` on CuPy's arrays",
