@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from device.interface import KernelNode, LaunchCounters
-from harness.benchmark import TIMING_DISTRIBUTION, Timed, time_problem
-from harness.build import BuildResult, open_variant
-from harness.counting import LaunchFacts, examine_launch
-from harness.model import has_machine, load_machine, predict
-from harness.model_features import read_features
-from harness.report import BenchRow, Statics, sum_counts
-from harness.resources import find_occupancy
-from harness.roofline import MODEL_NOTE, find_floor, model_launches
+from harness.build.builder import BuildResult, open_variant
+from harness.build.resources import find_occupancy
+from harness.model.counting import LaunchFacts, examine_launch
+from harness.model.features import read_features
+from harness.model.roofline import MODEL_NOTE, find_floor, model_launches
+from harness.model.time_model import has_machine, load_machine, predict
+from harness.report.terminal import BenchRow, Statics, sum_counts
 from harness.session import Judged, Session
 from harness.spec import Launchable, Peer, Problem
 from harness.targets import Target
-from harness.timing import Timer
-from harness.workers import Counted, Job, count_variants
+from harness.timing.benchmark import TIMING_DISTRIBUTION, Timed, time_problem
+from harness.timing.timer import Timer
+from harness.verify.workers import Counted, Job, count_variants
 
 OnText = Callable[[str], None]
 

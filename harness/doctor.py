@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from device import DeviceError, UnavailableError, choose_device, open_device
 from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
+from device.toolchain import find_toolchain
+from harness.build.store import Store
 from harness.profiling.tools import REMEDIES, Tools
-from harness.store import Store
-from harness.toolchain import find_toolchain
 
 _REQUIRED = ("jinja2", "matplotlib", "numpy", "nvtx", "pandas", "pyarrow", "pybind11", "rich", "sqlalchemy", "typer")
 _OPTIONAL = {

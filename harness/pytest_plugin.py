@@ -4,8 +4,9 @@
         gpu_benchmark(launch)                        # cold; gpu_benchmark(launch, Mode.HOT) for hot
         gpu_benchmark.run_case(case, launchable)     # a variant on a problem
 
-Samples come from :mod:`harness.timing`, cold or hot, and become the rounds of pytest-benchmark's own ``benchmark`` fixture, so that its
-tables, ``--benchmark-json``, ``--benchmark-compare`` and histograms show device time. All that timing knows besides is in ``extra_info``.
+Samples come from :mod:`harness.timing.timer`, cold or hot, and become the rounds of pytest-benchmark's own ``benchmark`` fixture, so that
+its tables, ``--benchmark-json``, ``--benchmark-compare`` and histograms show device time. All that timing knows besides is in
+``extra_info``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any
 import pytest
 
 from device.interface import Device
-from harness.batches import Launch, Mode
-from harness.runner import Case
 from harness.spec import Launchable
-from harness.timing import Timer, Timing
+from harness.timing.batches import Launch, Mode
+from harness.timing.timer import Timer, Timing
+from harness.verify.runner import Case
 
 
 class _SampleClock:

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from device.settings import find_project_root
+from harness.build.store import full_disk_as_error
 from harness.spec import SpecError
-from harness.store import full_disk_as_error
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _RESERVED = frozenset({"common"})

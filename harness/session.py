@@ -13,19 +13,19 @@ from typing import Any, Self
 from device import open_device
 from device.interface import Device
 from device.settings import Settings, find_project_root, read_settings
-from harness.build import BuildResult, build_binding, build_op
+from device.toolchain import Toolchain, find_toolchain
+from harness.build.builder import BuildResult, build_binding, build_op
 from harness.discover import LoadedOp
-from harness.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
-from harness.plan import Effort
 from harness.provenance import Commit, describe_environment, find_commit, find_device_kind
-from harness.record_tables import Result
-from harness.records import EnvironmentFacts, Records, ResultFacts
-from harness.report import clean_json
+from harness.records.database import EnvironmentFacts, Records, ResultFacts
+from harness.records.tables import Result
+from harness.report.terminal import clean_json
 from harness.spec import Variant
 from harness.targets import Target, find_target
-from harness.toolchain import Toolchain, find_toolchain
-from harness.verify import VERIFY_VERSION, Verifier
-from harness.workers import Job, WorkerSetup, share_cores, verify_variants
+from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
+from harness.verify.judge import VERIFY_VERSION, Verifier
+from harness.verify.plan import Effort
+from harness.verify.workers import Job, WorkerSetup, share_cores, verify_variants
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Session:
         return setup, num_workers
 
     def check_op(self, problem_names: Sequence[str] = ()) -> tuple[Fault, ...]:
-        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.Verifier.check_op`."""
+        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.judge.Verifier.check_op`."""
         return Verifier(self.loaded.op, self.device, Effort(num_hidden=0), problem_names).check_op()
 
     def record(self, build: BuildResult | None, **fields: Any) -> int:

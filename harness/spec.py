@@ -361,7 +361,7 @@ class Op:
         The variant for a problem, see :class:`Choice`. Total over the op's problems, pure. None: the op has no default.
 
     ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
-    judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.inputs``). ``axes`` divide
+    judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.verify.inputs``). ``axes`` divide
     its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
     ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on.
     """

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from device import Device
 from device.settings import read_settings
-from harness.build import BuildResult, build_binding, build_op, open_variant
+from device.toolchain import find_toolchain
+from harness.build.builder import BuildResult, build_binding, build_op, open_variant
 from harness.discover import LoadedOp, load_op
-from harness.findings import ProblemResult
-from harness.plan import Effort
 from harness.spec import Launchable, Variant
 from harness.targets import find_target
-from harness.toolchain import find_toolchain
-from harness.verify import Verifier
+from harness.verify.findings import ProblemResult
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
 
 
 class OpUnderTest:

@@ -28,17 +28,17 @@ from contests import QUICK, Kernels, tune
 
 from device import Device, open_device
 from device.settings import find_project_root
-from harness.build import build_binding, build_op, open_variant
-from harness.contest import run_contest
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, open_variant
+from harness.compare.contest import run_contest
 from harness.discover import find_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.promoting import PROMOTION
-from harness.inputs import make_inputs
 from harness.provenance import find_commit
-from harness.runner import Case
 from harness.targets import find_target
-from harness.timing import Launch, Mode, Timer
-from harness.toolchain import find_toolchain
+from harness.timing.timer import Launch, Mode, Timer
+from harness.verify.inputs import make_inputs
+from harness.verify.runner import Case
 
 # A bucket is a name and, by problem, the launches of incumbent, control and challenger.
 Bucket = dict[str, tuple[Launch, Launch, Launch]]

@@ -11,8 +11,8 @@ from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNa
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
-    from harness.comparing import Compared
-    from harness.verdicts import Criteria
+    from harness.compare.comparing import Compared
+    from harness.compare.verdicts import Criteria
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -61,9 +61,9 @@ def run(
       python -m harness compare gemm_bias_act --against main --variant pipelined
       python -m harness compare gemm_bias_act --record 12 --record 40
     """
+    from harness.compare.verdicts import Criteria
     from harness.console import print_json
     from harness.spec import SpecError
-    from harness.verdicts import Criteria
 
     given = sum(x is not None for x in (base, against, record))
     if not given:
@@ -71,7 +71,7 @@ def run(
             raise SpecError("--published goes with --record: the goals are measured anew")
         if problem or mode != "cold":
             raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
-        from harness.goal_run import run_goals
+        from harness.compare.goal_run import run_goals
 
         return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json)
     if goal or publish:
@@ -96,10 +96,10 @@ def run(
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
     from device.settings import read_settings
-    from harness.comparing import compare_records
+    from harness.compare.comparing import compare_records
     from harness.discover import find_op
     from harness.errors import RecordError
-    from harness.published import open_records
+    from harness.records.published import open_records
     from harness.spec import SpecError
 
     if len(ids) != 2:
@@ -128,14 +128,14 @@ def _compare_variants(
     quiet: bool,
 ) -> tuple[list[Compared], str]:
     from device import UnavailableError
-    from harness.batches import Mode
-    from harness.comparing import Side, compare_sides, open_other_sides
+    from harness.compare.comparing import Side, compare_sides, open_other_sides
     from harness.console import open_progress
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.session import Judged, Session
     from harness.spec import SpecError
-    from harness.timing import Timer
+    from harness.timing.batches import Mode
+    from harness.timing.timer import Timer
 
     loaded = find_op(op)
     incumbent = loaded.op.select_variants([base])[0] if base else None
@@ -181,7 +181,7 @@ def _print(rows: list[Compared], where: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.report import format_us, print_tables
+    from harness.report.terminal import format_us, print_tables
 
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -37,14 +37,14 @@ def run(
 
     from device import open_device
     from device.settings import read_settings
-    from harness.build import build_binding, build_op, open_variant
+    from device.toolchain import find_toolchain
+    from harness.build.builder import build_binding, build_op, open_variant
     from harness.console import open_progress, print_json
-    from harness.crosscheck import compare_outputs, load_outputs, record_outputs, save_outputs
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.spec import SpecError
     from harness.targets import find_target
-    from harness.toolchain import find_toolchain
+    from harness.verify.crosscheck import compare_outputs, load_outputs, record_outputs, save_outputs
 
     if (save is None) == (against is None):
         raise SpecError("crosscheck needs one of --save FILE and --against FILE")

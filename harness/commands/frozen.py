@@ -106,9 +106,9 @@ def _verify(
 ) -> ExitCode:
     from device import choose_device
     from device.settings import read_settings
+    from device.toolchain import find_toolchain
     from harness.console import print_json
     from harness.freezing.checking import Bench, check_frozen
-    from harness.toolchain import find_toolchain
 
     settings = read_settings()
     bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)

@@ -34,10 +34,10 @@ def run(
     """
     from dataclasses import asdict
 
+    from harness.build.store import write_atomically
     from harness.console import print_json
-    from harness.inspecting import inspect_variant
-    from harness.inspection_views import print_inspection, render_page
-    from harness.store import write_atomically
+    from harness.inspection.inspecting import inspect_variant
+    from harness.inspection.views import print_inspection, render_page
 
     found = inspect_variant(op, variant, problem, target)
     if html is not None:

@@ -20,7 +20,7 @@ OutFolder = Annotated[
     Path | None,
     typer.Option("--out", metavar="FOLDER", help="with --validate: where tables and points go; profiles/model", file_okay=False),
 ]
-Fit = Annotated[bool, typer.Option("--fit", help="with --validate: write the fitted parameters to harness/machines.toml")]
+Fit = Annotated[bool, typer.Option("--fit", help="with --validate: write the fitted parameters to harness/model/machines.toml")]
 
 
 def run(
@@ -60,9 +60,9 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
     from device.settings import read_settings
     from harness.console import open_progress, print_json
     from harness.discover import find_op
-    from harness.model import Prediction, load_machine, predict
-    from harness.model_validation import model_op
-    from harness.space import sample_space, select_sweep_problems
+    from harness.model.time_model import Prediction, load_machine, predict
+    from harness.model.validation import model_op
+    from harness.sweep.space import sample_space, select_sweep_problems
     from harness.targets import find_target
 
     settings = read_settings()
@@ -88,10 +88,10 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
 
 def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None, jobs: int | None) -> ExitCode:
     from device.settings import find_project_root, read_settings
+    from harness.build.store import write_atomically
     from harness.console import open_progress
-    from harness.model_validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
-    from harness.store import write_atomically
-    from harness.sweep_points import load_sweep
+    from harness.model.validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
+    from harness.sweep.points import load_sweep
     from harness.targets import find_target
 
     settings = read_settings()

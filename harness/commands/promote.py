@@ -62,6 +62,8 @@ def run(
     from contextlib import ExitStack
     from dataclasses import replace
 
+    from harness.build.revision import find_op_at
+    from harness.compare.verdicts import Criteria
     from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.freezing.adopting import adopt
@@ -71,11 +73,9 @@ def run(
     from harness.freezing.matches import Arena
     from harness.freezing.promoting import Request, list_choices, promote
     from harness.freezing.recorded import find_other_code, list_variants, read_recording
-    from harness.revision import find_op_at
     from harness.session import Judged, Session
     from harness.spec import SpecError
-    from harness.timing import Timer
-    from harness.verdicts import Criteria
+    from harness.timing.timer import Timer
 
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")

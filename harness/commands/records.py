@@ -32,8 +32,8 @@ def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
       AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf python -m harness records import h200.parquet
     """
     from device.settings import read_settings
-    from harness.interchange import export_records, import_records
-    from harness.records import Records
+    from harness.records.database import Records
+    from harness.records.interchange import export_records, import_records
     from harness.spec import SpecError
 
     url = read_settings().records_url

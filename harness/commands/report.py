@@ -45,9 +45,9 @@ def run(
     from harness.console import print_json
     from harness.discover import find_op
     from harness.errors import RecordError
-    from harness.publish import make_markdown
-    from harness.published import open_records
-    from harness.report import make_record_table, print_tables
+    from harness.records.published import open_records
+    from harness.report.publish import make_markdown
+    from harness.report.terminal import make_record_table, print_tables
     from harness.spec import SpecError
 
     if html is not None and (json or markdown or run_id):
@@ -79,9 +79,9 @@ def run(
 
 
 def _write_page(loaded: LoadedOp, path: Path, source: str) -> None:
+    from harness.build.store import write_atomically
     from harness.pictures.page import write_page
     from harness.records import load
-    from harness.store import write_atomically
 
     text = write_page(loaded.op, load(loaded.op.name, source))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,16 +26,16 @@ def run(
       python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
       python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
     """
+    from device.cubin import read_ptx
     from device.settings import read_settings
-    from harness.build import build_op, describe_result
+    from device.toolchain import find_toolchain
+    from harness.build.builder import build_op, describe_result
+    from harness.build.disassemble import disassemble
     from harness.console import print_json
-    from harness.cubin import read_ptx
-    from harness.disassemble import disassemble
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.spec import SpecError
     from harness.targets import find_target
-    from harness.toolchain import find_toolchain
 
     loaded = find_op(op)
     variants = loaded.op.select_variants([variant])

@@ -9,12 +9,12 @@ import typer
 
 from harness.commands.options import DeviceName, Jobs, OpName, ProblemNames, TargetName
 from harness.errors import ExitCode
-from harness.strategies import StrategyName
+from harness.sweep.strategies import StrategyName
 
 if TYPE_CHECKING:
-    from harness.finals import Winner
     from harness.session import Session
-    from harness.sweep_points import SweepPoint
+    from harness.sweep.finals import Winner
+    from harness.sweep.points import SweepPoint
 
 # So many of what was set aside are named.
 _MAX_SET_ASIDE = 10
@@ -84,13 +84,13 @@ def run(
     """
     from harness.console import open_progress
     from harness.discover import find_op
-    from harness.finals import hold_finals
     from harness.session import Session
-    from harness.space import select_sweep_problems
     from harness.spec import SpecError
-    from harness.sweep_points import Sweep, save_sweep
-    from harness.sweep_progress import GpuUse, Progress
-    from harness.sweeping import SweepPlan, SweepRun
+    from harness.sweep.finals import hold_finals
+    from harness.sweep.points import Sweep, save_sweep
+    from harness.sweep.progress import GpuUse, Progress
+    from harness.sweep.space import select_sweep_problems
+    from harness.sweep.sweeping import SweepPlan, SweepRun
 
     loaded = find_op(op)
     problems = select_sweep_problems(loaded.op, problem or [])

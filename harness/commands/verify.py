@@ -33,9 +33,9 @@ def run(
     from device import UnavailableError
     from harness.console import open_progress, print_json
     from harness.discover import find_op
-    from harness.plan import Effort, describe_plan, make_plan
-    from harness.report import list_fault_lines, make_verify_table, print_tables
+    from harness.report.terminal import list_fault_lines, make_verify_table, print_tables
     from harness.session import Judged, Session
+    from harness.verify.plan import Effort, describe_plan, make_plan
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])

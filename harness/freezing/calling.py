@@ -6,12 +6,12 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.build import BuildResult
-from harness.inputs import make_inputs
-from harness.reference import compute_expected
-from harness.runner import Case
+from harness.build.builder import BuildResult
 from harness.session import Session
 from harness.spec import AttributeValue, Launchable, Op, Problem
+from harness.verify.inputs import make_inputs
+from harness.verify.reference import compute_expected
+from harness.verify.runner import Case
 
 C_TYPES = {
     "pointer": ctypes.c_void_p,

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.build import build_binding
+from device.toolchain import Toolchain
+from harness.build.builder import build_binding
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
 from harness.freezing.layout import MANIFEST, SOURCES
 from harness.freezing.reading import Finding, FrozenOp, check_op, read_frozen_op
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
 from harness.spec import SpecError, Variant
-from harness.toolchain import Toolchain
-from harness.workers import Job, WorkerSetup, verify_variants
+from harness.verify.workers import Job, WorkerSetup, verify_variants
 
 
 @dataclass(frozen=True)

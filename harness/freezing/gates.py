@@ -12,8 +12,8 @@ from typing import Any
 
 from device import UnavailableError
 from device.settings import find_project_root
-from harness.build import BuildResult, open_variant
-from harness.counting import examine_launch
+from harness.build.builder import BuildResult, open_variant
+from harness.build.resources import find_occupancy
 from harness.errors import BuildError, FrozenError
 from harness.freezing.calling import find_wrong_call
 from harness.freezing.interface import describe_interface, read_api
@@ -21,14 +21,14 @@ from harness.freezing.layout import hash_value
 from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import collect_sources, make_manifest, prove_sealed
-from harness.plan import Effort, make_plan
-from harness.record_tables import Result
-from harness.resources import find_occupancy
-from harness.runner import Case
+from harness.model.counting import examine_launch
+from harness.records.tables import Result
 from harness.session import Judged, Session
 from harness.spec import Launchable, Problem
-from harness.verify import VERIFY_VERSION
-from harness.workers import Job, verify_variants
+from harness.verify.judge import VERIFY_VERSION
+from harness.verify.plan import Effort, make_plan
+from harness.verify.runner import Case
+from harness.verify.workers import Job, verify_variants
 
 # A reason given with --force-reason opens these; what says that a kernel is right cannot be forced.
 FORCIBLE = frozenset({"clean tree", "no spills", "faster"})

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildResult
+from harness.build.builder import BuildResult
+from harness.compare.verdicts import Criteria
 from harness.errors import FrozenError
 from harness.freezing.buckets import find_bucket, find_facts, make_fallback_bucket
 from harness.freezing.deciding import Ruling, choose
@@ -22,7 +23,6 @@ from harness.freezing.reading import FrozenOp, Row
 from harness.freezing.writing import Place, Writing, apply_writing, describe_conditions, gather
 from harness.session import Session
 from harness.spec import Op, Problem
-from harness.verdicts import Criteria
 
 # Below this a faster kernel counts as the same; and the probability that a kernel takes a bucket from its own copy.
 PROMOTION = Criteria(margin=0.01, error=0.01)

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildResult, build_op
+from harness.build.builder import BuildResult, build_op
+from harness.build.revision import find_op_at
 from harness.errors import FrozenError
 from harness.freezing.layout import hash_bytes
-from harness.interchange import import_records
-from harness.record_tables import read_samples
-from harness.records import Records
-from harness.revision import find_op_at
+from harness.records.database import Records
+from harness.records.interchange import import_records
+from harness.records.tables import read_samples
 from harness.session import Session
 from harness.spec import Op, Problem
-from harness.timing import Mode
+from harness.timing.timer import Mode
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.build import BuildResult, compile_flags
-from harness.cubin import hash_machine_code
+from device.cubin import hash_machine_code
+from device.toolchain import Toolchain
+from harness.build.builder import BuildResult, compile_flags
+from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_description
 from harness.domain import Condition, Rows
 from harness.errors import BuildError, FrozenError
 from harness.freezing.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
-from harness.resources import Resources
 from harness.spec import Variant
 from harness.targets import Target
-from harness.toolchain import Toolchain
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _VARIANT_FLAG = "-DAICF_VARIANT="
@@ -78,7 +78,7 @@ def name_kernel(loaded: LoadedOp, variant: Variant, target: Target, sources: Map
 
 def compile_sealed(folder: Path, build: Mapping[str, Any], toolchain: Toolchain, scratch: Path) -> Path:
     """Build a sealed kernel's library from its folder alone and return it; raises :class:`BuildError` with the compiler's text."""
-    from harness.compiler import Compiler
+    from harness.build.compiler import Compiler
 
     sources = folder / SOURCES
     object_file, library = scratch / "object.o", scratch / "variant.so"

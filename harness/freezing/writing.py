@@ -15,10 +15,10 @@ from harness.freezing.interface import describe_cost, describe_interface, read_a
 from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
 from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
 from harness.freezing.schemas import find_schema_fault
-from harness.records import Records
+from harness.records.database import Records
 from harness.session import Session
 from harness.spec import Problem
-from harness.timing import Mode
+from harness.timing.timer import Mode
 
 
 class Measured(Protocol):

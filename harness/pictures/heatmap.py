@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from harness.frames import spread_tunables
 from harness.pictures.theme import LIGHT, make_figure, use_style
+from harness.records.frames import spread_tunables
 
 # cividis: even in lightness, and the same to colour-blind eyes (J. R. Nunez et al., PLoS ONE 13(7), 2018).
 _COLORS = "cividis_r"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from harness.pictures.labels import shorten_variants
-from harness.report import find_sectors_per_request, format_count, sum_counts
+from harness.report.terminal import find_sectors_per_request, format_count, sum_counts
 from harness.spec import Op
 
 Row = dict[str, Any]

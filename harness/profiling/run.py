@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from device.interface import UnavailableError
-from harness.build import BuildResult
+from harness.build.builder import BuildResult
 from harness.errors import ToolError
-from harness.inspecting import inspect_variant
+from harness.inspection.inspecting import inspect_variant
 from harness.profiling.emulated import summarize_inspection
 from harness.profiling.ncu import NcuReport, NotServedError, profile_launch
 from harness.profiling.nsys import trace_launch

@@ -12,14 +12,14 @@ import sys
 
 from device import open_device
 from device.settings import read_settings
-from harness.build import build_binding, build_op, open_variant
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
 from harness.errors import ExitCode
-from harness.inputs import make_inputs
-from harness.ranges import mark_range
-from harness.runner import Case, Layout
 from harness.targets import find_target
-from harness.toolchain import find_toolchain
+from harness.timing.ranges import mark_range
+from harness.verify.inputs import make_inputs
+from harness.verify.runner import Case, Layout
 
 _NUM_WARMUPS = 3
 # Ranges end in this word; the tools' filters ask for it.

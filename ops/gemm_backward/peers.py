@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.cublaslt import Product
-from harness.libraries import TunedCublasLt, find_stride, view_in_torch
+from harness.peers.cublaslt import Product
+from harness.peers.libraries import TunedCublasLt, find_stride, view_in_torch
 from harness.spec import Peer
 
 

@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from device import Device
-from harness.inputs import make_inputs
-from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
-from harness.reference import compute_expected
-from harness.runner import Case
 from harness.spec import Launchable, Problem, SpecError
 from harness.testing import OpUnderTest
+from harness.verify.inputs import make_inputs
+from harness.verify.plan import Effort
+from harness.verify.reference import compute_expected
+from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op

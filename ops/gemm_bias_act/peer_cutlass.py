@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from device.settings import read_settings
-from harness.store import hash_file, hash_text
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
+from harness.build.store import hash_file, hash_text
 
 _SOURCE = Path(__file__).with_name("peer_cutlass.cu")
 _ACTIVATIONS = {"silu": "SiLu", "gelu_erf": "GELU"}

@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.cublaslt import Product, find_unsupported
-from harness.libraries import TunedCublasLt, find_stride, view_in_torch
+from harness.peers.cublaslt import Product, find_unsupported
+from harness.peers.libraries import TunedCublasLt, find_stride, view_in_torch
 from harness.spec import Launchable, Peer
 
 _FLOAT_BYTES = 4

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from device import Device, Stream
-from harness.inputs import make_inputs
-from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
-from harness.runner import Case
 from harness.spec import Goal, Launchable, Problem, SpecError
 from harness.testing import OpUnderTest
+from harness.verify.inputs import make_inputs
+from harness.verify.plan import Effort
+from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from device import Device
-from harness.batches import Mode
-from harness.inputs import make_inputs
-from harness.plan import Effort
 from harness.pytest_plugin import GpuBenchmark
-from harness.runner import Case
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
+from harness.timing.batches import Mode
+from harness.verify.inputs import make_inputs
+from harness.verify.plan import Effort
+from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op

@@ -20,7 +20,7 @@ from aicf.registry import HwCaps, KernelHandle, Problem, open_registry
 from aicf.registry.deciding import Decision, How
 from device import Device
 from device.interface import Buffer, Stream
-from harness.timing import Mode, Timer, TimingPolicy
+from harness.timing.timer import Mode, Timer, TimingPolicy
 
 # A short launch depends on where its data lies, by up to a tenth: it is timed at several places in turn.
 _NUM_PLACES = 8

@@ -15,14 +15,14 @@ import numpy as np
 from contests import dump
 
 from device import open_device
-from harness.batches import Launch
-from harness.build import build_binding, build_op, open_variant
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
-from harness.inputs import make_inputs
-from harness.runner import Case
 from harness.targets import find_target
-from harness.timing import Timer, TimingPolicy
-from harness.toolchain import find_toolchain
+from harness.timing.batches import Launch
+from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.inputs import make_inputs
+from harness.verify.runner import Case
 
 BENCHED = (
     ("transpose", "vectorised/bm64_bn64_threads256", "rows512_columns512"),

@@ -13,10 +13,10 @@ import numpy as np
 
 from device import Device, open_device
 from device.interface import Stream
-from harness.batches import Launch, Mode
-from harness.contest import run_contest
-from harness.timing import Timer, TimingPolicy
-from harness.verdicts import Criteria
+from harness.compare.contest import run_contest
+from harness.compare.verdicts import Criteria
+from harness.timing.batches import Launch, Mode
+from harness.timing.timer import Timer, TimingPolicy
 
 KERNELS = r"""
 extern "C" __global__ void chain(float* out, int count) {

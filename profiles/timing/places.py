@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from device import Device, open_device
 from device.interface import Buffer
-from harness.batches import Mode, Subject
-from harness.build import build_binding, build_op, open_variant
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
-from harness.inputs import make_inputs
-from harness.runner import Case
 from harness.spec import Launchable
 from harness.targets import find_target
-from harness.timing import Timer, TimingPolicy
-from harness.toolchain import find_toolchain
+from harness.timing.batches import Mode, Subject
+from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.inputs import make_inputs
+from harness.verify.runner import Case
 
 VARIANTS = ("vectorised/bm64_bn64_threads256", "naive/bm8_bn32", "tiled/bm32_bn32_threads256_pad1")
 PROBLEM = "rows512_columns512"

@@ -64,12 +64,12 @@ def tune_with_kernel_tuner(out: Path) -> None:
 def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
     """Sweep, hold the finals, and write the winner."""
     from harness.discover import LoadedOp, load_op
-    from harness.finals import hold_finals
     from harness.session import Session
-    from harness.space import select_sweep_problems
-    from harness.strategies import StrategyName
-    from harness.sweep_progress import GpuUse
-    from harness.sweeping import SweepPlan, SweepRun
+    from harness.sweep.finals import hold_finals
+    from harness.sweep.progress import GpuUse
+    from harness.sweep.space import select_sweep_problems
+    from harness.sweep.strategies import StrategyName
+    from harness.sweep.sweeping import SweepPlan, SweepRun
 
     loaded = LoadedOp(load_op(FOLDER), FOLDER)
     options = OURS[name] | {"strategy": StrategyName(OURS[name]["strategy"]), "resume": resume}
@@ -92,12 +92,12 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
 
 def compare_winners(winners: Sequence[dict[str, int]], out: Path) -> None:
     """Measure the first winner against the others, in turns, and write the verdicts."""
-    from harness.build import build_binding, build_op
-    from harness.comparing import Side, compare_sides
+    from harness.build.builder import build_binding, build_op
+    from harness.compare.comparing import Side, compare_sides
+    from harness.compare.verdicts import Criteria
     from harness.discover import LoadedOp, load_op
     from harness.session import Session
-    from harness.timing import Mode, Timer
-    from harness.verdicts import Criteria
+    from harness.timing.timer import Mode, Timer
 
     loaded = LoadedOp(load_op(FOLDER), FOLDER)
     variants = [loaded.op.kernels[0].bind(w) for w in winners]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from deploy.selection import select
-from harness.cubin import hash_machine_code
+from device.cubin import hash_machine_code
+from device.toolchain import find_toolchain
 from harness.freezing.layout import find_frozen_dir
-from harness.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cpp_mlp"

@@ -18,10 +18,10 @@ from deploy.__main__ import write
 from deploy.dispatch import make_dispatcher
 from deploy.header import make_header
 from deploy.selection import DeployedOp, DeployError, select
+from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.freezing.layout import dump_line, find_frozen_dir
 from harness.freezing.reading import list_frozen_ops
-from harness.toolchain import find_toolchain
 from tests.deploy.chooser import AXES, Call, choose, classify, look_up
 
 OPS = list_frozen_ops(find_frozen_dir())

@@ -14,7 +14,7 @@ import pytest
 from device.elf import read_executable
 from device.loader import find_emulator_library
 from device.settings import read_settings
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SOURCE = Path(__file__).with_name("run_program.cu")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from device.program import make_environment
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 FOLDER = Path(__file__).parent
 PARSER = FOLDER.parents[1] / "device" / "emulator" / "src" / "ptx"

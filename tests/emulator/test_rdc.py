@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 from .cuda_runtime import Args, Runtime
 from .kernels import Kernels, kinds

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 from .cuda_runtime import Runtime
 from .test_opcodes import FOLDER, _load

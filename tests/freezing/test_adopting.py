@@ -16,7 +16,7 @@ from harness.freezing.adopting import adopt
 from harness.freezing.promoting import Decision, Request
 from harness.freezing.reading import check_op, read_frozen_op
 from harness.freezing.recorded import RecordedTime, Recording, find_other_code, list_variants, read_recording
-from harness.published import list_published
+from harness.records.published import list_published
 from tests.freezing.test_promoting import BUCKET, LOADED, make_candidate, make_hold, make_session, run_promote
 
 OLD, NEW = "block_online/threads128", "block_online/threads256"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from device import Device
-from harness.build import build_binding, build_op, open_variant
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_op, find_ops, load_op
 from harness.domain import Count, Facts, OneOf, Rows, find_broken, read_condition
 from harness.errors import FrozenError
@@ -23,11 +25,9 @@ from harness.freezing.interface import describe_cost, describe_interface, read_a
 from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
-from harness.resources import Resources
 from harness.session import Judged
 from harness.spec import Attribute, Axis, Launchable, Op, Problem
 from harness.targets import find_target
-from harness.toolchain import find_toolchain
 from tests.harness.tiny_op import write_tiny_op
 
 PROBED = (

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from device import Device
-from harness.build import BuildResult, build_binding, build_op
-from harness.comparing import Held, Side
-from harness.contest import Contest, judge_rounds
+from device.toolchain import find_toolchain
+from harness.build.builder import BuildResult, build_binding, build_op
+from harness.compare.comparing import Held, Side
+from harness.compare.contest import Contest, judge_rounds
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.freezing import matches
@@ -22,10 +23,9 @@ from harness.freezing.probing import find_disagreement
 from harness.freezing.promoting import PROMOTION
 from harness.freezing.reading import read_frozen_op
 from harness.spec import Launchable, Problem
-from harness.stats import StopReason
 from harness.targets import find_target
-from harness.timing import Mode
-from harness.toolchain import find_toolchain
+from harness.timing.stats import StopReason
+from harness.timing.timer import Mode
 from tests.harness.noise import NOISES, make_rounds
 
 LOADED = find_op("softmax")

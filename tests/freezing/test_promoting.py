@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.build import BuildResult
-from harness.comparing import Held
-from harness.contest import Contest, judge_rounds
+from harness.build.builder import BuildResult
+from harness.compare.comparing import Held
+from harness.compare.contest import Contest, judge_rounds
+from harness.compare.verdicts import Verdict, is_void
 from harness.discover import find_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.gates import Candidate, Gate
@@ -24,10 +25,9 @@ from harness.freezing.promoting import PROMOTION, Decision, Request, promote
 from harness.freezing.reading import check_op, read_frozen_op
 from harness.freezing.sealing import collect_sources
 from harness.spec import Problem
-from harness.stats import StopReason
 from harness.targets import find_target
-from harness.timing import Mode
-from harness.verdicts import Verdict, is_void
+from harness.timing.stats import StopReason
+from harness.timing.timer import Mode
 from tests.freezing.frozen_sets import make_manifest
 from tests.harness.noise import NOISES, make_rounds
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from device.settings import read_settings
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("deploy", "device", "examples", "frozen", "harness", "ops")

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from device.cubin import read_ptx
 from device.settings import find_project_root
-from harness.build import BuildResult, build_binding, build_op
-from harness.compiler import Compiler
-from harness.cubin import read_ptx
+from device.toolchain import find_toolchain
+from harness.build.builder import BuildResult, build_binding, build_op
+from harness.build.compiler import Compiler
+from harness.build.store import Store, full_disk_as_error
 from harness.discover import LoadedOp, find_op
 from harness.errors import BuildError
 from harness.scaffold import create_op
-from harness.store import Store, full_disk_as_error
 from harness.targets import find_target
-from harness.toolchain import find_toolchain
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_op import write_tiny_op

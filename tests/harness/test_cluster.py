@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-import harness.cluster
+import harness.sweep.cluster
 from device import Device
 from device.interface import UnavailableError
-from harness.cluster import Station, find_devices, open_cluster, run_jobs_on
 from harness.pool import JobFeed, Lost
-from harness.records import make_uid
+from harness.records.database import make_uid
+from harness.sweep.cluster import Station, find_devices, open_cluster, run_jobs_on
 from tests.harness.test_session import run
 
 CRASH, KILL_HOST, SLEEP = 3, 7, 11
@@ -61,9 +61,9 @@ def test_jobs_go_to_all_workers_and_what_crashes_is_a_result() -> None:
 
 def test_a_worker_that_dies_with_a_job_is_replaced_and_the_job_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = importlib.import_module("distributed")
-    monkeypatch.setattr(harness.cluster, "_ALLOWED_DEATHS", 0)
+    monkeypatch.setattr(harness.sweep.cluster, "_ALLOWED_DEATHS", 0)
     monkeypatch.setattr(
-        harness.cluster,
+        harness.sweep.cluster,
         "_start_cluster",
         lambda num, per_gpu, **_: distributed.LocalCluster(
             n_workers=num, threads_per_worker=per_gpu, processes=True, dashboard_address=":0", silence_logs=50
@@ -99,7 +99,7 @@ def test_leaving_early_ends_what_runs() -> None:
 
 
 def test_a_cluster_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.cluster, "_START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(harness.sweep.cluster, "_START_TIMEOUT_S", 0.2)
     with (
         pytest.raises(UnavailableError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
         open_cluster("tcp://127.0.0.1:9", 1, 1),

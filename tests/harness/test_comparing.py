@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.build import BuildResult
+from harness.build.builder import BuildResult
+from harness.build.revision import find_op_at
 from harness.discover import LoadedOp
-from harness.revision import find_op_at
 from harness.spec import Op, SpecError, Variant
 from tests.harness.fake_device import FakeArray, FakeInstruments
 from tests.harness.test_session import OP, Bench, give_wrong, run
@@ -37,11 +37,11 @@ class Gpu(Bench):
         self.folder = folder
         self.op = OP
         loaded = LoadedOp(OP, folder)
-        monkeypatch.setattr("harness.comparing.find_op_at", lambda name, revision: (loaded, "0123456789abcdef"))
-        monkeypatch.setattr("harness.comparing.build_op", lambda loaded, variants, **_: self.make_builds(variants, "old"))
-        monkeypatch.setattr("harness.comparing.build_binding", lambda loaded, toolchain: folder / "old_binding.so")
-        monkeypatch.setattr("harness.comparing.open_variant", self.open_variant)
-        monkeypatch.setattr("harness.timing.CudaInstruments", lambda: FakeInstruments(self.device))
+        monkeypatch.setattr("harness.compare.comparing.find_op_at", lambda name, revision: (loaded, "0123456789abcdef"))
+        monkeypatch.setattr("harness.compare.comparing.build_op", lambda loaded, variants, **_: self.make_builds(variants, "old"))
+        monkeypatch.setattr("harness.compare.comparing.build_binding", lambda loaded, toolchain: folder / "old_binding.so")
+        monkeypatch.setattr("harness.compare.comparing.open_variant", self.open_variant)
+        monkeypatch.setattr("harness.timing.timer.CudaInstruments", lambda: FakeInstruments(self.device))
 
     def make_builds(self, variants: Sequence[Variant], stem: str) -> list[BuildResult]:
         made = super().build(LoadedOp(OP, self.folder), variants, on_result=lambda r: None)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from harness.batches import Batch, Mode, Subject
-from harness.contest import Contest, run_contest
-from harness.stats import StopReason
-from harness.verdicts import Criteria, Verdict, plan_round
+from harness.compare.contest import Contest, run_contest
+from harness.compare.verdicts import Criteria, Verdict, plan_round
+from harness.timing.batches import Batch, Mode, Subject
+from harness.timing.stats import StopReason
 from tests.harness.noise import NOISES, Noise
 
 CRITERIA = Criteria()

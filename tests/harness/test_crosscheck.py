@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.crosscheck import load_outputs, measure_ulps, save_outputs
 from harness.errors import RecordError
+from harness.verify.crosscheck import load_outputs, measure_ulps, save_outputs
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.goal_run import list_regrets
-from harness.goals import Row, _time_all, make_rows, select_goals
-from harness.goals_page import make_page, make_plot
+from harness.compare.goal_run import list_regrets
+from harness.compare.goals import Row, _time_all, make_rows, select_goals
+from harness.compare.goals_page import make_page, make_plot
 from harness.spec import Choice, Goal, Problem, SpecError, Variant
 from tests.harness.toy_op import make_toy
 
@@ -95,7 +95,7 @@ def test_who_got_no_time_is_timed_once_more(monkeypatch: pytest.MonkeyPatch, sec
         lost = SimpleNamespace(name="lib", status="failed", reason="held too long", cold=None)
         return [lost] if len(calls) == 1 or second == "failed" else [SimpleNamespace(name="lib", status="passed", reason="", cold=object())]
 
-    monkeypatch.setattr("harness.goals.time_problem", time_problem)
+    monkeypatch.setattr("harness.compare.goals.time_problem", time_problem)
     session: Any = SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None))
     assert _time_all(session, None, SMALL, [])["lib"].status == second  # type: ignore[arg-type]
     assert len(calls) == rounds
@@ -108,6 +108,6 @@ def test_who_does_not_serve_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) 
         calls.append(1)
         return [SimpleNamespace(name="lib", status="unsupported", reason="no", cold=None)]
 
-    monkeypatch.setattr("harness.goals.time_problem", time_problem)
+    monkeypatch.setattr("harness.compare.goals.time_problem", time_problem)
     _time_all(SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None)), None, SMALL, [])  # type: ignore[arg-type]
     assert len(calls) == 1

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.inputs import DISTRIBUTIONS, draw, make_inputs
 from harness.spec import SpecError
+from harness.verify.inputs import DISTRIBUTIONS, draw, make_inputs
 from tests.harness.toy_op import make_toy
 
 

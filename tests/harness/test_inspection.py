@@ -9,9 +9,9 @@ import re
 from rich.console import Console
 
 from device.interface import KernelLines, LineCounters
-from harness.inspection import Inspection, KernelInspection, find_cost, make_kernel, read_ptx_lines
-from harness.inspection_views import print_inspection, render_page
-from harness.sass import SassInstruction, SassKernel
+from harness.build.sass import SassInstruction, SassKernel
+from harness.inspection.joined import Inspection, KernelInspection, find_cost, make_kernel, read_ptx_lines
+from harness.inspection.views import print_inspection, render_page
 
 PTX = """.version 9.0
 .target sm_90a

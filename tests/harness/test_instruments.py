@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from device import Device
-from harness.batches import Mode
-from harness.instruments import CudaInstruments, Stamps
-from harness.timing import Timer
+from harness.timing.batches import Mode
+from harness.timing.instruments import CudaInstruments, Stamps
+from harness.timing.timer import Timer
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from harness.__main__ import main
 from harness.errors import RecordError
-from harness.interchange import export_records, import_records
-from harness.records import Records
+from harness.records.database import Records
+from harness.records.interchange import export_records, import_records
 from tests.harness.test_records import FACTS, VERDICT, start
 
 KINDS = [".json", ".csv", ".parquet"]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import (
+from harness.model.features import Features, LaunchFeatures
+from harness.model.time_model import (
     LATENCIES,
     PARAMETERS,
     THROUGHPUTS,
@@ -18,7 +19,6 @@ from harness.model import (
     load_machine,
     predict,
 )
-from harness.model_features import Features, LaunchFeatures
 from harness.spec import SpecError
 from harness.targets import find_target
 

@@ -9,14 +9,14 @@ import pytest
 
 from device import Device
 from device.interface import KernelLines, LineCounters
-from harness.build import BuildResult, build_binding, build_op, open_variant
+from device.toolchain import find_toolchain
+from harness.build.builder import BuildResult, build_binding, build_op, open_variant
+from harness.build.resources import Occupancy
+from harness.build.sass import SassInstruction, SassKernel
 from harness.discover import LoadedOp, load_op
-from harness.model_features import Features, choose_sample, collect_features, estimate_executed, find_l1_share
-from harness.resources import Occupancy
-from harness.sass import SassInstruction, SassKernel
+from harness.model.features import Features, choose_sample, collect_features, estimate_executed, find_l1_share
 from harness.spec import Problem
 from harness.targets import find_target
-from harness.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = find_target("h200")

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.model import LATENCIES, THROUGHPUTS, combine
-from harness.model_fit import (
+from harness.model.fit import (
     PRIOR,
     Point,
     correlate_ranks,
@@ -20,6 +19,7 @@ from harness.model_fit import (
     split_by_op,
     split_by_variant,
 )
+from harness.model.time_model import LATENCIES, THROUGHPUTS, combine
 
 TRUTH = {**PRIOR, "dram": 1.4, "issue": 2.0, "latency_far": 900.0}
 

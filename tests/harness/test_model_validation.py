@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from harness.errors import RecordError
-from harness.model import PARAMETERS, load_machine
-from harness.model_fit import correlate_ranks, find_first_tenth, model_points
-from harness.model_validation import (
+from harness.model.fit import correlate_ranks, find_first_tenth, model_points
+from harness.model.time_model import PARAMETERS, load_machine
+from harness.model.validation import (
     COLUMNS,
     _check_code,
     make_csv,
@@ -23,7 +23,7 @@ from harness.model_validation import (
     validate,
     write_parameters,
 )
-from harness.sweep_points import SweepPoint, load_sweep
+from harness.sweep.points import SweepPoint, load_sweep
 from harness.targets import find_target
 from tests.harness.test_model_fit import TRUTH, make_points
 

@@ -23,7 +23,7 @@ from harness.pictures.choose import find_verdicts, make_history
 from harness.pictures.heatmap import choose_axes, make_table
 from harness.pictures.labels import shorten_problems, shorten_variants
 from harness.pictures.page import write_page
-from harness.records import Records, ResultFacts
+from harness.records.database import Records, ResultFacts
 from tests.harness.browser import look_at, open_browser
 from tests.harness.test_published import GPU, OP, OTHER, OWN, make_timing
 from tests.harness.test_records import start

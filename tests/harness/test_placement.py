@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.batches import Mode
-from harness.inputs import make_inputs
-from harness.placement import NUM_PLACES, Placements
 from harness.spec import Cost
-from harness.timing import Timer, TimingPolicy
+from harness.timing.batches import Mode
+from harness.timing.placement import NUM_PLACES, Placements
+from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.inputs import make_inputs
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import ToyKernel, honest, make_toy
 

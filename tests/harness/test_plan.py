@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.plan import Effort, describe_plan, find_size, make_hidden_problems, make_plan
 from harness.spec import Problem
+from harness.verify.plan import Effort, describe_plan, find_size, make_hidden_problems, make_plan
 from tests.harness.toy_op import make_toy
 
 SIZES = st.fixed_dictionaries({d: st.integers(1, 300) for d in "MNK"})

@@ -22,7 +22,8 @@ from harness.profiling import run as run_module
 from harness.profiling.ncu import check_run, make_filter, profile_launch
 from harness.profiling.run import Tool, profile_variant
 from harness.profiling.tools import NCU, Tools
-from harness.records import Records, load
+from harness.records import load
+from harness.records.database import Records
 from tests.harness.test_profile_pages import FOLDER, KERNELS, read_page
 from tests.harness.test_published import GPU
 from tests.harness.test_records import start
@@ -88,7 +89,7 @@ class FakeSession:
         self.loaded = find_op("softmax")
 
     def record(self, build: Any, **fields: Any) -> int:
-        from harness.records import ResultFacts
+        from harness.records.database import ResultFacts
 
         return self.records.add_results(self.run_id, [ResultFacts(op="softmax", key="k", **fields)])[0]
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import frames, published, records
+from harness import records
 from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import RecordError
-from harness.interchange import export_records
-from harness.record_engine import hide_password
-from harness.records import Records, ResultFacts
-from harness.stats import find_throttled, summarize
+from harness.records import frames, published
+from harness.records.database import Records, ResultFacts
+from harness.records.engine import hide_password
+from harness.records.interchange import export_records
+from harness.timing.stats import find_throttled, summarize
 from tests.harness.test_records import FACTS, start
 
 OP = find_op("softmax").op

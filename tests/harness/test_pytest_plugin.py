@@ -13,8 +13,8 @@ CONFTEST = """
 import sys
 sys.path.insert(0, {root!r})
 import pytest
-from harness.stats import StopRule
-from harness.timing import Timer, TimingPolicy
+from harness.timing.stats import StopRule
+from harness.timing.timer import Timer, TimingPolicy
 from tests.harness.fake_device import FakeDevice, FakeInstruments
 
 pytest_plugins = ["harness.pytest_plugin"]
@@ -28,7 +28,7 @@ def gpu_timer():
 
 TESTS = """
 import pytest
-from harness.batches import Mode
+from harness.timing.batches import Mode
 
 def make_launch(timer, time_us):
     def launch(stream):

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from device.interface import Stream
-from harness import ranges
-from harness.crosscheck import record_outputs
-from harness.findings import Status
-from harness.plan import Effort
-from harness.ranges import find_range, mark_range, name_range
-from harness.timing import Mode
-from harness.verify import Verifier
+from harness.timing import ranges
+from harness.timing.ranges import find_range, mark_range, name_range
+from harness.timing.timer import Mode
+from harness.verify.crosscheck import record_outputs
+from harness.verify.findings import Status
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
 from tests.harness.fake_device import FakeDevice
 from tests.harness.test_timing import Gpu
 from tests.harness.toy_op import ToyKernel, make_toy

@@ -24,9 +24,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
-from harness.migrations import HEAD, read_revision
-from harness.record_tables import Base, Result, read_clocks, read_samples
-from harness.records import EnvironmentFacts, Records, ResultFacts
+from harness.records.database import EnvironmentFacts, Records, ResultFacts
+from harness.records.migrations import HEAD, read_revision
+from harness.records.tables import Base, Result, read_clocks, read_samples
 from tests.harness.databases import find_postgres, run_postgres
 
 FACTS = EnvironmentFacts("emulated", "Emulated sm_90a (CPU)", "uuid", 13000, 13000, "hash", "nvcc 13.0.88", "h200", "host")

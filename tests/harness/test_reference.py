@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from harness.discover import find_op
-from harness.inputs import make_inputs
-from harness.reference import BAND, Expected, choose_places, compute_expected
 from harness.spec import Problem
+from harness.verify.inputs import make_inputs
+from harness.verify.reference import BAND, Expected, choose_places, compute_expected
 
 OP = find_op("gemm_bias_act").op
 NK = {"act": "relu", "dtype": "bfloat16", "b_layout": "nk", "with_bias": True, "save_z": True}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.resources import Resources, find_occupancy, parse_ptxas
+from device.toolchain import find_toolchain
+from harness.build.resources import Resources, find_occupancy, parse_ptxas
 from harness.targets import find_target
-from harness.toolchain import find_toolchain
 
 # As printed by ptxas 13.0.88.
 REPORT = """\

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device.interface import LaunchCounters
-from harness.roofline import find_floor, find_share_of_floor, model_launch, model_launches
+from harness.model.roofline import find_floor, find_share_of_floor, model_launch, model_launches
 from harness.spec import Cost
 from harness.targets import find_target
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.inputs import make_inputs
-from harness.runner import GUARD_BYTES, POISON_FINITE, Case, Layout
 from harness.spec import Op, Problem, Role, Tensor
+from harness.verify.inputs import make_inputs
+from harness.verify.runner import GUARD_BYTES, POISON_FINITE, Case, Layout
 from tests.harness.fake_device import FakeArray, FakeBuffer, FakeDevice
 from tests.harness.toy_op import ToyKernel, make_toy
 

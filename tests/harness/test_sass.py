@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.sass import CLASSES, SassInstruction, parse_sass
+from harness.build.sass import CLASSES, SassInstruction, parse_sass
 
 TEXT = """\t.target\tsm_90a
 

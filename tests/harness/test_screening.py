@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.build import BuildResult
-from harness.compiler import Compiler
+from harness.build.builder import BuildResult
+from harness.build.compiler import Compiler
 from harness.errors import BuildError, RecordError
-from harness.measuring import SweepJob, SweepSetup, make_policy
-from harness.modelling import rank_by_model
 from harness.pool import JobFeed, Lost, run_jobs
-from harness.proposals import Proposals
-from harness.screening import Found, Measure, Steps, screen
 from harness.spec import Kernel, Problem, Tunable
-from harness.stats import StopReason
-from harness.strategies import OptunaStrategy, StrategyName
-from harness.sweep_points import Answer, Measured, Sweep, SweepPoint, Usage, load_sweep, make_points, save_sweep
-from harness.sweep_progress import GpuUse, Progress
-from harness.sweeping import find_score
+from harness.sweep.measuring import SweepJob, SweepSetup, make_policy
+from harness.sweep.modelling import rank_by_model
+from harness.sweep.points import Answer, Measured, Sweep, SweepPoint, Usage, load_sweep, make_points, save_sweep
+from harness.sweep.progress import GpuUse, Progress
+from harness.sweep.proposals import Proposals
+from harness.sweep.screening import Found, Measure, Steps, screen
+from harness.sweep.strategies import OptunaStrategy, StrategyName
+from harness.sweep.sweeping import find_score
+from harness.timing.stats import StopReason
 from tests.harness.toy_op import make_toy
 
 POINTS = (
@@ -253,7 +253,7 @@ def test_the_model_keeps_a_share_of_each_problem_and_what_it_cannot_judge(monkey
             ]
             yield job, Answer(tuple(Measured(p) for p in points))
 
-    monkeypatch.setattr("harness.modelling.run_jobs", run_model)
+    monkeypatch.setattr("harness.sweep.modelling.run_jobs", run_model)
     setup = SweepSetup(Path("op"), "cuda", (), 20)
     kept, others = rank_by_model(setup, Path("binding.so"), [make_build(n) for n in times], 0.4, 1)
     # p0 in order: 2, 4, 6, 1, 8; p1: 4, 6, 8, 3.
@@ -270,4 +270,4 @@ def test_the_model_keeps_a_share_of_each_problem_and_what_it_cannot_judge(monkey
 
 @pytest.fixture(autouse=True)
 def no_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.screening.read_resources", lambda build: {})
+    monkeypatch.setattr("harness.sweep.screening.read_resources", lambda build: {})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.space import list_space, sample_space, select_sweep_problems
 from harness.spec import Constraint, Kernel, Problem, Tunable
+from harness.sweep.space import list_space, sample_space, select_sweep_problems
 from tests.harness.toy_op import make_toy
 
 KERNEL = Kernel(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stats import (
+from harness.timing.stats import (
     StopReason,
     StopRule,
     find_correlation_time,

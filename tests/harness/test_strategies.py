@@ -9,10 +9,10 @@ from hashlib import sha256
 
 import pytest
 
-from harness.proposals import Proposals
-from harness.space import list_space
 from harness.spec import Constraint, Kernel, Tunable, Variant
-from harness.strategies import ListStrategy, OptunaStrategy, Score, Space, StrategyName, make_strategy
+from harness.sweep.proposals import Proposals
+from harness.sweep.space import list_space
+from harness.sweep.strategies import ListStrategy, OptunaStrategy, Score, Space, StrategyName, make_strategy
 from tests.harness.toy_op import make_toy
 
 POWERS = tuple(2**i for i in range(8))

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.build import BuildResult
+from harness.build.builder import BuildResult
+from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.measuring import SweepJob
 from harness.pool import JobFeed, Lost
-from harness.resources import Resources
 from harness.spec import Variant
-from harness.timing import TimingPolicy
+from harness.sweep.measuring import SweepJob
+from harness.timing.timer import TimingPolicy
 from tests.harness.fake_device import FakeInstruments
 from tests.harness.test_comparing import Gpu
 from tests.harness.test_session import run
@@ -44,21 +44,21 @@ class Sweeper(Gpu):
                     self.timed.append(job.variant.name)
                     yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
 
-        monkeypatch.setattr("harness.screening.read_resources", lambda build: {"kernel": self.resources})
-        monkeypatch.setattr("harness.sweeping.build_stream", build_stream)
-        monkeypatch.setattr("harness.sweeping.build_binding", lambda loaded, toolchain: folder / "binding.so")
-        monkeypatch.setattr("harness.sweeping.build_instruments", lambda toolchain: None)
-        monkeypatch.setattr("harness.sweeping.run_jobs", run_jobs)
-        monkeypatch.setattr("harness.measuring.open_device", lambda name: self.device)
-        monkeypatch.setattr("harness.measuring.load_op", lambda folder: self.op)
-        monkeypatch.setattr("harness.measuring.open_variant", self.open_variant)
-        monkeypatch.setattr("harness.measuring.Timer", lambda device, policy: self.make_timer(policy))
+        monkeypatch.setattr("harness.sweep.screening.read_resources", lambda build: {"kernel": self.resources})
+        monkeypatch.setattr("harness.sweep.sweeping.build_stream", build_stream)
+        monkeypatch.setattr("harness.sweep.sweeping.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.sweep.sweeping.build_instruments", lambda toolchain: None)
+        monkeypatch.setattr("harness.sweep.sweeping.run_jobs", run_jobs)
+        monkeypatch.setattr("harness.sweep.measuring.open_device", lambda name: self.device)
+        monkeypatch.setattr("harness.sweep.measuring.load_op", lambda folder: self.op)
+        monkeypatch.setattr("harness.sweep.measuring.open_variant", self.open_variant)
+        monkeypatch.setattr("harness.sweep.measuring.Timer", lambda device, policy: self.make_timer(policy))
 
     def make_builds(self, variants: Sequence[Variant], stem: str) -> list[BuildResult]:
         return [replace(b, host_hash=self.host_hash, resources=self.resources) for b in super().make_builds(variants, stem)]
 
     def make_timer(self, policy: TimingPolicy) -> Any:
-        from harness.timing import Timer
+        from harness.timing.timer import Timer
 
         return Timer(self.device, replace(policy, warmup_cap_s=0.0), instruments=FakeInstruments(self.device))
 
@@ -115,7 +115,7 @@ def test_unlisted_variants_that_spill_are_set_aside(
     timed: list[str],
 ) -> None:
     sweeper.resources = Resources(64, spill_store_bytes=8)
-    monkeypatch.setattr("harness.sweeping.SweepRun._is_listed", lambda self, name: name == "honest")
+    monkeypatch.setattr("harness.sweep.sweeping.SweepRun._is_listed", lambda self, name: name == "honest")
     code, out, _ = run(capsys, "sweep", "toy", "--finalists", "0", *options)
     assert code == 0 and sweeper.timed == timed
     assert ("set aside: atomic on M24_N24_K24: spills 8 bytes a thread" in out) == (not options)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from device.interface import DeviceError, Stream, UnavailableError
-from harness.batches import Mode, TimingError
-from harness.nvml import ClockMonitor, open_monitor
-from harness.stats import StopReason, StopRule
-from harness.timing import Timer, TimingPolicy, check_floor
+from harness.timing.batches import Mode, TimingError
+from harness.timing.nvml import ClockMonitor, open_monitor
+from harness.timing.stats import StopReason, StopRule
+from harness.timing.timer import Timer, TimingPolicy, check_floor
 from tests.harness.fake_device import FakeDevice, FakeInstruments
 
 POLICY = TimingPolicy(stop=StopRule(min_samples=30, max_samples=200, budget_s=0.5))

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from harness.discover import load_op
-from harness.space import list_space
+from harness.sweep.space import list_space
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "tuning"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import harness.turn
-from harness.turn import Turn
+import harness.timing.turn
+from harness.timing.turn import Turn
 
 
 def hold(folder: Path, ours: Connection) -> None:
@@ -22,7 +22,7 @@ def hold(folder: Path, ours: Connection) -> None:
 
 
 def test_one_process_has_the_turn_and_death_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.turn, "_SIGN_OF_LIFE_S", 0.01)
+    monkeypatch.setattr(harness.timing.turn, "_SIGN_OF_LIFE_S", 0.01)
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=hold, args=(tmp_path, theirs), daemon=True)
     process.start()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from device.interface import DeviceError, Report
-from harness.findings import FaultKind, Status, VerifyResult
-from harness.plan import Effort
-from harness.schedules import make_schedules
 from harness.spec import Op
-from harness.verify import Verifier
+from harness.verify.findings import FaultKind, Status, VerifyResult
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
+from harness.verify.schedules import make_schedules
 from tests.harness.fake_device import FakeArray, FakeDevice
 from tests.harness.toy_op import ToyKernel, _compute, honest, make_toy
 

@@ -83,7 +83,7 @@ def run(command: Sequence[str | Path], **options: object) -> str:
 def build_library(folder: Path, flags: Sequence[str]) -> Path:
     """Compile the corpus to a shared object in ``folder``."""
     sys.path.insert(0, str(ROOT))
-    from harness.toolchain import find_toolchain
+    from device.toolchain import find_toolchain
 
     toolchain = find_toolchain()
     (folder / "libcudart.so").symlink_to(toolchain.cudart_library)
@@ -199,7 +199,7 @@ _PTX_ACCESS = re.compile(r"\b(ld|st)(?:\.volatile|\.relaxed|\.weak)?\.(shared|gl
 
 def find_widths(library: Path) -> dict[str, tuple[Counter[str], Counter[str]]]:
     """Return, by kernel, how many loads and stores of each width its PTX has and its SASS has."""
-    from harness.toolchain import find_toolchain
+    from device.toolchain import find_toolchain
 
     cuobjdump = find_toolchain().cuobjdump
     if cuobjdump is None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.toolchain import find_toolchain
+from device.toolchain import find_toolchain
 
 from ..cuda_runtime import Args, Runtime
 

@@ -1,0 +1,285 @@
+"""Building an op: one shared object a variant by nvcc, one Python binding an op by g++.
+
+Device code is compiled with machine code and PTX side by side and linked to the *shared* CUDA runtime, so that the same file runs on a
+GPU and on the emulated device. Results come from the cache (:mod:`harness.build.store`) wherever their sources, flags and compilers are
+unchanged; a compile error is data of its variant and never stops the others.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from device.cubin import hash_host_code, hash_machine_code
+from device.settings import read_settings
+from device.toolchain import Toolchain
+from harness.build.compiler import Compiler, compile_steadily, describe_failure
+from harness.build.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
+from harness.build.store import Entry, Store, full_disk_as_error, hash_text, write_atomically
+from harness.console import print_warning
+from harness.discover import LoadedOp
+from harness.errors import BuildError
+from harness.spec import Launchable, Op, Variant
+from harness.targets import Target
+
+_LIBRARY = "variant.so"
+_PTXAS_LOG = "ptxas.txt"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What became of one variant: its library, or the compiler's error text.
+
+    ``key`` addresses sources, flags and compilers; ``code_hash`` only the machine code, so it survives a change of comments;
+    ``source_hash`` only the sources, wherever the project lies; ``host_hash`` the launcher's code ("" for what an older version built).
+    """
+
+    variant: Variant
+    library: Path | None
+    code_hash: str
+    key: str
+    resources: Resources | None
+    error: str | None
+    seconds: float
+    cached: bool
+    source_hash: str = ""
+    flags: str = ""
+    host_hash: str = ""
+
+    @property
+    def launch_hash(self) -> str:
+        """What a launch does: kernels by ``code_hash``, and grids, blocks and shared memory by the host's code."""
+        return hash_text(self.code_hash, self.host_hash) if self.code_hash else ""
+
+
+def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
+    """Return nvcc's flags for a variant, without paths of this build."""
+    defines = {"AICF_KERNEL": variant.kernel, "AICF_VARIANT": variant.symbol_suffix}
+    defines |= {f"AICF_{name.upper()}": str(value) for name, value in variant.values}
+    return [
+        *("-std=c++20", "-O3", "-lineinfo", "-DNDEBUG", "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fvisibility=hidden"),
+        *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),
+        f"-I{loaded.include_dir}",
+        *(f"-D{name}={value}" for name, value in defines.items()),
+    ]
+
+
+def build_op(
+    loaded: LoadedOp,
+    variants: Sequence[Variant],
+    *,
+    toolchain: Toolchain,
+    target: Target,
+    jobs: int | None = None,
+    on_result: Callable[[BuildResult], None] | None = None,
+    store: Store | None = None,
+    compiler: Compiler | None = None,
+) -> list[BuildResult]:
+    """Build variants on ``jobs`` cores; returns results in the variants' order and calls ``on_result`` as each one ends.
+
+    Raises :class:`BuildError` only for what stops all of them (a full disk, a cache that cannot be written).
+    """
+    cache = store or open_store()
+    runner = compiler or Compiler()
+    results: dict[Variant, BuildResult] = {}
+    with ThreadPoolExecutor(jobs or read_settings().jobs) as pool:
+        futures = [pool.submit(_build_variant, loaded, v, toolchain, target, cache, runner) for v in variants]
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                results[result.variant] = result
+                if on_result is not None:
+                    on_result(result)
+        except BaseException:
+            runner.stop()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    _write_compile_commands(loaded, variants, toolchain, target, cache)
+    return [results[v] for v in variants]
+
+
+def build_stream(
+    loaded: LoadedOp,
+    variants: Iterable[Variant],
+    *,
+    toolchain: Toolchain,
+    target: Target,
+    jobs: int,
+    on_result: Callable[[BuildResult], None],
+    compiler: Compiler,
+    store: Store | None = None,
+) -> None:
+    """Build variants as they come on ``jobs`` cores; ``on_result`` is called in the threads that build.
+
+    The next variant is asked for while others compile, so that it may depend on what is told of those. Raises as :func:`build_op`, and
+    what ``on_result`` raises.
+    """
+    cache = store or open_store()
+    futures: list[Future[None]] = []
+
+    def build(variant: Variant) -> None:
+        on_result(_build_variant(loaded, variant, toolchain, target, cache, compiler))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for variant in variants:
+                futures.append(pool.submit(build, variant))
+                if broken := [f for f in futures if f.done() and f.exception() is not None]:
+                    broken[0].result()
+                futures = [f for f in futures if not f.done()]
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            compiler.stop()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def open_store() -> Store:
+    """Return the cache that the settings name; what it finds corrupt is said on stderr."""
+    return Store(read_settings().cache_dir, on_warning=print_warning)
+
+
+def _build_variant(
+    loaded: LoadedOp, variant: Variant, toolchain: Toolchain, target: Target, store: Store, compiler: Compiler
+) -> BuildResult:
+    started = time.monotonic()
+    source = loaded.folder / "launcher.cu"
+    flags = compile_flags(loaded, variant, target)
+    request = hash_text("variant 1", str(source), *flags, toolchain.identity)
+
+    def finish(entry: Entry, cached: bool) -> BuildResult:
+        resources = parse_ptxas((entry.folder / _PTXAS_LOG).read_text())
+        seconds = time.monotonic() - started
+        code_hash, library = str(entry.facts["code_hash"]), entry.folder / _LIBRARY
+        source_hash = _hash_sources(entry.files, loaded.include_dir)
+        plain_flags = " ".join(f for f in flags if f != f"-I{loaded.include_dir}")
+        host_hash = str(entry.facts.get("host_hash", ""))
+        return BuildResult(variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags, host_hash)
+
+    if entry := store.find("variants", request):
+        return finish(entry, cached=True)
+    with store.lock(request), store.scratch() as scratch:
+        if entry := store.find("variants", request):
+            return finish(entry, cached=True)
+        made = scratch / "made"
+        with full_disk_as_error(store.root):
+            made.mkdir()
+        command = [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-c", str(source), "-o", "object.o"]
+        link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
+        status, log, files = compile_steadily(compiler, (command, link), scratch, loaded.include_dir)
+        if status != 0:
+            error = describe_failure(log, store.root)
+            return BuildResult(variant, None, "", "", None, error, time.monotonic() - started, cached=False)
+        with full_disk_as_error(store.root):
+            (made / _PTXAS_LOG).write_text(log)
+        hashes = {"code_hash": hash_machine_code(made / _LIBRARY), "host_hash": hash_host_code(scratch / "object.o")}
+        entry = store.add("variants", request, made, files, hashes | {"variant": variant.name})
+    return finish(entry, cached=False)
+
+
+def _hash_sources(files: Mapping[str, str], root: Path) -> str:
+    """Hash names and contents of sources, the names below ``root``."""
+    return hash_text(*(f"{os.path.relpath(path, root)}={digest}" for path, digest in sorted(files.items())))
+
+
+def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolchain: Toolchain, target: Target, store: Store) -> None:
+    source = str(loaded.folder / "launcher.cu")
+    rows = [
+        {
+            "directory": str(loaded.folder),
+            "file": source,
+            "arguments": [str(toolchain.nvcc), *compile_flags(loaded, v, target), "-c", source],
+        }
+        for v in variants[:1]
+    ]
+    folder = store.root / "compile_commands" / loaded.op.name
+    text = json.dumps(rows, indent=1)
+    path = folder / "compile_commands.json"
+    if path.is_file() and path.read_text() == text:
+        return
+    with full_disk_as_error(store.root):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+
+
+def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None = None, compiler: Compiler | None = None) -> Path:
+    """Build the op's Python binding and return the extension's path; raises :class:`BuildError` with the compiler's text."""
+    import pybind11
+
+    cache = store or open_store()
+    source = loaded.folder / "pybind.cpp"
+    name = f"_{loaded.op.name}.so"
+    includes = [loaded.include_dir, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
+    flags = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-shared", *(f"-I{path}" for path in includes)]
+    abi = f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
+    request = hash_text("binding 1", str(source), *flags, abi, toolchain.cxx_version)
+    if entry := cache.find("bindings", request):
+        return entry.folder / name
+    with cache.lock(request), cache.scratch() as scratch:
+        if entry := cache.find("bindings", request):
+            return entry.folder / name
+        made = scratch / "made"
+        with full_disk_as_error(cache.root):
+            made.mkdir()
+        command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
+        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, loaded.include_dir)
+        if status != 0:
+            raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
+        entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
+    return entry.folder / name
+
+
+def load_binding(path: Path) -> ModuleType:
+    """Import a binding by its path; the same file is imported once a process. Raises :class:`BuildError` when it cannot be."""
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BuildError(f"{path} is no Python extension")
+    try:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(f"the binding {path} cannot be imported: {error}") from error
+    sys.modules[name] = module
+    return module
+
+
+def open_variant(op: Op, binding: Path, library: Path, variant: Variant) -> Launchable:
+    """Load a built variant through its op's binding. The device must be open: it decides which CUDA runtime the variant binds to."""
+    module = load_binding(binding)
+    if not hasattr(module, "Variant"):
+        raise BuildError(f"the binding of op {op.name} ({binding.name}) has no class Variant")
+    return cast("Launchable", module.Variant(str(library), variant.symbol_suffix))
+
+
+def describe_build(variant: Variant, library: Path) -> BuildResult:
+    """Return what is known of a built variant from its library and what lies beside it."""
+    return BuildResult(variant, library, "", "", parse_ptxas((library.parent / _PTXAS_LOG).read_text()), None, 0.0, cached=True)
+
+
+def read_resources(result: BuildResult) -> dict[str, Resources]:
+    """Return what ptxas reported of each kernel of a built variant, by the kernel's symbol."""
+    return parse_ptxas_by_kernel((result.library.parent / _PTXAS_LOG).read_text()) if result.library is not None else {}
+
+
+def describe_result(result: BuildResult) -> Mapping[str, object]:
+    """Return a result as plain data for ``--json``."""
+    row = asdict(result)
+    row["variant"] = result.variant.name
+    row["library"] = None if result.library is None else str(result.library)
+    return row

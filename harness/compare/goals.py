@@ -1,0 +1,184 @@
+"""An op's goals on a GPU: its own choice and the peers on every problem of every goal, in one run and in the same rounds, cold.
+
+A problem's ratio is the time of the fastest of the goal's peers over the time of the op's own choice (:attr:`harness.spec.Op.choose`);
+more than 1 is faster than the peer. A peer whose output misses the op's bound counts all the same: leaving it out would flatter. Other
+variants of the op may be timed beside the choice; what it takes longer than the fastest of them is its regret.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.bench import open_peers, record_timed
+from harness.build.builder import BuildResult, open_variant
+from harness.session import Session
+from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
+from harness.timing.benchmark import Timed, time_problem
+from harness.timing.stats import StopRule
+from harness.timing.timer import Mode, Timer, TimingPolicy
+
+# Of one problem, for each contender: what is left of the noise is far below what a goal asks for.
+_POLICY = TimingPolicy(stop=StopRule(budget_s=0.4, min_samples=20), warmup_cap_s=0.8)
+_MEASURED = "met", "the least", "missed"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One problem of one goal. ``peer`` is the fastest; ``reason`` says why there is no ratio, or what to know of it."""
+
+    goal: str
+    problem: str
+    variant: str
+    why: str
+    own_us: float | None = None
+    peer: str = ""
+    peer_us: float | None = None
+    reason: str = ""
+    best: str = ""
+    best_us: float | None = None
+
+    @property
+    def regret(self) -> float | None:
+        """What the choice takes longer than the fastest of the op's variants in this run, as a share; None where no other was timed."""
+        return None if self.own_us is None or self.best_us is None else self.own_us / self.best_us - 1.0
+
+    @property
+    def ratio(self) -> float | None:
+        """The peer's time over the own, None where one is missing."""
+        return None if self.own_us is None or self.peer_us is None else self.peer_us / self.own_us
+
+
+@dataclass(frozen=True)
+class Row:
+    """One goal: the geometric mean of its problems' ratios and the least of them; None where nothing was measured."""
+
+    goal: Goal
+    ratios: tuple[Ratio, ...]
+
+    @property
+    def measured(self) -> list[tuple[float, Ratio]]:
+        """The problems that have a ratio, worst first."""
+        return sorted(((r.ratio, r) for r in self.ratios if r.ratio is not None), key=lambda pair: pair[0])
+
+    @property
+    def geomean(self) -> float | None:
+        """Geometric mean of the ratios."""
+        found = self.measured
+        return math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found)) if found else None
+
+    @property
+    def verdict(self) -> str:
+        """``met``, ``the least`` (the least that counts is met), ``missed``, or what is missing for any of them."""
+        found, mean = self.measured, self.geomean
+        if mean is None:
+            return "not measured"
+        if len(found) < len(self.ratios):
+            return f"{len(self.ratios) - len(found)} of {len(self.ratios)} not measured"
+        if found[0][0] < self.goal.worst:
+            return "missed"
+        return _MEASURED[0] if mean >= self.goal.aim else _MEASURED[1] if mean >= self.goal.least else _MEASURED[2]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        g = self.goal
+        rows = [vars(r) | {"ratio": r.ratio, "regret": r.regret} for r in self.ratios]
+        fixed = {"goal": g.name, "title": g.title, "peers": list(g.peers), "aim": g.aim, "least": g.least, "worst": g.worst}
+        return fixed | {"geomean": self.geomean, "verdict": self.verdict, "problems": rows}
+
+
+def select_goals(op: Op, names: Sequence[str]) -> tuple[Goal, ...]:
+    """Return the op's goals, or those named; raises :class:`SpecError` where there are none, or no way to choose a variant."""
+    if not op.goals or op.choose is None:
+        raise SpecError(f"op {op.name} has no goals: give compare one of --base NAME, --against REV, and --record ID twice")
+    known = {g.name: g for g in op.goals}
+    if unknown := [n for n in names if n not in known]:
+        raise SpecError(f"op {op.name} has no goal {unknown[0]!r}; it has: {', '.join(known)}")
+    return tuple(known[n] for n in names) if names else op.goals
+
+
+def list_problems(goals: Sequence[Goal]) -> list[Problem]:
+    """Return every problem of the goals once, in order."""
+    return list({p.name: p for g in goals for p in g.problems}.values())
+
+
+def choose_variants(op: Op, problems: Sequence[Problem]) -> dict[str, Choice]:
+    """Return the op's choice by problem name."""
+    assert op.choose is not None
+    return {p.name: op.choose(p) for p in problems}
+
+
+def measure_goals(
+    session: Session,
+    builds: Mapping[str, BuildResult],
+    binding: Path,
+    goals: Sequence[Goal],
+    choices: Mapping[str, Choice],
+    rivals: Sequence[str],
+    peers: Sequence[Peer],
+    say: Callable[[str], None],
+) -> Iterator[tuple[Problem, dict[str, Timed]]]:
+    """Time each problem's choice, the variants ``rivals`` and the peers of its goals together; record it, and yield what was found.
+
+    ``say`` is told of peers that are not there.
+    """
+    op = session.loaded.op
+    opened = dict(open_peers([p for p in peers if any(p.name in g.peers for g in goals)], say))
+    variants = {name: open_variant(op, binding, b.library, b.variant) for name, b in builds.items() if b.library is not None}
+    timer = Timer(session.device, _POLICY)
+    try:
+        for problem in list_problems(goals):
+            wanted = {n for g in goals if problem in g.problems for n in g.peers}
+            own = choices[problem.name].variant.name
+            own_names = dict.fromkeys([own, *rivals])
+            entries = [(n, p) for n, p in opened.items() if n in wanted] + [(n, variants[n]) for n in own_names]
+            found = _time_all(session, timer, problem, entries)
+            for timed in found.values():
+                record_timed(session, builds.get(timed.name), timed)
+            yield problem, found
+    finally:
+        timer.close()
+
+
+def _time_all(session: Session, timer: Timer, problem: Problem, entries: Sequence[tuple[str, Launchable]]) -> dict[str, Timed]:
+    """Time the entries on one problem, and all of them once more where one that serves it got no time.
+
+    A host that stalls holds a stream too long for a sample, and without its peers a problem says nothing.
+    """
+    for is_last in (False, True):
+        timed = time_problem(session.device, timer, session.loaded.op, problem, entries, session.target, (Mode.COLD,))
+        found = {t.name: t for t in timed}
+        if is_last or all(t.cold is not None or t.status == "unsupported" for t in found.values()):
+            break
+    return found
+
+
+def make_rows(
+    goals: Sequence[Goal], choices: Mapping[str, Choice], found: Mapping[str, Mapping[str, Timed]], variants: Collection[str]
+) -> list[Row]:
+    """Return a row per goal from what was timed, by problem and contender; ``variants`` are the op's own."""
+    return [Row(g, tuple(_make_ratio(g, p.name, choices[p.name], found.get(p.name, {}), variants) for p in g.problems)) for g in goals]
+
+
+def _make_ratio(goal: Goal, problem: str, choice: Choice, found: Mapping[str, Timed], variants: Collection[str]) -> Ratio:
+    own = found.get(choice.variant.name)
+    common = (goal.name, problem, choice.variant.name, choice.reason)
+    if own is None or own.status != "passed" or own.cold is None:
+        return Ratio(*common, reason="not timed" if own is None else own.reason or own.status)
+    rivals = {n: t for n, t in found.items() if n not in goal.peers and t.status == "passed" and t.cold is not None and n in variants}
+    best = min(rivals, key=lambda n: _get_us(rivals[n]), default="") if len(rivals) > 1 else ""
+    mine = Ratio(*common, own_us=_get_us(own), best=best, best_us=_get_us(rivals[best]) if best else None)
+    timed = {n: found[n] for n in goal.peers if n in found and found[n].cold is not None}
+    if not timed:
+        return replace(mine, reason="no peer was timed")
+    fastest = min(timed, key=lambda n: _get_us(timed[n]))
+    note = "" if timed[fastest].status == "passed" else f"{fastest} misses the op's bound"
+    return replace(mine, peer=fastest, peer_us=_get_us(timed[fastest]), reason=note)
+
+
+def _get_us(timed: Timed) -> float:
+    assert timed.cold is not None
+    return timed.cold.summary.median

@@ -1,0 +1,1 @@
+"""What did the compiler make of it? Source, PTX and SASS side by side."""

@@ -1,0 +1,1 @@
+"""How long would it take? Counts, the roofline, and the time model."""

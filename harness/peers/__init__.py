@@ -1,0 +1,1 @@
+"""Libraries to measure against."""

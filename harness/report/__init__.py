@@ -1,0 +1,1 @@
+"""Recorded results for people: tables for the terminal, pages for `profiles/`."""

@@ -1,0 +1,297 @@
+"""Tables for the terminal and plain values for ``--json``, from rows that verify, bench and the records fill.
+
+On the emulated device a row has counts, a floor and a modelled time for the target, and no measured time: the columns do not exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.records.tables import Result
+from harness.verify.findings import Status, VerifyResult
+
+_STATUS_STYLE = {"passed": "green", "failed": "bold red", "unsupported": "yellow", "not_run": "yellow"}
+
+
+@dataclass(frozen=True)
+class Statics:
+    """What the build says about a variant: per-thread registers, bytes of static shared memory a block, bytes spilled, and occupancy.
+
+    ``occupancy`` is resident warps over the most an SM holds, 0..1, for the block size of the launch; ``limiter`` is what bounds it.
+    """
+
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+    occupancy: float | None = None
+    limiter: str = ""
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One variant (or peer) on one problem. Times are microseconds; None where there is none.
+
+    ``device`` is ``emulated`` or the GPU's name. ``counts`` and ``model_us`` exist on the emulated device only, ``cold`` and ``hot``
+    (the figures of :class:`harness.timing.timer.Timing`) on a GPU only. ``note`` says how far ``model_us`` can be trusted.
+    """
+
+    op: str
+    variant: str
+    problem: str
+    device: str
+    verified: str
+    reason: str = ""
+    is_peer: bool = False
+    statics: Statics = field(default_factory=Statics)
+    floor_us: float | None = None
+    floor_bound: str = ""
+    flops: float = 0.0
+    bytes_moved: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    model_us: float | None = None
+    model_pipe: str = ""
+    cold: Mapping[str, Any] | None = None
+    hot: Mapping[str, Any] | None = None
+    share_of_best_peer: float | None = None
+    note: str = ""
+
+    @property
+    def order_us(self) -> float:
+        """The time that ranks the row: the cold median, else the model; infinite where there is neither or the row failed."""
+        time_us = self.cold["median_us"] if self.cold else self.model_us
+        return math.inf if time_us is None or self.verified not in ("passed", "peer") else float(time_us)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def make_verify_table(op: str, results: Sequence[VerifyResult], device: str) -> Table:
+    """Return one row per variant: how many problems passed, the worst error, and the reason of a refusal."""
+    table = Table(title=escape(f"{op}: verify on {device}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("variant", "status"):
+        table.add_column(name, no_wrap=True)
+    for name in ("passed", "unsupported", "error/bound", "ulp", "launches", "s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("reason")
+    for result in results:
+        status = "passed" if result.ok else "failed"
+        unsupported = sum(p.status is Status.UNSUPPORTED for p in result.problems)
+        table.add_row(
+            escape(result.variant),
+            f"[{_STATUS_STYLE[status]}]{status}[/]",
+            f"{result.num_passed}/{len(result.problems)}",
+            str(unsupported) if unsupported else "",
+            format_figure(result.max_error_ratio),
+            format_figure(result.max_ulp),
+            str(sum(p.num_launches for p in result.problems)),
+            f"{result.seconds:.1f}",
+            result.reason,
+        )
+    return table
+
+
+def list_fault_lines(result: VerifyResult, max_faults: int = 3) -> list[str]:
+    """Return what is wrong with a variant, the most telling first, each with the problem it showed on."""
+    lines = [f"{result.variant}: {fault.describe()}" for fault in result.faults]
+    found = [(fault, p) for p in result.problems for fault in p.faults]
+    ranked = {fault: rank for rank, fault in enumerate(result.all_faults)}
+    seen: set[str] = set()
+    for fault, problem in sorted(found, key=lambda pair: ranked[pair[0]]):
+        if fault.kind in seen:
+            continue
+        seen.add(fault.kind)
+        hidden = ", a size that the op does not list" if problem.hidden else ""
+        lines.append(
+            f"{result.variant}: {fault.kind} on {problem.problem}{hidden} ({fault.check}, {fault.inputs} inputs):\n  {fault.detail}"
+        )
+    if len(lines) > max_faults:
+        lines = [*lines[:max_faults], f"{result.variant}: {len(lines) - max_faults} more kinds of fault (--json has them all)"]
+    return lines
+
+
+def make_bench_tables(rows: Sequence[BenchRow], *, target: str) -> list[Table]:
+    """Return one table per problem, in the order of the rows; the best of each is marked."""
+    by_problem: dict[str, list[BenchRow]] = {}
+    for row in rows:
+        by_problem.setdefault(row.problem, []).append(row)
+    return [_make_bench_table(group, target) for group in by_problem.values()]
+
+
+def _make_bench_table(rows: Sequence[BenchRow], target: str) -> Table:
+    first = rows[0]
+    emulated = first.device == "emulated"
+    floor = f" · floor {format_us(first.floor_us)} us on {target} ({first.floor_bound})" if first.floor_us is not None else ""
+    table = Table(
+        title=escape(f"{first.op} · {first.problem} · {first.device}{floor}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    columns = _EMULATED_COLUMNS if emulated else _GPU_COLUMNS
+    table.add_column("variant", overflow="fold")
+    for name in ("verified", *_STATIC_COLUMNS, *(c.format(target=target) for c in columns)):
+        table.add_column(name, justify="left" if name in ("verified", "occupancy") else "right", no_wrap=True)
+    best = min((r for r in rows if not r.is_peer), key=lambda r: r.order_us, default=first)
+    for row in rows:
+        cells = _make_emulated_cells(row) if emulated else _make_gpu_cells(row)
+        is_best = row is best and row.order_us < math.inf
+        marker = " *" if is_best else ""
+        style = _STATUS_STYLE.get(row.verified, "")
+        verified = row.verified if row.verified != "failed" or not row.reason else f"failed: {row.reason}"
+        name = f"{row.variant}{marker}"
+        table.add_row(
+            escape(name),
+            f"[{style}]{escape(verified)}[/]" if style else escape(verified),
+            *_make_static_cells(row.statics),
+            *cells,
+            style="bold" if is_best else ("dim" if row.is_peer else ""),
+        )
+    return table
+
+
+_STATIC_COLUMNS = ("regs", "smem B", "spill B", "occupancy")
+_EMULATED_COLUMNS = ("device", "warp instr", "sectors/req", "smem conflicts", "model us ({target})", "model pipe")
+_GPU_COLUMNS = ("cold us", "±%", "hot us", "TFLOP/s", "GB/s", "% of floor", "vs best peer")
+
+
+def _make_static_cells(statics: Statics) -> tuple[str, ...]:
+    occupancy = "" if statics.occupancy is None else f"{100 * statics.occupancy:.0f} %"
+    if occupancy and statics.limiter:
+        occupancy += f" ({statics.limiter})"
+    return (*("" if v is None else str(v) for v in (statics.registers, statics.shared_bytes, statics.spill_bytes)), occupancy)
+
+
+def _make_emulated_cells(row: BenchRow) -> tuple[str, ...]:
+    if not row.counts:
+        return ("emulated", "", "", "", "", "")
+    return (
+        "emulated",
+        format_count(row.counts.get("warp_instructions", 0)),
+        format_figure(find_sectors_per_request(row.counts)),
+        format_count(row.counts.get("shared_load_conflicts", 0) + row.counts.get("shared_store_conflicts", 0)),
+        format_us(row.model_us),
+        row.model_pipe,
+    )
+
+
+def _make_gpu_cells(row: BenchRow) -> tuple[str, ...]:
+    if row.cold is None:
+        return ("",) * len(_GPU_COLUMNS)
+    median = float(row.cold["median_us"])
+    spread = 100 * (float(row.cold["q3_us"]) - float(row.cold["q1_us"])) / median
+    return (
+        format_us(median),
+        f"{spread:.1f}",
+        format_us(row.hot["median_us"]) if row.hot else "",
+        f"{row.flops / median * 1e-6:.2f}",
+        f"{row.bytes_moved / median * 1e-3:.0f}",
+        "" if row.floor_us is None else f"{100 * row.floor_us / median:.1f}",
+        "" if row.share_of_best_peer is None else f"{100 * row.share_of_best_peer:.1f} %",
+    )
+
+
+def make_record_table(results: Sequence[Result]) -> Table:
+    """Return one row per recorded result; a time appears only where one was measured on a GPU."""
+    run = results[0].run
+    dirty = " with changes" if run.dirty else ""
+    where = f"{run.environment.device_name}, {run.started_at[:19]} UTC, commit {run.commit[:12] or 'none'}{dirty}"
+    table = Table(
+        title=escape(f"{results[0].op}: run {run.id} ({run.command}) on {where}"),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for name in ("record", "kind", "variant", "problem", "status"):
+        table.add_column(name, no_wrap=name != "problem")
+    table.add_column("figures")
+    for result in results:
+        style = _STATUS_STYLE.get(result.status, "")
+        status = f"[{style}]{result.status}[/]" if style else result.status
+        cells = (str(result.id), result.kind, escape(result.variant), escape(result.problem))
+        table.add_row(*cells, status, escape(_describe_figures(result)))
+    return table
+
+
+def _describe_figures(result: Result) -> str:
+    f = result.figures
+    if result.reason:
+        return result.reason
+    if result.kind == "profile":
+        return f"{f['tool']}: {f['summary']['bound']}"
+    if result.kind == "sanitizer":
+        return ", ".join(f"{check}: {count} errors" for check, count in f["errors"].items())
+    if result.kind in ("compare", "sweep"):
+        return f"{f['mode']} {format_us(f['median_us'])} us"
+    if result.kind == "bench":
+        return (
+            f"{f['mode']} {format_us(f['median_us'])} us ({format_us(f['q1_us'])} to {format_us(f['q3_us'])}, {f['num_samples']} samples)"
+        )
+    if result.kind == "counters":
+        counts = sum_counts([launch["counts"] for launch in f["launches"]])
+        return f"emulated: {format_count(counts.get('warp_instructions', 0))} warp instructions"
+    problems = f["problems"]
+    worst = max((p["max_error_ratio"] for p in problems if isinstance(p["max_error_ratio"], float)), default=0.0)
+    return f"{sum(p['status'] == 'passed' for p in problems)} of {len(problems)} problems, error/bound {format_figure(worst)}"
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Print tables to stdout, never narrower than they need to be: a pipe has no width."""
+    console = Console()
+    for table in tables:
+        needed = console.measure(table, options=console.options.update(width=1000)).maximum
+        Console(width=max(needed, console.width) if not console.is_terminal else None).print(table)
+
+
+def find_sectors_per_request(counts: Mapping[str, int]) -> float:
+    """Return 32-byte sectors per warp-level global access: 4 where 32 threads read 32 neighbouring floats."""
+    requests = counts.get("global_loads", 0) + counts.get("global_stores", 0)
+    sectors = counts.get("global_load_sectors", 0) + counts.get("global_store_sectors", 0)
+    return sectors / requests if requests else 0.0
+
+
+def sum_counts(launches: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Add up counters by name."""
+    total: dict[str, int] = {}
+    for counts in launches:
+        for name, value in counts.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def format_us(value: float | None) -> str:
+    """Format microseconds with four significant digits, or two decimals from 100 up."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if value < 100 else f"{value:.2f}"
+
+
+def format_count(value: int) -> str:
+    """Format a count: whole below ten thousand, then with k, M or G."""
+    if value < 10_000:
+        return str(value)
+    for unit, scale in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        if value < 1000 * scale or unit == "G":
+            return f"{value / scale:.4g} {unit}"
+    raise AssertionError("unreachable")
+
+
+def format_figure(value: float) -> str:
+    """Format a ratio with three significant digits."""
+    return f"{value:.3g}"
+
+
+def clean_json(value: Any) -> Any:
+    """Replace what JSON cannot say (NaN and the infinities) by its name, in nested plain values."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(k): clean_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_json(v) for v in value]
+    return value

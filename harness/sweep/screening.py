@@ -1,0 +1,195 @@
+"""The screen of a sweep: every variant is built, weighed before it costs the GPU anything, and measured, all at the same time.
+
+Three threads hand variants on: one builds what a strategy proposes, one keeps the measuring processes supplied, and the caller's takes
+what comes and records it. So compilers, GPU and records never wait for each other. A variant that hangs, faults or takes the device's
+context with it is a result like any other: its process is replaced, and the next goes on. The same machine code is measured once, whatever
+it is called.
+
+Which of the fastest is the fastest the screen does not say: the least of many noisy times is no time. :mod:`harness.sweep.sweeping`
+measures the finalists anew, in turns.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.build.builder import BuildResult, read_resources
+from harness.build.compiler import Compiler
+from harness.pool import JobFeed, Lost
+from harness.spec import Op, Problem
+from harness.sweep.measuring import SweepJob
+from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
+
+# Measures the jobs of a feed, and yields each with what came of it.
+Measure = Callable[[JobFeed[SweepJob]], Iterator[tuple[SweepJob, Answer | Lost]]]
+# Chooses among builds, those worth measuring first; the others have the reason why not.
+Choose = Callable[[Sequence[BuildResult]], tuple[list[BuildResult], list[tuple[BuildResult, str]]]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A variant's points. ``is_earlier``: they come from the records of an earlier sweep, and are not to be recorded again."""
+
+    build: BuildResult
+    points: tuple[Measured, ...]
+    usage: Usage | None = None
+    is_earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is done with a build before it is measured, in this order. Each may be left out.
+
+    ``find_earlier`` returns its points of an earlier sweep, ``find_obstacle`` why it is not worth measuring. ``choose`` decides about
+    all builds together, once they are there. ``tell`` hears of every result, from any thread, before it is yielded. ``stop`` ends whatever
+    waits for results, when there will be no more. ``find_binding`` waits for the op's binding.
+    """
+
+    find_earlier: Callable[[BuildResult], tuple[Measured, ...] | None] = lambda build: None
+    find_obstacle: Callable[[BuildResult], str] = lambda build: ""
+    choose: Choose | None = None
+    tell: Callable[[Found], None] = lambda found: None
+    find_binding: Callable[[], Path] = Path
+    stop: Callable[[], None] = lambda: None
+
+
+@dataclass
+class _Desk:
+    """What the threads share: results on their way to the caller, and which build's machine code is measured, or is the same as whose."""
+
+    op: Op
+    problems: Sequence[Problem]
+    steps: Steps
+    feed: JobFeed[SweepJob] = field(default_factory=JobFeed)
+    results: queue.SimpleQueue[Found | BaseException | None] = field(default_factory=queue.SimpleQueue)
+    pending: list[BuildResult] = field(default_factory=list)
+    measured: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
+    by_code: dict[str, list[BuildResult]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def finish(self, found: Found) -> None:
+        self.steps.tell(found)
+        self.results.put(found)
+
+    def set_aside(self, build: BuildResult, status: str, reason: str) -> None:
+        self.finish(Found(build, make_points(self.op, build.variant, self.problems, status, reason, build.code_hash)))
+
+    def take(self, build: BuildResult) -> None:
+        """Receive a build from the compilers."""
+        if build.library is None:
+            first_line = next((x for x in (build.error or "").splitlines() if "error" in x), build.error or "it does not compile")
+            self.set_aside(build, "failed", first_line)
+        elif (earlier := self.steps.find_earlier(build)) is not None:
+            self.finish(Found(build, earlier, is_earlier=True))
+        elif reason := self.steps.find_obstacle(build):
+            self.set_aside(build, "set_aside", reason)
+        elif self._is_first(build):
+            if self.steps.choose is None:
+                self.measure(build)
+            else:
+                self.pending.append(build)
+
+    def _is_first(self, build: BuildResult) -> bool:
+        """Return whether this machine code is new; a copy of another's gets that one's points, now or when they are there."""
+        with self.lock:
+            others = self.by_code.setdefault(build.launch_hash, [])
+            others.append(build)
+            known = self.measured.get(build.launch_hash)
+        if known is not None:
+            self.finish(Found(build, copy_points(known, build)))
+        return len(others) == 1
+
+    def measure(self, build: BuildResult) -> None:
+        """Hand a build to the measuring processes."""
+        assert build.library is not None
+        job = SweepJob(build.variant, build.library, self.steps.find_binding(), build.code_hash, read_resources(build), build.launch_hash)
+        self.feed.put(job)
+
+    def settle(self, launch_hash: str, points: tuple[Measured, ...], usage: Usage | None) -> None:
+        """Receive what came of a machine code: its first build and all copies so far are done."""
+        with self.lock:
+            first, *copies = self.by_code[launch_hash]
+            self.measured[launch_hash] = points
+        self.finish(Found(first, points, usage))
+        for build in copies:
+            self.finish(Found(build, copy_points(points, build)))
+
+
+def copy_points(points: Sequence[Measured], build: BuildResult) -> tuple[Measured, ...]:
+    """Return the points of a build whose machine code was measured under another name, without the samples."""
+
+    def copy(point: SweepPoint) -> SweepPoint:
+        note = point.reason or f"the machine code of {point.variant}: timed once"
+        return replace(point, variant=build.variant.name, reason=note)
+
+    return tuple(Measured(copy(m.point)) for m in points)
+
+
+def screen(
+    measure: Measure,
+    op: Op,
+    problems: Sequence[Problem],
+    build_all: Callable[[Callable[[BuildResult], None], Compiler], object],
+    steps: Steps | None = None,
+) -> Iterator[Found]:
+    """Build and measure at the same time; yield each build with its points as they come.
+
+    ``build_all(on_result, compiler)`` builds and calls back with each result. Leaving the iterator early stops the compilers and the
+    measuring processes. What stops the building or the measuring altogether is raised after what came before it.
+    """
+    desk = _Desk(op, problems, steps or Steps())
+    compiler = Compiler()
+
+    def build_and_close() -> None:
+        try:
+            build_all(desk.take, compiler)
+            if desk.steps.choose is not None:
+                chosen, others = desk.steps.choose(desk.pending)
+                for build in chosen:
+                    desk.measure(build)
+                for build, reason in others:
+                    points = make_points(op, build.variant, problems, "set_aside", reason, build.code_hash)
+                    desk.settle(build.launch_hash, points, None)
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            desk.results.put(error)
+        finally:
+            desk.feed.close()
+
+    def measure_all() -> None:
+        try:
+            for job, answer in measure(desk.feed):
+                if isinstance(answer, Lost):
+                    points = make_points(op, job.variant, problems, "failed", f"{answer.kind}: {answer.detail}", job.code_hash)
+                    desk.settle(job.launch_hash, points, None)
+                else:
+                    desk.settle(job.launch_hash, answer.points, answer.usage)
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            compiler.stop()
+            desk.results.put(error)
+        desk.steps.stop()
+        builder.join()
+        desk.results.put(None)
+
+    builder = threading.Thread(target=build_and_close, daemon=True)
+    measurer = threading.Thread(target=measure_all, daemon=True)
+    builder.start()
+    measurer.start()
+    broken: BaseException | None = None
+    try:
+        while (found := desk.results.get()) is not None:
+            if isinstance(found, BaseException):
+                broken = broken or found
+            else:
+                yield found
+    finally:
+        desk.feed.abandon()
+        desk.steps.stop()
+        compiler.stop()
+        measurer.join()
+        builder.join()
+    if broken is not None:
+        raise broken

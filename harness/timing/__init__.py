@@ -1,0 +1,1 @@
+"""How long does it take? Samples, the clock, and their statistics."""

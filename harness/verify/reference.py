@@ -1,0 +1,177 @@
+"""What a problem's outputs must be: inputs, float64 reference and bound, computed once and shared by all variants.
+
+A problem of more than :data:`WHOLE_FLOPS` is judged on a sample, where its op says how (:class:`harness.spec.Sampling`): of every axis
+one row (or column) in each band of at most :data:`BAND`, drawn by a hash of op and problem, with all that lies along it. No tile as large
+as a band escapes, nor does a row or a column; what a kernel does at each place within a tile is judged on the small problems, whole.
+
+Also the checks of the op itself: a tolerance that is not finite, or that would let an output of zeros pass, judges nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.dtypes import find_dtype
+from harness.spec import Op, Problem
+from harness.verify.compare import Comparison, compare, find_mismatches
+from harness.verify.findings import Fault, FaultKind
+from harness.verify.inputs import make_inputs
+
+# A float64 reference of this much takes a CPU core about a second.
+WHOLE_FLOPS = 2.0**33
+BAND = 128
+_MIN_SAMPLES = 64
+# Outputs smaller than this may be all (near) zero by chance, for instance one element behind a relu.
+_MIN_ELEMS_FOR_ZERO_LINT = 64
+
+
+@dataclass(frozen=True)
+class Part:
+    """Float64 outputs with their absolute bounds, by tensor name: all of them, or those at ``places`` along ``axis``.
+
+    ``axes`` names the outputs for which that is another axis.
+    """
+
+    outputs: dict[str, NDArray[np.float64]]
+    bounds: dict[str, NDArray[np.float64]]
+    axis: int | None = None
+    places: NDArray[np.intp] | None = None
+    axes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def take(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Return what of a whole output belongs to this part."""
+        return array if self.axis is None or self.places is None else np.take(array, self.places, axis=self.axes.get(name, self.axis))
+
+    def compare(self, name: str, actual: NDArray[Any]) -> Comparison:
+        """Compare a whole output of the kernel with this part; the first bad index is that of the whole."""
+        result = compare(self.take(name, actual), self.outputs[name], self.bounds[name])
+        if result.first_bad_index is None or self.axis is None or self.places is None:
+            return result
+        index = list(result.first_bad_index)
+        axis = self.axes.get(name, self.axis)
+        index[axis] = int(self.places[index[axis]])
+        return replace(result, first_bad_index=tuple(index))
+
+    def find_mismatches(self, name: str, actual: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return True per element of this part that is wrong in a whole output of the kernel."""
+        return find_mismatches(self.take(name, actual), self.outputs[name], self.bounds[name])
+
+    @property
+    def size_bytes(self) -> int:
+        """Host memory held."""
+        return sum(a.nbytes for group in (self.outputs, self.bounds) for a in group.values())
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Inputs in their own dtypes by tensor name, and what is expected of the outputs."""
+
+    inputs: dict[str, NDArray[np.generic]]
+    parts: tuple[Part, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Host memory held."""
+        return sum(a.nbytes for a in self.inputs.values()) + sum(p.size_bytes for p in self.parts)
+
+    def compare(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, Comparison]:
+        """Compare whole outputs by tensor name; of several parts the worst counts."""
+        found: dict[str, Comparison] = {}
+        for name, values in outputs.items():
+            each = [part.compare(name, values) for part in self.parts]
+            found[name] = min(each, key=lambda c: (c.ok, -c.max_error_ratio))
+        return found
+
+    def describe(self) -> str:
+        """Say what of the outputs is judged."""
+        sampled = [f"{len(p.places)} places of axis {p.axis}" for p in self.parts if p.places is not None]
+        return f"sampled: all along {' and '.join(sampled)}" if sampled else "whole"
+
+
+class References:
+    """Computes :class:`Expected` on demand, and keeps the latest up to ``max_bytes``."""
+
+    def __init__(self, op: Op, max_bytes: int = 1 << 30) -> None:
+        self.op = op
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[tuple[str, str, int], Expected] = OrderedDict()
+
+    def get(self, problem: Problem, distribution: str = "normal", seed: int = 0) -> Expected:
+        """Return what is expected of ``problem`` on the given inputs. Raises what the op's own callables raise."""
+        key = (problem.name, distribution, seed)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        made = compute_expected(self.op, problem, make_inputs(self.op, problem, distribution, seed))
+        self._kept[key] = made
+        while len(self._kept) > 1 and sum(e.size_bytes for e in self._kept.values()) > self._max_bytes:
+            self._kept.popitem(last=False)
+        return made
+
+
+def compute_expected(op: Op, problem: Problem, inputs: dict[str, NDArray[np.generic]], whole_flops: float = WHOLE_FLOPS) -> Expected:
+    """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled."""
+    if op.sampling is None or op.cost(problem).flops <= whole_flops:
+        return Expected(inputs, (_compute_part(op, problem, inputs),))
+    first = next(t for t in op.outputs if t.present(problem))
+    find_axis = op.sampling.find_axis
+    parts = []
+    for axis in op.sampling.axes:
+        axes = {} if find_axis is None else {t.name: find_axis(t.name, axis, problem) for t in op.outputs}
+        extent = first.resolve_shape(problem)[axes.get(first.name, axis)]
+        places = choose_places(op, problem, axis, extent)
+        if len(places) == extent:
+            return Expected(inputs, (_compute_part(op, problem, inputs),))
+        restricted_inputs, restricted = op.sampling.restrict(inputs, problem, axis, places)
+        parts.append(replace(_compute_part(op, restricted, restricted_inputs), axis=axis, places=places, axes=axes))
+    return Expected(inputs, tuple(parts))
+
+
+def choose_places(op: Op, problem: Problem, axis: int, extent: int) -> NDArray[np.intp]:
+    """Return one place in each of at least 64 equal bands of at most :data:`BAND`, ascending, the same on every machine."""
+    count = min(extent, max(_MIN_SAMPLES, -(-extent // BAND)))
+    digest = hashlib.sha256("\0".join(("sample", op.name, problem.name, str(axis))).encode()).digest()
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    edges = np.arange(count + 1, dtype=np.int64) * extent // count
+    return np.asarray(rng.integers(edges[:-1], edges[1:]), dtype=np.intp)
+
+
+def _compute_part(op: Op, problem: Problem, inputs: Mapping[str, NDArray[np.generic]]) -> Part:
+    wide = {name: array.astype(np.float64) for name, array in inputs.items()}
+    with np.errstate(all="ignore"):
+        outputs = op.reference(wide, problem)
+        bounds = op.tolerance(wide, outputs, problem)
+    wanted = {t.name: t.resolve_shape(problem) for t in op.outputs if t.present(problem)}
+    for name, shape in wanted.items():
+        if name not in outputs or name not in bounds:
+            raise ValueError(f"op {op.name}: reference() and tolerance() must both give output {name!r} for problem {problem.name}")
+        if outputs[name].shape != shape:
+            raise ValueError(
+                f"op {op.name}: reference() gives {name} the shape {outputs[name].shape}, problem {problem.name} wants {shape}"
+            )
+    return Part({n: outputs[n] for n in wanted}, {n: np.asarray(bounds[n], np.float64) for n in wanted})
+
+
+def check_tolerance(op: Op, problem: Problem, expected: Expected) -> list[Fault]:
+    """Return what is wrong with the op's bound on this problem: not finite, negative, or so wide that zeros pass."""
+    faults = []
+    dtypes: dict[str, Any] = {t.name: find_dtype(t.resolve_dtype(problem)) for t in op.outputs}
+    for part in expected.parts:
+        for name, values in part.outputs.items():
+            bound = np.broadcast_to(part.bounds[name], values.shape)
+            if not (np.isfinite(bound) & (bound >= 0))[np.isfinite(values)].all():
+                detail = f"tolerance() gives {name} a bound that is negative or not finite on problem {problem.name}"
+                faults.append(Fault(FaultKind.TOLERANCE_INVALID, "op", detail))
+            elif values.size >= _MIN_ELEMS_FOR_ZERO_LINT and values.any():
+                wrong = find_mismatches(np.zeros(values.shape, dtypes[name]), values, bound)
+                if not wrong.any():
+                    detail = f"an output of zeros would pass for {name} on problem {problem.name}: the bound is up to {bound.max():.3g}"
+                    faults.append(Fault(FaultKind.TOLERANCE_ACCEPTS_ZEROS, "op", detail))
+    return faults
