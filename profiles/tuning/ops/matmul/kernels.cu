@@ -3,8 +3,8 @@
 //
 // A block has bx * by threads and computes (by * ty) x (bx * tx) elements of C, tk steps of k at a time. The elements of a thread lie by
 // rows and bx columns apart, so that the lanes of a warp read neighbours.
-extern "C" __global__ void __launch_bounds__(bx * by) matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
-                                                             int m, int n, int k) {
+extern "C" __global__ void __launch_bounds__(bx* by)
+    matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k) {
     constexpr int kRows = by * ty;
     constexpr int kColumns = bx * tx;
     constexpr int kThreads = bx * by;
