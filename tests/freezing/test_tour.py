@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from device.loader import find_emulator_library
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 
@@ -35,7 +36,9 @@ class Project:
     def run(self, *command: object, code: int = 0) -> str:
         environ = os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": f"{self.root}:{self.state}",
             "AICF_DEVICE": "emulated",
+            "AICF_EMULATOR_LIBRARY": str(find_emulator_library(read_settings())),
             "AICF_CACHE_DIR": str(read_settings().cache_dir),
             "AICF_RECORDS_URL": f"sqlite:///{self.state}/records.sqlite",
         }
@@ -63,6 +66,10 @@ def project(emulated_device: object, tmp_path: Path) -> Project:
         shutil.copytree(ROOT / part, root / part, ignore=ignored)
     for name in ("pyproject.toml", ".gitignore"):
         shutil.copyfile(ROOT / name, root / name)
+    # An editable install finds its own checkout before any path; this project is to use the copy.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != 'ScikitBuildRedirectingFinder']\n"
+    )
     project = Project(root, tmp_path)
     project.run("git", "init", "-q")
     project.commit()
