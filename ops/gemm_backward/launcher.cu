@@ -128,7 +128,7 @@ std::int64_t count_sum_bytes(std::int64_t num_rows, const GemmBackwardParams& pa
 }
 
 [[maybe_unused]] AicfStatus require_weights(const GemmBackwardParams& params) {
-    if (params.dz == nullptr || params.w != nullptr) return make_ok();
+    if (params.w != nullptr) return make_ok();
     return make_unsupported("w: null pointer; this kernel multiplies by it, 'streamed' does without");
 }
 
@@ -303,11 +303,10 @@ struct wgmma_plan {
 
     static AicfStatus check(const GemmBackwardParams& params) {
         AICF_RETURN_IF_NOT_OK(require_weights(params));
-        AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, params.lddy}}));
+        AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, params.lddy}, {"w", params.w, params.ldw}}));
         if (params.dz != nullptr) {
-            AICF_RETURN_IF_NOT_OK(require_mappable({{"w", params.w, params.ldw},
-                                                    {"z", params.act != AICF_ACT_NONE ? params.z : nullptr, params.ldz},
-                                                    {"dz", params.dz, params.lddz}}));
+            AICF_RETURN_IF_NOT_OK(
+                require_mappable({{"z", params.act != AICF_ACT_NONE ? params.z : nullptr, params.ldz}, {"dz", params.dz, params.lddz}}));
         }
         if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(require_mappable({{"x", params.x, params.ldx}, {"dw", params.dw, params.lddw}}));
         return check_tiles(params, t.bm, t.bn, t.dwbm, t.dwbn);
@@ -403,14 +402,14 @@ AicfStatus check_params(const GemmBackwardParams& params) {
     if (params.dtype == AICF_DTYPE_FLOAT32) return make_unsupported("dy: float32; this op is for bfloat16 and float16");
     if (params.dz == nullptr && params.dw == nullptr) return make_invalid("dz, dw: null pointers; one of them must be wanted");
     if (params.dz == nullptr && params.dbias != nullptr) return make_invalid("dbias: the sums of dz's columns need dz");
+    if (params.w == nullptr && (params.n != params.k || params.dw != nullptr)) {
+        return make_invalid("w: null pointer; without it n and k must be equal, and dw not wanted");
+    }
     const std::int64_t w_row = is_nk(params) ? params.k : params.n;
     AICF_RETURN_IF_NOT_OK(check_matrix("dy", params.dy, params.n, params.lddy));
+    if (params.w != nullptr) AICF_RETURN_IF_NOT_OK(check_matrix("w", params.w, w_row, params.ldw));
     if (params.dz != nullptr) {
         AICF_RETURN_IF_NOT_OK(check_matrix("dz", params.dz, params.k, params.lddz));
-        if (params.w == nullptr && (params.n != params.k || params.dw != nullptr)) {
-            return make_invalid("w: null pointer; without it n and k must be equal, and dw not wanted");
-        }
-        if (params.w != nullptr) AICF_RETURN_IF_NOT_OK(check_matrix("w", params.w, w_row, params.ldw));
         if (params.act != AICF_ACT_NONE) AICF_RETURN_IF_NOT_OK(check_matrix("z", params.z, params.k, params.ldz));
     }
     if (params.dw != nullptr) {

@@ -29,7 +29,7 @@ def has(problem: Problem, output: str) -> bool:
 
 def has_w(problem: Problem) -> bool:
     """Return whether X was multiplied at all; else Y is X."""
-    return not problem.attributes.get("without_w", False)
+    return bool(problem.attributes.get("with_w", True))
 
 
 def find_act(problem: Problem) -> str:

@@ -32,7 +32,7 @@ def _problem(
     attributes: dict[str, bool | int | float | str] = {"act": act}
     attributes |= dict(zip(("dtype", "w_layout"), kind.split(), strict=True))
     attributes |= {f"with_{name}": name in outputs.split() for name in ("dz", "dbias", "dw")}
-    attributes |= {} if with_w else {"without_w": True}
+    attributes |= {"with_w": with_w}
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
 
 
@@ -115,7 +115,7 @@ OP = Op(
     summary="dZ = (dY W') act'(Z), dbias and dW = X' dY of a linear layer behind an activation, in bf16 or fp16, row-major",
     tensors=(
         Tensor("dy", lambda p: ("M", "N") if has_w(p) else ("M", "K"), Role.INPUT, find_dtype, can_pad_rows=True),
-        Tensor("w", _name_w, Role.INPUT, find_dtype, present=lambda p: has(p, "dz") and has_w(p), can_pad_rows=True),
+        Tensor("w", _name_w, Role.INPUT, find_dtype, present=has_w, can_pad_rows=True),
         Tensor("x", ("M", "K"), Role.INPUT, find_dtype, present=lambda p: has(p, "dw"), can_pad_rows=True),
         Tensor("z", ("M", "K"), Role.INPUT, find_dtype, present=lambda p: has(p, "dz") and find_act(p) != "none", can_pad_rows=True),
         Tensor("dz", ("M", "K"), Role.OUTPUT, find_dtype, present=lambda p: has(p, "dz"), can_pad_rows=True),
@@ -135,7 +135,7 @@ OP = Op(
         Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),
         Attribute("dtype", ("bfloat16", "float16"), "bfloat16", passed=False),
         Attribute("w_layout", ("nk", "kn"), "nk"),
-        Attribute("without_w", (False, True), False, passed=False),
+        Attribute("with_w", (True, False), True, passed=False),
         Attribute("with_dz", (True, False), True, passed=False),
         Attribute("with_dbias", (True, False), True, passed=False),
         Attribute("with_dw", (True, False), True, passed=False),

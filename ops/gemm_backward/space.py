@@ -105,13 +105,13 @@ def _serve(t: Values, dw_rows: int, dw_columns: int) -> tuple[OneOf | Count | Ro
     """Any problem of 16-bit floats whose tiles of dZ, and of dW in either layout, can be counted."""
     sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K"))
     tiles = ({"M": t["bm"], "K": t["bn"]}, {"N": dw_rows, "K": dw_columns}, {"K": dw_rows, "N": dw_columns})
-    return (_HALF, OneOf("without_w", (False,)), *sizes, *(Count(steps, max=_MAX_TILES) for steps in tiles))
+    return (_HALF, OneOf("with_w", (True,)), *sizes, *(Count(steps, max=_MAX_TILES) for steps in tiles))
 
 
 def serve_streamed(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     """Problems without W, of any alignment."""
     sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K"))
-    return (_HALF, OneOf("without_w", (True,)), *sizes, Count({"M": t["rows"], "K": 32}, max=_MAX_TILES))
+    return (_HALF, OneOf("with_w", (False,)), *sizes, Count({"M": t["rows"], "K": 32}, max=_MAX_TILES))
 
 
 def serve_any(t: Values) -> tuple[OneOf | Count | Rows, ...]:

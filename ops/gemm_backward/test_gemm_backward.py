@@ -41,7 +41,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
         device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
     )
     served = [p for p in problems if p.status == "passed"]
-    wanted = [p for p in problems if ("without_w" in p.problem) == (kernel == "streamed")]
+    wanted = [p for p in problems if ("with_w" in p.problem) == (kernel != "streamed")]
     assert len(served) == len(wanted) or (served and kernel == "wgmma")
 
 
@@ -155,7 +155,7 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
     for changes, error, message in cases:
         with pytest.raises(error, match=message):
             variant.supports(**_arguments(device, **changes))
-    assert variant.supports(**_arguments(device, dz=None, dbias=None, w=None, z=None)) == ""
+    assert variant.supports(**_arguments(device, dz=None, dbias=None, z=None)) == ""
     assert variant.supports(**_arguments(device, dw=None, x=None)) == ""
     assert variant.supports(**_arguments(device, z=None, act="none")) == ""
 
@@ -213,7 +213,7 @@ def test_every_problem_has_a_default_variant_that_serves_it() -> None:
         assert choice.reason
         aligned = all(problem.sizes[name] % 8 == 0 for name in "NK") and all(p % 8 == 0 for p in problem.padding.values())
         multiplied = "wgmma" if aligned else "mma"
-        assert choice.variant.kernel == (multiplied if not problem.attributes.get("without_w", False) else "streamed")
+        assert choice.variant.kernel == (multiplied if problem.attributes.get("with_w", True) else "streamed")
 
 
 @pytest.mark.gpu
