@@ -47,14 +47,15 @@ def find_slope(act: str, z: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.ones_like(z)
     if act == "relu":
         return np.where(z <= 0.0, 0.0, 1.0)
-    # Beyond, every slope is 0 or 1 to within 1e-15; powers and exponentials stay finite.
-    x = np.clip(z, -40.0, 40.0)
+    # Beyond, every slope is 0 or 1 to within 1e-15, and neither overflows nor vanishes: an infinite gradient keeps the slope's sign.
+    x = np.clip(z, -40.0, 40.0) if act == "silu" else np.clip(z, -10.0, 10.0)
     if act == "silu":
         s = 1.0 / (1.0 + np.exp(-x))
         return np.asarray(s * (1.0 + x * (1.0 - s)))
     if act == "gelu_tanh":
-        t = np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3))
-        return np.asarray(0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * _SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044715 * x * x))
+        # x s(t), with s the sigmoid and (1 + tanh(u)) / 2 = s(2 u).
+        s = 1.0 / (1.0 + np.exp(-2.0 * _SQRT_2_OVER_PI * (x + 0.044715 * x**3)))
+        return np.asarray(s + x * s * (1.0 - s) * 2.0 * _SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044715 * x * x))
     return np.asarray(0.5 * (1.0 + _erf(x / math.sqrt(2.0))) + x * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi))
 
 

@@ -109,8 +109,8 @@ def _serve(t: Values, dw_rows: int, dw_columns: int) -> tuple[OneOf | Count | Ro
 
 
 def serve_streamed(t: Values) -> tuple[OneOf | Count | Rows, ...]:
-    """Problems without W, of any alignment."""
-    sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K"))
+    """Problems without W, of any alignment; N is K and not asked for."""
+    sizes = tuple(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "K"))
     return (_HALF, OneOf("with_w", (False,)), *sizes, Count({"M": t["rows"], "K": 32}, max=_MAX_TILES))
 
 
