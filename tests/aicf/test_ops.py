@@ -147,7 +147,7 @@ def test_a_function_has_its_signature_and_says_what_it_takes(device: Device) -> 
     assert inspect.signature(aicf.ops.gemm_bias_act).parameters["bias"].default is None
     assert "b (input): [K, N] where b_layout is kn or [N, K] where b_layout is nk" in str(aicf.ops.gemm_bias_act.__doc__)
     assert "softmax" in dir(aicf.ops)
-    with pytest.raises(AttributeError, match=r"no attribute 'conv'; frozen ops: gemm_bias_act"):
+    with pytest.raises(AttributeError, match=r"no attribute 'conv'; frozen ops: .*gemm_bias_act"):
         _ = aicf.ops.conv
 
 
