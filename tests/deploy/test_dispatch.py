@@ -217,7 +217,7 @@ def test_only_what_was_chosen_is_in_the_library(frozen_dir: Path) -> None:
     assert "SoftmaxParams" not in make_header([op])
     with pytest.raises(DeployError, match="no frozen kernel matches"):
         select(frozen_dir, [], ["sm_75"])
-    with pytest.raises(DeployError, match="conv is not frozen; there are: .*gemm_bias_act"):
+    with pytest.raises(DeployError, match=r"conv is not frozen; there are: .*gemm_bias_act"):
         select(frozen_dir, ["conv"])
 
 
