@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/compute_here.cuh"
 #include "common/wgmma_pipeline.cuh"
 
 namespace aicf {

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "common/cluster.cuh"
+#include "common/compute_here.cuh"
 #include "common/division.hpp"
 #include "common/half_types.cuh"
 #include "common/mma.cuh"
@@ -71,12 +72,6 @@ struct WgmmaLayout {
     static_assert(T::epilogue_bytes % 16 == 0, "barriers lie behind the epilogue's part");
     static_assert(kSharedBytes <= 227 * 1024, "the ring does not fit shared memory");
 };
-
-// Hides where a value comes from: what is computed from it is computed here, not ahead of a loop, to sit in a register all the while.
-__device__ __forceinline__ int compute_here(int value) {
-    asm volatile("" : "+r"(value));
-    return value;
-}
 
 // What a block does at a time: the products of some steps of k, all or part, of one tile of D.
 struct TileWork {

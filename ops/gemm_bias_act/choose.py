@@ -42,6 +42,11 @@ class Features:
         aligned = all((length + problem.padding.get(name, 0)) * item % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
         return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 4 and not is_tf32(problem), is_tf32(problem), nk, aligned)
 
+    @property
+    def kn_aligned(self) -> bool:
+        """Return whether rows of A, and of B as [K, N], can be read as vectors."""
+        return self.aligned and not self.nk
+
     def fills(self, rows: int, columns: int) -> float:
         """Return the share of the last wave's multiprocessors that tiles of Y of this size keep busy, over all waves."""
         tiles = -(-self.m // rows) * -(-self.n // columns)
@@ -93,31 +98,31 @@ RULES = (
     Rule(lambda f: f.tf32, "tf32", _wgmma(256, 128, 4, 1, 2, 0), "the largest tile moves the fewest bytes a product"),
     # fp32
     Rule(
-        lambda f: f.fp32 and f.m == 1 and f.n >= _MANY_COLUMNS and f.aligned,
+        lambda f: f.fp32 and f.m == 1 and f.n >= _MANY_COLUMNS and f.kn_aligned,
         "skinny",
         _skinny(1, 64, 32, 4, 1, 4),
         "one row: B streams once; columns enough for every multiprocessor, no sums to exchange",
     ),
     Rule(
-        lambda f: f.fp32 and f.m == 1 and f.aligned,
+        lambda f: f.fp32 and f.m == 1 and f.kn_aligned,
         "skinny",
         _skinny(1, 64, 32, 8, 2, 3),
         "one row: B streams once; few columns, so that two blocks share the k of a tile",
     ),
     Rule(
-        lambda f: f.fp32 and f.m <= 16 and f.n >= _MANY_COLUMNS and f.aligned,
+        lambda f: f.fp32 and f.m <= 16 and f.n >= _MANY_COLUMNS and f.kn_aligned,
         "skinny",
         _skinny(16, 128, 32, 6, 1, 1),
         "16 rows a thread: B streams once; columns enough for every multiprocessor",
     ),
     Rule(
-        lambda f: f.fp32 and f.m <= 16 and f.aligned,
+        lambda f: f.fp32 and f.m <= 16 and f.kn_aligned,
         "skinny",
         _skinny(16, 64, 32, 8, 2, 1),
         "16 rows a thread: B streams once; two blocks share the k of a tile",
     ),
     Rule(
-        lambda f: f.fp32 and f.m <= 64 and f.n < _MANY_COLUMNS and f.aligned,
+        lambda f: f.fp32 and f.m <= 64 and f.n < _MANY_COLUMNS and f.kn_aligned,
         "skinny",
         _skinny(32, 128, 32, 6, 2, 1),
         "32 rows a thread, so that arithmetic and memory take about as long",
@@ -135,7 +140,7 @@ RULES = (
         "few tiles: small ones, and two blocks share the k of each",
     ),
     Rule(
-        lambda f: f.fp32 and f.aligned,
+        lambda f: f.fp32 and f.kn_aligned,
         "boxed",
         _pipelined(128, 128, 16, 64, 64, 8, 16, 3, 8, 2, 1),
         "tensor copies leave the main loop to fragments and multiply-adds",

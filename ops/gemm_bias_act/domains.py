@@ -27,13 +27,8 @@ def _bound_sizes(t: Values) -> Conditions:
 
 
 def serve_fp32(t: Values) -> Conditions:
-    """Any problem in full fp32 with B as [K, N]."""
-    return (OneOf("dtype", ("float32",)), OneOf("precision", ("ieee",)), OneOf("b_layout", ("kn",)), *_bound_sizes(t))
-
-
-def serve_vector_rows(t: Values) -> Conditions:
-    """Of these, those whose rows of A and B are made of whole float4."""
-    return (*serve_fp32(t), Rows("a", 16, 4), Rows("b", 16, 4))
+    """Any problem in full fp32."""
+    return (OneOf("dtype", ("float32",)), OneOf("precision", ("ieee",)), *_bound_sizes(t))
 
 
 def serve_short_strides(t: Values) -> Conditions:
@@ -41,10 +36,20 @@ def serve_short_strides(t: Values) -> Conditions:
     return (*serve_fp32(t), Rows("a", max_stride=(2**32 - 1) // t["bm"]))
 
 
+def serve_fp32_kn(t: Values) -> Conditions:
+    """Any problem in full fp32 with B as [K, N]."""
+    return (*serve_fp32(t), OneOf("b_layout", ("kn",)))
+
+
+def serve_vector_rows(t: Values) -> Conditions:
+    """Of these, those whose rows of A and B are made of whole float4."""
+    return (*serve_fp32_kn(t), Rows("a", 16, 4), Rows("b", 16, 4))
+
+
 def serve_few_fp32_rows(t: Values) -> Conditions:
     """Of these, those whose tiles fit the grid and whose rows of B are made of whole float4."""
     tiles = (Count({"N": t["bn"]}, max=_MAX_GRID_YZ), Count({"M": t["bm"]}, max=_MAX_GRID_YZ))
-    return (*serve_fp32(t), *tiles, Rows("b", 16, 4))
+    return (*serve_fp32_kn(t), *tiles, Rows("b", 16, 4))
 
 
 def serve_tf32(t: Values) -> Conditions:

@@ -1,4 +1,5 @@
 // fp32 GEMM with bias and activation: Y[m, n] = act(A[m, k] B[k, n] + bias[n]), optionally Z = A B + bias. Row-major, ragged sizes.
+// Rungs 1 and 7 also take B as [n, k].
 //
 //   rung | kernel              | one idea more than the rung before
 //   -----+---------------------+------------------------------------------------------------------------------------------
@@ -16,15 +17,18 @@
 
 namespace aicf::gemm_bias_act {
 
-// A block of kTileM x kTileN threads, one element of Y each. threadIdx.x runs down the rows.
-template <int kTileM, int kTileN>
+// A block of kTileM x kTileN threads, one element of Y each. threadIdx.x runs down the rows. B lies as [n, k] if kIsNk.
+template <int kTileM, int kTileN, bool kIsNk>
 __global__ void __launch_bounds__(kTileM* kTileN) multiply_naive(const Gemm gemm) {
     const TileOrigin origin = find_tile<kTileM, kTileN>(gemm.m, gemm.n);
     const int row = origin.row + static_cast<int>(threadIdx.x) % kTileM;
     const int column = origin.column + static_cast<int>(threadIdx.x) / kTileM;
     if (row >= gemm.m || column >= gemm.n) return;
     float sum = 0.0f;
-    for (int k = 0; k < gemm.k; ++k) sum = fmaf(gemm.a[row * gemm.lda + k], gemm.b[k * gemm.ldb + column], sum);
+    for (int k = 0; k < gemm.k; ++k) {
+        const float b = kIsNk ? gemm.b[column * gemm.ldb + k] : gemm.b[k * gemm.ldb + column];
+        sum = fmaf(gemm.a[row * gemm.lda + k], b, sum);
+    }
     store_element(gemm, row, column, sum);
 }
 

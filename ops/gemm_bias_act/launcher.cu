@@ -79,16 +79,22 @@ constexpr Tunables kTunables = {AICF_BM,     AICF_BN,    AICF_BK,        AICF_WM
 
 constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(sizeof(float)); }
 
+// Of either layout of B.
 [[maybe_unused]] AicfStatus require_fp32(const GemmBiasActParams& params) {
     if (params.dtype != AICF_DTYPE_FLOAT32)
         return make_unsupported("a: this kernel is for float32; wgmma and mma take bfloat16 and float16");
     if (params.precision != AICF_PRECISION_IEEE) return make_unsupported("precision: this kernel multiplies in fp32 ('ieee')");
+    return make_ok();
+}
+
+[[maybe_unused]] AicfStatus require_fp32_kn(const GemmBiasActParams& params) {
+    AICF_RETURN_IF_NOT_OK(require_fp32(params));
     if (params.b_layout != AICF_B_KN) return make_unsupported("b_layout: this kernel reads b as [k, n] ('kn')");
     return make_ok();
 }
 
 [[maybe_unused]] AicfStatus require_vector_rows(const GemmBiasActParams& params) {
-    AICF_RETURN_IF_NOT_OK(require_fp32(params));
+    AICF_RETURN_IF_NOT_OK(require_fp32_kn(params));
     const struct {
         const char* name;
         const void* base;
@@ -147,13 +153,14 @@ template <Tunables t>
 struct naive_plan {
     static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return launch_fp32(multiply_naive<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
+        const auto kernel = params.b_layout == AICF_B_NK ? multiply_naive<t.bm, t.bn, true> : multiply_naive<t.bm, t.bn, false>;
+        return launch_fp32(kernel, t.bm * t.bn, 0, params, stream);
     }
 };
 
 template <Tunables t>
 struct coalesced_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_coalesced<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
     }
@@ -161,7 +168,7 @@ struct coalesced_plan {
 
 template <Tunables t>
 struct smem_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_smem_tiled<t.bm, t.bn, t.bk>, t.bm * t.bn, 0, params, stream);
     }
@@ -174,7 +181,7 @@ struct smem_tiled_plan {
 
 template <Tunables t>
 struct reg_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_reg_tiled<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, 0), params,
                            stream);
@@ -201,7 +208,8 @@ struct warp_tiled_plan {
 
 template <Tunables t>
 struct pipelined_plan {
-    using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages>;
+    template <bool kIsNk>
+    using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, kIsNk>;
 
     static AicfStatus check(const GemmBiasActParams& params) {
         AICF_RETURN_IF_NOT_OK(require_fp32(params));
@@ -214,14 +222,19 @@ struct pipelined_plan {
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        const bool is_aligned = has_vector_rows(params.b, params.ldb);
+        if (params.b_layout == AICF_B_NK) return launch_kernel<1, true>(params, stream);
+        if (has_vector_rows(params.b, params.ldb)) return launch_kernel<kVectorElems, false>(params, stream);
+        return launch_kernel<1, false>(params, stream);
+    }
+
+    template <int kWidthB, bool kIsNk>
+    static AicfStatus launch_kernel(const GemmBiasActParams& params, cudaStream_t stream) {
+        using C = Config<kIsNk>;
         const auto kernel =
-            is_aligned
-                ? multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kVectorElems, t.splits>
-                : multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, 1, t.splits>;
-        if (t.splits == 1) return launch_fp32(kernel, Config::kThreads, Config::kSharedBytes, params, stream);
+            multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kWidthB, t.splits, kIsNk>;
+        if (t.splits == 1) return launch_fp32(kernel, C::kThreads, C::kSharedBytes, params, stream);
         const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
-        return launch_early(kernel, grid, Config::kThreads, Config::kSharedBytes, t.splits, stream, make_gemm(params));
+        return launch_early(kernel, grid, C::kThreads, C::kSharedBytes, t.splits, stream, make_gemm(params));
     }
 };
 
@@ -247,7 +260,7 @@ struct skinny_plan {
     using L = SkinnyLayout<t.bm, t.bn, t.bk, t.stages, t.splits>;
 
     static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32(params));
+        AICF_RETURN_IF_NOT_OK(require_fp32_kn(params));
         if (!has_vector_rows(params.b, params.ldb)) {
             return make_unsupported(
                 "b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies", params.b,

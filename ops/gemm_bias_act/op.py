@@ -1,6 +1,6 @@
 """gemm_bias_act: ``Y = act(A B + bias)`` and optionally ``Z = A B + bias``, row-major, any sizes and row strides.
 
-In fp32 throughout, in TF32 where that is asked for, or in bf16 or fp16 with fp32 sums; B as [K, N] or, but for full fp32, as [N, K].
+In fp32 throughout, in TF32 where that is asked for, or in bf16 or fp16 with fp32 sums; B as [K, N] or as [N, K].
 ``numerics.py`` says what is right, ``space.py`` which kernels there are, ``choose.py`` which of them a problem gets; here are the problems
 and what is aimed at on them.
 """
@@ -29,9 +29,10 @@ def _problem(
     padding: Mapping[str, int] | None = None,
     kind: str = "",
 ) -> Problem:
-    """``kind`` is a 16-bit dtype or tf32 and the layout of B, "bfloat16 nk"; empty for fp32."""
+    """``kind`` is a 16-bit dtype or tf32 and the layout of B, "bfloat16 nk"; for fp32 the layout alone, or nothing for [K, N]."""
     attributes: dict[str, bool | int | float | str] = {"act": act}
-    attributes |= dict(zip(("precision" if kind.startswith("tf32") else "dtype", "b_layout"), kind.split(), strict=False))
+    *types, layout = kind.split() or [""]
+    attributes |= {"precision" if t == "tf32" else "dtype": t for t in types} | ({"b_layout": layout} if layout else {})
     attributes |= {"with_bias": True} if bias else {}
     attributes |= {"save_z": True} if z else {}
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
@@ -78,6 +79,13 @@ PROBLEMS = (
     # Several chunks and stages of k, split among the blocks of a cluster, which get different shares.
     _problem("verify", 3, 132, 1100, "silu", bias=True, z=True),
     _problem("verify", 34, 140, 1304, "gelu_erf", bias=True, padding={"a": 4, "b": 4, "z": 4}, z=True),
+    # fp32 with B as [N, K].
+    _problem("verify", 1, 1, 1, kind="nk"),
+    _problem("verify", 37, 29, 1, "silu", z=True, kind="nk"),
+    _problem("verify", 5, 300, 131, "none", bias=True, kind="nk"),
+    _problem("verify", 65, 63, 17, "gelu_erf", bias=True, z=True, padding={"a": 3, "b": 1, "y": 1}, kind="nk"),
+    _problem("verify", 129, 257, 36, "gelu_tanh", bias=True, padding={"b": 4, "y": 4}, kind="nk"),
+    _problem("verify", 34, 140, 1301, "relu", bias=True, kind="nk"),
     _problem("verify", 1, 8, 8, bias=True, kind="bfloat16 nk"),
     _problem("verify", 64, 64, 64, "relu", kind="bfloat16 nk"),
     _problem("verify", 65, 40, 1, "none", bias=True, padding={"a": 7, "b": 7}, kind="float16 nk"),
@@ -107,6 +115,9 @@ PROBLEMS = (
     *LARGE_UNFUSED,
     *DECODE,
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True),
+    # A linear layer's weights as frameworks keep them.
+    _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="nk"),
+    _problem("bench", 4095, 4097, 1023, kind="nk"),
     _problem("bench", 4095, 4097, 1023),
     _problem("bench sweep", 8192, 128, 1000),
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="bfloat16 kn"),

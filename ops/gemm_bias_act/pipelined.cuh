@@ -4,33 +4,38 @@
 
 #include "common/async_copy.cuh"
 #include "common/cluster.cuh"
+#include "common/compute_here.cuh"
 #include "common/programmatic.cuh"
 #include "gemm_bias_act/tiles.cuh"
 
 namespace aicf::gemm_bias_act {
 
-// Shapes and places in shared memory of one pipelined configuration. A stage holds A transposed, kTileK rows of kPitchA, then B.
-template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages>
+// Shapes and places in shared memory of one pipelined configuration. A stage holds A transposed, kTileK rows of kPitchA, then B, kTileK
+// rows of kPitchB, which is transposed too where it is [n, k].
+template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages, bool kIsNk>
 struct Pipeline {
     static constexpr int kThreads = kTileM / kWarpM * (kTileN / kWarpN) * 32;
     // 4 more than a multiple of 32: the 8 x 4 elements (k, row) that a warp copies at once fall into 32 different banks.
     static constexpr int kPitchA = kTileM + 4;
+    static constexpr int kPitchB = kIsNk ? kTileN + 4 : kTileN;
     static constexpr int kElemsA = kTileK * kPitchA;
-    static constexpr int kElemsB = kTileK * kTileN;
+    static constexpr int kElemsB = kTileK * kPitchB;
     static constexpr int kStageElems = kElemsA + kElemsB;
     static constexpr int kSharedElems = kNumStages * kStageElems > kTileM* kTileN ? kNumStages * kStageElems : kTileM * kTileN;
     static constexpr int kSharedBytes = kSharedElems * static_cast<int>(sizeof(float));
 
-    // A: lanes cover 8 consecutive k of 4 rows, a full 32-byte sector of each row.
+    // A, and B as [n, k]: lanes cover 8 consecutive k of 4 rows, a full 32-byte sector of each row.
     static constexpr int kLanesK = 8;
     static constexpr int kRowsPerPass = kThreads / kLanesK;
     static constexpr int kPassesA = kTileM / kRowsPerPass;
+    static constexpr int kPassesB = kTileN / kRowsPerPass;
     static constexpr int kChunksK = kTileK / kLanesK;
     static_assert(kTileM % kRowsPerPass == 0 && kTileK % kLanesK == 0, "every thread copies the same number of A's elements");
-    static_assert(kTileM % 32 == 0, "the pitch of A must be 4 modulo 32");
+    static_assert(kTileN % kRowsPerPass == 0, "and of B's, where B is [n, k]");
+    static_assert(kTileM % 32 == 0 && kTileN % 32 == 0, "the pitch of what is transposed must be 4 modulo 32");
 };
 
-// Copies of one thread from B: kWidth elements each (4 where rows of B are aligned, else 1).
+// Copies of one thread from B as [k, n]: kWidth elements each (4 where rows of B are aligned, else 1).
 template <class P, int kTileK, int kTileN, int kWidth>
 struct CopyB {
     static constexpr int kPerRow = kTileN / kWidth;
@@ -42,16 +47,16 @@ struct CopyB {
                   "every thread copies the same number of B's elements");
 };
 
-// Y[m, n] = act(A[m, k] B[k, n] + bias[n]).
+// Y[m, n] = act(A[m, k] B[k, n] + bias[n]), where B lies as [n, k] if kIsNk.
 //
 // kNumStages tiles of A and B in a ring; kNumStages - 1 of them are on their way or being read at any time. Fragments of the next k are
 // loaded from shared memory while this one's products are taken, across the border of two tiles too. A is transposed by the copy
-// itself, element by element, which asks nothing of its alignment.
+// itself, element by element, which asks nothing of its alignment; B as [n, k] likewise (kWidthB is 1 then).
 template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages, int kGroup,
-          int kMinBlocks, int kWidthB, int kSplits>
-__global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages>::kThreads), kMinBlocks)
-    multiply_pipelined(const Gemm gemm) {
-    using P = Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages>;
+          int kMinBlocks, int kWidthB, int kSplits, bool kIsNk>
+__global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages, kIsNk>::kThreads),
+                                  kMinBlocks) multiply_pipelined(const Gemm gemm) {
+    using P = Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages, kIsNk>;
     using B = CopyB<P, kTileK, kTileN, kWidthB>;
     using Layout = WarpLayout<kWarpM, kWarpN, kThreadM, kThreadN>;
     static_assert(kTileK % 2 == 0, "fragments alternate between two buffers");
@@ -78,10 +83,11 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
     const int target_a = lane_k * P::kPitchA + row_in_pass;
 
     // B: columns past the end are zeros.
-    const int copy_k = thread / B::kColumnsPerPass;
-    const int copy_column = thread % B::kColumnsPerPass * kWidthB;
-    const float* next_b = gemm.b + (copy_k + first_k) * gemm.ldb + origin.column + copy_column;
-    const int target_b = P::kElemsA + copy_k * kTileN + copy_column;
+    const int copy_k = kIsNk ? lane_k : thread / B::kColumnsPerPass;
+    const int copy_column = kIsNk ? row_in_pass : thread % B::kColumnsPerPass * kWidthB;
+    const float* next_b = kIsNk ? gemm.b + (origin.column + copy_column) * gemm.ldb + copy_k + first_k
+                                : gemm.b + (copy_k + first_k) * gemm.ldb + origin.column + copy_column;
+    const int target_b = P::kElemsA + copy_k * P::kPitchB + copy_column;
     const int columns_left = gemm.n - origin.column - copy_column;
     int next_k = first_k;
 
@@ -95,19 +101,35 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
                               next_a + chunk * P::kLanesK + row_offsets[i], bytes);
             }
         }
+        if constexpr (kIsNk) {
+            // Neither which columns are inside nor how far apart they lie is kept from tile to tile: the sums need the registers.
+            const int left = compute_here(columns_left);
+            const float* source = next_b;
 #pragma unroll
-        for (int i = 0; i < B::kPassesK; ++i) {
-            const bool is_row = next_k + copy_k + i * B::kRowsPerPass < gemm.k;
+            for (int i = 0; i < P::kPassesB; ++i) {
 #pragma unroll
-            for (int j = 0; j < B::kPassesN; ++j) {
-                const int left = columns_left - j * B::kColumnsPerPass * kWidthB;
-                const int bytes = is_row ? 4 * max(0, min(kWidthB, left)) : 0;
-                copy_async<4 * kWidthB>(stage + target_b + i * B::kRowsPerPass * kTileN + j * B::kColumnsPerPass * kWidthB,
-                                        next_b + i * B::kRowsPerPass * gemm.ldb + j * B::kColumnsPerPass * kWidthB, bytes);
+                for (int chunk = 0; chunk < P::kChunksK; ++chunk) {
+                    const int bytes = next_k + chunk * P::kLanesK + lane_k < gemm.k && i * P::kRowsPerPass < left ? 4 : 0;
+                    copy_async<4>(stage + target_b + chunk * P::kLanesK * P::kPitchB + i * P::kRowsPerPass, source + chunk * P::kLanesK,
+                                  bytes);
+                }
+                source = compute_here(source + P::kRowsPerPass * gemm.ldb);
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < B::kPassesK; ++i) {
+                const bool is_row = next_k + copy_k + i * B::kRowsPerPass < gemm.k;
+#pragma unroll
+                for (int j = 0; j < B::kPassesN; ++j) {
+                    const int left = columns_left - j * B::kColumnsPerPass * kWidthB;
+                    const int bytes = is_row ? 4 * max(0, min(kWidthB, left)) : 0;
+                    copy_async<4 * kWidthB>(stage + target_b + i * B::kRowsPerPass * P::kPitchB + j * B::kColumnsPerPass * kWidthB,
+                                            next_b + i * B::kRowsPerPass * gemm.ldb + j * B::kColumnsPerPass * kWidthB, bytes);
+                }
             }
         }
         next_a += kTileK;
-        next_b += kTileK * gemm.ldb;
+        next_b += kIsNk ? kTileK : kTileK * gemm.ldb;
         next_k += kTileK;
         commit_copies();
     };
@@ -127,7 +149,7 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
     float* writing = shared + (kNumStages - 1) * P::kStageElems;
     const auto load_fragments = [&](int k, int buffer) {
         load_fragment<kThreadM, Layout::kStepM>(reading + k * P::kPitchA + row, fragment_a[buffer]);
-        load_fragment<kThreadN, Layout::kStepN>(reading + P::kElemsA + k * kTileN + column, fragment_b[buffer]);
+        load_fragment<kThreadN, Layout::kStepN>(reading + P::kElemsA + k * P::kPitchB + column, fragment_b[buffer]);
     };
 
     wait_copies<kNumStages - 2>();

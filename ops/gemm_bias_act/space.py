@@ -10,6 +10,7 @@ from .domains import (
     serve_few_fp32_rows,
     serve_few_rows,
     serve_fp32,
+    serve_fp32_kn,
     serve_half,
     serve_mappable,
     serve_short_strides,
@@ -38,6 +39,7 @@ from .tunables import (
     MMA_SHARED,
     PATCHES_FILL_TILE,
     PINGPONG,
+    PIPELINED_SHARED,
     REGISTERS,
     RING_FITS,
     RING_FITS_TF32,
@@ -80,7 +82,7 @@ KERNELS = (
         (BM, BN),
         (THREADS_PER_BLOCK,),
         _bind(("bm", "bn"), (8, 32), (4, 64), (1, 256)),
-        domain=serve_fp32,
+        domain=serve_fp32_kn,
         tile=find_tile,
     ),
     Kernel(
@@ -89,7 +91,7 @@ KERNELS = (
         (BM, BN, BK),
         (THREADS_PER_BLOCK, STATIC_SHARED),
         _bind(("bm", "bn", "bk"), (16, 16, 16), (32, 32, 32), (16, 32, 32)),
-        domain=serve_fp32,
+        domain=serve_fp32_kn,
         tile=find_tile,
     ),
     Kernel(
@@ -98,7 +100,7 @@ KERNELS = (
         (BM, BN, BK, TM, TN),
         (PATCHES_FILL_TILE, WHOLE_WARPS, SHARED_MEMORY),
         _bind(("bm", "bn", "bk", "tm", "tn"), (64, 64, 16, 4, 4), (128, 64, 8, 8, 4), (128, 128, 8, 8, 8)),
-        domain=serve_fp32,
+        domain=serve_fp32_kn,
         tile=find_tile,
     ),
     Kernel(
@@ -129,7 +131,7 @@ KERNELS = (
         "pipelined",
         "cp.async fills a ring of stages, and fragments are read one step ahead",
         (BM, BN, BK, WM, WN, TM, TN, STAGES, GROUP, MINBLOCKS, SPLITS),
-        (PATCHES_FILL_TILE, WARPS_FILL_TILE, LANES_FILL_WARP, WHOLE_WARPS, VECTOR_PATCHES, EVEN_COPIES, SHARED_MEMORY, REGISTERS),
+        (PATCHES_FILL_TILE, WARPS_FILL_TILE, LANES_FILL_WARP, WHOLE_WARPS, VECTOR_PATCHES, EVEN_COPIES, PIPELINED_SHARED, REGISTERS),
         _bind(
             (*_WARP_NAMES, "stages", "group", "minblocks", "splits"),
             (128, 128, 8, 64, 64, 8, 16, 4, 8, 2, 1),

@@ -26,6 +26,7 @@ OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "gemv", "decode", "wgmma")
+KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
 HALF = ("mma", "gemv", "decode", "wgmma")
 
 Open = Callable[[str], Launchable]
@@ -44,18 +45,21 @@ def test_kernel_neither_spills_nor_has_its_products_serialised(kernel: str) -> N
     assert result.resources.spill_bytes == 0 and result.resources.advice == ()
 
 
+def _is_of(kind: str, problem: str, *, takes_nk: bool) -> bool:
+    """Say whether a problem, by its name, is of the dtype that is meant, and of a layout of B that is taken."""
+    is_fp32 = "=bfloat16" not in problem and "=float16" not in problem and "precision=" not in problem
+    is_meant = is_fp32 if kind == "float32" else any(word in problem for word in kind.split())
+    return is_meant and (takes_nk or "b_layout=nk" not in problem)
+
+
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
     problems = UNDER_TEST.verify(
         device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
     )
     served = [p for p in problems if p.status == "passed"]
-    kind = "dtype=" if kernel in HALF else "precision=" if kernel == "tf32" else ""
-    of_its_dtype = [
-        p
-        for p in problems
-        if (kind in p.problem if kind else "=float" not in p.problem and "=b" not in p.problem and "precision" not in p.problem)
-    ]
+    kind = "=bfloat16 =float16" if kernel in HALF else "precision=" if kernel == "tf32" else "float32"
+    of_its_dtype = [p for p in problems if _is_of(kind, p.problem, takes_nk=kernel not in KN_ONLY)]
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
 
 
@@ -74,7 +78,9 @@ def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open,
     ("kernel", "attributes", "message"),
     [
         ("naive", {"dtype": "bfloat16"}, "a: this kernel is for float32"),
-        ("pipelined", {"b_layout": "nk"}, "b_layout: this kernel reads b as"),
+        ("coalesced", {"b_layout": "nk"}, "b_layout: this kernel reads b as [k, n] ('kn')"),
+        ("boxed", {"b_layout": "nk"}, "b_layout: this kernel reads b as [k, n] ('kn')"),
+        ("skinny", {"b_layout": "nk"}, "b_layout: this kernel reads b as [k, n] ('kn')"),
         ("mma", {}, "a: this kernel is for bfloat16 and float16"),
         ("wgmma", {}, "a: this kernel is for bfloat16 and float16"),
         ("pipelined", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),

@@ -12,7 +12,7 @@ namespace aicf::gemm_bias_act {
 // One problem as the kernels see it; sizes fit an int (checked by the launcher), offsets are taken in 64 bits.
 struct Gemm {
     const float* a;     // [m, k], row stride lda
-    const float* b;     // [k, n], row stride ldb
+    const float* b;     // [k, n], or [n, k] for kernels that take it so; row stride ldb
     const float* bias;  // [n] or null
     float* y;           // [m, n], row stride ldy
     float* z;           // [m, n], row stride ldz, or null

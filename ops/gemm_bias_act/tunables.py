@@ -28,9 +28,9 @@ def _fits_shared(t: Values, row_padding: int = 0) -> bool:
 
 
 def _copies_evenly(t: Values) -> bool:
-    """Each thread copies as many elements of A as any other, and of B, as float4 and one by one."""
+    """Each thread copies as many elements of A as any other, and of B: as [N, K], or as [K, N] by float4 and one by one."""
     threads = _num_threads(t)
-    if threads % 8 or t["bm"] % 32 or t["bk"] % 8 or t["bm"] % (threads // 8):
+    if threads % 8 or t["bk"] % 8 or any(t[name] % 32 or t[name] % (threads // 8) for name in ("bm", "bn")):
         return False
     for width in (4, 1):
         per_row = t["bn"] // width
@@ -69,7 +69,12 @@ LANES_FILL_WARP = Constraint(
     "wm / tm * wn / tn must be 32 lanes",
     lambda t: t["wm"] % t["tm"] == 0 and t["wn"] % t["tn"] == 0 and t["wm"] // t["tm"] * (t["wn"] // t["tn"]) == 32,
 )
-EVEN_COPIES = Constraint("even_copies", "bm must be a multiple of 32, bk of 8, and threads divide the copies of A and B", _copies_evenly)
+PIPELINED_SHARED = Constraint(
+    "shared_memory", "stages of tiles of A and B, both padded, or the tile of Y, must fit 227 KiB", lambda t: _fits_shared(t, row_padding=8)
+)
+EVEN_COPIES = Constraint(
+    "even_copies", "bm and bn must be multiples of 32, bk of 8, and threads divide the copies of A and B", _copies_evenly
+)
 REGISTERS = Constraint(
     "registers",
     "tm * tn sums, two buffers of fragments and 32 more must fit the registers left by minblocks",
