@@ -41,7 +41,8 @@ class RoundTimer(Protocol):
 class Contest:
     """What a contest gave. ``names`` are the incumbent, the control and the candidates; ``outcomes`` those of the candidates, in order.
 
-    ``times_us`` and ``clocks_mhz`` are [rounds, names, 2], every sample as it was taken; ``num_throttled`` rounds were set aside.
+    ``times_us`` and ``clocks_mhz`` are [rounds, names, 2], every sample as it was taken; ``num_throttled`` rounds were set aside. Less than
+    ``margin``, a share of the time, counted as the same.
     """
 
     names: tuple[str, ...]
@@ -54,6 +55,7 @@ class Contest:
     stop_reason: StopReason
     warmup_s: float = 0.0
     settled: bool = True
+    margin: float = Criteria.margin
 
     def to_figures(self, index: int) -> dict[str, Any]:
         """Return what is recorded of candidate ``index`` as plain values."""
@@ -65,6 +67,7 @@ class Contest:
             "cycles": None if outcome.cycles is None else asdict(outcome.cycles),
             "control": asdict(self.control),
             "is_void": self.is_void,
+            "margin": self.margin,
             "incumbent": self.names[0],
             "median_us": float(np.median(self.times_us[:, index + 2])),
             "incumbent_median_us": float(np.median(self.times_us[:, 0])),
@@ -134,7 +137,7 @@ def run_contest(
         note = f"void: the incumbent differs from itself by {control.describe()}"
         outcomes = [replace(o, verdict=Verdict.AMBIGUOUS, note=note) for o in outcomes]
     num_throttled = int(np.count_nonzero(~kept))
-    return Contest(tuple(names), times, clocks, tuple(outcomes), control, void, num_throttled, reason, warmup_s, settled)
+    return Contest(tuple(names), times, clocks, tuple(outcomes), control, void, num_throttled, reason, warmup_s, settled, criteria.margin)
 
 
 def _find_kept(clocks_mhz: NDArray[np.float64], default_mhz: float) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from device import UnavailableError
-from harness.compare.goals import Row, choose_variants, list_problems, make_rows, measure_goals, select_goals
+from harness.compare.goals import Row, choose_variants, list_problems, make_rows, measure_goals, record_goals, select_goals
 from harness.compare.goals_page import HEADINGS, list_cells, make_page, make_plot
 from harness.console import open_progress, print_json
 from harness.discover import find_op, load_peers
@@ -68,6 +68,7 @@ def run_goals(
                 times = (f"{n} {t.cold.summary.median:.1f} us" for n, t in timed.items() if t.cold is not None)
                 progress.advance(f"{problem.name}: {', '.join(times)}")
         rows = make_rows(goals, choices, found, by_name)
+        record_goals(session, by_name, rows)
         commit = f"commit {session.commit.sha[:12] or 'unknown'}{' with changes' if session.commit.dirty else ''}"
         e = session.environment
         where = f"{e.device_name}, driver {e.driver_version}, {e.toolchain}, {commit}"

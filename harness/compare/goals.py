@@ -18,7 +18,7 @@ from harness.build.builder import BuildResult, open_variant
 from harness.session import Session
 from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
 from harness.timing.benchmark import Timed, time_problem
-from harness.timing.stats import StopRule
+from harness.timing.stats import StopRule, find_ratio_interval
 from harness.timing.timer import Mode, Timer, TimingPolicy
 
 # Of one problem, for each contender: what is left of the noise is far below what a goal asks for.
@@ -28,7 +28,10 @@ _MEASURED = "met", "the least", "missed"
 
 @dataclass(frozen=True)
 class Ratio:
-    """One problem of one goal. ``peer`` is the fastest; ``reason`` says why there is no ratio, or what to know of it."""
+    """One problem of one goal. ``peer`` is the fastest; ``reason`` says why there is no ratio, or what to know of it.
+
+    ``low`` and ``high`` bound the ratio with 95 % confidence.
+    """
 
     goal: str
     problem: str
@@ -40,6 +43,8 @@ class Ratio:
     reason: str = ""
     best: str = ""
     best_us: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
     def regret(self) -> float | None:
@@ -50,6 +55,10 @@ class Ratio:
     def ratio(self) -> float | None:
         """The peer's time over the own, None where one is missing."""
         return None if self.own_us is None or self.peer_us is None else self.peer_us / self.own_us
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return vars(self) | {"ratio": self.ratio, "regret": self.regret}
 
 
 @dataclass(frozen=True)
@@ -85,9 +94,20 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         g = self.goal
-        rows = [vars(r) | {"ratio": r.ratio, "regret": r.regret} for r in self.ratios]
-        fixed = {"goal": g.name, "title": g.title, "peers": list(g.peers), "aim": g.aim, "least": g.least, "worst": g.worst}
-        return fixed | {"geomean": self.geomean, "verdict": self.verdict, "problems": rows}
+        rows = [r.to_json() for r in self.ratios]
+        return describe_goal(g) | {"geomean": self.geomean, "verdict": self.verdict, "problems": rows}
+
+
+def describe_goal(goal: Goal) -> dict[str, Any]:
+    """Return a goal as plain values, but its problems."""
+    return {
+        "goal": goal.name,
+        "title": goal.title,
+        "peers": list(goal.peers),
+        "aim": goal.aim,
+        "least": goal.least,
+        "worst": goal.worst,
+    }
 
 
 def select_goals(op: Op, names: Sequence[str]) -> tuple[Goal, ...]:
@@ -176,9 +196,30 @@ def _make_ratio(goal: Goal, problem: str, choice: Choice, found: Mapping[str, Ti
         return replace(mine, reason="no peer was timed")
     fastest = min(timed, key=lambda n: _get_us(timed[n]))
     note = "" if timed[fastest].status == "passed" else f"{fastest} misses the op's bound"
-    return replace(mine, peer=fastest, peer_us=_get_us(timed[fastest]), reason=note)
+    low, high = find_ratio_interval(_get_interval(timed[fastest]), _get_interval(own))
+    return replace(mine, peer=fastest, peer_us=_get_us(timed[fastest]), reason=note, low=low, high=high)
 
 
 def _get_us(timed: Timed) -> float:
+    return _get_interval(timed)[0]
+
+
+def _get_interval(timed: Timed) -> tuple[float, float, float]:
     assert timed.cold is not None
-    return timed.cold.summary.median
+    s = timed.cold.summary
+    return s.median, s.low, s.high
+
+
+def record_goals(session: Session, builds: Mapping[str, BuildResult], rows: Sequence[Row]) -> None:
+    """Record every problem of every goal, so that pages show them beside all other results."""
+    for row in rows:
+        for ratio in row.ratios:
+            session.record(
+                builds.get(ratio.variant),
+                kind="goal",
+                variant=ratio.variant,
+                problem=ratio.problem,
+                status="failed" if ratio.own_us is None else "passed",
+                reason=ratio.reason if ratio.ratio is None else "",
+                figures=describe_goal(row.goal) | ratio.to_json() | {"mode": Mode.COLD.value, "median_us": ratio.own_us},
+            )

@@ -15,11 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from harness.pictures.labels import shorten_variants
-from harness.pictures.theme import LIGHT, MARKERS, NARROW, make_figure, pick_color, pick_marker, use_style
+from harness.pictures.theme import BACKDROP, LIGHT, MARKERS, NARROW, make_figure, pick_color, pick_marker, use_style
 from harness.targets import Target
 
 PEER_MARKER = "*"
-_BACKDROP = {"facecolor": LIGHT["surface"], "edgecolor": "none", "pad": 1.0}
 _ROW_PX = 22
 # A share of the samples this small at either end may lie outside a distribution's axis; its number is written beside it.
 _TAIL = 0.01
@@ -173,7 +172,7 @@ def plot_shares(
         for name, group in rows.groupby("problem"):
             y, right = place[str(name)], float(group.percent.max())
             axes.plot([0, right], [y, y], color=LIGHT["grid"], linewidth=2, solid_capstyle="butt", zorder=1)
-            axes.annotate(f"{right:.0f} %", (right, y), (9, 0), textcoords="offset points", va="center", fontweight="bold", bbox=_BACKDROP)
+            axes.annotate(f"{right:.0f} %", (right, y), (9, 0), textcoords="offset points", va="center", fontweight="bold", bbox=BACKDROP)
             if narrow:
                 axes.annotate(
                     labels[str(name)], (0, y + 0.45), (2, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"

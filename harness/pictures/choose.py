@@ -12,7 +12,7 @@ from harness.spec import Op
 
 def find_device(frame: pd.DataFrame) -> str:
     """Return the name of the GPU that was timed last, "" where none was."""
-    timed = frame[(frame.device_kind == "cuda") & frame.kind.isin(("bench", "sweep", "compare")) & (frame.status == "passed")]
+    timed = frame[(frame.device_kind == "cuda") & frame.kind.isin(("bench", "sweep", "compare", "goal")) & (frame.status == "passed")]
     return "" if timed.empty else str(timed.sort_values("started_at").device.iloc[-1])
 
 

@@ -13,9 +13,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from harness.compare.goals import Row
+from harness.compare.goals_page import HEADINGS
 from harness.errors import RecordError
-from harness.pictures import choose, tables
+from harness.pictures import choose, contests, tables
 from harness.pictures.charts import index_kernels, plot_distributions, plot_history, plot_roofline, plot_shares
+from harness.pictures.forest import plot_comparisons, plot_goal
 from harness.pictures.heatmap import choose_axes, plot_heatmap
 from harness.pictures.labels import name_sizes, shorten_problems, shorten_variants
 from harness.pictures.theme import DARK, LIGHT, NARROW, WIDE, make_svg
@@ -52,6 +55,17 @@ class ProblemPart:
     spread: Picture
 
 
+@dataclass(frozen=True)
+class ComparisonPart:
+    """What is said of contests, and of the op's goals beside its peers."""
+
+    effects: Picture | None
+    rows: Sequence[Mapping[str, Any]]
+    goals: Sequence[Picture]
+    goal_headings: Sequence[str]
+    goal_rows: Sequence[Mapping[str, Any]]
+
+
 @dataclass
 class Page:
     """Everything that the template shows; an empty part is left out."""
@@ -63,6 +77,7 @@ class Page:
     best: Sequence[Mapping[str, Any]] = ()
     pictures: Sequence[Picture] = ()
     problems: Sequence[ProblemPart] = ()
+    comparisons: ComparisonPart | None = None
     heatmaps: Sequence[Picture] = ()
     history: Picture | None = None
     variants: Sequence[Mapping[str, Any]] = ()
@@ -110,17 +125,21 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     verdicts = choose.find_verdicts(frame)
     counters, profiles = choose.find_counters(frame), choose.find_profiles(frame)
     sweeps = choose.select_sweeps(frame, device)
-    if all(rows.empty for rows in (timed, sweeps, verdicts, counters, profiles)):
+    compared, goals = contests.select_comparisons(frame, device), contests.read_goals(frame, device)
+    if not goals and all(rows.empty for rows in (timed, sweeps, verdicts, counters, profiles, compared)):
         raise RecordError(
             f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
         )
     pens = _Pens()
     labels = shorten_problems([*timed.problem, *counters.problem, *profiles.problem])
-    page = Page(op, tables.describe_place(frame, latest), tables.make_tiles(op, timed, verdicts), name_sizes(next(iter(labels), "")))
+    page = Page(
+        op, tables.describe_place(frame, latest), tables.make_tiles(op, timed, verdicts, compared), name_sizes(next(iter(labels), ""))
+    )
     page.variants = tables.make_variant_rows(op, latest, verdicts)
     page.counters = tables.make_counter_rows(counters, labels)
     page.profiles = tables.make_profile_rows(profiles, labels)
     page.heatmaps = list(_draw_sweeps(pens, sweeps))
+    page.comparisons = _draw_comparisons(pens, compared, goals)
     if timed.empty:
         page.missing.append("No bench on a GPU is recorded: rates, samples and history are left out. Counts are exact, and no times.")
         return page
@@ -188,6 +207,24 @@ def _draw_sweeps(pens: _Pens, sweeps: pd.DataFrame) -> Iterator[Picture]:
                 continue
             note = f"{len(group)} variants; µs, the best over the other tunables. Best: {tables.format_time(group.median_us.min())} µs."
             yield pens.draw_once(f"{kernel} · {labels[str(problem)]}", note, plot_heatmap(group, *axes))
+
+
+def _draw_comparisons(pens: _Pens, compared: pd.DataFrame, goals: Sequence[Row]) -> ComparisonPart | None:
+    if compared.empty and not goals:
+        return None
+    effects, rows = None, []
+    if len(compared):
+        labels = shorten_problems(compared.problem)
+        confidence = " and ".join(f"{100 * c:.4g} %" for c in sorted(set(compared.confidence)))
+        note = f"Bar: the interval at {confidence} confidence; band: what counts as the same; A/A: the incumbent against its copy."
+        effects = pens.draw(f"{len(compared)} comparisons", note, lambda width: plot_comparisons(compared, labels, width))
+        rows = contests.make_comparison_rows(compared, labels)
+    labels_of_goals = [shorten_problems(r.problem for r in goal.ratios) for goal in goals]
+    pictures = []
+    for goal, names in zip(goals, labels_of_goals, strict=True):
+        note = f"Beside {' or '.join(goal.goal.peers)}: {goal.verdict}. {name_sizes(goal.ratios[0].problem)}."
+        pictures.append(pens.draw(goal.goal.title, note, functools.partial(plot_goal, goal, names)))
+    return ComparisonPart(effects, rows, pictures, HEADINGS, contests.make_goal_rows(goals, labels_of_goals))
 
 
 def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame, labels: Mapping[str, str]) -> Picture | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.pictures.contests import FAILED, VOID, count_verdicts
 from harness.pictures.labels import shorten_variants
 from harness.report.terminal import find_sectors_per_request, format_count, sum_counts
 from harness.spec import Op
@@ -49,13 +50,13 @@ def describe_place(frame: pd.DataFrame, latest: pd.DataFrame) -> dict[str, str]:
         "Toolchain": str(last.toolchain).split(";")[0]
         + (f" · CUDA driver {last.driver // 1000}.{last.driver % 1000 // 10}" if last.driver else ""),
         "Commit": ", ".join(commits[-3:]) + (f" and {len(commits) - 3} more" if len(commits) > 3 else ""),
-        "Measured": f"{last.started_at:%Y-%m-%d %H:%M} UTC",
+        "Measured": f"{last.started_at:%Y-%m-%d %H:%M} UTC" if last.started_at.year > 1970 else "",
         "Clock": str(last.clock_label),
         "Records": str(frame.attrs.get("source", "")),
     }
 
 
-def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame) -> list[Tile]:
+def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame, compared: pd.DataFrame) -> list[Tile]:
     """Return the figures that come first."""
     tiles = []
     if len(verdicts):
@@ -71,6 +72,9 @@ def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame) -> list[Tile
             mean = float(np.exp(np.log(shares).mean()))
             note = f"of the fastest library's rate: geometric mean, {int((shares >= 1).sum())} of {len(shares)} faster"
             tiles.append(Tile("against libraries", f"{100 * mean:.0f} %", note, "good" if mean >= 1 else ""))
+    if len(compared):
+        slower = bool(compared.verdict.isin(["SLOWER", VOID, FAILED]).any())
+        tiles.append(Tile("compared", str(len(compared)), count_verdicts(compared), "bad" if slower else ""))
     return tiles
 
 

@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -52,10 +53,13 @@ DARK: Mapping[str, str] = {
     "series-7": "#b79df2",
     "series-8": "#d6a07c",
 }
+# Behind text that lines would cross.
+BACKDROP: Mapping[str, Any] = {"facecolor": LIGHT["surface"], "edgecolor": "none", "pad": 1.0}
 NUM_SERIES = 8
 MARKERS = ("o", "D", "^", "s")
 # Widths in pixels that figures are made for: a telephone, and a column of a wide page.
 NARROW, WIDE = 340, 700
+_DIGITS = re.compile(r"\d+\.\d{3,}")
 _PIXELS_PER_INCH = 72  # SVG's points are then pixels
 
 _STYLE = {
@@ -134,9 +138,13 @@ def make_svg(figure: Figure, name: str, description: str, classes: Sequence[str]
     text = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(url\(#|href="#)', rf"\1{name}-", text)
     text = re.sub(r"font: ([\w ]*?)(\d+(?:\.\d+)?)px [^;\"]*", r"font: \1\2px var(--sans)", text)
-    text = re.sub(r"\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
+    text = re.sub(r"<[^>]*>", lambda m: _DIGITS.sub(_round, m[0]), text)  # what stands between tags is read, not drawn
     names = {value: key for key, value in LIGHT.items()}
     return re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], text)
+
+
+def _round(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _escape(text: str) -> str:

@@ -3,7 +3,8 @@
 Columns
 -------
 what: ``kind`` (``verify``, ``bench``, ``compare``, ``sweep``, ``sweep_model``, ``sweep_use``, ``counters``, ``profile``,
-    ``sanitizer``), ``op``, ``kernel``, ``variant``, ``problem``, ``tunables`` (dict of whole numbers by name, from the variant's name),
+    ``sanitizer``, ``goal``: an op's own choice beside its peers on one problem of a goal), ``op``,
+    ``kernel``, ``variant``, ``problem``, ``tunables`` (dict of whole numbers by name, from the variant's name),
     ``is_peer`` (a library's own implementation).
 outcome: ``status`` (``passed``, ``failed``, ``unsupported``), ``reason``.
 times, microseconds a launch: ``mode`` (``cold``, ``hot``; "" where nothing was timed), ``median_us``, ``q1_us``, ``q3_us``, ``low_us`` and
@@ -24,9 +25,7 @@ rest: ``figures``, the record's own figures as a dict.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -38,15 +37,12 @@ from harness.errors import RecordError
 from harness.model.roofline import find_floor
 from harness.records.database import Records
 from harness.records.engine import hide_password
-from harness.records.published import list_published, list_sweeps, open_published
-from harness.records.tables import Result, read_clocks, read_samples
+from harness.records.published import list_goals, list_published, list_sweeps, open_published
+from harness.records.rows import make_goal_rows, make_row, make_sweep_rows
 from harness.spec import Op, SpecError
-from harness.sweep.points import Sweep
 from harness.targets import find_target
 
 SOURCES = ("auto", "store", "published")
-_TIMES = ("median_us", "q1_us", "q3_us")
-_TUNABLE = re.compile(r"([a-z]+)(\d+)")
 _TIMED = ("bench", "compare", "sweep")
 
 
@@ -91,118 +87,13 @@ def _read_published(op: str) -> Iterator[dict[str, Any]]:
         finally:
             records.close()
     for path, sweep in list_sweeps(op):
-        yield from _read_sweep(path.name, sweep)
+        yield from make_sweep_rows(path.name, sweep)
+    for path in list_goals(op):
+        yield from make_goal_rows(path)
 
 
 def _read(records: Records, op: str, source: str) -> list[dict[str, Any]]:
-    return [_make_row(r, source) for r in records.list_results(op=op)]
-
-
-def _make_row(r: Result, source: str) -> dict[str, Any]:
-    run, place, f = r.run, r.run.environment, r.figures
-    return {
-        "source": source,
-        "record": r.id,
-        "run": r.run_id,
-        "uid": r.uid,
-        "run_uid": run.uid,
-        "created_at": _read_time(r.created_at),
-        "started_at": _read_time(run.started_at),
-        "command": run.command,
-        "commit": run.commit,
-        "dirty": run.dirty,
-        "device_kind": r.device_kind,
-        "device": place.device_name,
-        "device_uuid": str(f.get("gpu") or place.device_uuid),  # a sweep may measure on several
-        "driver": place.driver_version,
-        "toolchain": place.toolchain,
-        "target": place.target,
-        "host": place.host,
-        "kind": r.kind,
-        "op": r.op,
-        **_name_variant(r.variant),
-        "is_peer": r.kind == "bench" and not r.key,
-        "problem": r.problem,
-        "status": r.status,
-        "reason": r.reason,
-        "mode": str(f.get("mode", "")),
-        **{name: _read_number(f.get(name)) for name in _TIMES},
-        "low_us": _read_number(f.get("median_low_us")),
-        "high_us": _read_number(f.get("median_high_us")),
-        "num_samples": int(f.get("num_samples") or len(read_samples(r))),
-        "num_throttled": int(f.get("num_throttled") or 0),
-        "samples_us": read_samples(r),
-        "clocks_mhz": read_clocks(r),
-        "clock_mhz": _read_number(f.get("clock_mhz")),
-        "clock_label": r.clock_label,
-        "inputs": r.inputs,
-        "key": r.key,
-        "code_hash": r.code_hash,
-        "flags": r.flags,
-        "figures": dict(f),
-    }
-
-
-def _read_sweep(name: str, sweep: Sweep) -> Iterator[dict[str, Any]]:
-    """Yield the points of a sweep as rows like those of records; what a point does not say is empty."""
-    about = sweep.about
-    date = _read_time(about["date"])
-    for i, p in enumerate(sweep.points):
-        yield {
-            "source": "published",
-            "record": -1,
-            "run": -1,
-            "uid": f"{name}:{i}",
-            "run_uid": name,
-            "created_at": date,
-            "started_at": date,
-            "command": f"sweep {p.op}",
-            "commit": about["commit"],
-            "dirty": False,
-            "device_kind": "cuda",
-            "device": about["device"],
-            "device_uuid": "",
-            "driver": 0,
-            "toolchain": about["toolchain"],
-            "target": about["target"],
-            "host": "",
-            "kind": "sweep",
-            "op": p.op,
-            **_name_variant(p.variant),
-            "is_peer": False,
-            "problem": p.problem,
-            "status": p.status,
-            "reason": p.reason,
-            "mode": "cold",
-            **{f: getattr(p, f) if p.status == "passed" else np.nan for f in _TIMES},
-            "low_us": np.nan,
-            "high_us": np.nan,
-            "num_samples": p.num_samples,
-            "num_throttled": 0,
-            "samples_us": np.empty(0, np.float32),
-            "clocks_mhz": np.empty(0, np.float32),
-            "clock_mhz": _read_number(p.clock_mhz),
-            "clock_label": "",
-            "inputs": "",
-            "key": "",
-            "code_hash": p.code_hash,
-            "flags": "",
-            "figures": {},
-        }
-
-
-def _name_variant(variant: str) -> dict[str, Any]:
-    kernel, _, bound = variant.partition("/")
-    return {"kernel": kernel, "variant": variant, "tunables": {k: int(v) for k, v in _TUNABLE.findall(bound)}}
-
-
-def _read_time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _read_number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else np.nan
+    return [make_row(r, source) for r in records.list_results(op=op)]
 
 
 def _add_rates(frame: pd.DataFrame, op: Op) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 ``profiles/<op>/*-records.*`` are exports of the records, in any of the formats of :mod:`harness.records.interchange`. They are read into a
 database in memory, so that whoever reads records reads these too. ``profiles/model/*-sweep-<op>.json`` are the points of sweeps, with no
-samples.
+samples. ``profiles/<op>/goals*.json`` are an op's choices beside its peers, as ``compare`` publishes them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ def list_sweeps(op: str, root: Path | None = None) -> list[tuple[Path, Sweep]]:
     """Return the sweeps that are published for an op, each with its file."""
     folder = (root or find_project_root()) / "profiles" / "model"
     return [(path, load_sweep(path)) for path in sorted(folder.glob(f"*-sweep-{op}.json"))]
+
+
+def list_goals(op: str, root: Path | None = None) -> list[Path]:
+    """Return the files of goals that are published for an op, by name."""
+    return sorted(((root or find_project_root()) / "profiles" / op).glob("goals*.json"))
 
 
 def open_published(op: str, root: Path | None = None) -> Records:

@@ -54,7 +54,7 @@ class Run(Base):
 
 
 class Result(Base):
-    """One result. ``kind`` is ``verify``, ``bench``, ``compare``, ``sweep``, ``counters``, ``profile`` or ``sanitizer``.
+    """One result. ``kind`` is ``verify``, ``bench``, ``compare``, ``goal``, ``sweep``, ``counters``, ``profile`` or ``sanitizer``.
 
     ``samples`` are little-endian float32, microseconds where ``kind`` is one that times, and ``clocks`` the SM clock of each in MHz.
     ``code_hash`` identifies the machine code, ``source_hash`` the sources and ``flags`` the compiler's, ``key`` all of the build,

@@ -224,6 +224,8 @@ def _describe_figures(result: Result) -> str:
         return result.reason
     if result.kind == "profile":
         return f"{f['tool']}: {f['summary']['bound']}"
+    if result.kind == "goal":
+        return f"{f['title']}: {f['ratio']:.3f} of {f['peer']}"
     if result.kind == "sanitizer":
         return ", ".join(f"{check}: {count} errors" for check, count in f["errors"].items())
     if result.kind in ("compare", "sweep"):

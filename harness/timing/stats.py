@@ -10,6 +10,7 @@ Whether one thing is faster than another is decided in :mod:`harness.compare.ver
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,6 +54,17 @@ class Summary:
     def relative_interval(self) -> float:
         """Width of the median's interval as a share of the median."""
         return (self.high - self.low) / self.median
+
+
+def find_ratio_interval(over: tuple[float, float, float], under: tuple[float, float, float]) -> tuple[float, float]:
+    """Return the interval of the ratio of two medians, each given with its own ``(median, low, high)``, all above zero.
+
+    The reaches of their logarithms, independent of each other, add up as squares do.
+    """
+    below = math.hypot(math.log(over[0] / over[1]), math.log(under[2] / under[0]))
+    above = math.hypot(math.log(over[2] / over[0]), math.log(under[0] / under[1]))
+    ratio = over[0] / under[0]
+    return ratio * math.exp(-below), ratio * math.exp(above)
 
 
 class StopReason(StrEnum):

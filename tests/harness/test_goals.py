@@ -12,6 +12,7 @@ from harness.compare.goal_run import list_regrets
 from harness.compare.goals import Row, _time_all, make_rows, select_goals
 from harness.compare.goals_page import make_page, make_plot
 from harness.spec import Choice, Goal, Problem, SpecError, Variant
+from harness.timing.stats import find_ratio_interval
 from tests.harness.toy_op import make_toy
 
 SMALL, LARGE = Problem({"M": 16, "N": 16, "K": 16}, {"bias": True, "relu": True}), Problem({"M": 1, "N": 1, "K": 1})
@@ -20,7 +21,8 @@ CHOICES = {p.name: Choice(Variant("honest"), "the only one") for p in (SMALL, LA
 
 
 def timed(median_us: float, status: str = "passed") -> Any:
-    return SimpleNamespace(status=status, reason="", cold=SimpleNamespace(summary=SimpleNamespace(median=median_us)))
+    summary = SimpleNamespace(median=median_us, low=0.99 * median_us, high=1.02 * median_us)
+    return SimpleNamespace(status=status, reason="", cold=SimpleNamespace(summary=summary))
 
 
 def make_row(small: dict[str, Any], large: dict[str, Any]) -> Row:
@@ -31,6 +33,16 @@ def test_the_fastest_peer_counts_and_the_mean_is_geometric() -> None:
     row = make_row({"honest": timed(10), "lib": timed(20), "other": timed(16)}, {"honest": timed(10), "lib": timed(10)})
     assert row.geomean == pytest.approx(1.6**0.5) and row.verdict == "met"
     assert row.measured[0][0] == 1.0 and row.ratios[0].peer == "other"
+
+
+def test_a_ratio_has_an_interval_of_both_times() -> None:
+    low, high = find_ratio_interval((30.0, 27.0, 33.0), (10.0, 10.0, 10.0))
+    assert (low, high) == (pytest.approx(2.7), pytest.approx(3.3))
+    assert find_ratio_interval((30.0, 30.0, 30.0), (10.0, 8.0, 12.5)) == (pytest.approx(30.0 / 12.5), pytest.approx(30.0 / 8.0))
+    low, high = find_ratio_interval((30.0, 27.0, 33.0), (10.0, 9.0, 11.0))
+    assert 3 * 0.9 * (10 / 11) < low < 2.7 and 3.3 < high < 3 * 1.1 / 0.9
+    (ratio, _) = make_row({"honest": timed(10), "lib": timed(20)}, {"honest": timed(10), "lib": timed(20)}).ratios
+    assert ratio.low is not None and ratio.high is not None and ratio.low < 2.0 < ratio.high
 
 
 @pytest.mark.parametrize(
