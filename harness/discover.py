@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -29,10 +30,15 @@ class LoadedOp:
     @property
     def spec_hash(self) -> str:
         """Hash of the op's description: problems, reference and tolerance are in force only together with it."""
-        digest = sha256()
-        for path in find_description(self.folder):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-        return digest.hexdigest()
+        return hash_description({path.name: path.read_bytes() for path in find_description(self.folder)})
+
+
+def hash_description(files: Mapping[str, bytes]) -> str:
+    """Hash the files that describe an op, by name."""
+    digest = sha256()
+    for name, content in sorted(files.items()):
+        digest.update(name.encode() + b"\0" + content)
+    return digest.hexdigest()
 
 
 def find_description(folder: Path) -> list[Path]:

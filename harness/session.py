@@ -106,9 +106,11 @@ class Session:
         reuse: bool,
         on_judged: Callable[[Judged], None],
         effort: Effort | None = None,
+        clean_only: bool = False,
     ) -> list[Judged]:
         """Verify the builds and record each verdict at once; with ``reuse``, variants that passed before unchanged are not run again.
 
+        With ``clean_only``, what passed in a tree with changes is: its commit does not say what was run.
         Returns the verdicts in the order of ``builds``.
         """
         judged: dict[str, Judged] = {}
@@ -119,7 +121,7 @@ class Session:
 
         waiting: dict[str, BuildResult] = {}
         for build in builds:
-            earlier = self._find_passed(build) if reuse and not problem_names else None
+            earlier = self._find_passed(build, clean_only=clean_only) if reuse and not problem_names else None
             if build.library is None:
                 note(self._record(build, make_unbuilt_result(self.loaded.op.name, build)))
             elif earlier is not None:
@@ -163,12 +165,12 @@ class Session:
         )
         return self.records.add_results(self.run_id, [facts])[0]
 
-    def _find_passed(self, build: BuildResult) -> Result | None:
-        found = self.find_earlier("verify", build, "*")
+    def _find_passed(self, build: BuildResult, *, clean_only: bool) -> Result | None:
+        found = self.find_earlier("verify", build, "*", clean_only=clean_only)
         return found if found is not None and found.status == "passed" else None
 
-    def find_earlier(self, kind: str, build: BuildResult, problem: str) -> Result | None:
-        """Return the latest result of this very build in this very environment, from any run."""
+    def find_earlier(self, kind: str, build: BuildResult, problem: str, *, clean_only: bool = False) -> Result | None:
+        """Return the latest result of this very build in this very environment, from any run, or any in a tree without changes."""
         return self.records.find_latest(
             kind,
             op=self.loaded.op.name,
@@ -178,6 +180,7 @@ class Session:
             spec_hash=self.loaded.spec_hash,
             verify_version=VERIFY_VERSION,
             environment=self.environment,
+            clean_only=clean_only,
         )
 
     def find_same_launch(self, kind: str, build: BuildResult, problem: str) -> Result | None:

@@ -43,6 +43,7 @@ class BuildResult:
 
     ``key`` addresses sources, flags and compilers; ``code_hash`` only the machine code, so it survives a change of comments;
     ``source_hash`` only the sources, wherever the project lies; ``host_hash`` the launcher's code ("" for what an older version built).
+    ``sources`` are the project's files that the compiler read, by path below the ops folder, each with its content's hash.
     """
 
     variant: Variant
@@ -56,6 +57,7 @@ class BuildResult:
     source_hash: str = ""
     flags: str = ""
     host_hash: str = ""
+    sources: tuple[tuple[str, str], ...] = ()
 
     @property
     def launch_hash(self) -> str:
@@ -163,10 +165,13 @@ def _build_variant(
         resources = parse_ptxas((entry.folder / _PTXAS_LOG).read_text())
         seconds = time.monotonic() - started
         code_hash, library = str(entry.facts["code_hash"]), entry.folder / _LIBRARY
-        source_hash = _hash_sources(entry.files, loaded.include_dir)
+        sources = _name_sources(entry.files, loaded.include_dir)
+        source_hash = hash_text(*(f"{name}={digest}" for name, digest in sources))
         plain_flags = " ".join(f for f in flags if f != f"-I{loaded.include_dir}")
         host_hash = str(entry.facts.get("host_hash", ""))
-        return BuildResult(variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags, host_hash)
+        return BuildResult(
+            variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags, host_hash, sources
+        )
 
     if entry := store.find("variants", request):
         return finish(entry, cached=True)
@@ -189,9 +194,9 @@ def _build_variant(
     return finish(entry, cached=False)
 
 
-def _hash_sources(files: Mapping[str, str], root: Path) -> str:
-    """Hash names and contents of sources, the names below ``root``."""
-    return hash_text(*(f"{os.path.relpath(path, root)}={digest}" for path, digest in sorted(files.items())))
+def _name_sources(files: Mapping[str, str], root: Path) -> tuple[tuple[str, str], ...]:
+    """Return hashes of sources in the order of their paths, by their names below ``root``."""
+    return tuple((os.path.relpath(path, root), digest) for path, digest in sorted(files.items()))
 
 
 def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolchain: Toolchain, target: Target, store: Store) -> None:

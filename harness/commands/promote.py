@@ -106,7 +106,7 @@ def run(
             progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
 
         with open_progress(f"verify {op}", len(variants), quiet=json) as progress:
-            judged = session.judge(builds, binding, reuse=True, on_judged=note)
+            judged = session.judge(builds, binding, reuse=True, on_judged=note, clean_only=True)
         candidates = [Candidate(b, binding) for b in builds]
         for candidate, verdict in zip(candidates, judged, strict=True):
             say(f"{candidate.name}")
@@ -114,7 +114,7 @@ def run(
             def say_gate(gate: Gate) -> None:
                 say(f"  {gate.describe()}")
 
-            pass_gates(session, frozen, candidate, verdict, say_gate)
+            pass_gates(session, frozen, candidate, verdict, say_gate, sources_at=commit)
         seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
         if recording:
             for candidate, fault in zip(candidates, find_other_code(session, recording, builds).values(), strict=True):

@@ -18,6 +18,7 @@ from harness.errors import BuildError, FrozenError
 from harness.freezing.calling import find_wrong_call
 from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import hash_value
+from harness.freezing.origins import find_move, find_wrong_origin, name_commit
 from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import collect_sources, make_manifest, prove_sealed
@@ -84,8 +85,13 @@ def find_changes(root: Path) -> str:
     return f"{len(lines)} files differ from the commit, {lines[0].strip()} the first: commit them" if lines else ""
 
 
-def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged: Judged, say: Callable[[Gate], None]) -> None:
-    """Take a candidate through the gates that need no other candidate and no compiler; its manifest is made on the way."""
+def pass_gates(
+    session: Session, frozen: FrozenOp, candidate: Candidate, judged: Judged, say: Callable[[Gate], None], sources_at: str = ""
+) -> None:
+    """Take a candidate through the gates that need no other candidate and no compiler; its manifest is made on the way.
+
+    ``sources_at`` is the commit that the op was taken from, where that is not the checkout's.
+    """
 
     def note(name: str, fault: str, detail: str) -> bool:
         gate = Gate(name, not fault, fault or detail)
@@ -94,8 +100,8 @@ def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged:
         return gate.passed
 
     build = candidate.build
-    commit = session.records.read_result(judged.record_id).run.commit
-    note("clean tree", find_changes(find_project_root()), f"commit {commit[:12]}")
+    changes = find_changes(find_project_root())
+    note("clean tree", changes or find_move(session), f"commit {session.commit.sha[:12]}")
     if build.library is None or build.resources is None:
         note("built", build.error or "ptxas reports no kernel", "")
         return
@@ -103,7 +109,9 @@ def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged:
     spilled, allowed = build.resources.spill_bytes, kernel.max_spill_bytes
     note("no spills", f"{spilled} bytes spilled, {allowed} allowed" if spilled > allowed else "", f"{spilled} bytes, {allowed} allowed")
     record = judged.earlier or session.records.read_result(judged.record_id)
-    if not note("verified", _find_unverified(session, judged, record), _describe_verified(record)):
+    candidate.sources = collect_sources(session.loaded)
+    fault = _find_unverified(session, judged, record) or find_wrong_origin(session, build, record, candidate.sources)
+    if not note("verified", fault, _describe_verified(record)):
         return
     sanitized, by = _check_sanitized(session, candidate, record)
     note("sanitizer", sanitized, by)
@@ -116,8 +124,7 @@ def pass_gates(session: Session, frozen: FrozenOp, candidate: Candidate, judged:
     interface = describe_interface(session.loaded.op, read_api(session.loaded))
     fault = _compare_interface(frozen, interface) or find_wrong_call(session, build, launchable, interface)
     note("interface", fault, f"{interface['struct']}, {len(interface['fields'])} fields, and calls by it come out right")
-    candidate.sources = collect_sources(session.loaded)
-    facts = _collect_facts(session, candidate, record, launchable, by, commit)
+    facts = _collect_facts(session, candidate, record, launchable, by, name_commit(session, record, changes, sources_at))
     candidate.manifest = make_manifest(
         session.loaded, build, session.target, session.toolchain, candidate.sources, interface=interface, facts=facts
     )

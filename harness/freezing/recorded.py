@@ -36,8 +36,8 @@ class RecordedTime:
 class Recording:
     """What a file says: times by problem and contender, taken in the same rounds, and the conditions.
 
-    ``code_hashes`` are those of the variants' machine code; where the file has none, they follow from ``revision``. With ``all_timed``
-    every variant was to be timed on every problem: one that lacks some was cut short, and says nothing.
+    ``code_hashes`` are those of the variants' machine code; where the file has none, they follow from ``revision``, unless the tree was
+    ``dirty``. With ``all_timed`` every variant was to be timed on every problem: one that lacks some was cut short, and says nothing.
     """
 
     times: Mapping[str, Mapping[str, RecordedTime]]
@@ -45,6 +45,7 @@ class Recording:
     revision: str
     code_hashes: Mapping[str, str] = field(default_factory=dict)
     all_timed: bool = False
+    dirty: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ def _read_goals(document: Mapping[str, Any], name: str) -> Recording:
     for problem, contenders in document["timings"].items():
         passed = {n: f for n, f in contenders.items() if f["status"] == "passed" and f.get("mode") == "cold"}
         times[problem] = {n: RecordedTime(float(f["median_us"]), f"{name}: {problem}") for n, f in passed.items()}
-    commit = str(document["commit"]).removeprefix("commit ").split()[0]
-    conditions = _describe(environment, commit, str(document["command"]), name)
-    return Recording(times, conditions, commit)
+    commit, _, changes = str(document["commit"]).removeprefix("commit ").partition(" ")
+    conditions = _describe(environment, commit + ("-dirty" if changes else ""), str(document["command"]), name)
+    return Recording(times, conditions, commit, dirty=bool(changes))
 
 
 def _read_records(path: Path, name: str) -> Recording:
@@ -124,8 +125,9 @@ def _read_records(path: Path, name: str) -> Recording:
         times.setdefault(row.problem, {})[row.variant] = RecordedTime(float(row.figures["median_us"]), row.uid, samples)
     run = rows[-1].run
     environment = {c: getattr(run.environment, c) for c in ("device_name", "driver_version", "toolchain", "host")}
-    conditions = _describe(environment, run.commit, run.command, name)
-    return Recording(times, conditions, run.commit, {r.variant: r.code_hash for r in cold if r.code_hash}, all_timed=True)
+    conditions = _describe(environment, run.commit + ("-dirty" if run.dirty else ""), run.command, name)
+    hashes = {r.variant: r.code_hash for r in cold if r.code_hash}
+    return Recording(times, conditions, run.commit, hashes, all_timed=True, dirty=run.dirty)
 
 
 def _describe(environment: Mapping[str, Any], commit: str, command: str, name: str) -> dict[str, str | float]:
@@ -150,14 +152,16 @@ def list_variants(op: Op, recording: Recording) -> list[str]:
 def find_other_code(session: Session, recording: Recording, builds: Sequence[BuildResult]) -> dict[str, str]:
     """Return by variant why its recorded times are not those of the build: "" where its machine code is the same."""
     hashes = dict(recording.code_hashes)
-    if missing := [b for b in builds if b.variant.name not in hashes and b.library is not None]:
+    unknown: dict[str, str] = {}
+    missing = [b for b in builds if b.variant.name not in hashes and b.library is not None]
+    if recording.dirty:
+        why = f"it was timed with changes beyond commit {recording.revision[:12]}, and nothing says which machine code: time it again"
+        unknown = {b.variant.name: why for b in missing}
+    elif missing:
         loaded, _ = find_op_at(session.loaded.op.name, recording.revision)
         variants = [loaded.op.find_kernel(b.variant.kernel).bind(dict(b.variant.values)) for b in missing]
         then = build_op(loaded, variants, toolchain=session.toolchain, target=session.target, jobs=session.settings.jobs)
         hashes |= {b.variant.name: b.code_hash for b in then}
-    return {
-        b.variant.name: ""
-        if hashes.get(b.variant.name) == b.code_hash
-        else f"the machine code that was timed at {recording.revision[:12]} is another one: time it again"
-        for b in builds
-    }
+    other = f"the machine code that was timed at {recording.revision[:12]} is another one: time it again"
+    found = {b.variant.name: "" if hashes.get(b.variant.name) == b.code_hash else other for b in builds}
+    return found | unknown

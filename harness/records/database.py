@@ -146,10 +146,11 @@ class Records:
         spec_hash: str,
         verify_version: int,
         environment: EnvironmentFacts,
+        clean_only: bool = False,
     ) -> Result | None:
         """Return the latest result of a build on a problem, made in the same environment from the same op description, or None.
 
-        ``problem`` is ``*`` for a verdict on all problems.
+        ``problem`` is ``*`` for a verdict on all problems. With ``clean_only``, results of runs in a tree with changes do not count.
         """
         query = (
             select(Result)
@@ -164,6 +165,7 @@ class Records:
                 Result.spec_hash == spec_hash,
                 Result.verify_version == verify_version,
                 Environment.digest == environment.digest,
+                *([Run.dirty.is_(False)] if clean_only else []),
             )
             .order_by(Result.id.desc())
             .limit(1)
@@ -207,9 +209,10 @@ class Records:
         return found[0]
 
     def find_verified_code(self, op: str, code_hash: str, spec_hash: str, verify_version: int, device_kind: str) -> Result | None:
-        """Return the latest verdict that some build with this machine code passed, on all problems, on a kind of device."""
+        """Return the latest verdict in a clean tree that some build with this machine code passed, on all problems, on a kind of device."""
         wanted = {"kind": "verify", "status": "passed", "problem": "*", "op": op, "code_hash": code_hash, "spec_hash": spec_hash}
-        query = select(Result).where(Result.verify_version == verify_version, Result.device_kind == device_kind)
+        query = select(Result).join(Run).where(Result.verify_version == verify_version, Result.device_kind == device_kind)
+        query = query.where(Run.dirty.is_(False))
         for name, value in wanted.items():
             query = query.where(getattr(Result, name) == value)
         return next(iter(self._read(query.order_by(Result.id.desc()).limit(1))), None)

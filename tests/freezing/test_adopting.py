@@ -100,6 +100,9 @@ def test_times_of_another_machine_code_are_refused(monkeypatch: pytest.MonkeyPat
     )
     found = find_other_code(session, Recording({}, CONDITIONS, "abc"), builds)
     assert found[OLD] == "" and "timed at abc" in found[NEW]
+    # Its commit does not say what was timed where the tree had changes; a hash does.
+    found = find_other_code(session, Recording({}, CONDITIONS, "abc", {NEW: f"{2:064x}"}, dirty=True), builds)
+    assert "timed with changes beyond commit abc, and nothing says which machine code" in found[OLD] and found[NEW] == ""
 
 
 def test_published_records_and_goals_are_read(tmp_path: Path) -> None:
@@ -114,7 +117,10 @@ def test_published_records_and_goals_are_read(tmp_path: Path) -> None:
     goals = {"command": "compare softmax", "environment": environment, "commit": "commit abc", "timings": rows}
     (tmp_path / "goals.json").write_text(json.dumps(goals))
     recording = read_recording(tmp_path / "goals.json")
-    assert recording.revision == "abc" and list(recording.times["P"]) == [OLD]
+    assert recording.revision == "abc" and list(recording.times["P"]) == [OLD] and not recording.dirty
+    (tmp_path / "goals.json").write_text(json.dumps(goals | {"commit": "commit abc with changes"}))
+    recording = read_recording(tmp_path / "goals.json")
+    assert recording.dirty and recording.revision == "abc" and recording.conditions["commit"] == "abc-dirty"
     goals["environment"] = environment | {"device_kind": "emulated"}
     (tmp_path / "goals.json").write_text(json.dumps(goals))
     with pytest.raises(FrozenError, match="was recorded on the emulated device"):

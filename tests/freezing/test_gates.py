@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from device import Device
+from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.builder import BuildResult, build_binding, build_op, open_variant
 from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_op, find_ops, load_op
 from harness.domain import Count, Facts, OneOf, Rows, find_broken, read_condition
@@ -22,12 +23,15 @@ from harness.freezing.buckets import find_bucket, find_facts, list_axes
 from harness.freezing.calling import find_wrong_call
 from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
 from harness.freezing.interface import describe_cost, describe_interface, read_api, read_struct
+from harness.freezing.origins import find_move, find_wrong_origin, name_commit
 from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
+from harness.provenance import Commit, find_commit
 from harness.session import Judged
 from harness.spec import Attribute, Axis, Launchable, Op, Problem
 from harness.targets import find_target
+from harness.verify.plan import Effort, make_plan
 from tests.harness.tiny_op import write_tiny_op
 
 PROBED = (
@@ -158,18 +162,23 @@ def test_a_tree_with_changes_is_refused_but_for_the_frozen_set(tmp_path: Path) -
     assert "1 files differ from the commit" in find_changes(tmp_path)
 
 
-def run_gates(
-    loaded: LoadedOp, build: Any, figures: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, problem: str = "*", ok: bool = True
-) -> list[Gate]:
+def make_record(loaded: LoadedOp, build: Any, **changes: Any) -> Any:
+    """Return a record that verifies the build, of an earlier run in a clean tree."""
+    run = SimpleNamespace(commit="c" * 40, dirty=changes.pop("dirty", False), environment=SimpleNamespace(device_name="a device"))
+    figures = {"problems": [{"problem": s.problem.name, "status": "passed"} for s in make_plan(loaded.op, Effort())]}
+    facts = {"code_hash": build.code_hash, "source_hash": build.source_hash, "spec_hash": loaded.spec_hash, "figures": figures}
+    return SimpleNamespace(**({"id": 7, "uid": "f" * 32, "problem": "*", "run_id": 3, "run": run} | facts | changes))
+
+
+def make_session(loaded: LoadedOp, record: Any, run_id: int = 4) -> Any:
+    records, device = SimpleNamespace(read_result=lambda _: record), SimpleNamespace(is_emulated=True)
+    return SimpleNamespace(loaded=loaded, records=records, device=device, run_id=run_id, commit=find_commit(find_project_root()))
+
+
+def run_gates(loaded: LoadedOp, build: Any, monkeypatch: pytest.MonkeyPatch, *, ok: bool = True, **record: Any) -> list[Gate]:
     """Run the gates on a record that says so; nothing that needs a device comes before the first that refuses."""
     monkeypatch.setattr("harness.freezing.gates.find_changes", lambda root: "")
-    environment = SimpleNamespace(device_name="a device")
-    record = SimpleNamespace(
-        id=7, uid="f" * 32, problem=problem, figures=figures, run=SimpleNamespace(commit="c" * 40, environment=environment)
-    )
-    session: Any = SimpleNamespace(
-        loaded=loaded, records=SimpleNamespace(read_result=lambda _: record), device=SimpleNamespace(is_emulated=True)
-    )
+    session = make_session(loaded, make_record(loaded, build, **record))
     candidate = Candidate(build, Path("binding.so"))
     judged = Judged(build, ok, "" if ok else "race", 7)
     pass_gates(session, FrozenOp(loaded.op.name, Path(), ()), candidate, judged, lambda _: None)
@@ -179,19 +188,61 @@ def run_gates(
 def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = find_op("softmax")
     (variant,) = loaded.op.select_variants(["naive/threads64"])
-    build: Any = SimpleNamespace(
-        variant=variant, library=Path("x.so"), resources=Resources(32, spill_store_bytes=8, spill_load_bytes=8), error=None
+    build: Any = BuildResult(
+        variant, Path("x.so"), "c", "k", Resources(32, spill_store_bytes=8, spill_load_bytes=8), None, 0.0, cached=True
     )
-    refused = run_gates(loaded, build, {"problems": []}, monkeypatch)
+    nothing = {"problems": []}
+    refused = run_gates(loaded, build, monkeypatch, figures=nothing)
     assert [g.name for g in refused] == ["no spills", "verified"]
     assert refused[0].detail == "16 bytes spilled, 0 allowed"
     assert "was not run" in refused[1].detail
-    build.resources = Resources(32)
-    assert "verifies rows1_columns1 alone" in run_gates(loaded, build, {"problems": []}, monkeypatch, problem="rows1_columns1")[0].detail
-    assert "verify says race" in run_gates(loaded, build, {"problems": []}, monkeypatch, ok=False)[0].detail
-    build.library = None
-    build.error = "kernels.cu(3): error"
-    assert [(g.name, g.detail) for g in run_gates(loaded, build, {"problems": []}, monkeypatch)] == [("built", "kernels.cu(3): error")]
+    build = replace(build, resources=Resources(32))
+    assert "verifies rows1_columns1 alone" in run_gates(loaded, build, monkeypatch, problem="rows1_columns1")[0].detail
+    assert "verify says race" in run_gates(loaded, build, monkeypatch, ok=False)[0].detail
+    build = replace(build, library=None, error="kernels.cu(3): error")
+    assert [(g.name, g.detail) for g in run_gates(loaded, build, monkeypatch)] == [("built", "kernels.cu(3): error")]
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        ({"dirty": True}, "record ffffffffffff was made while files differed from its commit cccccccccccc: verify again"),
+        ({"source_hash": "another"}, "verifies another build than the one that is to be sealed"),
+        ({"code_hash": "another"}, "verifies another build than the one that is to be sealed"),
+        ({"spec_hash": "another"}, "verifies against another description of the op"),
+    ],
+)
+def test_a_verdict_on_something_else_than_what_is_sealed_is_refused(monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any], why: str) -> None:
+    loaded = find_op("softmax")
+    (build,) = build_op(loaded, loaded.op.select_variants(["naive/threads64"]), toolchain=find_toolchain(), target=find_target("h200"))
+    (refused,) = run_gates(loaded, build, monkeypatch, **lie)
+    assert refused.name == "verified" and why in refused.detail
+    sources = collect_sources(loaded)
+    honest = make_record(loaded, build)
+    assert find_wrong_origin(make_session(loaded, honest), build, honest, sources) == ""
+    # A source that was edited after the build, and one that is not sealed at all.
+    for name in ("common/reduce.cuh", "softmax/launcher.cu"):
+        for edited in (sources | {name: b"// faster"}, {n: c for n, c in sources.items() if n != name}):
+            fault = find_wrong_origin(make_session(loaded, honest), build, honest, edited)
+            assert fault == f"{name} is not what was built and verified: it changed meanwhile"
+
+
+def test_the_commit_of_a_manifest_holds_the_sources_or_says_that_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = find_op("softmax")
+    (variant,) = loaded.op.select_variants(["naive/threads64"])
+    build = BuildResult(variant, Path("x.so"), "c", "k", Resources(32), None, 0.0, cached=True)
+    record = make_record(loaded, build)
+    commit = record.run.commit
+    assert name_commit(make_session(loaded, record), record, "1 files differ", "") == commit, "it was clean then"
+    own = make_session(loaded, record, run_id=record.run_id)
+    assert name_commit(own, record, "", "") == commit and name_commit(own, record, "1 files differ", "") == f"{commit}-dirty"
+    assert name_commit(own, record, "1 files differ", "d" * 40) == "d" * 40
+    # This session's own run may be in a tree with changes to the frozen set alone: the gate of the tree knows.
+    dirty = make_record(loaded, build, dirty=True)
+    assert find_wrong_origin(own, build, dirty, collect_sources(loaded)) == ""
+    assert find_move(own) == ""
+    own.commit = Commit("e" * 40, dirty=False)
+    assert "the checkout went from commit eeeeeeeeeeee to" in find_move(own)
 
 
 PATH_LAUNCHER = """

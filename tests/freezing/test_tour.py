@@ -94,6 +94,9 @@ def test_the_road_from_a_new_variant_to_a_cpp_program_and_back(project: Project)
     holder = project.find_holder()
     kernel = holder["kernel"]
     assert kernel.startswith("row_in_registers__threads16_rows8_vectors4__") and holder["status"] == "provisional"
+    # What was verified before the commit is no evidence: it was verified again, and the commit that is named holds the new variant.
+    manifest = json.loads((project.root / "frozen" / "softmax" / kernel / "manifest.json").read_text())
+    assert listed + " {" in project.run("git", "show", f"{manifest['verified']['commit']}:ops/softmax/op.py")
     told = project.harness("frozen", "verify", "softmax", "--kernel", kernel)
     assert f"softmax/{kernel}: rebuilt to the same machine code, and right" in told and "0 findings" in told
 

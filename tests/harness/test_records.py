@@ -128,6 +128,16 @@ def test_a_verdict_is_found_again_only_for_the_same_build_spec_protocol_and_envi
     assert records.find_latest("bench", **wanted) is None
 
 
+def test_a_verdict_in_a_tree_with_changes_counts_only_where_that_does_not_matter(records: Records) -> None:
+    (clean,) = records.add_results(start(records), [VERDICT])
+    (dirty,) = records.add_results(records.start_run(FACTS, command="bench toy", commit="abc", dirty=True), [VERDICT])
+    wanted: Any = {"op": "toy", "variant": "honest", "problem": "*", "key": "k1", "spec_hash": "s1", "verify_version": 1}
+    found = [records.find_latest("verify", **wanted, environment=FACTS, clean_only=c) for c in (False, True)]
+    assert [r and r.id for r in found] == [dirty, clean]
+    by_code = records.find_verified_code("toy", "c1", "s1", 1, "emulated")
+    assert by_code is not None and by_code.id == clean
+
+
 def test_latest_run_of_a_kind(records: Records) -> None:
     first, second = start(records), start(records)
     records.add_results(first, [replace(VERDICT, kind="bench")])
