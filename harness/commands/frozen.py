@@ -28,7 +28,7 @@ class Action(StrEnum):
 
 Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all where none is given", show_default=False)]
 Buckets = Annotated[list[str] | None, typer.Option("--bucket", metavar="NAME", help="demote: the bucket to empty; repeatable")]
-Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", help="verify: only this kernel; repeatable")]
+Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", help="verify, demote: only this kernel; repeatable")]
 AllBuckets = Annotated[bool, typer.Option("--all", help="demote: every bucket of the op")]
 To = Annotated[
     str | None, typer.Option("--to", metavar="EVENT", help="rollback: the event to go back to, or the beginning of its name; 0: none")
@@ -81,7 +81,7 @@ def run(
         return _show_history(frozen_dir, ops[0], json)
     if action is Action.RECOVER:
         return _recover(frozen_dir, ops)
-    return _take_back(frozen_dir, ops[0], action, bucket or [], every, to, message)
+    return _take_back(frozen_dir, ops[0], action, bucket or [], kernel or [], every, to, message)
 
 
 def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
@@ -156,7 +156,9 @@ def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
     return ExitCode.DONE
 
 
-def _take_back(frozen_dir: Path, op: str, action: Action, buckets: list[str], every: bool, to: str | None, message: str) -> ExitCode:
+def _take_back(
+    frozen_dir: Path, op: str, action: Action, buckets: list[str], kernels: list[str], every: bool, to: str | None, message: str
+) -> ExitCode:
     from harness.freezing.changing import demote, roll_back
     from harness.freezing.checking import require_sound
     from harness.spec import SpecError
@@ -165,7 +167,7 @@ def _take_back(frozen_dir: Path, op: str, action: Action, buckets: list[str], ev
     if action is Action.DEMOTE:
         if bool(buckets) == every:
             raise SpecError("frozen demote needs --bucket NAME, or --all")
-        event = demote(frozen_dir, op, buckets, message)
+        event = demote(frozen_dir, op, buckets, message, kernels)
     else:
         if to is None:
             raise SpecError(

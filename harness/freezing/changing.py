@@ -83,13 +83,20 @@ def _find_time(folder: Path) -> str:
     return now
 
 
-def demote(frozen_dir: Path, op: str, buckets: Sequence[str], message: str) -> Row:
-    """Take the entries of buckets (by name; of all where none is given) out of the index; the sealed kernels stay for a rollback."""
+def demote(frozen_dir: Path, op: str, buckets: Sequence[str], message: str, kernels: Sequence[str] = ()) -> Row:
+    """Take the entries of buckets (by name; of all where none is given) out of the index; the sealed kernels stay for a rollback.
+
+    With ``kernels`` only theirs: a bucket has several fallbacks.
+    """
     frozen = read_frozen_op(frozen_dir, op)
     chosen = [e for e in frozen.entries if not buckets or name_bucket(e["bucket"]) in buckets]
     known = {name_bucket(e["bucket"]) for e in frozen.entries}
     if unknown := [b for b in buckets if b not in known]:
         raise FrozenError(f"{op} has no entry for bucket {unknown[0]}; it has: {', '.join(sorted(known)) or 'none'}")
+    held = {e["kernel"] for e in chosen}
+    if strangers := [k for k in kernels if k not in held]:
+        raise FrozenError(f"{op} has no entry of kernel {strangers[0]} there; there are: {', '.join(sorted(held))}")
+    chosen = [e for e in chosen if not kernels or e["kernel"] in kernels]
     return change_index(frozen_dir, op, "demote", message, drop=chosen, expect=frozen)
 
 

@@ -204,6 +204,21 @@ def test_demote_and_rollback(tmp_path: Path) -> None:
         roll_back(frozen_dir, OP, "2", "")
 
 
+def test_one_fallback_of_several_is_demoted(tmp_path: Path) -> None:
+    frozen_dir = write_frozen_set(tmp_path)
+    rows, files = make_rows("plain__threads256__00000005", "any")
+    rows[-1]["role"] = "fallback"
+    change_index(frozen_dir, OP, "promote", "", put=rows, files=files)
+    rows, files = make_rows(NEW, "any")
+    rows[-1]["role"] = "fallback"
+    change_index(frozen_dir, OP, "promote", "", put=rows, files=files)
+    before = {e["kernel"] for e in read_frozen_op(frozen_dir, OP).entries}
+    with pytest.raises(FrozenError, match=f"tiny has no entry of kernel plain__threads32__00000001 there; there are: plain__threads256"):
+        demote(frozen_dir, OP, ["sm_90a/any/any/any/any"], "", ["plain__threads32__00000001"])
+    demote(frozen_dir, OP, ["sm_90a/any/any/any/any"], "superseded", ["plain__threads256__00000005"])
+    assert before - {e["kernel"] for e in read_frozen_op(frozen_dir, OP).entries} == {"plain__threads256__00000005"}
+
+
 def test_promotions_of_different_ops_merge_without_conflict(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
