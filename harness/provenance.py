@@ -30,6 +30,11 @@ def find_commit(folder: Path) -> Commit:
     return Commit((sha or "").strip(), changes is None or bool(changes.strip()))
 
 
+def is_ancestor(folder: Path, sha: str) -> bool:
+    """Return whether the checkout's commit is this one or follows it; a commit that git does not know is none of its ancestors."""
+    return bool(sha) and _run_git(folder, "merge-base", "--is-ancestor", sha, "HEAD") is not None
+
+
 def _run_git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=30)

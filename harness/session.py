@@ -16,7 +16,7 @@ from device.settings import Settings, find_project_root, read_settings
 from device.toolchain import Toolchain, find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op
 from harness.discover import LoadedOp
-from harness.provenance import Commit, describe_environment, find_commit, find_device_kind
+from harness.provenance import Commit, describe_environment, find_commit, find_device_kind, is_ancestor
 from harness.records.database import EnvironmentFacts, Records, ResultFacts
 from harness.records.tables import Result
 from harness.report.terminal import clean_json
@@ -106,11 +106,11 @@ class Session:
         reuse: bool,
         on_judged: Callable[[Judged], None],
         effort: Effort | None = None,
-        clean_only: bool = False,
+        committed_only: bool = False,
     ) -> list[Judged]:
         """Verify the builds and record each verdict at once; with ``reuse``, variants that passed before unchanged are not run again.
 
-        With ``clean_only``, what passed in a tree with changes is: its commit does not say what was run.
+        With ``committed_only``, what passed in a tree with changes, or at a commit that the present one does not follow, is run again.
         Returns the verdicts in the order of ``builds``.
         """
         judged: dict[str, Judged] = {}
@@ -121,7 +121,7 @@ class Session:
 
         waiting: dict[str, BuildResult] = {}
         for build in builds:
-            earlier = self._find_passed(build, clean_only=clean_only) if reuse and not problem_names else None
+            earlier = self._find_passed(build, committed_only=committed_only) if reuse and not problem_names else None
             if build.library is None:
                 note(self._record(build, make_unbuilt_result(self.loaded.op.name, build)))
             elif earlier is not None:
@@ -165,9 +165,11 @@ class Session:
         )
         return self.records.add_results(self.run_id, [facts])[0]
 
-    def _find_passed(self, build: BuildResult, *, clean_only: bool) -> Result | None:
-        found = self.find_earlier("verify", build, "*", clean_only=clean_only)
-        return found if found is not None and found.status == "passed" else None
+    def _find_passed(self, build: BuildResult, *, committed_only: bool) -> Result | None:
+        found = self.find_earlier("verify", build, "*", clean_only=committed_only)
+        if found is None or found.status != "passed":
+            return None
+        return None if committed_only and not is_ancestor(find_project_root(), found.run.commit) else found
 
     def find_earlier(self, kind: str, build: BuildResult, problem: str, *, clean_only: bool = False) -> Result | None:
         """Return the latest result of this very build in this very environment, from any run, or any in a tree without changes."""

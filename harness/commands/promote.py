@@ -106,7 +106,7 @@ def run(
             progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
 
         with open_progress(f"verify {op}", len(variants), quiet=json) as progress:
-            judged = session.judge(builds, binding, reuse=True, on_judged=note, clean_only=True)
+            judged = session.judge(builds, binding, reuse=True, on_judged=note, committed_only=True)
         candidates = [Candidate(b, binding) for b in builds]
         for candidate, verdict in zip(candidates, judged, strict=True):
             say(f"{candidate.name}")

@@ -8,7 +8,7 @@ from device.settings import find_project_root
 from harness.build.builder import BuildResult
 from harness.discover import hash_description
 from harness.freezing.layout import hash_bytes
-from harness.provenance import find_commit
+from harness.provenance import find_commit, is_ancestor
 from harness.records.tables import Result
 from harness.session import Session
 
@@ -28,6 +28,8 @@ def find_wrong_origin(session: Session, build: BuildResult, record: Result, sour
     uid = record.uid[:12]
     if record.run.dirty and record.run_id != session.run_id:
         return f"record {uid} was made while files differed from its commit {record.run.commit[:12]}: verify again"
+    if record.run_id != session.run_id and not is_ancestor(find_project_root(), record.run.commit):
+        return f"record {uid} was made at commit {record.run.commit[:12]}, which this checkout does not follow: verify again"
     if (record.code_hash, record.source_hash) != (build.code_hash, build.source_hash):
         return f"record {uid} verifies another build than the one that is to be sealed: verify again"
     for name, digest in build.sources:

@@ -213,7 +213,7 @@ def test_one_fallback_of_several_is_demoted(tmp_path: Path) -> None:
     rows[-1]["role"] = "fallback"
     change_index(frozen_dir, OP, "promote", "", put=rows, files=files)
     before = {e["kernel"] for e in read_frozen_op(frozen_dir, OP).entries}
-    with pytest.raises(FrozenError, match=f"tiny has no entry of kernel plain__threads32__00000001 there; there are: plain__threads256"):
+    with pytest.raises(FrozenError, match="tiny has no entry of kernel plain__threads32__00000001 there; there are: plain__threads256"):
         demote(frozen_dir, OP, ["sm_90a/any/any/any/any"], "", ["plain__threads32__00000001"])
     demote(frozen_dir, OP, ["sm_90a/any/any/any/any"], "superseded", ["plain__threads256__00000005"])
     assert before - {e["kernel"] for e in read_frozen_op(frozen_dir, OP).entries} == {"plain__threads256__00000005"}

@@ -164,7 +164,8 @@ def test_a_tree_with_changes_is_refused_but_for_the_frozen_set(tmp_path: Path) -
 
 def make_record(loaded: LoadedOp, build: Any, **changes: Any) -> Any:
     """Return a record that verifies the build, of an earlier run in a clean tree."""
-    run = SimpleNamespace(commit="c" * 40, dirty=changes.pop("dirty", False), environment=SimpleNamespace(device_name="a device"))
+    commit = changes.pop("commit", "") or find_commit(find_project_root()).sha
+    run = SimpleNamespace(commit=commit, dirty=changes.pop("dirty", False), environment=SimpleNamespace(device_name="a device"))
     figures = {"problems": [{"problem": s.problem.name, "status": "passed"} for s in make_plan(loaded.op, Effort())]}
     facts = {"code_hash": build.code_hash, "source_hash": build.source_hash, "spec_hash": loaded.spec_hash, "figures": figures}
     return SimpleNamespace(**({"id": 7, "uid": "f" * 32, "problem": "*", "run_id": 3, "run": run} | facts | changes))
@@ -206,7 +207,8 @@ def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("lie", "why"),
     [
-        ({"dirty": True}, "record ffffffffffff was made while files differed from its commit cccccccccccc: verify again"),
+        ({"dirty": True}, "record ffffffffffff was made while files differed from its commit"),
+        ({"commit": "c" * 40}, "was made at commit cccccccccccc, which this checkout does not follow: verify again"),
         ({"source_hash": "another"}, "verifies another build than the one that is to be sealed"),
         ({"code_hash": "another"}, "verifies another build than the one that is to be sealed"),
         ({"spec_hash": "another"}, "verifies against another description of the op"),
