@@ -43,6 +43,8 @@ def check(op: Any, problem: OpProblem, inputs: dict[str, Any], outputs: dict[str
     [
         (5, 9, 7, "float32", "kn", "silu", True, False),
         (33, 64, 17, "float32", "kn", "none", False, True),
+        (5, 9, 7, "float32", "nk", "silu", True, False),
+        (33, 130, 67, "float32", "nk", "gelu_erf", True, True),
         (16, 40, 24, "bfloat16", "nk", "gelu_tanh", True, False),
         (9, 31, 15, "float16", "kn", "relu", True, True),
     ],
@@ -58,6 +60,16 @@ def test_host_arrays_go_to_the_device_and_back(
     attributes = {"act": act, "dtype": dtype, "b_layout": layout, "with_bias": bias, "save_z": z}
     assert all(type(each) is np.ndarray and each.dtype == kind for each in outputs.values())
     check(GEMM, OpProblem({"M": m, "N": n, "K": k}, attributes), inputs, outputs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("layout", ["kn", "nk"])
+def test_a_fallback_serves_any_sizes_and_strides_in_every_dtype_and_layout(device: Device, dtype: str, layout: str) -> None:
+    problem = Problem({"M": 3, "N": 5, "K": 7}, {"dtype": dtype, "b_layout": layout, "act": "silu", "with_bias": True, "save_z": True})
+    tables = open_registry().find_tables("gemm_bias_act", HwCaps.of(device))
+    legal = tables.find_legal(tables.interface.make_query(problem))
+    assert any(legal >> kernel & 1 for kernel in tables.fallbacks)
+    assert open_registry().select("gemm_bias_act", problem, HwCaps.of(device)).launch
 
 
 def test_device_arrays_stay_on_the_device_and_a_second_call_has_its_plan(device: Device) -> None:
