@@ -15,7 +15,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from harness.pictures.labels import shorten_variants
-from harness.pictures.theme import BACKDROP, LIGHT, MARKERS, NARROW, make_figure, pick_color, pick_marker, use_style
+from harness.pictures.theme import (
+    BACKDROP,
+    LIGHT,
+    MARKERS,
+    NARROW,
+    RowSheet,
+    make_figure,
+    measure_text,
+    pick_color,
+    pick_marker,
+    use_style,
+)
 from harness.targets import Target
 
 PEER_MARKER = "*"
@@ -38,7 +49,7 @@ def plot_roofline(timed: pd.DataFrame, target: Target, units: Mapping[str, str],
     narrow = width_px <= NARROW
     with use_style():
         figure, axes = make_figure(width_px, width_px * (1.1 if narrow else 0.85))
-        rows = timed.assign(intensity=timed.flops / timed.bytes_moved)
+        rows = _drop_hidden(timed.assign(intensity=timed.flops / timed.bytes_moved), "intensity", "tflops")
         low, high = float(rows.intensity.min()) / 3, float(rows.intensity.max()) * 3
         bandwidth = target.dram_bytes_per_s
         roofs = {unit: target.peak_flops[unit] for unit in dict.fromkeys(units.values())}
@@ -70,6 +81,13 @@ def plot_roofline(timed: pd.DataFrame, target: Target, units: Mapping[str, str],
         return figure
 
 
+def _drop_hidden(rows: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Leave out points that another of the same look covers, to within a pixel or two of a logarithmic chart."""
+    places = {name: (np.log(rows[name]) / 0.02).round() for name in (x, y)}
+    look = rows.kernel.where(~rows.is_peer, "")
+    return rows[~pd.DataFrame({"look": look, **places}).duplicated()]
+
+
 def _scatter_by_kernel(axes: Axes, rows: pd.DataFrame, x: str, y: str, kernels: Mapping[str, int]) -> None:
     peers = rows[rows.is_peer]
     if len(peers):
@@ -99,59 +117,62 @@ def _add_legend(figure: Figure, axes: Axes, narrow: bool) -> None:
 
 
 def plot_distributions(timed: pd.DataFrame, kernels: Mapping[str, int], width_px: int) -> Figure:
-    """Return one row a variant or peer of one problem and mode: every sample as a tick, quartiles, median, in percent off the median.
+    """Return one row a variant or peer of one problem and mode: where its samples lie, quartiles, median, in percent off the median.
 
-    The median in microseconds stands at the right. Rows are sorted by it, the fastest at the top.
+    Timers count in steps, so that many samples are alike: a tick is the taller the more samples lie in its pixel. The median in
+    microseconds stands at the right. Rows are sorted by it, the fastest at the top.
     """
     rows = timed.sort_values("median_us", ascending=False)
     labels = shorten_variants(rows.variant)
-    narrow = width_px <= NARROW
+    medians = [f"{m:.4g} µs" for m in rows.median_us]
+    deviations = [100 * (np.asarray(r.samples_us, float) / r.median_us - 1) for r in rows.itertuples()]
+    everything = np.concatenate([d for d in deviations if len(d)] or [np.zeros(1)])
+    low, high = (float(q) for q in np.quantile(everything, [_TAIL, 1 - _TAIL]))
+    pad = 0.05 * max(high - low, 0.1)
+    low, high = low - pad, high + pad
+    margin = 0.09 * (high - low)  # for the counts of what lies beyond
+    colors = [LIGHT["peer"] if r.is_peer else pick_color(kernels[r.kernel]) for r in rows.itertuples()]
     with use_style():
-        figure, axes = make_figure(width_px, 78 + _ROW_PX * (2 if narrow else 1) * len(rows))
-        deviations = [100 * (np.asarray(r.samples_us, float) / r.median_us - 1) for r in rows.itertuples()]
-        everything = np.concatenate([d for d in deviations if len(d)] or [np.zeros(1)])
-        low, high = (float(q) for q in np.quantile(everything, [_TAIL, 1 - _TAIL]))
-        pad = 0.05 * max(high - low, 0.1)
-        low, high = low - pad, high + pad
-        margin = 0.09 * (high - low)  # for the counts of what lies beyond
-        for y, (row, off) in enumerate(zip(rows.itertuples(), deviations, strict=True)):
-            color = LIGHT["peer"] if row.is_peer else pick_color(kernels[row.kernel])
-            _draw_samples(axes, y, off, color, low, high)
-            text = f"{row.median_us:.4g} µs"
-            if narrow:
-                axes.annotate(
-                    labels[row.variant], (0, y + 0.5), (2, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
-                )
-                axes.annotate(text, (1, y + 0.5), xycoords=("axes fraction", "data"), ha="right", va="center", color=LIGHT["muted"])
-            else:
-                axes.annotate(
-                    text, (1, y), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center", color=LIGHT["muted"]
-                )
-        axes.set(
-            xlim=(low - margin, high + margin), ylim=(-0.6, len(rows) - (0.2 if narrow else 0.4)), xlabel="% off the variant's own median"
-        )
-        axes.set_yticks(range(len(rows)), [] if narrow else [labels[v] for v in rows.variant])
-        axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
+        sheet = RowSheet([labels[v] for v in rows.variant], medians, width_px, row_px=_ROW_PX, bottom_px=44)
+        axes = sheet.axes
+        axes.set(xlim=(low - margin, high + margin), yticks=[])
+        axes.set_xlabel("% off the variant's own median")
         axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.tick_params(length=0)
         axes.grid(visible=True, axis="x")
-        axes.spines["left"].set_visible(False)
-        return figure
+        pixel = (high - low + 2 * margin) / sheet.inner_px
+        for color in dict.fromkeys(colors):
+            chosen = [(y, off) for y, (off, c) in enumerate(zip(deviations, colors, strict=True)) if c == color and len(off)]
+            _draw_samples(axes, chosen, color, (low, high), (pixel, 1 / sheet.unit_px))
+        sheet.write_rows(LIGHT["ink"], LIGHT["muted"])
+        return sheet.figure
 
 
-def _draw_samples(axes: Axes, y: float, off: np.ndarray, color: str, low: float, high: float) -> None:
-    if not len(off):
-        return
-    inside = off[(off >= low) & (off <= high)]
-    # One line with gaps is one path, whatever the number of samples.
-    x = np.repeat(inside, 3)
-    heights = np.tile([y - 0.27, y + 0.27, np.nan], len(inside))
-    axes.plot(x, heights, color=color, linewidth=0.9, alpha=0.55, zorder=2)
-    q1, median, q3 = np.quantile(off, [0.25, 0.5, 0.75])
-    axes.plot([np.clip(q1, low, high), np.clip(q3, low, high)], [y, y], color=color, linewidth=5, solid_capstyle="butt", zorder=3)
-    axes.plot([median], [y], marker="o", markersize=5, color=LIGHT["surface"], markeredgecolor=color, markeredgewidth=1.5, zorder=4)
-    for count, edge, text, align in ((int((off < low).sum()), low, "◂ {}", "right"), (int((off > high).sum()), high, "{} ▸", "left")):
-        if count:
-            axes.annotate(text.format(count), (edge, y), ha=align, va="center", fontsize=10.5, color=color)
+def _draw_samples(
+    axes: Axes, rows: Sequence[tuple[float, np.ndarray]], color: str, span: tuple[float, float], pixel: tuple[float, float]
+) -> None:
+    """Draw rows of one colour as three lines with gaps, whatever their number and that of their samples; ``pixel`` is the size of one."""
+    ticks, bars, dots = [], [], []
+    gap = np.array([[np.nan, np.nan]])
+    for y, off in rows:
+        places, counts = np.unique(np.round(off[(off >= span[0]) & (off <= span[1])] / pixel[0]), return_counts=True)
+        reach = np.round(2 + 6 * np.sqrt(counts / counts.max(initial=1))) * pixel[1]
+        heights = np.stack([y - reach, y + reach, np.full(len(reach), np.nan)], axis=1)
+        ticks.append(np.stack([np.repeat(places * pixel[0], 3), heights.ravel()], axis=1))
+        q1, median, q3 = np.quantile(off, [0.25, 0.5, 0.75])
+        bars += [np.stack([np.clip([q1, q3], *span), [y, y]], axis=1), gap]
+        dots.append([median, y])
+        for count, edge, text, align in (
+            (int((off < span[0]).sum()), span[0], "◂ {}", "right"),
+            (int((off > span[1]).sum()), span[1], "{} ▸", "left"),
+        ):
+            if count:
+                axes.text(edge, y, text.format(count), ha=align, va="center_baseline", fontsize=10.5, color=color)
+    if rows:
+        axes.plot(*np.concatenate(ticks).T, color=color, linewidth=1, alpha=0.55, zorder=2, clip_on=False)
+        axes.plot(*np.concatenate(bars).T, color=color, linewidth=5, solid_capstyle="butt", zorder=3, clip_on=False)
+        style: dict[str, Any] = {"color": LIGHT["surface"], "markeredgecolor": color, "markeredgewidth": 1.5, "zorder": 4}
+        axes.plot(*np.array(dots).T, linestyle="", marker="o", markersize=5, clip_on=False, **style)
 
 
 def plot_shares(
@@ -162,29 +183,24 @@ def plot_shares(
     best = own.loc[own.groupby(["problem", "kernel"], sort=False).median_us.idxmin()]
     problems = list(dict.fromkeys(best.problem))[::-1]
     narrow = width_px <= NARROW
+    num_lines = -(-best.kernel.nunique() // (2 if narrow else 4))
     with use_style():
-        figure, axes = make_figure(
-            width_px, 100 + 26 * (1.5 if narrow else 1.0) * len(problems) + 20 * np.ceil(best.kernel.nunique() / (2 if narrow else 4))
-        )
+        sheet = RowSheet([labels[p] for p in problems], [], width_px, row_px=19 if narrow else 24, bottom_px=56 + 20 * num_lines)
+        axes = sheet.axes
         place = {name: i for i, name in enumerate(problems)}
         rows = best.assign(y=best.problem.map(place), percent=100 * best[share])
+        most = rows.groupby("y").percent.max()
+        axes.set(xlim=(0, max(115.0, float(most.max()) * 1.16)), yticks=[], xlabel=xlabel)
         axes.axvline(100, color=LIGHT["muted"], linewidth=1.5)
-        for name, group in rows.groupby("problem"):
-            y, right = place[str(name)], float(group.percent.max())
-            axes.plot([0, right], [y, y], color=LIGHT["grid"], linewidth=2, solid_capstyle="butt", zorder=1)
-            axes.annotate(f"{right:.0f} %", (right, y), (9, 0), textcoords="offset points", va="center", fontweight="bold", bbox=BACKDROP)
-            if narrow:
-                axes.annotate(
-                    labels[str(name)], (0, y + 0.45), (2, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
-                )
+        ends = np.stack([[0.0, right, np.nan] for right in most])
+        axes.plot(ends.ravel(), np.repeat(most.index, 3), color=LIGHT["grid"], linewidth=2, solid_capstyle="butt", zorder=1)
+        offset = 9 * axes.get_xlim()[1] / sheet.inner_px
+        for y, right in most.items():
+            axes.text(right + offset, y, f"{right:.0f} %", va="center_baseline", fontweight="bold", bbox=BACKDROP)
         _scatter_by_kernel(axes, rows, "percent", "y", kernels)
-        axes.set_yticks(range(len(problems)), [] if narrow else [labels[p] for p in problems])
-        axes.set(xlim=(0, max(115.0, float(rows.percent.max()) * 1.16)), ylim=(-0.6, len(problems) - (0.2 if narrow else 0.4)))
-        axes.set_xlabel(xlabel)
-        axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
-        axes.spines["left"].set_visible(False)
-        _add_legend(figure, axes, narrow)
-        return figure
+        sheet.write_rows(LIGHT["ink"], LIGHT["muted"])
+        sheet.add_legend(2 if narrow else 4)
+        return sheet.figure
 
 
 def plot_history(history: pd.DataFrame, labels: Mapping[str, str], width_px: int) -> Figure:
@@ -193,7 +209,9 @@ def plot_history(history: pd.DataFrame, labels: Mapping[str, str], width_px: int
     place = {uid: i for i, uid in enumerate(runs.run_uid)}
     narrow = width_px <= NARROW
     with use_style():
-        figure, axes = make_figure(width_px, (340 if narrow else 380) + 20 * np.ceil(history.problem.nunique() / (1 if narrow else 3)))
+        longest = measure_text(labels[str(p)] for p in history.problem.unique())
+        columns = max(1, min(4, int(width_px / (longest + 60))))
+        figure, axes = make_figure(width_px, (340 if narrow else 380) + 20 * np.ceil(history.problem.nunique() / columns))
         for i, (problem, group) in enumerate(history.groupby("problem", sort=False)):
             first = group.median_us.iloc[0]
             x, y = group.run_uid.map(place), 100 * group.median_us / first
@@ -204,7 +222,7 @@ def plot_history(history: pd.DataFrame, labels: Mapping[str, str], width_px: int
         axes.set(xlim=(-0.4, len(runs) - 0.6), ylabel="% of the first run's time")
         axes.grid(visible=True, axis="y")
         handles, names = axes.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=1 if narrow else 3, columnspacing=1.2)
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, columnspacing=1.2)
         return figure
 
 

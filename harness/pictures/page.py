@@ -21,7 +21,8 @@ from harness.pictures.charts import index_kernels, plot_distributions, plot_hist
 from harness.pictures.forest import plot_comparisons, plot_goal
 from harness.pictures.heatmap import choose_axes, plot_heatmap
 from harness.pictures.labels import name_sizes, shorten_problems, shorten_variants
-from harness.pictures.theme import DARK, LIGHT, NARROW, WIDE, make_svg
+from harness.pictures.svg import Stylesheet, make_svg
+from harness.pictures.theme import DARK, LIGHT, NARROW, WIDE
 from harness.spec import Op
 from harness.targets import Target, find_target
 
@@ -78,6 +79,7 @@ class Page:
     pictures: Sequence[Picture] = ()
     problems: Sequence[ProblemPart] = ()
     comparisons: ComparisonPart | None = None
+    styles: Stylesheet = field(default_factory=Stylesheet)
     heatmaps: Sequence[Picture] = ()
     history: Picture | None = None
     variants: Sequence[Mapping[str, Any]] = ()
@@ -91,17 +93,18 @@ class _Pens:
 
     def __init__(self) -> None:
         self._num = 0
+        self.styles = Stylesheet()
 
     def draw(self, title: str, note: str, plot: Callable[[int], Figure]) -> Picture:
-        self._num += 1
         drawn = ((WIDE, "wide"), (NARROW, "narrow"))
-        return Picture(
-            title, note, tuple(make_svg(plot(width), f"f{self._num}{name[0]}", f"{title}. {note}", [name]) for width, name in drawn)
-        )
+        return Picture(title, note, tuple(self._make(plot(width), title, note, [name]) for width, name in drawn))
 
     def draw_once(self, title: str, note: str, figure: Figure, *, scrolls: bool = False) -> Picture:
+        return Picture(title, note, (self._make(figure, title, note),), scrolls)
+
+    def _make(self, figure: Figure, title: str, note: str, classes: Sequence[str] = ()) -> str:
         self._num += 1
-        return Picture(title, note, (make_svg(figure, f"f{self._num}", f"{title}. {note}"),), scrolls)
+        return self.styles.share(make_svg(figure, f"f{self._num}-", f"{title}. {note}", classes))
 
 
 def write_page(op: Op, frame: pd.DataFrame) -> str:
@@ -135,6 +138,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     page = Page(
         op, tables.describe_place(frame, latest), tables.make_tiles(op, timed, verdicts, compared), name_sizes(next(iter(labels), ""))
     )
+    page.styles = pens.styles
     page.variants = tables.make_variant_rows(op, latest, verdicts)
     page.counters = tables.make_counter_rows(counters, labels)
     page.profiles = tables.make_profile_rows(profiles, labels)
@@ -181,7 +185,7 @@ def _draw_rates(
 
 def _make_problem(pens: _Pens, name: str, label: str, rows: pd.DataFrame, kernels: Mapping[str, int], *, is_slim: bool) -> ProblemPart:
     cold = choose.select_timed(rows)
-    note = "A tick a sample, all of them; bar: quartiles; dot: median. Numbers at an edge count samples beyond it."
+    note = "Ticks: all samples, taller where more lie; bar: quartiles; dot: median. Numbers at an edge count samples beyond it."
     title = f"Samples, {label}"
     if is_slim:
         spread = pens.draw_once(title, note, plot_distributions(cold, kernels, WIDE), scrolls=True)

@@ -1,23 +1,24 @@
 """How pictures look: type, colours, and SVG whose colours a page may change.
 
-Every colour has a name and a value for light and for dark pages. Charts are drawn with the light values; :func:`make_svg` replaces them by
-``var(--name)``, so that one drawing serves both. Lines of text are 12 units high and a unit is a CSS pixel at the width that the figure was
-made for; a page shows one of several widths rather than scale its type. Series colours follow M. Okabe and K. Ito, *Color Universal Design*
-(2008), darkened or lightened to at least 3:1 against the page; a second round of series has other markers.
+Every colour has a name and a value for light and for dark pages. Charts are drawn with the light values; :mod:`harness.pictures.svg`
+replaces them by ``var(--name)``, so that one drawing serves both. Lines of text are 12 units high and a unit is a CSS pixel at the width
+that the figure was made for; a page shows one of several widths rather than scale its type. Series colours follow M. Okabe and K. Ito,
+*Color Universal Design* (2008), darkened or lightened to at least 3:1 against the page; a second round of series has other markers.
 """
 
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 
 LIGHT: Mapping[str, str] = {
     "ink": "#1b1f24",
@@ -59,13 +60,13 @@ NUM_SERIES = 8
 MARKERS = ("o", "D", "^", "s")
 # Widths in pixels that figures are made for: a telephone, and a column of a wide page.
 NARROW, WIDE = 340, 700
-_DIGITS = re.compile(r"\d+\.\d{3,}")
-_PIXELS_PER_INCH = 72  # SVG's points are then pixels
+PIXELS_PER_INCH = 72  # SVG's points are then pixels
+_FONT_PX = 12.0
 
 _STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 12,
+    "font.size": _FONT_PX,
     "axes.titlesize": 13,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -77,7 +78,7 @@ _STYLE = {
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "figure.facecolor": "none",
-    "figure.dpi": _PIXELS_PER_INCH,
+    "figure.dpi": PIXELS_PER_INCH,
     "savefig.facecolor": "none",
     "grid.color": LIGHT["grid"],
     "grid.linewidth": 1.0,
@@ -114,41 +115,60 @@ def use_style() -> Iterator[None]:
 
 def make_figure(width_px: float, height_px: float) -> tuple[Figure, Axes]:
     """Return an empty figure of this size with one set of axes, laid out so that nothing is cut off."""
-    figure = Figure(figsize=(width_px / _PIXELS_PER_INCH, height_px / _PIXELS_PER_INCH), layout="constrained")
+    figure = Figure(figsize=(width_px / PIXELS_PER_INCH, height_px / PIXELS_PER_INCH), layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.add_subplot()
 
 
-def make_svg(figure: Figure, name: str, description: str, classes: Sequence[str] = ()) -> str:
-    """Return a figure as an SVG element for a page: colours by name, the page's type, ids that begin with ``name``."""
-    out = io.StringIO()
-    with use_style():
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
-    width, height = (float(x) * _PIXELS_PER_INCH for x in figure.get_size_inches())
-    head = (
-        f'<svg class="{" ".join(("chart", *classes))}" role="img" aria-label="{_escape(description)}" '
-        f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px" xmlns:xlink="http://www.w3.org/1999/xlink">'
-    )
-    text = re.sub(r"<svg\b[^>]*>", head, text, count=1)
-    text = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
-    text = re.sub(r">\s+<", "><", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]*)', text))
-    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", text)
-    text = re.sub(r'(url\(#|href="#)', rf"\1{name}-", text)
-    text = re.sub(r"font: ([\w ]*?)(\d+(?:\.\d+)?)px [^;\"]*", r"font: \1\2px var(--sans)", text)
-    text = re.sub(r"<[^>]*>", lambda m: _DIGITS.sub(_round, m[0]), text)  # what stands between tags is read, not drawn
-    names = {value: key for key, value in LIGHT.items()}
-    return re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], text)
+def measure_text(texts: Iterable[str]) -> float:
+    """Return the width in pixels of the longest text at the charts' size."""
+    return max((sum(map(_find_advance, text)) for text in texts), default=0.0)
 
 
-def _round(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+@cache
+def _find_advance(letter: str) -> float:
+    font = get_font(findfont("DejaVu Sans"))
+    font.set_size(_FONT_PX, PIXELS_PER_INCH)
+    return float(font.load_char(ord(letter)).linearHoriAdvance) / 65536
 
 
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+class RowSheet:
+    """A figure of many rows, one a unit of y from the bottom: a label at the left of each, a text at the right, or both above it if narrow.
+
+    Its margins follow from the texts' widths, which takes a fraction of the time of a layout that draws everything first.
+    """
+
+    def __init__(self, labels: Sequence[str], texts: Sequence[str], width_px: int, *, row_px: float, bottom_px: float) -> None:
+        self.labels, self.texts = labels, texts
+        self.narrow = width_px <= NARROW
+        self.unit_px = 2 * row_px if self.narrow else row_px
+        left, right = (4.0, 4.0) if self.narrow else (measure_text(labels) + 14, measure_text(texts) + 12)
+        self.inner_px = width_px - left - right
+        inner_height = self.unit_px * (len(labels) + 0.2)
+        height = inner_height + bottom_px + 3
+        self.figure = Figure(figsize=(width_px / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
+        FigureCanvasSVG(self.figure)
+        self.axes = self.figure.add_axes((left / width_px, bottom_px / height, self.inner_px / width_px, inner_height / height))
+        self.axes.set_ylim(-0.35 if self.narrow else -0.6, len(labels) - (0.15 if self.narrow else 0.4))
+        self.axes.spines["left"].set_visible(False)
+
+    def write_rows(self, label_color: str, text_color: str) -> None:
+        """Write labels and texts beside their rows, or above them."""
+        pixel = 1 / self.inner_px
+        if self.narrow:
+            sides = (self.labels, 2 * pixel, label_color, "left"), (self.texts, 1.0, text_color, "right")
+        else:
+            sides = (self.labels, -8 * pixel, label_color, "right"), (self.texts, 1 + 8 * pixel, text_color, "left")
+        place = self.axes.get_yaxis_transform()
+        for texts, x, color, align in sides:
+            for y, text in enumerate(texts):
+                at = y + 0.5 if self.narrow else y
+                self.axes.text(x, at, text, color=color, ha=align, va="center_baseline", transform=place)
+
+    def add_legend(self, columns: int) -> None:
+        """Add a legend of all that has a name at the bottom."""
+        handles, labels = self.axes.get_legend_handles_labels()
+        self.figure.legend(handles, labels, loc="lower center", ncols=min(columns, len(labels)), handletextpad=0.3, columnspacing=1.2)
 
 
 class Drawing:

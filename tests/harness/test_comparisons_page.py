@@ -21,7 +21,8 @@ from harness.pictures.contests import FAILED, VOID, count_verdicts, name_contend
 from harness.pictures.forest import plot_comparisons, plot_goal
 from harness.pictures.labels import shorten_problems
 from harness.pictures.page import write_page
-from harness.pictures.theme import NARROW, WIDE, make_svg
+from harness.pictures.svg import make_svg
+from harness.pictures.theme import NARROW, WIDE
 from harness.records.database import Records, ResultFacts
 from harness.records.rows import make_goal_rows
 from harness.spec import Goal, Problem
