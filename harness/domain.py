@@ -103,6 +103,34 @@ Condition = OneOf | Count | Rows
 Domain = Callable[[Mapping[str, int]], tuple[Condition, ...]]
 
 
+@dataclass(frozen=True)
+class Tie:
+    """What calls of an op agree in, so that what disagrees is no call but a contradiction.
+
+    Where ``when`` holds, the attributes ``then`` have these values, and in each pair of ``equal`` the first size is the second.
+    """
+
+    when: tuple[OneOf, ...]
+    then: Mapping[str, AttributeValue] = field(default_factory=dict)
+    equal: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "then", MappingProxyType(dict(self.then)))
+
+    def __hash__(self) -> int:
+        return hash((self.when, tuple(self.then.items()), self.equal))
+
+
+def settle(ties: Sequence[Tie], facts: Facts) -> Facts:
+    """Return sizes and attributes with what the ties ask for, one tie after the other."""
+    sizes, attributes = dict(facts.sizes), dict(facts.attributes)
+    for tie in ties:
+        if all(c.holds(Facts(sizes, attributes)) for c in tie.when):
+            attributes |= tie.then
+            sizes |= {first: sizes[second] for first, second in tie.equal}
+    return Facts(sizes, attributes)
+
+
 def read_condition(row: Mapping[str, Any]) -> Condition:
     """Return the condition that :meth:`to_json` wrote; raises ValueError for anything else."""
     if "attribute" in row:

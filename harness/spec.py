@@ -31,8 +31,11 @@ from harness.domain import AttributeValue as AttributeValue
 from harness.domain import Axis as Axis
 from harness.domain import Count as Count
 from harness.domain import Domain as Domain
+from harness.domain import Facts as Facts
 from harness.domain import OneOf as OneOf
 from harness.domain import Rows as Rows
+from harness.domain import Tie as Tie
+from harness.domain import settle as settle
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -363,7 +366,8 @@ class Op:
     ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
     judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.verify.inputs``). ``axes`` divide
     its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
-    ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on.
+    ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on. ``ties`` say what a
+    call's sizes and attributes agree in; each may undo what one before it asked for, and problems are held to all of them.
     """
 
     name: str
@@ -381,6 +385,7 @@ class Op:
     sampling: Sampling | None = None
     axes: tuple[Axis, ...] = ()
     accumulate: str | None = None
+    ties: tuple[Tie, ...] = ()
 
     def __post_init__(self) -> None:
         _require_identifier("op", self.name)
@@ -396,6 +401,9 @@ class Op:
         for axis in self.axes:
             if axis.name not in BUCKET_AXES:
                 raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(BUCKET_AXES)}")
+        named = {name for tie in self.ties for name in (*(c.attribute for c in tie.when), *tie.then)}
+        if unknown := sorted(named - {a.name for a in self.attributes}):
+            raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")
         for problem in self.problems:
             self._check_problem(problem)
         known = {p.name for p in self.problems}
@@ -414,6 +422,12 @@ class Op:
             value = problem.attributes.get(name, attribute.default)
             if value not in attribute.choices:
                 raise SpecError(f"op {self.name}, problem {problem.name}: {name}={value!r} is not one of {list(attribute.choices)}")
+        settled = settle(self.ties, Facts(problem.sizes, self.attribute_values(problem)))
+        if settled.sizes != problem.sizes or settled.attributes != self.attribute_values(problem):
+            agreed = {**settled.sizes, **settled.attributes}
+            given = {**problem.sizes, **self.attribute_values(problem)}
+            changed = ", ".join(f"{n}={v!r}" for n, v in agreed.items() if given[n] != v)
+            raise SpecError(f"op {self.name}, problem {problem.name}: contradicts the op's ties, which ask for {changed}")
         paddable = {t.name for t in self.tensors if t.can_pad_rows}
         if refused := sorted(set(problem.padding) - paddable):
             raise SpecError(f"op {self.name}, problem {problem.name}: tensor {', '.join(refused)} cannot have padded rows")

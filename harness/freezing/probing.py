@@ -7,13 +7,15 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from harness.domain import Condition, Count, Facts, OneOf, Rows, find_broken
+from harness.domain import Condition, Count, Facts, OneOf, Rows, find_broken, settle
 from harness.dtypes import find_dtype
 from harness.spec import Attribute, AttributeValue, Launchable, Op, Problem, Tensor
 
 # Tensors are placed this far apart, so that they never overlap, and none is longer.
 _SPACING = 1 << 59
 _MAX_SIZE = (1 << 31) - 1
+# Of random calls one in so many at least must be served.
+_MIN_SHARE = 10
 _ADDRESS_STEPS = (1, 2, 4, 8, 16, 64, 256)
 
 
@@ -27,26 +29,25 @@ class _Address:
 def find_disagreement(op: Op, domain: Sequence[Condition], launchable: Launchable, num_calls: int = 2000, seed: int = 1) -> str:
     """Return "" where domain and ``supports`` agree on random calls, else the first call on which they do not.
 
-    Calls that contradict themselves (a tensor without another that it needs) are no calls, as long as most are none of these.
+    Calls agree in what the op ties together (``ties`` of op.py): one that is refused as a contradiction nevertheless is a disagreement too,
+    and so is it where hardly any call is served, for then little was asked.
     """
     generator = random.Random(seed)
-    num_invalid = 0
+    num_served = 0
     for _ in range(num_calls):
         problem, facts, arguments = _make_call(op, domain, generator)
         try:
             reason = launchable.supports(**arguments)
         except ValueError as error:
-            num_invalid += 1
-            if 2 * num_invalid > num_calls:
-                return f"{problem.name}: most calls are refused as contradictions, like this one: {error}"
-            continue
+            return f"{problem.name}: refused as a contradiction: {error}; op.py's ties say what calls agree in, and say nothing of it"
+        num_served += not reason
         broken = find_broken(domain, facts)
         if (broken is None) != (not reason):
             says = f"the domain says no ({broken.to_json()})" if broken else "the domain says yes"
             hears = f"supports says no ({reason})" if reason else "supports says yes"
             where = f"addresses {_describe(facts.addresses)}, strides {_describe(facts.strides)}"
             return f"{problem.name}, {where}: {says}, {hears}"
-    return ""
+    return "" if num_served * _MIN_SHARE >= num_calls else f"only {num_served} of {num_calls} random calls are served: too few to tell"
 
 
 def _describe(values: Any) -> str:
@@ -54,14 +55,17 @@ def _describe(values: Any) -> str:
 
 
 def _make_call(op: Op, domain: Sequence[Condition], generator: random.Random) -> tuple[Problem, Facts, dict[str, Any]]:
-    """Draw a call: anything at all, or one that the domain holds for but perhaps in one attribute, size or tensor."""
+    """Draw a call without contradiction: any at all, or one that the domain holds for but perhaps in one attribute, size or tensor."""
     sizes = list(dict.fromkeys(s for p in op.problems for s in p.sizes))
     names = [*(a.name for a in op.attributes), *sizes, *(t.name for t in op.tensors)]
     while True:
         free = set(names) if generator.random() < 0.3 else {generator.choice(names)}
         attributes = {a.name: generator.choice(_list_values(a, domain, free)) for a in op.attributes}
         drawn = {name: _draw_size(name, domain, generator) for name in sizes}
-        problem = Problem({name: s if name in free else _fit_size(name, s, domain) for name, s in drawn.items()}, attributes)
+        fitted = {name: s if name in free else _fit_size(name, s, domain) for name, s in drawn.items()}
+        agreed = settle(op.ties, Facts(fitted, attributes))
+        attributes = dict(agreed.attributes)
+        problem = Problem(agreed.sizes, attributes)
         tensors = [t for t in op.tensors if t.present(problem)]
         placed = [_place(t, i, problem, domain, generator, fits=t.name not in free) for i, t in enumerate(tensors)]
         if all(p is not None for p in placed):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.spec import Op, Problem
+from harness.spec import Facts, Op, Problem, settle
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def find_size(op: Op, problem: Problem) -> float:
 def make_hidden_problems(op: Op, effort: Effort) -> list[Problem]:
     """Derive problems with other sizes from the listed ones: each size becomes a random one from 1 to twice its value.
 
-    The choice is seeded by the op's name, thus the same on every machine; attributes and paddings are those of the listed problem.
+    The choice is seeded by the op's name, thus the same on every machine; attributes and paddings are those of the listed problem, and
+    sizes agree in what the op ties together.
     """
     bases = [p for p in op.select_problems("verify") if find_size(op, p) <= effort.max_hidden_flops]
     if not bases:
@@ -58,6 +59,7 @@ def make_hidden_problems(op: Op, effort: Effort) -> list[Problem]:
         base = bases[int(index) % len(bases)]
         for _ in range(16):
             sizes = {name: int(rng.integers(1, 2 * size, endpoint=True)) for name, size in base.sizes.items()}
+            sizes = dict(settle(op.ties, Facts(sizes, op.attribute_values(base))).sizes)
             problem = Problem(sizes, base.attributes, base.padding, frozenset({"hidden"}))
             if problem.name not in listed and find_size(op, problem) <= effort.max_hidden_flops:
                 found[problem.name] = problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harness.spec import Attribute, Goal, Op, Problem, Role, Sampling, Tensor
+from harness.spec import Attribute, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
 from .choose import choose
 from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
@@ -131,6 +131,11 @@ OP = Op(
     choose=choose,
     accumulate="float32",
     sampling=Sampling((0,), restrict, find_axis),
+    ties=(
+        # Without W, Y is X: dZ is all there is.
+        Tie((OneOf("with_w", (False,)),), {"with_dz": True, "with_dw": False}, (("N", "K"),)),
+        Tie((OneOf("with_dz", (False,)),), {"with_dbias": False, "with_dw": True}),
+    ),
     attributes=(
         Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),
         Attribute("dtype", ("bfloat16", "float16"), "bfloat16", passed=False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harness.spec import Attribute, Goal, Op, Problem, Role, Sampling, Tensor
+from harness.spec import Attribute, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
 from .choose import choose
 from .domains import AXES
@@ -166,6 +166,7 @@ OP = Op(
     goals=GOALS,
     choose=choose,
     sampling=Sampling((0, 1), restrict),
+    ties=(Tie((OneOf("dtype", ("bfloat16", "float16")),), {"precision": "ieee"}),),
     attributes=(
         Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),
         Attribute("dtype", ("float32", "bfloat16", "float16"), "float32", passed=False),

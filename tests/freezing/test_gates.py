@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,90 +16,21 @@ from device.toolchain import find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op, open_variant
 from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_op, find_ops, load_op
-from harness.domain import Count, Facts, OneOf, Rows, find_broken, read_condition
+from harness.domain import Count, read_condition
 from harness.errors import FrozenError
-from harness.freezing.buckets import find_bucket, find_facts, list_axes
+from harness.freezing.buckets import find_bucket, list_axes
 from harness.freezing.calling import find_wrong_call
 from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
 from harness.freezing.interface import describe_cost, describe_interface, read_api, read_struct
 from harness.freezing.origins import find_move, find_wrong_origin, name_commit
-from harness.freezing.probing import find_disagreement
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
 from harness.provenance import Commit, find_commit
 from harness.session import Judged
-from harness.spec import Attribute, Axis, Launchable, Op, Problem
+from harness.spec import Attribute, Axis, Problem
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_plan
 from tests.harness.tiny_op import write_tiny_op
-
-PROBED = (
-    ("softmax", "row_in_registers/threads32_rows4_vectors8"),
-    ("transpose", "vectorised/bm32_bn64_threads128"),
-    ("gemm_bias_act", "vectorised/bm64_bn64_bk16_tm4_tn4"),
-    ("gemm_bias_act", "gemv/bn8_tn4_stages2"),
-)
-
-
-def open_built(name: str, variant_name: str) -> tuple[Op, Any, Launchable]:
-    loaded = find_op(name)
-    (variant,) = loaded.op.select_variants([variant_name])
-    toolchain = find_toolchain()
-    (build,) = build_op(loaded, [variant], toolchain=toolchain, target=find_target("h200"))
-    assert build.library is not None, build.error
-    kernel = loaded.op.find_kernel(variant.kernel)
-    assert kernel.domain is not None
-    return loaded.op, kernel.domain(variant.tunables), open_variant(loaded.op, build_binding(loaded, toolchain), build.library, variant)
-
-
-@pytest.mark.parametrize(("name", "variant"), PROBED)
-def test_a_domain_that_lies_in_any_condition_is_caught(device: Device, name: str, variant: str) -> None:
-    op, domain, launchable = open_built(name, variant)
-    assert find_disagreement(op, domain, launchable) == ""
-    for i, condition in enumerate(domain):
-        rest = (*domain[:i], *domain[i + 1 :])
-        for lie in list_lies(condition, domain):
-            found = find_disagreement(op, (*rest, *lie), launchable, num_calls=10_000)
-            assert "the domain says" in found, (condition, lie)
-
-
-def list_lies(condition: Any, domain: Any) -> Iterator[tuple[Any, ...]]:
-    """Give what a condition could be mistaken for: nothing, or a little more or less."""
-    if isinstance(condition, OneOf) and condition.attribute == "precision":
-        return  # TF32 of 16-bit floats is a contradiction, and no call
-    if isinstance(condition, OneOf):
-        yield ()
-        yield (OneOf(condition.attribute, condition.values[:-1]),)
-    elif isinstance(condition, Count):
-        # A limit behind which another one stands does not show.
-        if condition.max is not None and len(condition.steps) == 1 and _reaches(condition, domain):
-            yield (replace(condition, max=condition.max // 2),)
-        if condition.multiple > 1:
-            yield (replace(condition, multiple=condition.multiple // 2),)
-    elif isinstance(condition, Rows):
-        yield ()
-        yield (replace(condition, address_bytes=condition.address_bytes // 2),)
-        yield (replace(condition, stride_multiple=condition.stride_multiple // 2),)
-
-
-def _reaches(condition: Count, domain: Any) -> bool:
-    """Return whether a size at its limit, the others at 1, is within all other limits."""
-    names = {name for c in domain if isinstance(c, Count) for name in c.steps}
-    sizes = dict.fromkeys(names, 1) | {name: (condition.max or 1) * step for name, step in condition.steps.items()}
-    limits = [replace(c, multiple=1) for c in domain if isinstance(c, Count)]
-    return find_broken(limits, Facts(sizes, {})) is None
-
-
-def test_a_kernel_that_calls_everything_a_contradiction_is_caught(device: Device) -> None:
-    op, domain, _ = open_built(*PROBED[0])
-
-    def refuse(**_: Any) -> str:
-        raise ValueError("x: I do not like it")
-
-    liar: Any = SimpleNamespace(supports=refuse)
-    assert "most calls are refused as contradictions, like this one: x: I do not like it" in find_disagreement(
-        op, domain, liar, num_calls=50
-    )
 
 
 @pytest.mark.parametrize("lie", ["", "codes", "sizes", "strides"])
@@ -126,7 +56,7 @@ def test_an_interface_that_lies_gives_wrong_results(device: Device, lie: str) ->
 
 def test_names_are_passed_as_the_header_numbers_them() -> None:
     op, acts = find_op("gemm_bias_act").op, Attribute("act", ("silu", "none"), "none")
-    op = replace(op, attributes=(acts,), problems=(Problem({"M": 1, "N": 1, "K": 1}),), tensors=op.tensors[:1], goals=(), axes=())
+    op = replace(op, attributes=(acts,), problems=(Problem({"M": 1, "N": 1, "K": 1}),), tensors=op.tensors[:1], goals=(), axes=(), ties=())
     header = "typedef struct TinyParams { void* a; int64_t m, n, k; int32_t act; } TinyParams;"
     names = '#define AICF_ACT_NAMES {"none", "relu", "silu"}\n'
     (act,) = describe_interface(op, names + header)["attributes"]
@@ -350,27 +280,3 @@ def test_a_problem_is_in_the_first_class_that_holds() -> None:
     narrow = replace(op, axes=(Axis("region", {"small": (Count({"M": 1}, max=4),)}),))
     with pytest.raises(FrozenError, match="axis region has no class for problem M512"):
         find_bucket(narrow, Problem({"M": 512, "N": 1, "K": 1}), "sm_90a")
-
-
-def test_conditions_hold_as_they_are_written() -> None:
-    facts = Facts({"M": 65, "N": 64}, {"act": "relu"}, {"a": 32, "b": 8}, {"a": 24, "b": 7})
-    yes = (
-        OneOf("act", ("none", "relu")),
-        Count({"M": 64, "N": 64}, max=2),
-        Count({"N": 1}, multiple=64),
-        Rows("a", 16, 8, 24),
-        Rows("z", 16, 8),
-    )
-    no = (
-        OneOf("act", ("none",)),
-        Count({"M": 64, "N": 64}, max=1),
-        Count({"M": 1}, multiple=64),
-        Rows("a", 64),
-        Rows("b", 8, 8),
-        Rows("a", max_stride=23),
-    )
-    assert find_broken(yes, facts) is None
-    assert [find_broken((c,), facts) for c in no] == list(no)
-    assert find_facts(find_op("softmax").op, Problem({"rows": 2, "columns": 5}, {}, {"x": 3})).strides == {"x": 8, "y": 5}
-    with pytest.raises(ValueError, match="is no condition"):
-        read_condition({"moon": "full"})
