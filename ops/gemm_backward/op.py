@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harness.spec import Attribute, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
+from harness.spec import Attribute, Axis, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
 from .choose import choose
 from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
@@ -110,6 +110,13 @@ def _name_w(problem: Problem) -> tuple[str, ...]:
     return ("N", "K") if is_nk(problem) else ("K", "N")
 
 
+ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
+# A kernel multiplies or it does not.
+AXES = (
+    Axis("layout", {"without_w": (OneOf("with_w", (False,)),), "with_w": ()}),
+    Axis("epilogue", {act: (OneOf("act", (act,)),) for act in ACTS}),
+)
+
 OP = Op(
     name="gemm_backward",
     summary="dZ = (dY W') act'(Z), dbias and dW = X' dY of a linear layer behind an activation, in bf16 or fp16, row-major",
@@ -136,8 +143,9 @@ OP = Op(
         Tie((OneOf("with_w", (False,)),), {"with_dz": True, "with_dw": False}, (("N", "K"),)),
         Tie((OneOf("with_dz", (False,)),), {"with_dbias": False, "with_dw": True}),
     ),
+    axes=AXES,
     attributes=(
-        Attribute("act", ("none", "relu", "gelu_tanh", "gelu_erf", "silu"), "none"),
+        Attribute("act", ACTS, "none"),
         Attribute("dtype", ("bfloat16", "float16"), "bfloat16", passed=False),
         Attribute("w_layout", ("nk", "kn"), "nk"),
         Attribute("with_w", (True, False), True, passed=False),
