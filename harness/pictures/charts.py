@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from harness.pictures.labels import shorten_variants
 from harness.pictures.theme import (
@@ -48,33 +48,41 @@ def plot_roofline(timed: pd.DataFrame, target: Target, units: Mapping[str, str],
     """
     narrow = width_px <= NARROW
     with use_style():
-        figure, axes = make_figure(width_px, width_px * (1.1 if narrow else 0.85))
+        height = width_px * (1.1 if narrow else 0.85)
+        figure, axes = make_figure(width_px, height)
         rows = _drop_hidden(timed.assign(intensity=timed.flops / timed.bytes_moved), "intensity", "tflops")
         low, high = float(rows.intensity.min()) / 3, float(rows.intensity.max()) * 3
-        bandwidth = target.dram_bytes_per_s
-        roofs = {unit: target.peak_flops[unit] for unit in dict.fromkeys(units.values())}
+        bandwidth = target.dram_bytes_per_s * 1e-12
+        roofs = {
+            f"{unit.replace('_', ' ')} {target.peak_flops[unit] * 1e-12:.3g}": target.peak_flops[unit] * 1e-12 for unit in units.values()
+        }
         top = max(roofs.values())
         low, high = min(low, top / bandwidth / 8), max(high, 2 * top / bandwidth)
-        axes.plot([low, top / bandwidth], [low * bandwidth * 1e-12, top * 1e-12], color=LIGHT["muted"], linewidth=1.5)
-        for unit, peak in roofs.items():
-            axes.plot([peak / bandwidth, high], [peak * 1e-12] * 2, color=LIGHT["muted"], linewidth=1.5)
-            text = f"{unit.replace('_', ' ')} {peak * 1e-12:.3g} TFLOP/s"
-            axes.annotate(text, (high, peak * 1e-12), (0, 5), textcoords="offset points", ha="right", color=LIGHT["muted"])
-        middle = low * (top / bandwidth / low) ** 0.5
-        axes.annotate(
-            f"{bandwidth * 1e-12:.2g} TB/s",
-            (middle, middle * bandwidth * 1e-12),
-            (-6, 4),
-            textcoords="offset points",
-            ha="right",
-            color=LIGHT["muted"],
-        )
+        bottom = min(float(rows.tflops.min()) / 2, low * bandwidth)
+        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top * 2.2))
+        axes.plot([low, top / bandwidth], [low * bandwidth, top], color=LIGHT["muted"], linewidth=1.5)
+        for peak in roofs.values():
+            axes.plot([peak / bandwidth, high], [peak] * 2, color=LIGHT["muted"], linewidth=1.5)
         _scatter_by_kernel(axes, rows, "intensity", "tflops", kernels)
-        axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="arithmetic intensity, flop per byte of compulsory traffic")
+        # Left of where a roof begins nothing is drawn, as far as the slope; and about so many pixels are a decade.
+        decade_px = (height - 110) / np.log10(top * 2.2 / bottom)
+        last = np.inf
+        for text, peak in sorted(roofs.items(), key=lambda roof: -roof[1]):
+            at = min(decade_px * np.log10(peak), last - 14)
+            place: dict[str, Any] = {
+                "xytext": (-7, at - decade_px * np.log10(peak)),
+                "textcoords": "offset points",
+                "ha": "right",
+                "va": "center",
+            }
+            axes.annotate(f"{text} TFLOP/s", (peak / bandwidth, peak), color=LIGHT["muted"], **place)
+            last = at
+        middle = low * (min(roofs.values()) / bandwidth / low) ** 0.5
+        words = f"DRAM {bandwidth:.2g} TB/s"
+        beside: dict[str, Any] = {"xytext": (8, -6), "ha": "left", "va": "top"} if narrow else {"xytext": (-6, 4), "ha": "right"}
+        axes.annotate(words, (middle, middle * bandwidth), textcoords="offset points", color=LIGHT["muted"], **beside)
+        axes.set_xlabel("flop per byte" if narrow else "arithmetic intensity, flop per byte of compulsory traffic")
         axes.set_ylabel("TFLOP/s")
-        axes.set_ylim(bottom=float(rows.tflops.min()) / 2, top=top * 1e-12 * (2.2 if narrow else 1.8))
-        if narrow:
-            axes.set_xlabel("flop per byte")
         _format_log(axes)
         axes.grid(visible=True)
         _add_legend(figure, axes, narrow)
@@ -91,10 +99,11 @@ def _drop_hidden(rows: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 def _scatter_by_kernel(axes: Axes, rows: pd.DataFrame, x: str, y: str, kernels: Mapping[str, int]) -> None:
     peers = rows[rows.is_peer]
     if len(peers):
-        axes.plot(peers[x], peers[y], linestyle="", marker=PEER_MARKER, markersize=10, color=LIGHT["peer"], label="libraries", zorder=2)
+        style: dict[str, Any] = {"markerfacecolor": LIGHT["peer"], "markeredgecolor": LIGHT["surface"], "markeredgewidth": 0.8}
+        axes.plot(peers[x], peers[y], linestyle="", marker=PEER_MARKER, markersize=12, label="libraries", zorder=4, **style)
     for kernel, group in rows[~rows.is_peer].groupby("kernel", sort=False):
         i = kernels[str(kernel)]
-        style: dict[str, Any] = {
+        style = {
             "marker": pick_marker(i),
             "markerfacecolor": pick_color(i),
             "markeredgecolor": LIGHT["surface"],
@@ -104,7 +113,9 @@ def _scatter_by_kernel(axes: Axes, rows: pd.DataFrame, x: str, y: str, kernels: 
 
 
 def _format_log(axes: Axes) -> None:
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        # Where there are hardly two decades, they alone are too few to read a value by.
+        axis.set_major_locator(LogLocator(subs=(1.0,) if high > 200 * low else (1.0, 2.0, 5.0), numticks=12))
         axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         axis.set_minor_formatter(NullFormatter())
         axis.set_minor_locator(NullLocator())
@@ -204,22 +215,32 @@ def plot_shares(
 
 
 def plot_history(history: pd.DataFrame, labels: Mapping[str, str], width_px: int) -> Figure:
-    """Return the fastest own time of each problem over the runs, as a share of its first: lower is faster."""
+    """Return the fastest own time of each problem over the runs, as a share of its first: lower is faster; bars span the quartiles.
+
+    A few percent are always in view, so that noise does not look like a trend.
+    """
     runs = history.drop_duplicates("run_uid").sort_values("started_at")
     place = {uid: i for i, uid in enumerate(runs.run_uid)}
     narrow = width_px <= NARROW
+    problems = list(dict.fromkeys(history.problem))
     with use_style():
-        longest = measure_text(labels[str(p)] for p in history.problem.unique())
-        columns = max(1, min(4, int(width_px / (longest + 60))))
-        figure, axes = make_figure(width_px, (340 if narrow else 380) + 20 * np.ceil(history.problem.nunique() / columns))
-        for i, (problem, group) in enumerate(history.groupby("problem", sort=False)):
-            first = group.median_us.iloc[0]
-            x, y = group.run_uid.map(place), 100 * group.median_us / first
-            axes.plot(x, y, marker=MARKERS[i // 8 % 4], markersize=7, linewidth=2, color=pick_color(i), label=labels[str(problem)])
-        ticks = [f"{r.commit[:7] or 'no commit'}\n{r.started_at:%d %b %H:%M}" for r in runs.itertuples()]
+        columns = max(1, min(4, int(width_px / (measure_text(labels[p] for p in problems) + 60))))
+        figure, axes = make_figure(width_px, (350 if narrow else 390) + 20 * np.ceil(len(problems) / columns))
+        axes.axhline(100, color=LIGHT["muted"], linewidth=1.2, zorder=1)
+        for i, problem in enumerate(problems):
+            group = history[history.problem == problem]
+            shares = 100 * group[["median_us", "q1_us", "q3_us"]] / group.median_us.iloc[0]
+            # Side by side, so that bars of problems do not cover each other.
+            x = group.run_uid.map(place) + 0.25 * ((i + 0.5) / len(problems) - 0.5)
+            look: dict[str, Any] = {"color": pick_color(i), "markeredgecolor": LIGHT["surface"], "markeredgewidth": 0.8}
+            axes.vlines(x, shares.q1_us, shares.q3_us, color=pick_color(i), linewidth=3, alpha=0.5, zorder=2)
+            axes.plot(x, shares.median_us, marker=MARKERS[i // 8 % 4], markersize=8, linewidth=1.5, label=labels[problem], zorder=3, **look)
+        ticks = [f"{r.commit[:7] or 'no commit'}\n{r.started_at:%Y-%m-%d}\n{r.started_at:%H:%M}" for r in runs.itertuples()]
         shown = range(0, len(runs), max(1, int(np.ceil(len(runs) / (3 if narrow else 7)))))
         axes.set_xticks(list(shown), [ticks[i] for i in shown])
-        axes.set(xlim=(-0.4, len(runs) - 0.6), ylabel="% of the first run's time")
+        low, high = axes.get_ylim()
+        axes.set(xlim=(-0.4, len(runs) - 0.6), ylim=(min(low, 94.0), max(high, 104.0)))
+        axes.set_ylabel("time, % of the first run's; lower is faster")
         axes.grid(visible=True, axis="y")
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=columns, columnspacing=1.2)

@@ -47,7 +47,7 @@ def plot_heatmap(sweep: pd.DataFrame, rows: str, columns: str) -> Figure:
     colors = mpl.colormaps[_COLORS]
     num_rows, num_columns = table.shape
     with use_style():
-        figure, axes = make_figure(72 + _CELL_PX * max(num_columns, 3), 64 + 0.75 * _CELL_PX * num_rows)
+        figure, axes = make_figure(72 + _CELL_PX * max(num_columns, 3), 88 + 0.75 * _CELL_PX * num_rows)
         for y, x in itertools.product(range(num_rows), range(num_columns)):
             time_us = float(table.iloc[y, x])
             if time_us != time_us:
@@ -67,6 +67,9 @@ def plot_heatmap(sweep: pd.DataFrame, rows: str, columns: str) -> Figure:
         axes.tick_params(length=0)
         for spine in axes.spines.values():
             spine.set_visible(False)
+        steps = {1.0: "best", 2.0: "2×", _SLOWEST: f"{_SLOWEST:g}× and more"}
+        handles = [Rectangle((0, 0), 1, 1, facecolor=colors(norm(factor)), label=text) for factor, text in steps.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=1, handletextpad=0.4, columnspacing=1.0)
         return figure
 
 

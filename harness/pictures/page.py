@@ -136,11 +136,14 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     pens = _Pens()
     labels = shorten_problems([*timed.problem, *counters.problem, *profiles.problem])
     page = Page(
-        op, tables.describe_place(frame, latest), tables.make_tiles(op, timed, verdicts, compared), name_sizes(next(iter(labels), ""))
+        op,
+        tables.describe_place(frame, latest),
+        tables.make_tiles(op, timed, verdicts, compared, goals),
+        name_sizes(next(iter(labels), "")),
     )
     page.styles = pens.styles
     page.variants = tables.make_variant_rows(op, latest, verdicts)
-    page.counters = tables.make_counter_rows(counters, labels)
+    page.counters = tables.make_counter_rows(op, counters, labels)
     page.profiles = tables.make_profile_rows(profiles, labels)
     page.heatmaps = list(_draw_sweeps(pens, sweeps))
     page.comparisons = _draw_comparisons(pens, compared, goals)
@@ -155,7 +158,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
         _make_problem(pens, p, labels[p], latest[latest.problem == p], kernels, is_slim=i >= _NUM_WIDTHS)
         for i, p in enumerate(dict.fromkeys(timed.problem))
     ]
-    page.history = _draw_history(pens, page, choose.make_history(frame, device, list(dict.fromkeys(timed.problem))), labels)
+    page.history = _draw_history(pens, page, choose.make_history(frame, device, list(dict.fromkeys(timed.problem))))
     return page
 
 
@@ -231,7 +234,7 @@ def _draw_comparisons(pens: _Pens, compared: pd.DataFrame, goals: Sequence[Row])
     return ComparisonPart(effects, rows, pictures, HEADINGS, contests.make_goal_rows(goals, labels_of_goals))
 
 
-def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame, labels: Mapping[str, str]) -> Picture | None:
+def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame) -> Picture | None:
     if history.empty or history.run_uid.nunique() < 2:
         page.missing.append("History: one run of these problems is recorded; a second one makes a line.")
         return None
@@ -239,7 +242,8 @@ def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame, labels: Mappin
     counts = history.groupby("problem", sort=False).run_uid.nunique()
     shown = history[history.problem.isin(list(counts[counts > 1].index[:8]))]
     devices = shown.device_uuid.replace("", np.nan).nunique()
-    note = "Fastest own variant, cold, relative to the first run" + (
+    labels = shorten_problems(shown.problem)
+    note = "Fastest own variant, cold, relative to the first run; bars: its quartiles" + (
         f"; the runs were made on {devices} GPUs of this kind." if devices > 1 else "."
     )
     return pens.draw("History", note, lambda width: plot_history(shown, labels, width))

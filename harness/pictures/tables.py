@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.compare.goals import Row as Goals
 from harness.pictures.contests import FAILED, VOID, count_verdicts
 from harness.pictures.labels import shorten_variants
 from harness.report.terminal import find_sectors_per_request, format_count, sum_counts
 from harness.spec import Op
 
-Row = dict[str, Any]
+Cells = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def describe_place(frame: pd.DataFrame, latest: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame, compared: pd.DataFrame) -> list[Tile]:
+def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame, compared: pd.DataFrame, goals: Sequence[Goals]) -> list[Tile]:
     """Return the figures that come first."""
     tiles = []
     if len(verdicts):
@@ -72,13 +73,18 @@ def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame, compared: pd
             mean = float(np.exp(np.log(shares).mean()))
             note = f"of the fastest library's rate: geometric mean, {int((shares >= 1).sum())} of {len(shares)} faster"
             tiles.append(Tile("against libraries", f"{100 * mean:.0f} %", note, "good" if mean >= 1 else ""))
+    if goals:
+        met = sum(g.verdict == "met" for g in goals)
+        missed = sum(g.verdict == "missed" for g in goals)
+        note = f"met, {missed} missed: the op's own choices beside {len({p for g in goals for p in g.goal.peers})} peers"
+        tiles.append(Tile("goals", f"{met} of {len(goals)}", note, "good" if met == len(goals) else "bad" if missed else ""))
     if len(compared):
         slower = bool(compared.verdict.isin(["SLOWER", VOID, FAILED]).any())
         tiles.append(Tile("compared", str(len(compared)), count_verdicts(compared), "bad" if slower else ""))
     return tiles
 
 
-def make_best_rows(best: pd.DataFrame, latest: pd.DataFrame, labels: Mapping[str, str]) -> list[Row]:
+def make_best_rows(best: pd.DataFrame, latest: pd.DataFrame, labels: Mapping[str, str]) -> list[Cells]:
     """Return the fastest variant of each problem."""
     hot = latest[latest["mode"] == "hot"].set_index(["problem", "variant"]).median_us
     names = shorten_variants(latest.variant)
@@ -109,7 +115,7 @@ def _format_rate(r: Any) -> str:
     return f"{r.tflops:.4g} TFLOP/s" if r.bound == "compute" else f"{r.gbytes_s:.0f} GB/s"
 
 
-def make_time_rows(rows: pd.DataFrame) -> list[Row]:
+def make_time_rows(rows: pd.DataFrame) -> list[Cells]:
     """Return all variants and peers on one problem that were timed or failed, the fastest first."""
     names = shorten_variants(rows.variant)
     hot = rows[rows["mode"] == "hot"].set_index("variant").median_us
@@ -146,7 +152,7 @@ def list_unserved(rows: pd.DataFrame) -> list[str]:
     return [f"{', '.join(names[v] for v in group.variant)}: {reason}" for reason, group in unserved.groupby("reason", sort=False)]
 
 
-def make_variant_rows(op: Op, latest: pd.DataFrame, verdicts: pd.DataFrame) -> list[Row]:
+def make_variant_rows(op: Op, latest: pd.DataFrame, verdicts: pd.DataFrame) -> list[Cells]:
     """Return each own variant with its verdict and what the compiler made of it, in the order of the op's ladder."""
     own = latest[~latest.is_peer]
     statics: dict[str, Mapping[str, Any]] = {
@@ -177,11 +183,14 @@ def make_variant_rows(op: Op, latest: pd.DataFrame, verdicts: pd.DataFrame) -> l
     return rows
 
 
-def make_counter_rows(counters: pd.DataFrame, labels: Mapping[str, str]) -> list[Row]:
-    """Return what the emulated device counted."""
+def make_counter_rows(op: Op, counters: pd.DataFrame, labels: Mapping[str, str]) -> list[Cells]:
+    """Return what the emulated device counted, problem by problem, in the order of the op's ladder."""
     names = shorten_variants(counters.variant)
+    ladder = {v.name: i for i, v in enumerate(op.variants)}
+    problems = {name: i for i, name in enumerate(dict.fromkeys(counters.problem))}
+    order = sorted(counters.itertuples(), key=lambda r: (problems[r.problem], ladder.get(r.variant, len(ladder)), r.variant))
     rows = []
-    for r in counters.itertuples():
+    for r in order:
         counts = sum_counts([launch["counts"] for launch in r.figures.get("launches", ())])
         if counts:
             conflicts = sum(counts.get(n, 0) for n in ("shared_load_conflicts", "shared_store_conflicts", "shared_atomic_conflicts"))
@@ -199,7 +208,7 @@ def make_counter_rows(counters: pd.DataFrame, labels: Mapping[str, str]) -> list
     return rows
 
 
-def make_profile_rows(profiles: pd.DataFrame, labels: Mapping[str, str]) -> list[Row]:
+def make_profile_rows(profiles: pd.DataFrame, labels: Mapping[str, str]) -> list[Cells]:
     """Return what Nsight Compute said of variants: their bound, top stalls, and what to try."""
     names = shorten_variants(profiles.variant)
     return [
