@@ -194,15 +194,24 @@ def test_a_source_line_in_another_encoding_is_shown_as_far_as_it_can_be(bench: B
 
 def test_an_interrupt_ends_the_child_that_the_main_thread_waits_for(tmp_path: Path) -> None:
     compiler = Compiler()
-    # A real signal to the main thread: only that ends its wait, as Ctrl-C does.
-    timer = threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    pid = tmp_path / "pid"
+
+    def interrupt() -> None:
+        while not (pid.is_file() and pid.read_text().endswith("\n")):
+            time.sleep(0.01)
+        # A real signal to the main thread: only that ends its wait, as Ctrl-C does.
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    timer = threading.Thread(target=interrupt)
     timer.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         compiler.run(["sh", "-c", "echo $$ > pid; sleep 60; :"], tmp_path)
     timer.join()
     assert time.monotonic() - started < 20
-    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+    assert not Path("/proc", pid.read_text().strip()).exists()
 
 
 def test_a_corrupt_entry_is_told_as_it_is_found(tmp_path: Path) -> None:
