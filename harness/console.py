@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
+
+from harness.spec import SpecError
 
 
 class Progress(Protocol):
@@ -60,6 +64,20 @@ def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Pro
 class _Silent:
     def advance(self, text: str = "") -> None:
         """Show nothing."""
+
+
+def claim_output(place: Path, option: str, *, is_folder: bool = False) -> None:
+    """Make the folder that a file goes to, or the folder ``place`` itself, before the work whose result goes there.
+
+    Raises :class:`SpecError`, which names the option, where nothing can be written.
+    """
+    folder = place if is_folder else place.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise SpecError(f"{option} {place}: nothing can be written there ({error.strerror}); name another place") from error
 
 
 def print_warning(text: str) -> None:

@@ -30,7 +30,8 @@ def run(
     from harness.bench import count_on_emulator, fill_counts, find_note, make_rows, time_on_gpu
     from harness.console import open_progress, print_json
     from harness.discover import find_op, load_peers
-    from harness.report.terminal import BenchRow, list_fault_lines, make_bench_tables, print_tables
+    from harness.report.printing import print_tables
+    from harness.report.terminal import BenchRow, list_fault_lines, make_bench_tables
     from harness.session import Judged, Session
 
     loaded = find_op(op)

@@ -55,11 +55,15 @@ def run(
 
     \b
     Examples:
+      # the op beside its peers: all goals, or one, kept as page and plot
       python -m harness compare gemm_bias_act
-      python -m harness compare gemm_bias_act --goal decode --publish /tmp/decode
-      python -m harness compare gemm_bias_act --base smem_tiled/bm32_bn32_bk32 --variant warp_tiled
-      python -m harness compare gemm_bias_act --against main --variant pipelined
-      python -m harness compare gemm_bias_act --record 12 --record 40
+      python -m harness compare gemm_bias_act --goal decode --publish out
+      # a kernel's variants against one variant
+      python -m harness compare softmax --base naive/threads64 -v warp_per_row
+      # did this branch make it slower? exits with 1 if so
+      python -m harness compare softmax --against main -v row_in_shared
+      # two records, with no GPU; `report` lists their numbers
+      python -m harness compare softmax --published --record 63 --record 65
     """
     from harness.compare.verdicts import Criteria
     from harness.console import print_json
@@ -72,7 +76,10 @@ def run(
         if problem or mode != "cold":
             raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
         from harness.compare.goal_run import run_goals
+        from harness.console import claim_output
 
+        if publish is not None:
+            claim_output(publish, "--publish", is_folder=True)
         return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json)
     if goal or publish:
         raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
@@ -181,7 +188,8 @@ def _print(rows: list[Compared], where: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.report.terminal import format_us, print_tables
+    from harness.report.printing import print_tables
+    from harness.report.terminal import format_us
 
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

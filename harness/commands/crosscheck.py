@@ -28,7 +28,7 @@ def run(
 ) -> ExitCode:
     """Run every variant on seeded inputs, and record the outputs or compare them bit for bit with another device's.
 
-    
+    \b
     Examples:
       python -m harness crosscheck gemm_bias_act --device cuda --save h200.npz
       python -m harness crosscheck gemm_bias_act --device emulated --against h200.npz
@@ -39,7 +39,7 @@ def run(
     from device.settings import read_settings
     from device.toolchain import find_toolchain
     from harness.build.builder import build_binding, build_op, open_variant
-    from harness.console import open_progress, print_json
+    from harness.console import claim_output, open_progress, print_json
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.spec import SpecError
@@ -49,6 +49,8 @@ def run(
     if (save is None) == (against is None):
         raise SpecError("crosscheck needs one of --save FILE and --against FILE")
     loaded = find_op(op)
+    if save is not None:
+        claim_output(save, "--save")
     toolchain = find_toolchain()
     opened = open_device(device)
     variants = loaded.op.select_variants(variant or [])

@@ -35,10 +35,12 @@ def run(
     from dataclasses import asdict
 
     from harness.build.store import write_atomically
-    from harness.console import print_json
+    from harness.console import claim_output, print_json
     from harness.inspection.inspecting import inspect_variant
     from harness.inspection.views import print_inspection, render_page
 
+    if html is not None:
+        claim_output(html, "--html")
     found = inspect_variant(op, variant, problem, target)
     if html is not None:
         write_atomically(html, render_page(found))

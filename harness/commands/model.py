@@ -89,7 +89,7 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
 def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None, jobs: int | None) -> ExitCode:
     from device.settings import find_project_root, read_settings
     from harness.build.store import write_atomically
-    from harness.console import open_progress
+    from harness.console import claim_output, open_progress
     from harness.model.validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
     from harness.sweep.points import load_sweep
     from harness.targets import find_target
@@ -97,14 +97,14 @@ def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None
     settings = read_settings()
     chosen = find_target(target or settings.target)
     sweeps = [load_sweep(path) for path in files]
+    root = find_project_root()
+    folder = out or root / "profiles" / "model"
+    claim_output(folder, "--out", is_folder=True)
     num_variants = sum(len({p.variant for p in s.points if p.status == "passed"}) for s in sweeps)
     num_points = sum(p.status == "passed" for s in sweeps for p in s.points)
     with open_progress("model", num_variants + num_points) as progress:
         points = collect_points(sweeps, chosen, jobs or settings.jobs, progress.advance)
     found = validate(points)
-    root = find_project_root()
-    folder = out or root / "profiles" / "model"
-    folder.mkdir(parents=True, exist_ok=True)
     report = make_report(found, sweeps[0].about, chosen)
     write_atomically(folder / f"{chosen.name}.md", report)
     write_atomically(folder / f"{chosen.name}.csv", make_csv(found))

@@ -32,10 +32,13 @@ def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
       AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf python -m harness records import h200.parquet
     """
     from device.settings import read_settings
+    from harness.console import claim_output
     from harness.records.database import Records
     from harness.records.interchange import export_records, import_records
     from harness.spec import SpecError
 
+    if action is Action.EXPORT:
+        claim_output(file, "FILE")
     url = read_settings().records_url
     records = Records(url)
     try:

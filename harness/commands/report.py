@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 RunIds = Annotated[
     list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the op's latest bench when left out")
 ]
+# Results by which a run is the newest; what compares or sweeps is shown where it is asked for.
+_SHOWN = ("bench", "counters", "verify", "profile")
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="print the timings as a Markdown page")]
 PagePath = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="where the page goes; .aicf/reports/OP.html when left out", dir_okay=False)
@@ -36,34 +38,44 @@ def run(
 
     \b
     Examples:
-      python -m harness report gemm_bias_act
-      python -m harness report gemm_bias_act --html report.html
-      python -m harness report gemm_bias_act --run 12 --json
-      python -m harness report gemm_bias_act --run 3 --run 4 --markdown > profiles/gemm_bias_act/h200.md
+      # the newest bench here, and everything in .aicf/reports/softmax.html
+      python -m harness report softmax
+      # with no GPU: the page of what profiles/ holds
+      python -m harness report gemm_bias_act --published --html report.html
+      # one run, for another program
+      python -m harness report softmax --run 12 --json
+      # two runs as the page that profiles/ keeps
+      python -m harness report softmax -r 3 -r 4 --markdown > h200.md
     """
     from device.settings import find_project_root, read_settings
-    from harness.console import print_json
+    from harness.console import claim_output, print_json
     from harness.discover import find_op
     from harness.errors import RecordError
     from harness.records.published import open_records
+    from harness.report.printing import print_tables
     from harness.report.publish import make_markdown
-    from harness.report.terminal import make_record_table, print_tables
+    from harness.report.terminal import make_record_table
     from harness.spec import SpecError
 
     if html is not None and (json or markdown or run_id):
         raise SpecError("--html shows all records of the op: it goes with none of --run, --json, --markdown")
     loaded = find_op(op)
+    if html is not None:
+        claim_output(html, "--html")
     records, place = open_records(loaded.op.name, read_settings().records_url, published=published)
     try:
-        latest = records.find_latest_run(loaded.op.name, ["bench", "counters", "verify", "profile"])
+        latest = records.find_latest_run(loaded.op.name, _SHOWN)
+        timed = records.find_latest_run(loaded.op.name, ["bench"])
         chosen = run_id or ([] if latest is None else [latest])
         runs = [records.list_results(op=loaded.op.name, run_id=each) for each in chosen]
     finally:
         records.close()
     with_page = not (json or markdown or run_id)
     if (not runs and not with_page) or not all(runs):
-        where = f"of run {', '.join(map(str, run_id))}" if run_id else "yet"
-        raise RecordError(f"no results of op {op} {where} in {place}; python -m harness bench {op} makes some")
+        missing = [str(each) for each, results in zip(chosen, runs, strict=True) if not results]
+        where = f"of run {' or '.join(missing)}" if run_id else "yet"
+        newest = "" if latest is None else f" (the newest run is {latest})"
+        raise RecordError(f"no results of op {op} {where} in {place}{newest}; python -m harness bench {op} makes some")
     if json:
         print_json([r.to_json() for results in runs for r in results])
     elif markdown:
@@ -71,6 +83,8 @@ def run(
     elif runs:
         print_tables([make_record_table(results) for results in runs])
         print(f"from {place}")
+        if timed is not None and timed not in chosen and not run_id:
+            print(f"the newest times of a GPU are those of run {timed}: --run {timed}")
     if with_page:
         path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
         _write_page(loaded, path, "published" if published else "auto")
@@ -80,9 +94,10 @@ def run(
 
 def _write_page(loaded: LoadedOp, path: Path, source: str) -> None:
     from harness.build.store import write_atomically
+    from harness.console import claim_output
     from harness.pictures.page import write_page
     from harness.records import load
 
     text = write_page(loaded.op, load(loaded.op.name, source))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    claim_output(path, "--html")
     write_atomically(path, text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.options import DeviceName, Jobs, OpName, ProblemNames, TargetName
+from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName
 from harness.errors import ExitCode
 from harness.sweep.strategies import StrategyName
 
@@ -68,6 +68,7 @@ def run(
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
+    json: AsJson = False,
 ) -> ExitCode:
     """Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
 
@@ -77,12 +78,18 @@ def run(
 
     \b
     Examples:
+      # 24 variants of each kernel; with no GPU, ranked by the time model
       python -m harness sweep transpose
-      python -m harness sweep softmax --per-kernel 100 --save softmax.json
-      python -m harness sweep gemm_bias_act --strategy tpe --per-kernel 60 --prune 2 --resume
+      # go on after an interrupt
+      python -m harness sweep transpose --resume
+      # let Optuna look among more, and give up early on what is slow
+      python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
+      # every legal variant, on four GPUs of this machine
       python -m harness sweep transpose --strategy grid --gpus 4
+      # points for the time model's validation
+      python -m harness sweep softmax --per-kernel 100 --save softmax.json
     """
-    from harness.console import open_progress
+    from harness.console import claim_output, open_progress, print_json
     from harness.discover import find_op
     from harness.session import Session
     from harness.spec import SpecError
@@ -93,6 +100,8 @@ def run(
     from harness.sweep.sweeping import SweepPlan, SweepRun
 
     loaded = find_op(op)
+    if save is not None:
+        claim_output(save, "--save")
     problems = select_sweep_problems(loaded.op, problem or [])
     plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
     with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
@@ -103,7 +112,8 @@ def run(
         state, use = Progress(sweep.size), GpuUse()
         points: list[SweepPoint] = []
         builds = []
-        with open_progress(f"sweep {op}", sweep.size) as progress:
+        winners: list[Winner] = []
+        with open_progress(f"sweep {op}", sweep.size, quiet=json) as progress:
             for found in sweep.run():
                 own = [m.point for m in found.points]
                 use.add(own, found.usage)
@@ -113,14 +123,23 @@ def run(
         if save is not None:
             save_sweep(save, Sweep(_describe_sweep(session, samples), tuple(points)))
         for p in problems:
-            _print_screen(points, p.name, session.target.name if is_model else "")
-            if finalists and not is_model:
-                _print_winner(hold_finals(session, builds, sweep.binding, points, p, finalists))
+            if not json:
+                _print_screen(points, p.name, session.target.name if is_model else "")
+            winner = hold_finals(session, builds, sweep.binding, points, p, finalists) if finalists and not is_model else None
+            if winner is not None:
+                winners.append(winner)
+                if not json:
+                    _print_winner(winner)
         figures = use.to_figures()
         if figures:
             session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)
-            print(use.describe())
-    return _print_counts(points, is_model=is_model)
+            if not json:
+                print(use.describe())
+    if json:
+        print_json({"op": op, "points": [vars(p) for p in points], "winners": [w.to_json() for w in winners], "gpu_use": figures})
+    else:
+        _print_counts(points, is_model=is_model)
+    return ExitCode.DONE if any(p.status == "passed" for p in points) else ExitCode.CHECK_FAILED
 
 
 def _describe_sweep(session: Session, samples: int) -> dict[str, str]:
@@ -148,9 +167,7 @@ def _print_screen(points: list[SweepPoint], problem: str, model_of: str) -> None
         print(f"  {p.median_us:10.2f} us  {p.variant}{interval}")
 
 
-def _print_winner(winner: Winner | None) -> None:
-    if winner is None:
-        return
+def _print_winner(winner: Winner) -> None:
     for row in winner.comparisons:
         said = f"{row.outcome.verdict} {row.outcome.effect.describe()}" if row.outcome else row.reason
         print(f"  final: {row.candidate}: {said}")
@@ -158,7 +175,7 @@ def _print_winner(winner: Winner | None) -> None:
     print(f"  winner: {winner.winner}{stays}")
 
 
-def _print_counts(points: list[SweepPoint], *, is_model: bool) -> ExitCode:
+def _print_counts(points: list[SweepPoint], *, is_model: bool) -> None:
     by_status = {status: [x for x in points if x.status == status] for status in ("passed", "failed", "set_aside", "unsupported")}
     for status, shown in (("failed", by_status["failed"]), ("set aside", by_status["set_aside"][:_MAX_SET_ASIDE])):
         for x in shown:
@@ -172,4 +189,3 @@ def _print_counts(points: list[SweepPoint], *, is_model: bool) -> ExitCode:
     print(
         f"{counts}, {len(by_status['failed'])} failed, {len(by_status['set_aside'])} set aside, {len(by_status['unsupported'])} not served"
     )
-    return ExitCode.DONE if by_status["passed"] else ExitCode.CHECK_FAILED

@@ -33,7 +33,8 @@ def run(
     from device import UnavailableError
     from harness.console import open_progress, print_json
     from harness.discover import find_op
-    from harness.report.terminal import list_fault_lines, make_verify_table, print_tables
+    from harness.report.printing import print_tables
+    from harness.report.terminal import list_fault_lines, make_verify_table
     from harness.session import Judged, Session
     from harness.verify.plan import Effort, describe_plan, make_plan
 

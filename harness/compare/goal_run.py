@@ -16,7 +16,7 @@ from harness.compare.goals_page import HEADINGS, list_cells, make_page, make_plo
 from harness.console import open_progress, print_json
 from harness.discover import find_op, load_peers
 from harness.errors import BuildError, ExitCode
-from harness.report.terminal import print_tables
+from harness.report.printing import print_tables
 from harness.session import Session
 from harness.timing.benchmark import Timed
 
@@ -82,7 +82,6 @@ def run_goals(
         "timings": {p: {n: _describe_timing(t) for n, t in timed.items()} for p, timed in found.items()},
     }
     if publish is not None:
-        publish.mkdir(parents=True, exist_ok=True)
         (publish / "goals.md").write_text(make_page(op, rows, where, left_out))
         (publish / "goals.svg").write_text(make_plot(op, rows, where))
         (publish / "goals.json").write_text(dumps(payload, indent=1) + "\n")

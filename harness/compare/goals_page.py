@@ -18,7 +18,7 @@ def list_cells(row: Row) -> tuple[str, ...]:
     return (
         row.goal.title,
         " or ".join(row.goal.peers),
-        "" if row.geomean is None else f"{row.geomean:.3f}",
+        "" if row.geomean is None else f"{row.geomean:.4f}",  # 1.0997 is not 1.1
         "" if worst is None else f"{worst[0]:.3f} ({worst[1].problem})",
         f"{row.goal.aim:g}",
         f"{row.goal.least:g}" + (f", none under {row.goal.worst:g}" if row.goal.worst else ""),

@@ -146,7 +146,7 @@ def plot_goal(goal: Row, labels: Mapping[str, str], width_px: int) -> Figure:
         for i, ratio in enumerate(ratios):
             _draw_ratio(axes, ratio, labels[ratio.problem], top - steps * (i + 1), narrow)
         if goal.geomean is not None:
-            axes.plot([goal.geomean], [-0.55], marker="D", markersize=8, color=LIGHT["ink"], linestyle="", label=f"mean {goal.geomean:.3f}")
+            axes.plot([goal.geomean], [-0.55], marker="D", markersize=8, color=LIGHT["ink"], linestyle="", label=f"mean {goal.geomean:.4f}")
         axes.xaxis.set_major_locator(FixedLocator(_choose_ticks(low, high, 5 if narrow else 9)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())

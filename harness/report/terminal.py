@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -228,7 +227,9 @@ def _describe_figures(result: Result) -> str:
         return f"{f['title']}: {f['ratio']:.3f} of {f['peer']}"
     if result.kind == "sanitizer":
         return ", ".join(f"{check}: {count} errors" for check, count in f["errors"].items())
-    if result.kind in ("compare", "sweep"):
+    if result.kind == "sweep_use":
+        return f"GPU busy {100 * f['busy_share']:.0f} % of {f['gpu_s']:.1f} s, {f['variants']} variants, {f['samples']} samples"
+    if result.kind in ("compare", "sweep", "sweep_model"):
         return f"{f['mode']} {format_us(f['median_us'])} us"
     if result.kind == "bench":
         return (
@@ -240,14 +241,6 @@ def _describe_figures(result: Result) -> str:
     problems = f["problems"]
     worst = max((p["max_error_ratio"] for p in problems if isinstance(p["max_error_ratio"], float)), default=0.0)
     return f"{sum(p['status'] == 'passed' for p in problems)} of {len(problems)} problems, error/bound {format_figure(worst)}"
-
-
-def print_tables(tables: Sequence[Table]) -> None:
-    """Print tables to stdout, never narrower than they need to be: a pipe has no width."""
-    console = Console()
-    for table in tables:
-        needed = console.measure(table, options=console.options.update(width=1000)).maximum
-        Console(width=max(needed, console.width) if not console.is_terminal else None).print(table)
 
 
 def find_sectors_per_request(counts: Mapping[str, int]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.build.builder import BuildResult
 from harness.compare.comparing import Compared, Side, compare_sides
@@ -28,6 +29,10 @@ class Winner:
     incumbent: str
     winner: str
     comparisons: tuple[Compared, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return vars(self) | {"comparisons": [c.to_json() for c in self.comparisons]}
 
 
 def hold_finals(

@@ -125,3 +125,25 @@ def test_a_variant_id_names_each_tunable_once() -> None:
 def test_a_tunable_name_that_would_not_read_back_is_refused() -> None:
     with pytest.raises(SpecError, match="lower-case letters alone"):
         Tunable("num_stages", (2,), "stages")
+
+
+@pytest.mark.parametrize("verb", ["compare", "report", "sweep"])
+def test_examples_fit_a_narrow_terminal_and_are_explained(verb: str) -> None:
+    lines = harness(verb, "--help", COLUMNS="80").stdout.split("Examples:\n")[1].split("\n\n")[0].splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].lstrip().startswith("#") and sum(f"harness {verb} " in line for line in lines) >= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("report", "softmax", "--published", "--html"), "--html"),
+        (("sweep", "softmax", "--save"), "--save"),
+        (("inspect", "transpose", "--variant", "naive", "--html"), "--html"),
+    ],
+)
+def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_path: Path, arguments: tuple[str, ...], option: str) -> None:
+    (tmp_path / "file").write_text("")
+    done = harness(*arguments, str(tmp_path / "file" / "out"), AICF_RECORDS_URL=f"sqlite:///{tmp_path / 'own.sqlite'}")
+    assert done.returncode == 2, done.stderr
+    assert f"{option} {tmp_path}/file/out: nothing can be written there" in done.stderr and "Traceback" not in done.stderr

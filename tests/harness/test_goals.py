@@ -70,7 +70,7 @@ def test_a_peer_that_is_wrong_counts_and_is_named() -> None:
 def test_page_and_plot_hold_every_problem() -> None:
     row = make_row({"honest": timed(10), "lib": timed(20)}, {})
     page = make_page("toy", [row], "GPU", ["peer x left out"])
-    assert "| both sizes | lib or other | 2.000 |" in page and "Not there: peer x left out." in page
+    assert "| both sizes | lib or other | 2.0000 |" in page and "Not there: peer x left out." in page
     plot = make_plot("toy", [row], "GPU <0>")
     texts = [t.text for t in ET.fromstring(plot).iter("{http://www.w3.org/2000/svg}text")]
     assert {SMALL.name, LARGE.name} <= set(texts)

@@ -81,6 +81,17 @@ def test_a_sweep_records_every_sample_and_its_winner_is_measured_anew(sweeper: S
     assert [r["figures"]["role"] for r in rows if r["kind"] == "compare"] == ["incumbent", "control", "candidate"]
 
 
+def test_a_sweep_gives_one_json_document(sweeper: Sweeper, capsys: pytest.CaptureFixture[str]) -> None:
+    sweeper.times_us = {("honest", "now"): 50.0, ("honest", "control"): 50.0, ("atomic", "now"): 48.0, ("atomic", "control"): 48.0}
+    code, out, err = run(capsys, "sweep", "toy", "--json")
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [(p["variant"], p["status"]) for p in document["points"]] == [("honest", "passed"), ("atomic", "passed")]
+    (winner,) = document["winners"]
+    assert winner["winner"] == "atomic" and winner["comparisons"][0]["candidate"] == "honest"
+    assert run(capsys, "report", "toy", "--run", "1")[0] == 0, "every kind of record can be shown"
+
+
 def test_an_interrupted_sweep_goes_on_where_it_was(sweeper: Sweeper, capsys: pytest.CaptureFixture[str]) -> None:
     sweeper.lost["atomic"] = Lost("crashed", "the process ended with signal SIGKILL")
     assert run(capsys, "sweep", "toy", "--finalists", "0")[0] == 0
