@@ -52,6 +52,12 @@ def select_sweeps(frame: pd.DataFrame, device: str) -> pd.DataFrame:
     return sweeps.sort_values("started_at", kind="stable").drop_duplicates(["problem", "variant"], keep="last")
 
 
+def select_modelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return what sweeps without a GPU ranked by the time model, each variant on a problem and target once: times are the model's."""
+    modelled = frame[(frame.kind == "sweep_model") & (frame.status == "passed") & (frame.median_us > 0)]
+    return modelled.sort_values("started_at", kind="stable").drop_duplicates(["problem", "variant", "target"], keep="last")
+
+
 def find_verdicts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return each variant's newest verdict on all problems, by variant; of a GPU's and the emulated device's one that failed counts."""
     verdicts = frame[(frame.kind == "verify") & (frame.problem == "*")].sort_values(["created_at", "record"])

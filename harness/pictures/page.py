@@ -30,7 +30,7 @@ _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 # A kernel's map is shown where its best is within this of the best of all kernels.
 _WORTH_A_MAP = 3.0
 # Of so many problems the samples are drawn for both widths; those of more have to be scrolled on a telephone, and the page stays small.
-_NUM_WIDTHS = 8
+_NUM_WIDTHS = 32
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Page:
     comparisons: ComparisonPart | None = None
     styles: Stylesheet = field(default_factory=Stylesheet)
     heatmaps: Sequence[Picture] = ()
+    modelled: Sequence[Picture] = ()
     history: Picture | None = None
     variants: Sequence[Mapping[str, Any]] = ()
     counters: Sequence[Mapping[str, Any]] = ()
@@ -127,9 +128,9 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     timed = choose.select_timed(latest)
     verdicts = choose.find_verdicts(frame)
     counters, profiles = choose.find_counters(frame), choose.find_profiles(frame)
-    sweeps = choose.select_sweeps(frame, device)
+    sweeps, modelled = choose.select_sweeps(frame, device), choose.select_modelled(frame)
     compared, goals = contests.select_comparisons(frame, device), contests.read_goals(frame, device)
-    if not goals and all(rows.empty for rows in (timed, sweeps, verdicts, counters, profiles, compared)):
+    if not goals and all(rows.empty for rows in (timed, sweeps, modelled, verdicts, counters, profiles, compared)):
         raise RecordError(
             f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
         )
@@ -146,6 +147,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     page.counters = tables.make_counter_rows(op, counters, labels)
     page.profiles = tables.make_profile_rows(profiles, labels)
     page.heatmaps = list(_draw_sweeps(pens, sweeps))
+    page.modelled = [picture for target, rows in modelled.groupby("target") for picture in _draw_sweeps(pens, rows, str(target))]
     page.comparisons = _draw_comparisons(pens, compared, goals)
     if timed.empty:
         page.missing.append("No bench on a GPU is recorded: rates, samples and history are left out. Counts are exact, and no times.")
@@ -203,7 +205,8 @@ def _make_problem(pens: _Pens, name: str, label: str, rows: pd.DataFrame, kernel
     return ProblemPart(name, label, headline, unit, tables.make_time_rows(rows), tables.list_unserved(rows), spread)
 
 
-def _draw_sweeps(pens: _Pens, sweeps: pd.DataFrame) -> Iterator[Picture]:
+def _draw_sweeps(pens: _Pens, sweeps: pd.DataFrame, model_of: str = "") -> Iterator[Picture]:
+    """Draw each kernel that is worth it on each problem; ``model_of`` names the GPU whose times are modelled."""
     labels = shorten_problems(sweeps.problem)
     for problem, rows in sweeps.groupby("problem", sort=False):
         best = rows.median_us.min()
@@ -212,7 +215,8 @@ def _draw_sweeps(pens: _Pens, sweeps: pd.DataFrame) -> Iterator[Picture]:
             axes = choose_axes(group)
             if axes is None or group.median_us.min() > _WORTH_A_MAP * best:
                 continue
-            note = f"{len(group)} variants; µs, the best over the other tunables. Best: {tables.format_time(group.median_us.min())} µs."
+            what = f"modelled µs of the {model_of.upper()}" if model_of else "µs"
+            note = f"{len(group)} variants; {what}, the best over the other tunables. Best: {tables.format_time(group.median_us.min())} µs."
             yield pens.draw_once(f"{kernel} · {labels[str(problem)]}", note, plot_heatmap(group, *axes))
 
 

@@ -178,6 +178,18 @@ def test_counts_alone_make_a_page_without_times(store: Records, browser: Any, tm
     assert look_at(browser, tmp_path / "counts.html", 400, "light").complaints == []
 
 
+def test_a_sweep_without_a_gpu_is_shown_as_the_models(store: Records, browser: Any, tmp_path: Path) -> None:
+    names = [f"row_in_registers/threads{t}_rows{r}_vectors4" for t in (16, 32) for r in (1, 2, 4)]
+    points = [make_timing(n, 100.0 + i, kind="sweep_model", mode="model", samples=None, clocks=None) for i, n in enumerate(names)]
+    store.add_results(start(store, replace(GPU, device_kind="emulated")), points)
+    html = write_page(OP, records.load("softmax", "store"))
+    text = read_text(html)
+    assert "Sweeps by the time model" in text and "6 variants; modelled µs of the" in text and 'id="sweeps"' not in html
+    assert "cold µs" not in text and "No bench on a GPU is recorded" in text
+    (tmp_path / "model.html").write_text(html)
+    assert look_at(browser, tmp_path / "model.html", 400, "dark").complaints == []
+
+
 def test_records_that_show_nothing_are_an_error(store: Records) -> None:
     store.add_results(start(store, GPU), [make_timing(OWN, 1.0, kind="compare", figures={})])
     with pytest.raises(RecordError, match="hold no verdict, time or count"):
