@@ -121,7 +121,25 @@ def _render_cost(names: Names) -> str:
     for i, row in enumerate(cost["flop_unit"]):
         word = "" if i == 0 else "else "
         lines.append(f"    {word}if ({render_when(names, row['when'])}) q->unit = {units.index(row['value'])};")
-    return "\n".join([*lines, "    else q->unit = -1;"])
+    lines.append("    else q->unit = -1;")
+    for i, row in enumerate(cost.get("reads", [])):
+        word = "" if i == 0 else "else "
+        lines.append(f"    {word}if ({render_when(names, row['when'])}) {{")
+        lines += _render_reads(names, row["value"])
+        lines.append("    }")
+    return "\n".join(lines)
+
+
+def _render_reads(names: Names, terms: Sequence[Any]) -> list[str]:
+    """Return the statements that find the bytes of each input."""
+    if len(terms) > _MAX:
+        raise DeployError(f"{names.op.name} has more than {_MAX} inputs")
+    lines = [f"        q->num_reads = {len(terms)};"]
+    for i, term in enumerate(terms):
+        named = sum(1 << names.sizes.index(size) for size in set(term[1]))
+        lines.append(f"        q->reads[{i}] = {render_sum(names, [term])};")
+        lines.append(f"        q->read_sizes[{i}] = {named};")
+    return lines
 
 
 def _list_units(op: DeployedOp) -> list[str]:
@@ -139,7 +157,9 @@ def _render_kernel(manifest: Row) -> str:
 def _render_rates(op: DeployedOp, manifest: Row) -> str:
     prior = manifest["prior"]
     rates = [repr(float(prior["flops_per_s"].get(unit, 0.0))) for unit in _list_units(op)]
-    return f"    {{{prior['slots']}, {float(prior['bytes_per_s'])!r}, {_list(rates)}}},\n"
+    edges = [prior["tile"].get(size, 0) for size in sorted(op.interface["sizes"])]
+    l2 = ((op.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(manifest["arch"], 0.0)
+    return f"    {{{prior['slots']}, {_list(edges)}, {float(prior['bytes_per_s'])!r}, {float(l2)!r}, {_list(rates)}}},\n"
 
 
 def _render_tiles(names: Names) -> str:

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SIZES = 8, MAX_ATTRIBUTES = 8, MAX_UNITS = 8, NUM_AXES = 4, NUM_GROUP_AXES = 3 };
+enum { MAX_SIZES = 8, MAX_ATTRIBUTES = 8, MAX_UNITS = 8, MAX_READS = 8, NUM_AXES = 4, NUM_GROUP_AXES = 3 };
 
 /* A call as decisions see it: sizes in the order of their names, attributes by their place among the choices, its class on each axis (-1:
  * none), which kernels serve it (a bit each), the blocks that each would use (0: not known), and its least work. */
@@ -20,6 +20,9 @@ typedef struct Query {
     int64_t tiles[64];
     double flops, bytes;
     int unit; /* of the flops, -1: not known */
+    int num_reads;
+    double reads[MAX_READS];        /* bytes of each input */
+    unsigned read_sizes[MAX_READS]; /* the sizes that its shape names, a bit each */
 } Query;
 
 typedef struct Facts {
@@ -28,10 +31,12 @@ typedef struct Facts {
     int deterministic, capture_safe, needs_workspace;
 } Facts;
 
-/* A kernel's share in estimates: blocks that the chip runs at once, and the chip's peak rates by unit (0: not known). */
+/* A kernel's share in estimates: blocks that the chip runs at once, its tile's edge along each size (0: none), and the chip's peak rates
+ * (0: not known), of the flops by unit. */
 typedef struct Rates {
     int64_t slots;
-    double bytes_per_s;
+    int64_t edges[MAX_SIZES];
+    double bytes_per_s, l2_bytes_per_s;
     double flops_per_s[MAX_UNITS];
 } Rates;
 
@@ -138,11 +143,29 @@ static bool decide_by_neighbour(const Tables* t, const Query* q, bool any_region
     return d->kernel >= 0;
 }
 
+/* The bytes that a kernel's tiles read: of an input once for every step along each edge that its shape does not name. */
+static double find_traffic(const Tables* t, const Query* q, int kernel) {
+    const Rates* r = &t->rates[kernel];
+    double total = 0.0;
+    for (int i = 0; i < q->num_reads; ++i) {
+        double bytes = q->reads[i];
+        for (int size = 0; size < t->num_sizes; ++size) {
+            if (r->edges[size] > 0 && (q->read_sizes[i] >> size & 1) == 0) bytes *= (double)divide_up(q->sizes[size], r->edges[size]);
+        }
+        total += bytes;
+    }
+    return total;
+}
+
 static double estimate_us(const Tables* t, const Query* q, int kernel) {
     const Rates* r = &t->rates[kernel];
     const double rate = q->unit < 0 ? 0.0 : r->flops_per_s[q->unit];
     const double compute = rate > 0.0 ? q->flops / rate : 0.0;
-    const double memory = q->bytes / r->bytes_per_s;
+    double memory = q->bytes / r->bytes_per_s;
+    if (q->tiles[kernel] > 0 && r->l2_bytes_per_s > 0.0) {
+        const double again = find_traffic(t, q, kernel) / r->l2_bytes_per_s;
+        if (again > memory) memory = again;
+    }
     double factor = 1.0;
     if (q->tiles[kernel] > 0) factor = (double)multiply(divide_up(q->tiles[kernel], r->slots), r->slots) / (double)q->tiles[kernel];
     return (compute > memory ? compute : memory) * factor * 1e6;

@@ -2,7 +2,8 @@
 
 Sources: NVIDIA H100 and H200 data sheets and the *H100 Tensor Core GPU Architecture* white paper; NVIDIA A100 white paper; the CUDA C++
 Programming Guide 13.0, table "Technical Specifications per Compute Capability". Peaks are at the boost clock, dense, and no kernel
-reaches them.
+reaches them. What the L2 delivers: 5120 bytes a clock (A100 white paper); 4472 on Hopper (W. Luo et al., "Benchmarking and dissecting the
+Nvidia Hopper GPU architecture via microbenchmarking", arXiv 2402.13499).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Target:
     clock_mhz: float
     peak_flops: Mapping[str, float]
     dram_bytes_per_s: float
+    l2_bytes_per_s: float
     l2_bytes: int
     shared_per_sm_bytes: int
     shared_per_block_bytes: int
@@ -56,6 +58,7 @@ def _hopper(name: str, dram_bytes_per_s: float, l2_bytes: int) -> Target:
             {"fp32": 66.9e12, "fp64": 33.5e12, "fp16": 133.8e12, "tf32_tensor": 494.7e12, "bf16_tensor": 989.4e12, "fp8_tensor": 1978.9e12}
         ),
         dram_bytes_per_s=dram_bytes_per_s,
+        l2_bytes_per_s=8.2e12,
         l2_bytes=l2_bytes,
         shared_per_sm_bytes=228 * _KIB,
         shared_per_block_bytes=227 * _KIB,
@@ -75,6 +78,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             clock_mhz=1410.0,
             peak_flops=MappingProxyType({"fp32": 19.5e12, "fp64": 9.7e12, "fp16": 78e12, "tf32_tensor": 156e12, "bf16_tensor": 312e12}),
             dram_bytes_per_s=2.039e12,
+            l2_bytes_per_s=7.2e12,
             l2_bytes=40 * _MIB,
             shared_per_sm_bytes=164 * _KIB,
             shared_per_block_bytes=163 * _KIB,

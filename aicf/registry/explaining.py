@@ -68,7 +68,7 @@ def explain(
     exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}
     candidates = []
     for i, kernel in enumerate(tables.kernels):
-        estimate = tables.estimate_us(query, i) if tables.cost.find(query)[2] else None
+        estimate = tables.estimate_us(query, i) if tables.cost.find(query).unit else None
         known = (exact_times.get(i), near_times.get(i), estimate)
         dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i)
         if not dropped and decision is not None and decision.kernel != i:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import FrozenError
-from aicf.registry.conditions import Condition, count_blocks, make_condition
+from aicf.registry.conditions import Condition, make_condition
 from aicf.registry.problems import Problem, Value, find_row
 from aicf.registry.queries import INT64_MAX, Interface, Query
 from aicf.registry.reading import AXES, FrozenKernel, FrozenOp, Row
@@ -73,8 +73,10 @@ class Tables:
         medians = [m for m in frozen.medians if m["arch"] == arch and m["kernel"] in winning]
         self.exact = self._read_exact(medians, place)
         self.near = self._read_near(medians, place)
-        self.cost = _Cost(frozen.description["cost"], self.interface)
-        self.tiles = tuple(count_blocks(k.manifest["prior"]["tile"]) if k.manifest["prior"]["tile"] else None for k in self.kernels)
+        self.cost = _Cost(frozen.description["cost"])
+        self._l2_bytes_per_s = ((frozen.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(arch, 0.0)
+        self._again: dict[tuple[Value, ...], tuple[tuple[tuple[int, ...], ...], ...]] = {}
+        self._rates = tuple(_read_rates(k.manifest["prior"]) for k in self.kernels)
 
     def find_legal(self, query: Query) -> int:
         """Return the kernels whose domain holds, a bit each."""
@@ -104,17 +106,39 @@ class Tables:
         return fixed
 
     def estimate_us(self, query: Query, kernel: int) -> float:
-        """Return the roofline's time of a kernel, stretched by how its blocks fill the chip; 0 where the op has no cost."""
-        prior = self.kernels[kernel].manifest["prior"]
-        flops, num_bytes, unit = self.cost.find(query)
-        rate = prior["flops_per_s"].get(unit, 0.0)
-        compute = flops / rate if rate > 0.0 else 0.0
-        memory = num_bytes / prior["bytes_per_s"]
-        factor, count = 1.0, self.tiles[kernel]
-        if count is not None:
-            blocks, slots = count(query.by_size), prior["slots"]
-            factor = float(min(-(-blocks // slots) * slots, INT64_MAX)) / float(blocks)
-        return float(max(compute, memory) * factor * 1e6)
+        """Return the roofline's time of a kernel, its tiles' traffic included, stretched by how its blocks fill the chip.
+
+        0 where the op has no cost.
+        """
+        rates = self._rates[kernel]
+        work = self.cost.find(query)
+        rate = rates.flops_per_s.get(work.unit, 0.0)
+        time_s = max(work.flops / rate if rate > 0.0 else 0.0, work.num_bytes / rates.bytes_per_s)
+        if not rates.edges:
+            return time_s * 1e6
+        sizes = query.by_size
+        steps = [-(-sizes[name] // edge) for name, edge in rates.edges]
+        blocks = min(math.prod(steps), INT64_MAX)
+        if self._l2_bytes_per_s > 0.0 and work.reads:
+            # An input is read again for every step along each edge that its shape does not name.
+            traffic = 0.0
+            for num_bytes, places in zip(work.reads, self._find_again(query)[kernel], strict=True):
+                for place in places:
+                    num_bytes *= steps[place]
+                traffic += num_bytes
+            time_s = max(time_s, traffic / self._l2_bytes_per_s)
+        slots = rates.slots
+        return time_s * (float(min(-(-blocks // slots) * slots, INT64_MAX)) / float(blocks)) * 1e6
+
+    def _find_again(self, query: Query) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """Return by kernel and input the places of the edges that the input's shape does not name."""
+        again = self._again.get(query.values)
+        if again is None:
+            shapes = self.cost.list_shapes(query)
+            again = self._again[query.values] = tuple(
+                tuple(tuple(i for i, (name, _) in enumerate(rates.edges) if name not in names) for names in shapes) for rates in self._rates
+            )
+        return again
 
     def _read_exact(self, medians: list[Row], place: Mapping[str, int]) -> dict[Key, list[tuple[float, int]]]:
         table: dict[Key, list[tuple[float, int]]] = {}
@@ -180,24 +204,64 @@ def find_class(axis: Axis, query: Query) -> str | None:
     return None
 
 
+class _Rates(NamedTuple):
+    """What a kernel's estimate needs: blocks that the chip runs at once, its tile's edges by size, and the chip's peak rates."""
+
+    slots: int
+    edges: tuple[tuple[str, int], ...]
+    flops_per_s: Mapping[str, float]
+    bytes_per_s: float
+
+
+def _read_rates(prior: Row) -> _Rates:
+    return _Rates(prior["slots"], tuple(sorted(prior["tile"].items())), prior["flops_per_s"], prior["bytes_per_s"])
+
+
+class Work(NamedTuple):
+    """A call's least work, the unit of its flops ("" where the op has no cost), and the bytes of each input where it says them."""
+
+    flops: float
+    num_bytes: float
+    unit: str
+    reads: tuple[float, ...]
+
+
+_NO_WORK = Work(0.0, 0.0, "", ())
+Sum = Callable[[Query], float]
+
+
 class _Cost:
     """An op's least work, as sums of products of sizes."""
 
-    def __init__(self, row: Row | None, interface: Interface) -> None:
+    def __init__(self, row: Row | None) -> None:
         self._row = row
-        self._names = interface.attribute_names
-        self._known: dict[tuple[Value, ...], tuple[Callable[[Query], float], Callable[[Query], float], str]] = {}
+        self._known: dict[tuple[Value, ...], tuple[Sum, Sum, str, tuple[Sum, ...], tuple[list[str], ...]]] = {}
+        # Estimates of several kernels are asked for on one query.
+        self._last: tuple[Query | None, Work] = (None, _NO_WORK)
 
-    def find(self, query: Query) -> tuple[float, float, str]:
-        """Return flops, bytes moved, and the unit of the flops; zeros and no unit where the op has no cost."""
-        if self._row is None:
-            return 0.0, 0.0, ""
+    def find(self, query: Query) -> Work:
+        """Return the work of a call."""
+        last, work = self._last
+        if self._row is None or last is query:
+            return work
+        flops, moved, unit, reads, _ = self._find_known(query, self._row)
+        work = Work(flops(query), moved(query), unit, tuple(read(query) for read in reads))
+        self._last = (query, work)
+        return work
+
+    def list_shapes(self, query: Query) -> tuple[list[str], ...]:
+        """Return the names of each input's sizes, in the order of ``reads``."""
+        return () if self._row is None else self._find_known(query, self._row)[4]
+
+    def _find_known(self, query: Query, row: Row) -> tuple[Sum, Sum, str, tuple[Sum, ...], tuple[list[str], ...]]:
         known = self._known.get(query.values)
         if known is None:
-            row = self._row
             flops, moved, unit = (find_row(row[name], query.attributes) for name in ("flops", "bytes_moved", "flop_unit"))
-            known = self._known[query.values] = (_make_sum(flops or ()), _make_sum(moved or ()), unit or "")
-        return known[0](query), known[1](query), known[2]
+            reads = find_row(row["reads"], query.attributes) or () if "reads" in row else ()
+            sums = tuple(_make_sum([term]) for term in reads)
+            known = (_make_sum(flops or ()), _make_sum(moved or ()), unit or "", sums, tuple(term[1] for term in reads))
+            self._known[query.values] = known
+        return known
 
 
 def _make_sum(terms: list[Any]) -> Callable[[Query], float]:

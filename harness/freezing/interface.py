@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ import numpy as np
 
 from harness.discover import LoadedOp
 from harness.domain import AttributeValue
+from harness.dtypes import find_dtype
 from harness.errors import FrozenError
 from harness.spec import Attribute, Op, Problem, Tensor
+from harness.targets import TARGETS
 
 Table = list[dict[str, Any]]
 _STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)
@@ -143,15 +145,24 @@ def _differs(
     return any(values[(*at[:index], choice, *at[index + 1 :])] != values[at] for choice in choices)
 
 
-def describe_cost(op: Op) -> dict[str, Table] | None:
-    """Return ``cost()`` as tables of sums ``[[coefficient, [size, ...]], ...]``; None where it is no such sum of products of sizes."""
-    tables = {}
+def describe_cost(op: Op) -> dict[str, Any] | None:
+    """Return ``cost()`` as tables of sums ``[[coefficient, [size, ...]], ...]``; None where it is no such sum of products of sizes.
+
+    Beside it the bytes of each input, and what the L2 of each architecture delivers: inputs are read again by every tile that needs them.
+    """
+    tables: dict[str, Any] = {}
     for name in ("flops", "bytes_moved"):
         table = tabulate(op, lambda p, name=name: _find_terms(op, p, name))  # type: ignore[misc]
         if any(row["value"] is None for row in table):
             return None
         tables[name] = table
-    return tables | {"flop_unit": tabulate(op, lambda p: op.cost(p).flop_unit)}
+    tables["flop_unit"] = tabulate(op, lambda p: op.cost(p).flop_unit)
+    tables["reads"] = tabulate(op, lambda p: [[float(item), list(shape)] for item, shape in _list_inputs(op, p)])
+    return tables | {"l2_bytes_per_s": {t.real_arch: t.l2_bytes_per_s for t in TARGETS.values()}}
+
+
+def _list_inputs(op: Op, problem: Problem) -> list[tuple[int, Sequence[str]]]:
+    return [(find_dtype(t.resolve_dtype(problem)).itemsize, t.name_sizes(problem)) for t in op.inputs if t.present(problem)]
 
 
 def _find_terms(op: Op, problem: Problem, name: str) -> list[list[Any]] | None:

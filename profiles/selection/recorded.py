@@ -4,6 +4,10 @@ The tables ``*-h200.csv`` of an op hold cold times of variants that were timed b
 fastest on a problem is compared with the one that the registry chooses: from the index as it is; from the index without the medians of
 that very problem (``held_out``); and from that without the winner of its bucket, where no other problem of the bucket was measured and
 so the winner was decided on this one alone (``bucket_too``). Both judge a sparser index than the real one, the last by far.
+
+``estimates`` holds out everything that was measured: of the kernels timed on the problem the one with the least estimate, and what was
+estimated for it and for the fastest. This judges the prior, which decides where nothing near was measured; ``least_work`` is the same
+without the traffic of tiles that read inputs again.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Any
 
 from aicf.registry import HwCaps, Problem, Registry
 from aicf.registry.reading import AXES, FrozenOp
+from aicf.registry.tables import Tables
 from harness.discover import find_op
 
 HOPPER = HwCaps(9, 0)
@@ -43,6 +48,8 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
     registry, spec = Registry(), find_op(op).op
     problems = {p.name: p for p in spec.problems}
     known = registry.read(op).frozen
+    cost = {name: table for name, table in known.description["cost"].items() if name not in ("reads", "l2_bytes_per_s")}
+    blind = Registry.holding(replace(known, description=known.description | {"cost": cost}))
     rows = []
     for name, times in sorted(read_times(op, registry).items()):
         if name not in problems or len(times) < 2:
@@ -56,8 +63,19 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
             time_us = times.get(handle.kernel)
             regret = None if time_us is None else time_us / times[row["best"]] - 1.0
             row[key] = {"chosen": handle.kernel, "how": str(handle.how), "regret": regret}
+        row["estimates"] = estimate(registry.find_tables(op, HOPPER), problem, times, row["best"])
+        row["least_work"] = estimate(blind.find_tables(op, HOPPER), problem, times, row["best"])
         rows.append(row)
     return rows
+
+
+def estimate(tables: Tables, problem: Problem, times: dict[str, float], best: str) -> dict[str, Any]:
+    """Return which of the timed kernels the prior takes for the fastest, and the times that it estimates for that one and the fastest."""
+    query = tables.interface.make_query(problem)
+    estimates = {k.name: tables.estimate_us(query, i) for i, k in enumerate(tables.kernels) if k.name in times}
+    chosen = min(estimates, key=lambda name: (estimates[name], name))
+    figures = {"chosen_us": estimates[chosen], "best_us": estimates[best]}
+    return {"chosen": chosen, "regret": times[chosen] / times[best] - 1.0} | {n: float(f"{us:.6g}") for n, us in figures.items()}
 
 
 def drop_lonely_winner(registry: Registry, others: FrozenOp, problem: Problem) -> FrozenOp:

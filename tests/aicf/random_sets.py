@@ -66,6 +66,8 @@ DESCRIPTION: dict[str, Any] = {
         "flops": [{"when": {}, "value": [[2.0, ["M", "N"]]]}],
         "bytes_moved": [{"when": {}, "value": [[4.0, ["M", "N"]], [4.0, ["M"]]]}],
         "flop_unit": [{"when": {}, "value": "fp32"}],
+        "reads": [{"when": {"save": s}, "value": [[4.0, ["M", "N"]], [4.0, ["N"]], *([[2.0, []]] if s else [])]} for s in (False, True)],
+        "l2_bytes_per_s": {"sm_90a": 8e12},
     },
 }
 

@@ -107,7 +107,7 @@ def test_what_recorded_times_say_is_what_is_committed() -> None:
     for row in committed:
         times = row["times_us"]
         assert row["best"] == min(times, key=times.get)
-        for key in ("known", "held_out", "bucket_too"):
+        for key in ("known", "held_out", "bucket_too", "estimates", "least_work"):
             told = row[key]["regret"]
             assert told == (times[row[key]["chosen"]] / times[row["best"]] - 1 if row[key]["chosen"] in times else None)
     assert {r["problem"] for r in recorded.measure_recorded("gemm_bias_act")} >= {r["problem"] for r in committed[:1]}

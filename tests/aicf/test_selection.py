@@ -94,6 +94,30 @@ def make_op(*kernels: tuple[str, dict[str, Any]], domain: list[Any] | None = Non
 CALL = {"M": 8, "N": 8}
 
 
+def test_what_tiles_read_again_counts_where_the_index_knows_it() -> None:
+    """Of two kernels with the same least work the larger tile reads less; an index from before that was known cannot tell."""
+    found = {
+        f"{n}_tile": make_kernel(f"{n}_tile", "sm_90a", [], {"deterministic": True}, {"M": edge, "N": edge})
+        for n, edge in (("fine", 16), ("large", 512))
+    }
+    for kernel in found.values():
+        kernel.manifest["prior"] |= {"slots": 1, "bytes_per_s": 1e15, "flops_per_s": {}}
+    entries = [{"bucket": make_bucket("sm_90a", "plain", "large"), "role": "winner", "kernel": n, "status": "provisional"} for n in found]
+    problem = Problem({"M": 1024, "N": 2048})
+
+    def ask(cost: dict[str, Any]) -> tuple[str, float | None]:
+        op = FrozenOp("made_up", Path("/nowhere"), DESCRIPTION | {"cost": cost}, tuple(entries), (), found)
+        handle = Registry.holding(op).select("made_up", problem, HOPPER)
+        return handle.kernel, handle.predicted_us
+
+    least = {n: v for n, v in DESCRIPTION["cost"].items() if n not in ("reads", "l2_bytes_per_s")}
+    assert ask(least)[0] == "fine_tile"
+    # [M, N] once, and [N] once for each of 1024 / 512 rows of tiles, at 8 TB/s.
+    chosen, predicted_us = ask(DESCRIPTION["cost"])
+    assert chosen == "large_tile" and predicted_us == pytest.approx((4 * 1024 * 2048 + 2 * 4 * 2048) / 8e12 * 1e6)
+    assert ask(least | {"reads": DESCRIPTION["cost"]["reads"], "l2_bytes_per_s": {"sm_80": 8e12}})[0] == "fine_tile"
+
+
 def test_preferences_are_obeyed_or_refused() -> None:
     registry = Registry.holding(
         make_op(("a", {"deterministic": False}), ("b", {"accumulate": "float32"}), ("c", {"accumulate": "float64"}))

@@ -45,8 +45,9 @@ def classify(op: Mapping[str, Any], call: Call) -> dict[str, str | None]:
     return found
 
 
-def estimate_us(op: Mapping[str, Any], prior: Mapping[str, Any], call: Call) -> float:
-    flops = bytes_moved = compute = 0.0
+def estimate_us(op: Mapping[str, Any], manifest: Mapping[str, Any], call: Call) -> float:
+    prior, cost = manifest["prior"], op["cost"] or {}
+    flops = bytes_moved = compute = traffic = 0.0
     if op["cost"]:
         flops, bytes_moved = (
             sum(c * math.prod([float(call.sizes[s]) for s in names]) for c, names in look_up(op["cost"][key], call.attributes))
@@ -58,7 +59,12 @@ def estimate_us(op: Mapping[str, Any], prior: Mapping[str, Any], call: Call) -> 
     if prior["tile"]:
         tiles = math.prod(-(-call.sizes[name] // edge) for name, edge in prior["tile"].items())
         factor = -(-tiles // prior["slots"]) * prior["slots"] / tiles
-    return max(compute, bytes_moved / prior["bytes_per_s"]) * factor * 1e6
+        if manifest["arch"] in cost.get("l2_bytes_per_s", {}):
+            for item, names in look_up(cost["reads"], call.attributes):
+                again = [float(-(-call.sizes[name] // edge)) for name, edge in sorted(prior["tile"].items()) if name not in names]
+                traffic += math.prod([item, *(float(call.sizes[s]) for s in names), *again])
+            traffic /= cost["l2_bytes_per_s"][manifest["arch"]]
+    return max(compute, bytes_moved / prior["bytes_per_s"], traffic) * factor * 1e6
 
 
 def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[str, Any]], arch: str, call: Call) -> tuple[str | None, int]:
@@ -85,6 +91,6 @@ def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[st
         if some_near:
             return min(some_near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 2
         if some_winners:
-            return min((estimate_us(op, manifests[e["kernel"]]["prior"], call), e["kernel"]) for e in some_winners)[1], 3
+            return min((estimate_us(op, manifests[e["kernel"]], call), e["kernel"]) for e in some_winners)[1], 3
     fallbacks = sorted(e["kernel"] for e in entries if e["role"] == "fallback" and e["kernel"] in legal)
     return (fallbacks[0], 4) if fallbacks else (None, 0)

@@ -260,6 +260,9 @@ def test_a_cost_becomes_a_sum_of_products_where_it_is_one() -> None:
     assert cost is not None
     (row,) = [r for r in cost["flops"] if r["when"] == {"act": "gelu_tanh", "with_bias": True}]
     assert sorted(row["value"]) == [[2.0, ["M", "N", "K"]], [9.0, ["M", "N"]]]
+    (row,) = [r for r in cost["reads"] if r["when"] == {"dtype": "float16", "b_layout": "nk", "with_bias": True}]
+    assert row["value"] == [[2.0, ["M", "K"]], [2.0, ["N", "K"]], [2.0, ["N"]]]
+    assert cost["l2_bytes_per_s"]["sm_90a"] == find_target("h200").l2_bytes_per_s
     crooked = replace(op, cost=lambda p: replace(op.cost(p), flops=float(p.sizes["M"] ** 1.5)))
     assert describe_cost(crooked) is None
 
