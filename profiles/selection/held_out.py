@@ -34,10 +34,10 @@ def draw_problems(op: str, tables: Tables, count: int, seed: int) -> list[Proble
         known = {a["name"] for a in tables.interface.attributes}
         problem = Problem(sizes, {n: v for n, v in spec.attribute_values(base).items() if n in known})
         query = tables.interface.make_query(problem)
-        flops, num_bytes, _ = tables.cost.find(query)
+        work = tables.cost.find(query)
         key = (query.sizes, query.values)
         is_served = tables.find_legal(query) != 0
-        if is_served and key not in tables.exact and num_bytes <= _MAX_BYTES and flops <= _MAX_FLOPS:
+        if is_served and key not in tables.exact and work.num_bytes <= _MAX_BYTES and work.flops <= _MAX_FLOPS:
             found.setdefault(key, problem)
     return list(found.values())
 
