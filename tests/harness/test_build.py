@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -192,8 +193,10 @@ def test_a_source_line_in_another_encoding_is_shown_as_far_as_it_can_be(bench: B
     assert broken.error is not None and "int mistake = undeclared_name; // \ufffdt\ufffd" in broken.error
 
 
-def test_an_interrupt_ends_the_child_that_the_main_thread_waits_for(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_child_that_the_main_thread_waits_for(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     compiler = Compiler()
+    # A shell that starts the tests in the background has them ignore interrupts.
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler)))
     pid = tmp_path / "pid"
 
     def interrupt() -> None:
