@@ -12,7 +12,7 @@ from rich.table import Table
 
 from device import UnavailableError
 from harness.compare.goals import Row, choose_variants, list_problems, make_rows, measure_goals, record_goals, select_goals
-from harness.compare.goals_page import HEADINGS, list_cells, make_page, make_plot
+from harness.compare.goals_page import HEADINGS, list_cells, make_page
 from harness.console import open_progress, print_json
 from harness.discover import find_op, load_peers
 from harness.errors import BuildError, ExitCode
@@ -83,13 +83,21 @@ def run_goals(
     }
     if publish is not None:
         (publish / "goals.md").write_text(make_page(op, rows, where, left_out))
-        (publish / "goals.svg").write_text(make_plot(op, rows, where))
+        _write_plot(op, rows, where, publish / "goals.svg")
         (publish / "goals.json").write_text(dumps(payload, indent=1) + "\n")
     if json:
         print_json(payload)
     else:
         _print(rows, where, left_out)
     return ExitCode.CHECK_FAILED if any(r.own_us is None for row in rows for r in row.ratios) else ExitCode.DONE
+
+
+def _write_plot(op: str, rows: list[Row], where: str, path: Path) -> None:
+    from harness.pictures.forest import plot_goals  # matplotlib takes a second to import
+    from harness.pictures.svg import Drawing
+    from harness.pictures.theme import WIDE
+
+    path.write_text(Drawing(plot_goals(rows, f"{op}. {where}", WIDE)).to_svg())
 
 
 def list_regrets(rows: list[Row]) -> list[str]:

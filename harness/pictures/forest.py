@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from harness.compare.goals import Ratio, Row
 from harness.pictures.contests import FAILED, VOID, find_reach, format_change, name_contenders
+from harness.pictures.labels import shorten_problems
 from harness.pictures.theme import BACKDROP, LIGHT, NARROW, make_figure, use_style
 
 # Word, colour and shape say the same, so that none is needed.
@@ -131,32 +133,53 @@ def plot_goal(goal: Row, labels: Mapping[str, str], width_px: int) -> Figure:
     dotted: the least that counts; the diamond is the mean itself.
     """
     narrow = width_px <= NARROW
-    ratios = list(goal.ratios)
-    steps = 2 if narrow else 1
-    top = steps * len(ratios)
     with use_style():
-        figure, axes = make_figure(width_px, 92 + _ROW_PX * (top + 1))
-        found = [x for ratio, r in goal.measured for x in (ratio, r.low or ratio, r.high or ratio)]
-        low, high = min([0.9, goal.goal.least, *found]) * 0.97, max([1.1, goal.goal.aim, *found]) * 1.03
-        axes.set_xscale("log")
-        axes.set(xlim=(low, high), ylim=(-1, top))
-        axes.axvline(1, color=LIGHT["muted"], linewidth=1.2, zorder=1)
-        for at, dashes, name in ((goal.goal.aim, "--", "aim"), (goal.goal.least, ":", "least")):
-            axes.axvline(at, color=LIGHT["muted"], linewidth=1.2, linestyle=dashes, zorder=1, label=f"{name} {at:g}")
-        for i, ratio in enumerate(ratios):
-            _draw_ratio(axes, ratio, labels[ratio.problem], top - steps * (i + 1), narrow)
-        if goal.geomean is not None:
-            axes.plot([goal.geomean], [-0.55], marker="D", markersize=8, color=LIGHT["ink"], linestyle="", label=f"mean {goal.geomean:.4f}")
-        axes.xaxis.set_major_locator(FixedLocator(_choose_ticks(low, high, 5 if narrow else 9)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-        axes.set_yticks([])
-        axes.set_xlabel("peer's time / own" if narrow else "time of the fastest peer over the own; right is faster than it")
-        axes.spines["left"].set_visible(False)
+        figure, axes = make_figure(width_px, 92 + _ROW_PX * ((2 if narrow else 1) * len(goal.ratios) + 1))
+        _draw_goal(axes, goal, labels, narrow)
         handles = [h for h in axes.get_legend_handles_labels()[0] if isinstance(h, Line2D)]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, handletextpad=0.4, columnspacing=1.4)
         return figure
+
+
+def plot_goals(goals: Sequence[Row], heading: str, width_px: int) -> Figure:
+    """Return all goals below each other, each as :func:`plot_goal` draws it, in a figure that stands for itself."""
+    heights = [100 + _ROW_PX * (len(goal.ratios) + 1) for goal in goals]
+    with use_style():
+        figure, first = make_figure(width_px, 40 + sum(heights))
+        first.remove()
+        figure.suptitle(textwrap.fill(heading, width_px // 9), x=0.01, ha="left", fontsize=12)
+        grid = figure.add_gridspec(len(goals), 1, height_ratios=heights)
+        for i, goal in enumerate(goals):
+            axes = figure.add_subplot(grid[i])
+            _draw_goal(axes, goal, shorten_problems(r.problem for r in goal.ratios), narrow=False)
+            mean = "" if goal.geomean is None else f"mean {goal.geomean:.4f}, "
+            place: dict[str, Any] = {"xycoords": ("figure fraction", "axes fraction"), "textcoords": "offset points"}
+            axes.annotate(goal.goal.title, (0.01, 1), (0, 20), fontweight="bold", **place)
+            said = f"{mean}aim {goal.goal.aim:g}, least {goal.goal.least:g}: {goal.verdict}"
+            axes.annotate(said, (0.01, 1), (0, 5), color=LIGHT["muted"], **place)
+        return figure
+
+
+def _draw_goal(axes: Axes, goal: Row, labels: Mapping[str, str], narrow: bool) -> None:
+    steps = 2 if narrow else 1
+    top = steps * len(goal.ratios)
+    found = [x for ratio, r in goal.measured for x in (ratio, r.low or ratio, r.high or ratio)]
+    low, high = min([0.9, goal.goal.least, *found]) * 0.97, max([1.1, goal.goal.aim, *found]) * 1.03
+    axes.set_xscale("log")
+    axes.set(xlim=(low, high), ylim=(-1, top), yticks=[])
+    axes.axvline(1, color=LIGHT["muted"], linewidth=1.2, zorder=1)
+    for at, dashes, name in ((goal.goal.aim, "--", "aim"), (goal.goal.least, ":", "least")):
+        axes.axvline(at, color=LIGHT["muted"], linewidth=1.2, linestyle=dashes, zorder=1, label=f"{name} {at:g}")
+    for i, ratio in enumerate(goal.ratios):
+        _draw_ratio(axes, ratio, labels[ratio.problem], top - steps * (i + 1), narrow)
+    if goal.geomean is not None:
+        axes.plot([goal.geomean], [-0.55], marker="D", markersize=8, color=LIGHT["ink"], linestyle="", label=f"mean {goal.geomean:.4f}")
+    axes.xaxis.set_major_locator(FixedLocator(_choose_ticks(low, high, 5 if narrow else 9)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.set_xlabel("peer's time / own" if narrow else "time of the fastest peer over the own; right is faster than it")
+    axes.spines["left"].set_visible(False)
 
 
 def _draw_ratio(axes: Axes, r: Ratio, label: str, bottom: float, narrow: bool) -> None:

@@ -1,10 +1,11 @@
-"""Figures as small SVG elements of a page: colours by name, paths in few digits, and styles that are written once for all of them.
+"""Figures as small SVG, for a page or for themselves: colours by name, paths in few digits, styles written once for all of a page.
 
 A path is kept in tenths of a pixel, and in steps from point to point: a page shows no figure larger than it was made.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Sequence
@@ -23,17 +24,43 @@ _TENTHS, _HUNDREDTHS = 10, 100
 
 def make_svg(figure: Figure, name: str, description: str, classes: Sequence[str] = ()) -> str:
     """Return a figure as an SVG element for a page: colours by name, the page's type, ids that begin with ``name``."""
-    out = io.StringIO()
-    with use_style():
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
     width, height = (float(x) * PIXELS_PER_INCH for x in figure.get_size_inches())
     head = (
         f'<svg class="{" ".join(("chart", *classes))}" role="img" aria-label="{_escape(description)}" '
         f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px">'
     )
-    text = re.sub(r"<svg\b[^>]*>", "", text, count=1)
+    text = re.sub(r"font: ([\w ]*?)(\d+(?:\.\d+)?)px [^;\"]*", r"font: \1\2px var(--sans)", _draw(figure, name))
+    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
+    return head + re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var(--{_NAMES[m[0]]})" if m[0] in _NAMES else m[0], text)
+
+
+class Drawing:
+    """A figure as SVG that stands for itself, as in a notebook: on a light ground, whatever colours are around it."""
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+
+    def to_svg(self) -> str:
+        """Return a document of its own; several may stand in one page."""
+        width, height = (float(x) * PIXELS_PER_INCH for x in self.figure.get_size_inches())
+        text = _draw(self.figure, "drawing")
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        text = re.sub(r'(id="|url\(#|href="#)drawing', rf"\g<1>d{name}-", text)
+        size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+        ground = f'<rect width="100%" height="100%" fill="{LIGHT["surface"]}"/>'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{ground}{text}'
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+
+def _draw(figure: Figure, name: str) -> str:
+    """Return what is inside a figure's SVG, and its end tag, in few bytes; ids begin with ``name``."""
+    out = io.StringIO()
+    with use_style():
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = out.getvalue()
+    text = re.sub(r"<svg\b[^>]*>", "", text[text.index("<svg") :], count=1)
     text = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
     text = re.sub(r'<path d="[^"]*" style="fill: none"/>', "", text)  # grounds that are not painted
     text = re.sub(r">\s+<", "><", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)).replace("xlink:href", "href")
@@ -41,11 +68,8 @@ def make_svg(figure: Figure, name: str, description: str, classes: Sequence[str]
     text = re.sub(r"<defs>.*?</defs>", lambda m: _shorten_paths(m[0], _HUNDREDTHS), text, flags=re.DOTALL)
     text = _shorten_paths(text, _TENTHS)
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
-    text = re.sub(r"font: ([\w ]*?)(\d+(?:\.\d+)?)px [^;\"]*", r"font: \1\2px var(--sans)", text)
-    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
     text = _TAG.sub(lambda m: _DIGITS.sub(_round, m[0]), text)  # what stands between tags is read, not drawn
-    text = re.sub(r"#[0-9a-f]{6}\b", lambda m: f"var(--{_NAMES[m[0]]})" if m[0] in _NAMES else m[0], text)
-    return head + _drop_bare_groups(text)
+    return _drop_bare_groups(text)
 
 
 def _escape(text: str) -> str:

@@ -51,7 +51,9 @@ def describe_place(frame: pd.DataFrame, latest: pd.DataFrame) -> dict[str, str]:
         "Toolchain": str(last.toolchain).split(";")[0]
         + (f" · CUDA driver {last.driver // 1000}.{last.driver % 1000 // 10}" if last.driver else ""),
         "Commit": ", ".join(commits[-3:]) + (f" and {len(commits) - 3} more" if len(commits) > 3 else ""),
-        "Measured" if last.device_kind == "cuda" else "Recorded": f"{last.started_at:%Y-%m-%d %H:%M} UTC" if last.started_at.year > 1970 else "",
+        "Measured" if last.device_kind == "cuda" else "Recorded": f"{last.started_at:%Y-%m-%d %H:%M} UTC"
+        if last.started_at.year > 1970
+        else "",
         "Clock": str(last.clock_label),
         "Records": str(frame.attrs.get("source", "")),
     }

@@ -8,7 +8,6 @@ that the figure was made for; a page shows one of several widths rather than sca
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -169,16 +168,3 @@ class RowSheet:
         """Add a legend of all that has a name at the bottom."""
         handles, labels = self.axes.get_legend_handles_labels()
         self.figure.legend(handles, labels, loc="lower center", ncols=min(columns, len(labels)), handletextpad=0.3, columnspacing=1.2)
-
-
-class Drawing:
-    """A figure that a notebook shows as SVG, on a light ground whatever the notebook's own colours are."""
-
-    def __init__(self, figure: Figure) -> None:
-        self.figure = figure
-
-    def _repr_svg_(self) -> str:
-        out = io.StringIO()
-        with use_style():
-            self.figure.savefig(out, format="svg", facecolor=LIGHT["surface"], metadata={"Date": None})
-        return out.getvalue()

@@ -10,7 +10,11 @@ import pytest
 
 from harness.compare.goal_run import list_regrets
 from harness.compare.goals import Row, _time_all, make_rows, select_goals
-from harness.compare.goals_page import make_page, make_plot
+from harness.compare.goals_page import make_page
+from harness.pictures.forest import plot_goals
+from harness.pictures.labels import shorten_problems
+from harness.pictures.svg import Drawing
+from harness.pictures.theme import WIDE
 from harness.spec import Choice, Goal, Problem, SpecError, Variant
 from harness.timing.stats import find_ratio_interval
 from tests.harness.toy_op import make_toy
@@ -71,9 +75,10 @@ def test_page_and_plot_hold_every_problem() -> None:
     row = make_row({"honest": timed(10), "lib": timed(20)}, {})
     page = make_page("toy", [row], "GPU", ["peer x left out"])
     assert "| both sizes | lib or other | 2.0000 |" in page and "Not there: peer x left out." in page
-    plot = make_plot("toy", [row], "GPU <0>")
+    plot = Drawing(plot_goals([row], "toy. GPU <0>", WIDE)).to_svg()
     texts = [t.text for t in ET.fromstring(plot).iter("{http://www.w3.org/2000/svg}text")]
-    assert {SMALL.name, LARGE.name} <= set(texts)
+    assert {"toy. GPU <0>", "2.000", "not measured", *shorten_problems([SMALL.name, LARGE.name]).values()} <= set(texts)
+    assert {"both sizes", "mean 2.0000, aim 1.2, least 1: 1 of 2 not measured"} <= set(texts)
 
 
 def test_goals_are_selected_by_name_and_an_op_without_any_is_refused() -> None:

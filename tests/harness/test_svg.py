@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.pictures.charts import plot_distributions
-from harness.pictures.svg import Stylesheet, make_svg, shorten_path
+from harness.pictures.svg import Drawing, Stylesheet, make_svg, shorten_path
 from harness.pictures.theme import LIGHT, NARROW, WIDE, make_figure, measure_text, use_style
 
 Point = tuple[float, float]
@@ -83,6 +83,16 @@ def test_what_is_written_is_not_rounded_and_what_is_drawn_is() -> None:
     ET.fromstring(svg)  # every element that begins ends
     assert "var(--bad)" in svg and "var(--good)" in svg and LIGHT["bad"] not in svg
     assert "DejaVu" not in svg, "the type is the page's"
+
+
+def test_drawings_of_one_page_do_not_share_names() -> None:
+    drawings = [Drawing(plot_distributions(make_timed(n, 40), {"k": 0}, WIDE)).to_svg() for n in (2, 3)]
+    ids = [set(re.findall(r' id="([^"]*)"', svg)) for svg in drawings]
+    assert ids[0] and not ids[0] & ids[1]
+    for svg, own in zip(drawings, ids, strict=True):
+        ET.fromstring(svg)
+        assert set(re.findall(r'(?:url\(#|href="#)([^")]*)', svg)) <= own
+        assert "var(--" not in svg and LIGHT["surface"] in svg
 
 
 def test_styles_are_written_once() -> None:
