@@ -120,6 +120,10 @@ class Tie:
     def __hash__(self) -> int:
         return hash((self.when, tuple(self.then.items()), self.equal))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"when": [c.to_json() for c in self.when], "then": dict(self.then), "equal": [list(pair) for pair in self.equal]}
+
 
 def settle(ties: Sequence[Tie], facts: Facts) -> Facts:
     """Return sizes and attributes with what the ties ask for, one tie after the other."""

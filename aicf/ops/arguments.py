@@ -21,8 +21,9 @@ class Signature:
     ``inputs`` are (name, may be left out); ``options`` are the attributes to be given, ``inferred`` those that dtypes tell.
     """
 
-    def __init__(self, interface: Interface) -> None:
+    def __init__(self, interface: Interface, ties: Sequence[Mapping[str, Any]] = ()) -> None:
         self.interface = interface
+        self._ties = ties
         self.op = interface.op
         tensors = [t for t in interface.tensors if t["role"] == "input"]
         presence = {a["present"]: a["name"] for a in interface.attributes if "present" in a}
@@ -55,10 +56,27 @@ class Signature:
             stride = self._find_stride(name, view)
             if stride is not None:
                 strides[name] = stride
+        self._tie(attributes, sizes)
         missing = [s for s in self.interface.size_names if s not in sizes]
         if missing:
             raise FrozenError(f"{self.op}: size {missing[0]} cannot be found from the inputs' shapes")
         return Problem(sizes, attributes, strides, {name: view.address for name, view in views.items()})
+
+    def _tie(self, attributes: Mapping[str, Value], sizes: dict[str, int]) -> None:
+        """Hold a call to what the op ties together, and find sizes that no input's shape names."""
+        for tie in self._ties:
+            if any(attributes[c["attribute"]] not in c["in"] for c in tie["when"]):
+                continue
+            where = ", ".join(f"{c['attribute']} = {attributes[c['attribute']]!r}" for c in tie["when"])
+            for name, value in tie["then"].items():
+                if attributes[name] != value:
+                    raise ValueError(f"{name}: expected {value!r} where {where}, got {attributes[name]!r}")
+            for pair in tie["equal"]:
+                known = [sizes[name] for name in pair if name in sizes]
+                if len(set(known)) > 1:
+                    raise ValueError(f"{self.op}: expected {pair[0]} = {pair[1]} where {where}, got {known[0]} and {known[1]}")
+                if known:
+                    sizes.update(dict.fromkeys(pair, known[0]))
 
     def _check_presence(self, views: Mapping[str, View], attributes: Mapping[str, Value]) -> None:
         for name, _ in self.inputs:

@@ -28,7 +28,7 @@ class OpCall:
         self.registry = registry
         known = registry.read(op)
         tables = registry.find_tables(op, HwCaps.of(open_device()))
-        self.signature = Signature(tables.interface)
+        self.signature = Signature(tables.interface, tables.ties)
         choices = tuple(tuple(a["choices"]) for a in self.signature.options)
         self.caller = load_extension().Caller(
             num_inputs=len(self.signature.inputs),

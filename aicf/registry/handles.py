@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from aicf.building.library import KernelLibrary
 
 
+# Apart from each other, and multiples of whatever a kernel may ask for.
+_STAND_IN_BITS = 56
+
+
 @dataclass(frozen=True, slots=True)
 class KernelHandle:
     """A frozen kernel chosen for a problem.
@@ -43,7 +47,10 @@ class KernelHandle:
         """Device memory that a launch wants. Where the kernel has to be asked, this builds and loads it."""
         if self.frozen.manifest["workspace"]["kind"] == "none":
             return 0
-        return self.load().ask_workspace(self.make_params({}))
+        # A null pointer says that a tensor is no part of the call: one whose address nobody knows yet gets one that no kernel minds.
+        layouts, known = self.interface.find_layouts(self.query.values), self.query.addresses
+        addresses = {layout.name: known.get(layout.name) or (i + 1) << _STAND_IN_BITS for i, layout in enumerate(layouts)}
+        return self.load().ask_workspace(self.make_params(addresses))
 
     def load(self) -> KernelLibrary:
         """Build the kernel from its sealed sources, unless it is in the cache, and load it. The device must be open.

@@ -52,6 +52,7 @@ class Tables:
     def __init__(self, frozen: FrozenOp, arch: str) -> None:
         self.arch = arch
         self.interface = Interface(frozen.name, frozen.interface)
+        self.ties: tuple[Row, ...] = tuple(frozen.description.get("ties", ()))
         entries = [e for e in frozen.entries if e["bucket"]["arch"] == arch and frozen.kernels[e["kernel"]].arch == arch]
         names = sorted({e["kernel"] for e in entries})
         if len(names) > _MAX_KERNELS:

@@ -94,6 +94,7 @@ def apply_writing(session: Session, frozen: FrozenOp, writing: Writing) -> Froze
         "interface": describe_interface(loaded.op, read_api(loaded)),
         "axes": describe_axes(loaded.op),
         "cost": describe_cost(loaded.op),
+        "ties": [tie.to_json() for tie in loaded.op.ties],
     }
     frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
     change_index(frozen_dir, loaded.op.name, "promote", message, put=[description, *writing.rows], files=writing.files, expect=frozen)

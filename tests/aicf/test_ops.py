@@ -62,6 +62,15 @@ def test_host_arrays_go_to_the_device_and_back(
     check(GEMM, OpProblem({"M": m, "N": n, "K": k}, attributes), inputs, outputs)
 
 
+def test_a_call_that_wants_a_workspace_gets_it(device: Device) -> None:
+    backward = find_op("gemm_backward").op
+    inputs = {n: draw(shape, np.float16, seed=i) for i, (n, shape) in enumerate({"dy": (65, 21), "w": (21, 37), "x": (65, 37)}.items())}
+    inputs["z"] = draw((65, 37), np.float16, seed=7)
+    made = aicf.ops.gemm_backward(*inputs.values(), act="relu")
+    problem = OpProblem({"M": 65, "N": 21, "K": 37}, {"act": "relu", "dtype": "float16"})
+    check(backward, problem, inputs, dict(zip(("dz", "dbias", "dw"), made, strict=True)))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("layout", ["kn", "nk"])
 def test_a_fallback_serves_any_sizes_and_strides_in_every_dtype_and_layout(device: Device, dtype: str, layout: str) -> None:

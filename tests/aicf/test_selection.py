@@ -147,6 +147,8 @@ class AskedLibrary:
 
     def ask_workspace(self, params: Any) -> int:
         assert params.m == CALL["M"]
+        # What is part of the call is not null, what is none of it is.
+        assert params.x and params.y and not params.z
         return self.wanted
 
 
