@@ -62,6 +62,19 @@ def test_host_arrays_go_to_the_device_and_back(
     check(GEMM, OpProblem({"M": m, "N": n, "K": k}, attributes), inputs, outputs)
 
 
+def test_a_size_that_no_shape_names_follows_from_what_the_op_ties_together(device: Device) -> None:
+    """Without W a backward pass is that of the activation alone: N is K."""
+    backward = find_op("gemm_backward").op
+    dy, z = draw((65, 37), np.float16), draw((65, 37), np.float16, seed=1)
+    dz, dbias = aicf.ops.gemm_backward(dy, z=z, act="silu")
+    attributes = {"act": "silu", "dtype": "float16", "with_w": False, "with_dw": False}
+    check(backward, OpProblem({"M": 65, "N": 37, "K": 37}, attributes), {"dy": dy, "z": z}, {"dz": dz, "dbias": dbias})
+    with pytest.raises(ValueError, match=r"with_dw: expected False where with_w = False, got True"):
+        aicf.ops.gemm_backward(dy, x=z, z=z, act="silu")
+    with pytest.raises(ValueError, match=r"with_dz: expected True where with_w = False, got False"):
+        aicf.ops.gemm_backward(dy, with_dz=False)
+
+
 def test_a_call_that_wants_a_workspace_gets_it(device: Device) -> None:
     backward = find_op("gemm_backward").op
     inputs = {n: draw(shape, np.float16, seed=i) for i, (n, shape) in enumerate({"dy": (65, 21), "w": (21, 37), "x": (65, 37)}.items())}
