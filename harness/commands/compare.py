@@ -25,6 +25,9 @@ Publish = Annotated[
 ]
 Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a verdict, over all looks")]
 
+# Columns of an effect.
+_NUMBERS = ("change", "interval", "confidence", "p", "rounds")
+
 
 def run(
     op: OpName,
@@ -155,7 +158,7 @@ def _compare_variants(
     command = f"compare {op} {f'--base {base}' if base else f'--against {against}'} --mode {mode}"
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
         if session.device.is_emulated:
-            raise UnavailableError("a comparison measures times, which need a GPU")
+            raise UnavailableError("a comparison measures times, which need a GPU; two records are compared without one: --record ID twice")
         wanted = [*([incumbent] if incumbent else []), *candidates]
         with open_progress(f"build {op}", len(wanted), quiet=quiet) as progress:
             builds, binding = session.build(wanted, lambda b: progress.advance(b.variant.name))
@@ -193,8 +196,8 @@ def _print(rows: list[Compared], where: str) -> None:
 
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", "change", "interval", "confidence", "rounds"):
-        table.add_column(name, justify="right" if name in ("us", "change", "interval", "confidence", "rounds") else "left")
+    for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", *_NUMBERS):
+        table.add_column(name, justify="right" if name in ("us", *_NUMBERS) else "left")
     for r in rows:
         cells = [escape(r.problem), escape(r.incumbent), format_us(r.incumbent_us), escape(r.candidate), format_us(r.candidate_us)]
         if r.outcome is None:
@@ -203,9 +206,10 @@ def _print(rows: list[Compared], where: str) -> None:
         e, word = r.outcome.effect, r.outcome.verdict.value
         interval = f"{100 * e.low:+.2f} to {100 * e.high:+.2f} %"
         verdict = f"[{styles[word]}]{word}[/]" if styles[word] else word
-        table.add_row(*cells, verdict, f"{100 * e.change:+.2f} %", interval, f"{100 * (1 - e.p_value):.4g} %", str(e.num_rounds))
+        p_value = "< 0.0001" if e.p_value < 1e-4 else f"{e.p_value:.2g}"
+        table.add_row(*cells, verdict, f"{100 * e.change:+.2f} %", interval, f"{100 * e.confidence:.4g} %", p_value, str(e.num_rounds))
     print_tables([table])
     for r in rows:
         if r.outcome is not None and r.reason:
             print(f"{r.candidate} on {r.problem}: {r.reason}")
-    print(f"confidence: 1 - p of the change; the interval holds at that of one planned look. {where}")
+    print(f"confidence: of the interval, at one planned look; p: the chance of such a change where there is none. {where}")

@@ -47,11 +47,11 @@ def run(
       # two runs as the page that profiles/ keeps
       python -m harness report softmax -r 3 -r 4 --markdown > h200.md
     """
-    from device.settings import find_project_root, read_settings
+    from device.settings import read_settings
     from harness.console import claim_output, print_json
     from harness.discover import find_op
     from harness.errors import RecordError
-    from harness.records.published import open_records
+    from harness.records.published import list_goals, list_published, open_records
     from harness.report.printing import print_tables
     from harness.report.publish import make_markdown
     from harness.report.terminal import make_record_table
@@ -62,6 +62,10 @@ def run(
     loaded = find_op(op)
     if html is not None:
         claim_output(html, "--html")
+    with_page = not (json or markdown or run_id)
+    if published and with_page and not list_published(loaded.op.name) and list_goals(loaded.op.name):
+        _write_page(loaded, html, "published")  # goals are published, and no records
+        return ExitCode.DONE
     records, place = open_records(loaded.op.name, read_settings().records_url, published=published)
     try:
         latest = records.find_latest_run(loaded.op.name, _SHOWN)
@@ -70,7 +74,6 @@ def run(
         runs = [records.list_results(op=loaded.op.name, run_id=each) for each in chosen]
     finally:
         records.close()
-    with_page = not (json or markdown or run_id)
     if (not runs and not with_page) or not all(runs):
         missing = [str(each) for each, results in zip(chosen, runs, strict=True) if not results]
         where = f"of run {' or '.join(missing)}" if run_id else "yet"
@@ -86,18 +89,18 @@ def run(
         if timed is not None and timed not in chosen and not run_id:
             print(f"the newest times of a GPU are those of run {timed}: --run {timed}")
     if with_page:
-        path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
-        _write_page(loaded, path, "published" if published else "auto")
-        print(f"page: {path}")
+        _write_page(loaded, html, "published" if published else "auto")
     return ExitCode.DONE
 
 
-def _write_page(loaded: LoadedOp, path: Path, source: str) -> None:
+def _write_page(loaded: LoadedOp, html: Path | None, source: str) -> None:
+    from device.settings import find_project_root
     from harness.build.store import write_atomically
     from harness.console import claim_output
     from harness.pictures.page import write_page
     from harness.records import load
 
-    text = write_page(loaded.op, load(loaded.op.name, source))
+    path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
     claim_output(path, "--html")
-    write_atomically(path, text)
+    write_atomically(path, write_page(loaded.op, load(loaded.op.name, source)))
+    print(f"page: {path}")

@@ -49,7 +49,7 @@ def run_goals(
     command = f"compare {op}{''.join(f' --goal {n}' for n in names)}{''.join(f' --variant {n}' for n in rivals)}"
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
         if session.device.is_emulated:
-            raise UnavailableError("a comparison measures times, which need a GPU")
+            raise UnavailableError(f"goals are times, which need a GPU; what is published is shown by: python -m harness report {op}")
         with open_progress(f"build {op}", len(variants), quiet=json) as progress:
             builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
         with open_progress(f"verify {op}", len(variants), quiet=json) as progress:

@@ -229,6 +229,9 @@ def _describe_figures(result: Result) -> str:
         return ", ".join(f"{check}: {count} errors" for check, count in f["errors"].items())
     if result.kind == "sweep_use":
         return f"GPU busy {100 * f['busy_share']:.0f} % of {f['gpu_s']:.1f} s, {f['variants']} variants, {f['samples']} samples"
+    if result.kind == "compare" and "effect" in f:
+        verdict = "void" if f["is_void"] else f["verdict"]
+        return f"{f['mode']} {format_us(f['median_us'])} us, {verdict} {100 * f['effect']['change']:+.2f} % against {f['incumbent']}"
     if result.kind in ("compare", "sweep", "sweep_model"):
         return f"{f['mode']} {format_us(f['median_us'])} us"
     if result.kind == "bench":

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from harness import records
+from harness.__main__ import main
 from harness.compare.contest import Contest, run_contest
 from harness.compare.goals import Ratio, Row, record_goals
 from harness.compare.verdicts import Criteria
@@ -169,6 +170,21 @@ def test_goals_alone_make_a_page(tmp_path: Path) -> None:
     assert set(frame.kind) == {"goal"}
     html = write_page(find_op("gemm_backward").op, frame)
     assert "Beside the peers, goal by goal" in html and "1970" not in html
+
+
+def test_report_shows_goals_that_are_all_that_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "gemm_backward", "--published", "--html", str(tmp_path / "page.html")])
+    assert ended.value.code == 0 and "page: " in capsys.readouterr().out
+    assert "goal by goal" in (tmp_path / "page.html").read_text()
+
+
+def test_the_terminal_says_the_verdict_of_a_contest(store: Records, contests: list[Contest], capsys: pytest.CaptureFixture[str]) -> None:
+    fill(store, contests)
+    with pytest.raises(SystemExit):
+        main(["report", "softmax", "--run", "1", "--run", "2"])
+    out = capsys.readouterr().out
+    assert re.search(rf"cold 4[67]\S* us, FASTER -\d\.\d\d % against {NAMES[0]}", out) and re.search(r"us, void -\d", out), out
 
 
 def test_goals_of_a_run_are_recorded_and_the_newest_count(store: Records) -> None:
