@@ -33,6 +33,8 @@ PEER_MARKER = "*"
 _ROW_PX = 22
 # A share of the samples this small at either end may lie outside a distribution's axis; its number is written beside it.
 _TAIL = 0.01
+# A chart of more rows than this has its scale at the top too.
+_LONG = 24
 
 
 def index_kernels(names: Sequence[str]) -> dict[str, int]:
@@ -196,8 +198,11 @@ def plot_shares(
     narrow = width_px <= NARROW
     num_lines = -(-best.kernel.nunique() // (2 if narrow else 4))
     with use_style():
-        sheet = RowSheet([labels[p] for p in problems], [], width_px, row_px=19 if narrow else 24, bottom_px=56 + 20 * num_lines)
+        is_long = len(problems) > _LONG
+        margins = {"bottom_px": 48 + 18 * num_lines, "top_px": 20 if is_long else 3}
+        sheet = RowSheet([labels[p] for p in problems], [], width_px, row_px=19 if narrow else 24, **margins)
         axes = sheet.axes
+        axes.tick_params(labeltop=is_long)
         place = {name: i for i, name in enumerate(problems)}
         rows = best.assign(y=best.problem.map(place), percent=100 * best[share])
         most = rows.groupby("y").percent.max()

@@ -137,14 +137,16 @@ class RowSheet:
     Its margins follow from the texts' widths, which takes a fraction of the time of a layout that draws everything first.
     """
 
-    def __init__(self, labels: Sequence[str], texts: Sequence[str], width_px: int, *, row_px: float, bottom_px: float) -> None:
+    def __init__(
+        self, labels: Sequence[str], texts: Sequence[str], width_px: int, *, row_px: float, bottom_px: float, top_px: float = 3
+    ) -> None:
         self.labels, self.texts = labels, texts
         self.narrow = width_px <= NARROW
         self.unit_px = 2 * row_px if self.narrow else row_px
         left, right = (4.0, 4.0) if self.narrow else (measure_text(labels) + 14, measure_text(texts) + 12)
         self.inner_px = width_px - left - right
         inner_height = self.unit_px * (len(labels) + 0.2)
-        height = inner_height + bottom_px + 3
+        height = inner_height + bottom_px + top_px
         self.figure = Figure(figsize=(width_px / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
         FigureCanvasSVG(self.figure)
         self.axes = self.figure.add_axes((left / width_px, bottom_px / height, self.inner_px / width_px, inner_height / height))
@@ -159,10 +161,11 @@ class RowSheet:
         else:
             sides = (self.labels, -8 * pixel, label_color, "right"), (self.texts, 1 + 8 * pixel, text_color, "left")
         place = self.axes.get_yaxis_transform()
+        ground = BACKDROP if self.narrow else None
         for texts, x, color, align in sides:
             for y, text in enumerate(texts):
                 at = y + 0.5 if self.narrow else y
-                self.axes.text(x, at, text, color=color, ha=align, va="center_baseline", transform=place)
+                self.axes.text(x, at, text, color=color, ha=align, va="center_baseline", transform=place, bbox=ground)
 
     def add_legend(self, columns: int) -> None:
         """Add a legend of all that has a name at the bottom."""
