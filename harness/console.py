@@ -42,16 +42,23 @@ def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Pro
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+    from rich.table import Column
 
+    console = Console(stderr=True)
+
+    def keep() -> Column:
+        return Column(no_wrap=True, min_width=7)
+
+    # The piece has what room the rest leaves: on a narrow terminal it is cut, and neither the count nor the times are.
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[piece]}"),
+        TextColumn("{task.description}", table_column=keep()),
+        BarColumn(bar_width=max(4, min(40, (console.width - 60) // 2))),
+        MofNCompleteColumn(table_column=keep()),
+        TimeElapsedColumn(table_column=keep()),
+        TimeRemainingColumn(table_column=keep()),
+        TextColumn("{task.fields[piece]}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=console, transient=True, expand=True) as bar:
         task = bar.add_task(what, total=total, piece="")
 
         class _Bar:

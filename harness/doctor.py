@@ -19,8 +19,8 @@ from harness.profiling.tools import REMEDIES, Tools
 _REQUIRED = ("jinja2", "matplotlib", "numpy", "nvtx", "pandas", "pyarrow", "pybind11", "rich", "sqlalchemy", "typer")
 _OPTIONAL = {
     "cupy": "needed on a GPU: pip install cupy-cuda13x",
-    "torch": "a peer, optional: pip install",
-    "triton": "a peer, optional: pip install",
+    "torch": "a peer, optional: pip install torch",
+    "triton": "a peer, optional: pip install triton",
 }
 
 

@@ -30,8 +30,8 @@ def run(
 
     \b
     Examples:
-      python -m harness crosscheck gemm_bias_act --device cuda --save h200.npz
-      python -m harness crosscheck gemm_bias_act --device emulated --against h200.npz
+      python -m harness crosscheck gemm_bias_act -d cuda --save h200.npz
+      python -m harness crosscheck gemm_bias_act -d emulated --against h200.npz
     """
     from dataclasses import asdict
 

@@ -59,7 +59,8 @@ def run(
     Examples:
       python -m harness frozen list
       python -m harness frozen verify softmax
-      python -m harness frozen demote softmax --bucket sm_90a/any/any/any/middle_rows -m "races on short rows"
+      python -m harness frozen demote softmax -m "races on short rows" \\
+        --bucket sm_90a/any/any/any/middle_rows
       python -m harness frozen history softmax
       python -m harness frozen rollback softmax --to 20251121T0745
     """

@@ -29,8 +29,9 @@ def run(
 
     \b
     Examples:
-      python -m harness inspect transpose --variant tiled/bm32_bn32_threads256_pad0
-      python -m harness inspect gemm_bias_act -v warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8 --html page.html
+      python -m harness inspect transpose -v tiled/bm32_bn32_threads256_pad0
+      python -m harness inspect gemm_bias_act --html page.html \\
+        --variant warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8
     """
     from dataclasses import asdict
 

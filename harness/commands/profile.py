@@ -41,8 +41,9 @@ def run(
     \b
     Examples:
       python -m harness profile softmax --variant warp_per_row/rows4
-      python -m harness profile gemm_bias_act --problem M4096_N4096_K4096-act=none --tool ncu
-      python -m harness profile gemm_bias_act --variant smem_tiled --device emulated
+      python -m harness profile gemm_bias_act -p M4096_N4096_K4096-act=none \\
+        --tool ncu
+      python -m harness profile gemm_bias_act -v smem_tiled --device emulated
     """
     from device.settings import find_project_root
     from harness.console import open_progress, print_json

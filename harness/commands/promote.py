@@ -55,9 +55,12 @@ def run(
     \b
     Examples:
       python -m harness promote gemm_bias_act --dry-run
-      python -m harness promote gemm_bias_act --recorded profiles/gemm_bias_act/goals.json
-      python -m harness promote softmax --variant row_in_registers/threads32_rows4_vectors8 --bucket sm_90a/any/any/any/middle_rows
-      python -m harness promote gemm_bias_act --variant mma/bm64_bn64_wm32_wn32_stages4_group8 --fallback
+      python -m harness promote gemm_bias_act \\
+        --recorded profiles/gemm_bias_act/goals.json
+      python -m harness promote softmax --bucket sm_90a/any/any/any/middle_rows \\
+        --variant row_in_registers/threads32_rows4_vectors8
+      python -m harness promote gemm_bias_act --fallback \\
+        --variant mma/bm64_bn64_wm32_wn32_stages4_group8
     """
     from contextlib import ExitStack
     from dataclasses import replace

@@ -29,7 +29,8 @@ def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
     \b
     Examples:
       python -m harness records export h200.parquet --op gemm_bias_act
-      AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf python -m harness records import h200.parquet
+      AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf \\
+        python -m harness records import h200.parquet
     """
     from device.settings import read_settings
     from harness.console import claim_output
