@@ -21,7 +21,7 @@ from harness.pictures.labels import shorten_problems
 from harness.pictures.theme import BACKDROP, LIGHT, NARROW, make_figure, use_style
 
 # Word, colour and shape say the same, so that none is needed.
-_LOOKS: Mapping[str, tuple[str, str]] = {
+LOOKS: Mapping[str, tuple[str, str]] = {
     "FASTER": ("good", "<"),
     "SLOWER": ("bad", ">"),
     "SAME": ("ink", "s"),
@@ -88,7 +88,7 @@ def _list_lines(comparisons: pd.DataFrame, labels: Mapping[str, str]) -> Iterato
 
 
 def _draw_line(axes: Axes, line: _Line, y: float, narrow: bool) -> None:
-    key, marker = _LOOKS.get(line.verdict, ("peer", "D"))
+    key, marker = LOOKS.get(line.verdict, ("peer", "D"))
     color = LIGHT[key]
     inside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     if not line.verdict:

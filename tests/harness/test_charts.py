@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from harness.errors import RecordError
 from harness.pictures.charts import plot_history, plot_roofline
 from harness.pictures.heatmap import plot_heatmap
 from harness.pictures.svg import make_svg
 from harness.pictures.tables import make_counter_rows
 from harness.pictures.theme import NARROW, WIDE
+from harness.pictures.trials import plot_trials, read_trials
 from harness.targets import find_target
 from tests.harness.test_published import OP
 
@@ -84,3 +87,18 @@ def test_counters_follow_the_ladder() -> None:
     counters = pd.DataFrame([{"variant": n, "problem": p, "figures": figures} for n in reversed(names) for p in ("q", "p")])
     rows = make_counter_rows(OP, counters, {"p": "p", "q": "q"})
     assert [(r["problem"], r["full"]) for r in rows] == [(p, n) for p in ("q", "p") for n in names]
+
+
+def test_every_contest_of_a_trial_is_drawn_under_its_verdict(tmp_path: Path) -> None:
+    path = Path(__file__).resolve().parents[2] / "profiles" / "timing" / "h200-contests.json"
+    trials = read_trials(path)
+    figure = plot_trials(trials, WIDE)
+    drawn = sum(len(line.get_xdata()) for line in figure.axes[0].lines)
+    assert drawn == len(trials)
+    said = re.findall(r"<text[^>]*>([^<]*)<", make_svg(figure, "f", "d"))
+    for (kernel, mode, planted), group in trials.groupby(["kernel", "mode", "planted"]):
+        assert f"{kernel}, {mode}: {f'{planted:+d} %' if planted else 'itself'}" in said
+        assert f"{len(group)} {group.verdict.iloc[0]}" in said, "none of these was wrong"
+    (tmp_path / "other.json").write_text("[]")
+    with pytest.raises(RecordError, match=r"other\.json holds no contests"):
+        read_trials(tmp_path / "other.json")
