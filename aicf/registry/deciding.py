@@ -47,7 +47,8 @@ def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
             us, kernel = next(row for row in points.rows[at] if legal >> row[1] & 1)
             where = f"{points.problems[at]}, in {place}, {math.sqrt(distance):.2g} doublings away"
             return Decision(kernel, How.NEAR, us, f"the least time at the nearest measured problem, {where}: {us:.4g} us")
-        times = [(tables.estimate_us(query, k), k) for c, k in tables.winners if legal >> k & 1 and (c == classes or not is_own)]
+        winners = tables.bucket_winners.get(classes, ()) if is_own else tables.winners
+        times = [(tables.estimate_us(query, kernel), kernel) for kernel in winners if legal >> kernel & 1]
         if times:
             us, kernel = min(times)
             return Decision(kernel, How.PRIOR, us, f"nothing near was measured; the least estimate of the winners of {place}: {us:.4g} us")

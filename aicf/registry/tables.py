@@ -60,7 +60,9 @@ class Tables:
         self.kernels: tuple[FrozenKernel, ...] = tuple(frozen.kernels[n] for n in names)
         self.everything = (1 << len(names)) - 1
         place = {n: i for i, n in enumerate(names)}
-        self.winners = tuple(sorted((tuple(e["bucket"][a] for a in AXES), place[e["kernel"]]) for e in entries if e["role"] == "winner"))
+        winners = [(tuple(e["bucket"][a] for a in AXES), place[e["kernel"]]) for e in entries if e["role"] == "winner"]
+        self.winners = tuple(sorted({kernel for _, kernel in winners}))
+        self.bucket_winners = {bucket: tuple(sorted({k for b, k in winners if b == bucket})) for bucket, _ in winners}
         self.fallbacks = tuple(sorted({place[e["kernel"]] for e in entries if e["role"] == "fallback"}))
         self.roles = {i: sorted({e["role"] for e in entries if e["kernel"] == n}) for n, i in place.items()}
         self.statuses = {i: sorted({e["status"] for e in entries if e["kernel"] == n}) for n, i in place.items()}
@@ -76,8 +78,7 @@ class Tables:
         self.near = self._read_near(medians, place)
         self.cost = _Cost(frozen.description["cost"])
         self._l2_bytes_per_s = ((frozen.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(arch, 0.0)
-        self._again: dict[tuple[Value, ...], tuple[tuple[tuple[int, ...], ...], ...]] = {}
-        self._rates = tuple(_read_rates(k.manifest["prior"]) for k in self.kernels)
+        self._rates: dict[tuple[Value, ...], tuple[_Rates, ...]] = {}
 
     def find_legal(self, query: Query) -> int:
         """Return the kernels whose domain holds, a bit each."""
@@ -111,35 +112,35 @@ class Tables:
 
         0 where the op has no cost.
         """
-        rates = self._rates[kernel]
-        work = self.cost.find(query)
-        rate = rates.flops_per_s.get(work.unit, 0.0)
-        time_s = max(work.flops / rate if rate > 0.0 else 0.0, work.num_bytes / rates.bytes_per_s)
-        if not rates.edges:
+        flops, num_bytes, _, reads = self.cost.find(query)
+        rate, bytes_per_s, slots, edges, again = self._find_rates(query)[kernel]
+        time_s = num_bytes / bytes_per_s
+        if rate > 0.0 and (compute_s := flops / rate) > time_s:
+            time_s = compute_s
+        if not edges:
             return time_s * 1e6
-        sizes = query.by_size
-        steps = [-(-sizes[name] // edge) for name, edge in rates.edges]
+        sizes = query.sizes
+        steps = [-(-sizes[place] // edge) for place, edge in edges]
         blocks = min(math.prod(steps), INT64_MAX)
-        if self._l2_bytes_per_s > 0.0 and work.reads:
-            # An input is read again for every step along each edge that its shape does not name.
+        if again:
             traffic = 0.0
-            for num_bytes, places in zip(work.reads, self._find_again(query)[kernel], strict=True):
+            for read, places in zip(reads, again):  # noqa: B905 - as many, and told so where they were made
                 for place in places:
-                    num_bytes *= steps[place]
-                traffic += num_bytes
-            time_s = max(time_s, traffic / self._l2_bytes_per_s)
-        slots = rates.slots
+                    read *= steps[place]
+                traffic += read
+            traffic_s = traffic / self._l2_bytes_per_s
+            if traffic_s > time_s:
+                time_s = traffic_s
         return time_s * (float(min(-(-blocks // slots) * slots, INT64_MAX)) / float(blocks)) * 1e6
 
-    def _find_again(self, query: Query) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """Return by kernel and input the places of the edges that the input's shape does not name."""
-        again = self._again.get(query.values)
-        if again is None:
-            shapes = self.cost.list_shapes(query)
-            again = self._again[query.values] = tuple(
-                tuple(tuple(i for i, (name, _) in enumerate(rates.edges) if name not in names) for names in shapes) for rates in self._rates
-            )
-        return again
+    def _find_rates(self, query: Query) -> tuple[_Rates, ...]:
+        """Return by kernel what its estimate needs with the query's attributes."""
+        found = self._rates.get(query.values)
+        if found is None:
+            unit, shapes = self.cost.find(query).unit, self.cost.list_shapes(query) if self._l2_bytes_per_s > 0.0 else ()
+            places = {name: i for i, name in enumerate(self.interface.size_names)}
+            found = self._rates[query.values] = tuple(_read_rates(k.manifest["prior"], unit, shapes, places) for k in self.kernels)
+        return found
 
     def _read_exact(self, medians: list[Row], place: Mapping[str, int]) -> dict[Key, list[tuple[float, int]]]:
         table: dict[Key, list[tuple[float, int]]] = {}
@@ -206,16 +207,24 @@ def find_class(axis: Axis, query: Query) -> str | None:
 
 
 class _Rates(NamedTuple):
-    """What a kernel's estimate needs: blocks that the chip runs at once, its tile's edges by size, and the chip's peak rates."""
+    """What a kernel's estimate needs of the chip and of its tile.
 
-    slots: int
-    edges: tuple[tuple[str, int], ...]
-    flops_per_s: Mapping[str, float]
+    Peak rates, that of arithmetic 0 where the unit has none; the blocks that the chip runs at once; the tile's edges as (place among the
+    sizes, length); and by input the edges that its shape does not name: for every step along one of them it is read again.
+    """
+
+    flops_per_s: float
     bytes_per_s: float
+    slots: int
+    edges: tuple[tuple[int, int], ...]
+    again: tuple[tuple[int, ...], ...]
 
 
-def _read_rates(prior: Row) -> _Rates:
-    return _Rates(prior["slots"], tuple(sorted(prior["tile"].items())), prior["flops_per_s"], prior["bytes_per_s"])
+def _read_rates(prior: Row, unit: str, shapes: tuple[list[str], ...], places: Mapping[str, int]) -> _Rates:
+    tile = sorted(prior["tile"].items())
+    again = tuple(tuple(i for i, (name, _) in enumerate(tile) if name not in names) for names in shapes)
+    edges = tuple((places[name], edge) for name, edge in tile)
+    return _Rates(prior["flops_per_s"].get(unit, 0.0), prior["bytes_per_s"], prior["slots"], edges, again)
 
 
 class Work(NamedTuple):

@@ -58,3 +58,17 @@ def test_select_on_a_new_problem(benchmark: Any, registry: Registry) -> None:
         warmup_rounds=100,
     )
     assert handle.how == "near"
+
+
+def test_select_on_a_new_problem_that_nothing_was_measured_near(benchmark: Any, registry: Registry) -> None:
+    """Then an estimate is made for every winner that serves the call."""
+    bare = Registry.holding(replace(registry.read("gemm_bias_act").frozen, medians=()))
+    problems = (Problem(p.sizes, BFLOAT16 | {"b_layout": "kn"}) for p in draw_problems())
+    bare.select("gemm_bias_act", next(problems), HOPPER)
+    handle = benchmark.pedantic(
+        lambda problem: bare.select("gemm_bias_act", problem, HOPPER),
+        setup=lambda: ((next(problems),), {}),
+        rounds=2000,
+        warmup_rounds=100,
+    )
+    assert handle.how == "prior"
