@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from harness.errors import RecordError
 
 _BUSY_TIMEOUT_MS = 30_000
-# SQLite's WAL lets readers go on while one writer commits.
-_SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON")
+_SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA foreign_keys = ON")
 
 
 def hide_password(url: str) -> str:
@@ -50,6 +52,25 @@ def _configure_sqlite(connection: Any, _: object) -> None:
     # Without this the driver opens transactions of its own, late, and BEGIN IMMEDIATE would come second.
     connection.isolation_level = None
     cursor = connection.cursor()
+    _switch_to_wal(cursor)
     for pragma in _SQLITE_PRAGMAS:
         cursor.execute(pragma)
     cursor.close()
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """Choose the write-ahead log, which lets readers go on while one writer commits.
+
+    Processes that open a new database at the same moment each hold what the other waits for. SQLite then gives up at once, or waits for
+    all of its timeout: here each lets go soon, and tries again.
+    """
+    cursor.execute("PRAGMA busy_timeout = 10")
+    last_try = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > last_try:
+                raise
+        time.sleep(0.002 + os.getpid() % 13 / 1000)  # not all at the same time again

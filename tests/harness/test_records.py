@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
 from harness.records.database import EnvironmentFacts, Records, ResultFacts
+from harness.records.engine import _switch_to_wal
 from harness.records.migrations import HEAD, read_revision
 from harness.records.tables import Base, Result, read_clocks, read_samples
 from tests.harness.databases import find_postgres, run_postgres
@@ -183,6 +184,28 @@ def test_two_processes_write_at_once_from_the_first_moment(url: str) -> None:
     store.close()
     for name in ("a", "b"):
         assert [r.problem for r in rows if r.variant == name] == [str(i) for i in range(25)]
+
+
+class BusyCursor:
+    """A cursor that finds the database locked for the first few times; ``ticks`` are the statements it got."""
+
+    def __init__(self, num_busy: int, code: int = sqlite3.SQLITE_BUSY) -> None:
+        self.num_busy, self.code, self.ticks = num_busy, code, []  # type: ignore[var-annotated]
+
+    def execute(self, statement: str) -> None:
+        self.ticks.append(statement)
+        if "journal_mode" in statement and len([t for t in self.ticks if "journal_mode" in t]) <= self.num_busy:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+
+
+def test_a_database_that_another_process_just_makes_is_waited_for_and_no_other_fault_is() -> None:
+    cursor = BusyCursor(3)
+    _switch_to_wal(cursor)
+    assert len([t for t in cursor.ticks if "journal_mode" in t]) == 4
+    with pytest.raises(sqlite3.OperationalError):
+        _switch_to_wal(BusyCursor(1, sqlite3.SQLITE_CANTOPEN))
 
 
 def test_a_failed_batch_leaves_nothing_behind(records: Records) -> None:
