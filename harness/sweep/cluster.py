@@ -161,7 +161,12 @@ def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emula
     import dask
 
     distributed = _import_distributed()
-    settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS, "distributed.admin.large-graph-warning-threshold": "100MB"}
+    settings = {
+        "distributed.scheduler.allowed-failures": _ALLOWED_DEATHS,
+        "distributed.admin.large-graph-warning-threshold": "100MB",
+        # It would interrupt what measures every 10 ms; and under Python 3.11 to look at the frames of running threads corrupts memory.
+        "distributed.worker.profile.enabled": False,
+    }
     with dask.config.set(settings):
         if scheduler is not None:
             try:

@@ -59,6 +59,21 @@ def test_jobs_go_to_all_workers_and_what_crashes_is_a_result() -> None:
     assert isinstance(crashed, Lost) and "SIGSEGV" in crashed.detail and "begins" in crashed.detail
 
 
+@pytest.mark.parametrize("is_emulated", [True, False])
+def test_nothing_samples_what_measures(monkeypatch: pytest.MonkeyPatch, is_emulated: bool) -> None:
+    """Dask's workers profile themselves unless told otherwise, also those that a nanny starts in a process of their own."""
+    if not is_emulated:
+        monkeypatch.setattr(harness.sweep.cluster, "find_devices", lambda count: ["0"] * count)
+        monkeypatch.setattr(harness.sweep.cluster.importlib.util, "find_spec", lambda name: None if name == "dask_cuda" else True)
+    with open_cluster(None, 1, 1, is_emulated=is_emulated) as client:
+        callbacks = client.run(list_periodic_callbacks)
+    assert [("heartbeat" in names, [n for n in names if "profile" in n]) for names in callbacks.values()] == [(True, [])]
+
+
+def list_periodic_callbacks(dask_worker: Any) -> list[str]:
+    return list(dask_worker.periodic_callbacks)
+
+
 def test_a_worker_that_dies_with_a_job_is_replaced_and_the_job_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = importlib.import_module("distributed")
     monkeypatch.setattr(harness.sweep.cluster, "_ALLOWED_DEATHS", 0)
