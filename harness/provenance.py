@@ -14,6 +14,8 @@ from device.interface import Device
 from device.loader import find_loaded_library
 from harness.records.database import EnvironmentFacts
 
+_CHANGED = " with changes"
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -21,6 +23,20 @@ class Commit:
 
     sha: str
     dirty: bool
+
+    @property
+    def name(self) -> str:
+        """The commit, with ``-dirty`` behind it where files differ."""
+        return self.sha + ("-dirty" if self.dirty else "")
+
+    def describe(self) -> str:
+        """Return the commit in words, as pages and published files have it."""
+        return f"commit {self.sha[:12] or 'unknown'}{_CHANGED if self.dirty else ''}"
+
+    @classmethod
+    def read(cls, text: str) -> Commit:
+        """Return the commit that :meth:`describe` wrote, as far as it is written."""
+        return cls(text.removeprefix("commit ").removesuffix(_CHANGED), text.endswith(_CHANGED))
 
 
 def find_commit(folder: Path) -> Commit:

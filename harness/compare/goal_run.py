@@ -69,7 +69,7 @@ def run_goals(
                 progress.advance(f"{problem.name}: {', '.join(times)}")
         rows = make_rows(goals, choices, found, by_name)
         record_goals(session, by_name, rows)
-        commit = f"commit {session.commit.sha[:12] or 'unknown'}{' with changes' if session.commit.dirty else ''}"
+        commit = session.commit.describe()
         e = session.environment
         where = f"{e.device_name}, driver {e.driver_version}, {e.toolchain}, {commit}"
     payload = {

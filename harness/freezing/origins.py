@@ -8,7 +8,7 @@ from device.settings import find_project_root
 from harness.build.builder import BuildResult
 from harness.discover import hash_description
 from harness.freezing.layout import hash_bytes
-from harness.provenance import find_commit, is_ancestor
+from harness.provenance import Commit, find_commit, is_ancestor
 from harness.records.tables import Result
 from harness.session import Session
 
@@ -49,4 +49,4 @@ def name_commit(session: Session, record: Result, changes: str, sources_at: str)
     """
     if sources_at:
         return sources_at
-    return record.run.commit + ("-dirty" if changes and record.run_id == session.run_id else "")
+    return Commit(record.run.commit, bool(changes) and record.run_id == session.run_id).name

@@ -15,6 +15,7 @@ from harness.build.builder import BuildResult, build_op
 from harness.build.revision import find_op_at
 from harness.errors import FrozenError
 from harness.freezing.layout import hash_bytes
+from harness.provenance import Commit
 from harness.records.database import Records
 from harness.records.interchange import import_records
 from harness.records.tables import read_samples
@@ -102,9 +103,9 @@ def _read_goals(document: Mapping[str, Any], name: str) -> Recording:
     for problem, contenders in document["timings"].items():
         passed = {n: f for n, f in contenders.items() if f["status"] == "passed" and f.get("mode") == "cold"}
         times[problem] = {n: RecordedTime(float(f["median_us"]), f"{name}: {problem}") for n, f in passed.items()}
-    commit, _, changes = str(document["commit"]).removeprefix("commit ").partition(" ")
-    conditions = _describe(environment, commit + ("-dirty" if changes else ""), str(document["command"]), name)
-    return Recording(times, conditions, commit, dirty=bool(changes))
+    commit = Commit.read(str(document["commit"]))
+    conditions = _describe(environment, commit.name, str(document["command"]), name)
+    return Recording(times, conditions, commit.sha, dirty=commit.dirty)
 
 
 def _read_records(path: Path, name: str) -> Recording:
@@ -125,7 +126,7 @@ def _read_records(path: Path, name: str) -> Recording:
         times.setdefault(row.problem, {})[row.variant] = RecordedTime(float(row.figures["median_us"]), row.uid, samples)
     run = rows[-1].run
     environment = {c: getattr(run.environment, c) for c in ("device_name", "driver_version", "toolchain", "host")}
-    conditions = _describe(environment, run.commit + ("-dirty" if run.dirty else ""), run.command, name)
+    conditions = _describe(environment, Commit(run.commit, run.dirty).name, run.command, name)
     hashes = {r.variant: r.code_hash for r in cold if r.code_hash}
     return Recording(times, conditions, run.commit, hashes, all_timed=True, dirty=run.dirty)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import RecordError
+from harness.provenance import Commit
 from harness.records.tables import Result, read_clocks, read_samples
 from harness.sweep.points import Sweep
 from harness.timing.stats import find_ratio_interval
@@ -123,7 +124,7 @@ def make_goal_rows(path: Path) -> Iterator[dict[str, Any]]:
     """
     try:
         document = json.loads(path.read_text())
-        place = document["environment"]
+        place, commit = document["environment"], Commit.read(document["commit"])
         for goal in document["goals"]:
             about = {name: goal[name] for name in ("goal", "title", "peers", "aim", "least", "worst")}
             for ratio in goal["problems"]:
@@ -134,8 +135,8 @@ def make_goal_rows(path: Path) -> Iterator[dict[str, Any]]:
                     "created_at": _EARLIEST,
                     "started_at": _EARLIEST,
                     "command": document["command"],
-                    "commit": document["commit"].removeprefix("commit ").partition(" ")[0],
-                    "dirty": document["commit"].endswith("with changes"),
+                    "commit": commit.sha,
+                    "dirty": commit.dirty,
                     "device_kind": place["device_kind"],
                     "device": place["device_name"],
                     "device_uuid": place["device_uuid"],

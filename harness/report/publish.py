@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.errors import RecordError
 from harness.model.roofline import find_floor
+from harness.provenance import Commit
 from harness.records.tables import Result
 from harness.spec import Op, Problem
 from harness.targets import Target, find_target
@@ -45,9 +46,8 @@ def make_markdown(op: Op, results: Sequence[Result], mode: str = "cold") -> str:
 
 def _describe_place(result: Result, mode: str) -> str:
     environment, run = result.run.environment, result.run
-    dirty = " with changes" if run.dirty else ""
     return (
-        f"{environment.device_name}, {environment.toolchain}, commit {run.commit[:12] or 'unknown'}{dirty}, {run.started_at[:10]}. "
+        f"{environment.device_name}, {environment.toolchain}, {Commit(run.commit, run.dirty).describe()}, {run.started_at[:10]}. "
         f"Rates at the {mode} medians, and in brackets the share of the fastest peer's rate. An empty cell: the variant does not "
         "serve the problem."
     )
