@@ -422,10 +422,10 @@ class Op:
             value = problem.attributes.get(name, attribute.default)
             if value not in attribute.choices:
                 raise SpecError(f"op {self.name}, problem {problem.name}: {name}={value!r} is not one of {list(attribute.choices)}")
-        settled = settle(self.ties, Facts(problem.sizes, self.attribute_values(problem)))
-        if settled.sizes != problem.sizes or settled.attributes != self.attribute_values(problem):
-            agreed = {**settled.sizes, **settled.attributes}
-            given = {**problem.sizes, **self.attribute_values(problem)}
+        attributes = self.attribute_values(problem)
+        settled = settle(self.ties, Facts(problem.sizes, attributes))
+        if (settled.sizes, settled.attributes) != (problem.sizes, attributes):
+            given, agreed = {**problem.sizes, **attributes}, {**settled.sizes, **settled.attributes}
             changed = ", ".join(f"{n}={v!r}" for n, v in agreed.items() if given[n] != v)
             raise SpecError(f"op {self.name}, problem {problem.name}: contradicts the op's ties, which ask for {changed}")
         paddable = {t.name for t in self.tensors if t.can_pad_rows}

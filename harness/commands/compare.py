@@ -191,6 +191,7 @@ def _print(rows: list[Compared], where: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from harness.compare.verdicts import format_p_value
     from harness.report.printing import print_tables
     from harness.report.terminal import format_us
 
@@ -206,8 +207,15 @@ def _print(rows: list[Compared], where: str) -> None:
         e, word = r.outcome.effect, r.outcome.verdict.value
         interval = f"{100 * e.low:+.2f} to {100 * e.high:+.2f} %"
         verdict = f"[{styles[word]}]{word}[/]" if styles[word] else word
-        p_value = "< 0.0001" if e.p_value < 1e-4 else f"{e.p_value:.2g}"
-        table.add_row(*cells, verdict, f"{100 * e.change:+.2f} %", interval, f"{100 * e.confidence:.4g} %", p_value, str(e.num_rounds))
+        table.add_row(
+            *cells,
+            verdict,
+            f"{100 * e.change:+.2f} %",
+            interval,
+            f"{100 * e.confidence:.4g} %",
+            format_p_value(e.p_value),
+            str(e.num_rounds),
+        )
     print_tables([table])
     for r in rows:
         if r.outcome is not None and r.reason:

@@ -80,6 +80,11 @@ class Effect:
         )
 
 
+def format_p_value(p_value: float) -> str:
+    """Return a p-value for tables: below what a look at the samples can tell, only that it is below."""
+    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """An effect and what follows from it. ``cycles`` is the effect in SM cycles, None where the clock was not known."""

@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.compare.goals import Ratio, Row
 from harness.compare.goals_page import list_cells
-from harness.compare.verdicts import Criteria, Effect, judge_effect
+from harness.compare.verdicts import Criteria, Effect, format_p_value, judge_effect
 from harness.pictures.labels import shorten_variants
 from harness.spec import Goal
 
@@ -94,7 +94,7 @@ def make_comparison_rows(comparisons: pd.DataFrame, labels: Mapping[str, str]) -
             "why": r.why,
             "change": "" if r.verdict == FAILED else format_change(r.change),
             "interval": "" if r.verdict == FAILED else _format_interval(r.low, r.high),
-            "p_value": "" if r.verdict == FAILED else "< 0.0001" if r.p_value < 1e-4 else f"{r.p_value:.2g}",
+            "p_value": "" if r.verdict == FAILED else format_p_value(r.p_value),
             "cycles": "" if r.verdict == FAILED else f"{r.cycles} {format_change(r.cycles_change)}" if r.cycles else "clock not known",
             "control": f"{format_change(r.control_change)} ({_format_interval(r.control_low, r.control_high)})",
             "control_fails": r.control not in ("SAME", "AMBIGUOUS"),

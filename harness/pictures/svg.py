@@ -6,6 +6,7 @@ A path is kept in tenths of a pixel, and in steps from point to point: a page sh
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 import re
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ def make_svg(figure: Figure, name: str, description: str, classes: Sequence[str]
     """Return a figure as an SVG element for a page: colours by name, the page's type, ids that begin with ``name``."""
     width, height = (float(x) * PIXELS_PER_INCH for x in figure.get_size_inches())
     head = (
-        f'<svg class="{" ".join(("chart", *classes))}" role="img" aria-label="{_escape(description)}" '
+        f'<svg class="{" ".join(("chart", *classes))}" role="img" aria-label="{html.escape(description)}" '
         f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px">'
     )
     text = re.sub(r"font: ([\w ]*?)(\d+(?:\.\d+)?)px [^;\"]*", r"font: \1\2px var(--sans)", _draw(figure, name))
@@ -70,10 +71,6 @@ def _draw(figure: Figure, name: str) -> str:
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
     text = _TAG.sub(lambda m: _DIGITS.sub(_round, m[0]), text)  # what stands between tags is read, not drawn
     return _drop_bare_groups(text)
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _round(number: re.Match[str]) -> str:
