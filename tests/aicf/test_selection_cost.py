@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aicf.registry import HwCaps, Problem, Registry
+from aicf.registry import HwCaps, KernelHandle, Problem, Registry
 
 HOPPER = HwCaps(9, 0)
 BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
@@ -50,14 +50,7 @@ def test_select_on_a_repeat(benchmark: Any, registry: Registry) -> None:
 
 
 def test_select_on_a_new_problem(benchmark: Any, registry: Registry) -> None:
-    problems = draw_problems()
-    handle = benchmark.pedantic(
-        lambda problem: registry.select("gemm_bias_act", problem, HOPPER),
-        setup=lambda: ((next(problems),), {}),
-        rounds=2000,
-        warmup_rounds=100,
-    )
-    assert handle.how == "near"
+    assert time_new_problems(benchmark, registry, draw_problems()).how == "near"
 
 
 def test_select_on_a_new_problem_that_nothing_was_measured_near(benchmark: Any, registry: Registry) -> None:
@@ -65,10 +58,15 @@ def test_select_on_a_new_problem_that_nothing_was_measured_near(benchmark: Any, 
     bare = Registry.holding(replace(registry.read("gemm_bias_act").frozen, medians=()))
     problems = (Problem(p.sizes, BFLOAT16 | {"b_layout": "kn"}) for p in draw_problems())
     bare.select("gemm_bias_act", next(problems), HOPPER)
-    handle = benchmark.pedantic(
-        lambda problem: bare.select("gemm_bias_act", problem, HOPPER),
+    assert time_new_problems(benchmark, bare, problems).how == "prior"
+
+
+def time_new_problems(benchmark: Any, registry: Registry, problems: Iterator[Problem]) -> KernelHandle:
+    """Return the last answer."""
+    handle: KernelHandle = benchmark.pedantic(
+        lambda problem: registry.select("gemm_bias_act", problem, HOPPER),
         setup=lambda: ((next(problems),), {}),
         rounds=2000,
         warmup_rounds=100,
     )
-    assert handle.how == "prior"
+    return handle
