@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +61,6 @@ def list_facts(contest: Contest, problem: Problem, reasons: dict[int, str], mode
 @pytest.fixture(scope="module")
 def contests() -> list[Contest]:
     return [hold(times, Criteria()) for times in TIMES_US]
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
-    url = f"sqlite:///{tmp_path / 'own.sqlite'}"
-    monkeypatch.setenv("AICF_RECORDS_URL", url)
-    found = Records(url)
-    yield found
-    found.close()
 
 
 def fill(store: Records, contests: Sequence[Contest]) -> Any:

@@ -109,15 +109,6 @@ def test_the_page_is_one_file(pages: dict[str, Path]) -> None:
         assert set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', text)) <= {(i, "") for i in ids} | {("", i) for i in ids}
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
-    url = f"sqlite:///{tmp_path / 'own.sqlite'}"
-    monkeypatch.setenv("AICF_RECORDS_URL", url)
-    found = Records(url)
-    yield found
-    found.close()
-
-
 def make_verdict(variant: str, status: str, reason: str = "") -> ResultFacts:
     return ResultFacts("verify", "softmax", variant, "*", status, reason, key="k")
 
