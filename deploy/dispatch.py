@@ -9,6 +9,7 @@ from typing import Any
 
 from deploy.conditions import Names, holds, render_all, render_product, render_sum, render_when
 from deploy.selection import DeployedOp, DeployError, Row
+from deploy.surveys import render_surveys
 
 _AXES = ("dtypes", "layout", "epilogue", "region")
 _MAX = 8
@@ -45,6 +46,8 @@ def _render_op(op: DeployedOp) -> str:
         "MEDIANS": _render_medians(names),
         "WINNERS": _render_entries(names, "winner"),
         "FALLBACKS": _render_entries(names, "fallback"),
+        "SURVEYS": render_surveys(names, find_class),
+        "NUM_SURVEYS": str(len(op.surveys)),
         "ARCHS": ", ".join(f'"{a}"' for a in op.archs),
         "NUM_SIZES": str(len(names.sizes)),
         "NUM_ATTRIBUTES": str(len(names.attributes)),
@@ -97,7 +100,7 @@ def _render_axis(names: Names, place: int, name: str) -> str:
     return "\n".join([*lines, f"    else q->classes[{place}] = -1;", ""])
 
 
-def _find_class(op: DeployedOp, axis: str, name: str) -> int:
+def find_class(op: DeployedOp, axis: str, name: str) -> int:
     """Return the number of a class, -2 (which no call has) where the axes do not know it any more."""
     classes = next(a for a in op.description["axes"] if a["name"] == axis)["classes"]
     return next((i for i, c in enumerate(classes) if c["name"] == name), -2)
@@ -179,7 +182,7 @@ def _render_medians(names: Names) -> str:
         if sorted(row["attributes"]) != [a["name"] for a in names.attributes] or sorted(row["sizes"]) != names.sizes:
             raise DeployError(f"{op.name}: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op")
         group = dict(zip(_AXES, row["group"].split("/"), strict=False))
-        classes = [_find_class(op, axis, group[axis]) for axis in _AXES[:3]]
+        classes = [find_class(op, axis, group[axis]) for axis in _AXES[:3]]
         region = _find_region(op, row)
         sizes = [row["sizes"][s] for s in names.sizes]
         logs = [math.log2(s).hex() for s in sizes]
@@ -203,6 +206,6 @@ def _render_entries(names: Names, role: str) -> str:
     rows = [e for e in op.entries if e["role"] == role]
     lines = []
     for row in sorted(rows, key=lambda r: (r["kernel"], sorted(r["bucket"].items()))):
-        classes = [_find_class(op, axis, row["bucket"][axis]) if role == "winner" else 0 for axis in _AXES]
+        classes = [find_class(op, axis, row["bucket"][axis]) if role == "winner" else 0 for axis in _AXES]
         lines.append(f"    {{{op.find_kernel(row['kernel'])}, {_list(classes)}}},\n")
     return "".join(lines) or "    {-1, {0}},\n"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SIZES = 8, MAX_ATTRIBUTES = 8, MAX_UNITS = 8, MAX_READS = 8, NUM_AXES = 4, NUM_GROUP_AXES = 3 };
+enum { MAX_SIZES = 8, MAX_ATTRIBUTES = 8, MAX_UNITS = 8, MAX_READS = 8, NUM_AXES = 4, NUM_GROUP_AXES = 3, NUM_SURVEY_AXES = 2, NUM_TERMS = 5 };
 
 /* A call as decisions see it: sizes in the order of their names, attributes by their place among the choices, its class on each axis (-1:
  * none), which kernels serve it (a bit each), the blocks that each would use (0: not known), and its least work. */
@@ -50,6 +50,21 @@ typedef struct Median {
     double log2_sizes[MAX_SIZES];
 } Median;
 
+/* A problem of a survey: the group that it is in, and by kernel how far the model of the kernel's time was off, as a share (NAN: not timed). */
+typedef struct Point {
+    int group[NUM_SURVEY_AXES];
+    double log2_sizes[MAX_SIZES];
+    const double* errors;
+} Point;
+
+/* The survey of an architecture: its kernels, and those that it knows, a bit each; by kernel the weights of the model's terms. */
+typedef struct Survey {
+    uint64_t of_arch, known;
+    const double (*weights)[NUM_TERMS];
+    const Point* points;
+    int num_points;
+} Survey;
+
 typedef struct Winner {
     int kernel;
     int classes[NUM_AXES];
@@ -63,7 +78,8 @@ typedef struct Tables {
     const Median* medians;
     const Winner* winners;
     const Winner* fallbacks;
-    int num_sizes, num_attributes, num_medians, num_winners, num_fallbacks;
+    const Survey* surveys;
+    int num_sizes, num_attributes, num_medians, num_winners, num_fallbacks, num_surveys, num_kernels;
 } Tables;
 
 typedef struct Decision {
@@ -116,6 +132,77 @@ static bool decide_by_measurement(const Tables* t, const Query* q, Decision* d) 
         const bool is_better =
             d->kernel < 0 || m->median_us < d->predicted_us || (m->median_us == d->predicted_us && m->kernel < d->kernel);
         if (is_better) *d = (Decision){m->kernel, AICF_BY_MEASUREMENT, m->median_us};
+    }
+    return d->kernel >= 0;
+}
+
+/* The model's time: a launch, the waves of blocks, their arithmetic with what tiles pad, the least traffic of memory, what tiles read. */
+static double model_us(const Tables* t, const Query* q, int kernel, const double* weights) {
+    const Rates* r = &t->rates[kernel];
+    double steps[MAX_SIZES], blocks = 1.0, share = 1.0;
+    for (int i = 0; i < t->num_sizes; ++i) {
+        steps[i] = r->edges[i] > 0 ? (double)divide_up(q->sizes[i], r->edges[i]) : 1.0;
+        if (r->edges[i] > 0) share = share * ((double)r->edges[i] / (double)q->sizes[i]);
+        blocks = blocks * steps[i];
+    }
+    const double waves = ceil(blocks / (double)r->slots);
+    const double rate = q->unit < 0 ? 0.0 : r->flops_per_s[q->unit];
+    const double compute = rate > 0.0 ? q->flops * share / rate * (waves * (double)r->slots) * 1e6 : 0.0;
+    const double memory = q->bytes / r->bytes_per_s * 1e6;
+    double tiles = 0.0;
+    if (r->l2_bytes_per_s > 0.0) {
+        for (int i = 0; i < q->num_reads; ++i) {
+            double repeats = 1.0;
+            for (int size = 0; size < t->num_sizes; ++size) {
+                if (r->edges[size] > 0 && (q->read_sizes[i] >> size & 1) == 0) repeats = repeats * steps[size];
+            }
+            tiles = tiles + q->reads[i] * repeats;
+        }
+        tiles = tiles / r->l2_bytes_per_s * 1e6;
+    }
+    return weights[0] + waves * weights[1] + compute * weights[2] + memory * weights[3] + tiles * weights[4];
+}
+
+/* A survey is asked where it knows all winners of the call's bucket: none is passed over for want of times. */
+static const Survey* find_survey(const Tables* t, const Query* q) {
+    for (int i = 0; i < t->num_surveys; ++i) {
+        const Survey* s = &t->surveys[i];
+        if ((q->legal & s->known) == 0) continue;
+        for (int j = 0; j < t->num_winners; ++j) {
+            const Winner* w = &t->winners[j];
+            if (w->kernel < 0 || (s->of_arch >> w->kernel & 1) == 0 || (s->known >> w->kernel & 1) != 0) continue;
+            if (memcmp(w->classes, q->classes, sizeof w->classes) == 0) return NULL;
+        }
+        return s;
+    }
+    return NULL;
+}
+
+/* Problems of the call's group set the model right, each with a say that falls with the square of its squared distance. */
+static bool decide_by_survey(const Tables* t, const Query* q, Decision* d) {
+    const Survey* s = find_survey(t, q);
+    if (s == NULL) return false;
+    double off[64] = {0.0}, says[64] = {0.0}, logs[MAX_SIZES];
+    for (int i = 0; i < t->num_sizes; ++i) logs[i] = log2((double)q->sizes[i]);
+    for (int i = 0; i < s->num_points; ++i) {
+        const Point* p = &s->points[i];
+        if (p->group[0] != q->classes[0] || p->group[1] != q->classes[1]) continue;
+        double distance = 0.3;
+        for (int j = 0; j < t->num_sizes; ++j) {
+            const double difference = p->log2_sizes[j] - logs[j];
+            distance = distance + difference * difference;
+        }
+        const double say = 1.0 / (distance * distance);
+        for (int k = 0; k < t->num_kernels; ++k) {
+            if (isnan(p->errors[k])) continue;
+            off[k] = off[k] + say * p->errors[k];
+            says[k] = says[k] + say;
+        }
+    }
+    for (int k = 0; k < t->num_kernels; ++k) {
+        if ((s->known >> k & 1) == 0 || !is_legal(q, k)) continue;
+        const double time = model_us(t, q, k, s->weights[k]) * (1.0 + off[k] / (1.0 + says[k]));
+        if (d->kernel < 0 || time < d->predicted_us) *d = (Decision){k, AICF_BY_SURVEY, time};
     }
     return d->kernel >= 0;
 }
@@ -186,7 +273,7 @@ static bool decide_by_prior(const Tables* t, const Query* q, bool any_bucket, De
 
 static Decision decide(const Tables* t, const Query* q) {
     Decision d = {-1, 0, -1.0};
-    if (decide_by_measurement(t, q, &d)) return d;
+    if (decide_by_measurement(t, q, &d) || decide_by_survey(t, q, &d)) return d;
     if (decide_by_neighbour(t, q, false, &d) || decide_by_prior(t, q, false, &d)) return d;
     if (decide_by_neighbour(t, q, true, &d) || decide_by_prior(t, q, true, &d)) return d;
     for (int i = 0; i < t->num_fallbacks; ++i) {

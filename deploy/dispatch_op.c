@@ -24,6 +24,7 @@ static const Winner @OP@_winners[] = {
 static const Winner @OP@_fallbacks[] = {
 @FALLBACKS@};
 
+@SURVEYS@
 static const char* const @OP@_archs[] = {@ARCHS@};
 
 #define COUNT(table) ((int)(sizeof(table) / sizeof((table)[0])))
@@ -33,11 +34,14 @@ static const Tables @OP@_tables = {"@OP@",
                                    @OP@_medians,
                                    @OP@_winners,
                                    @OP@_fallbacks,
+                                   @OP@_surveys,
                                    @NUM_SIZES@,
                                    @NUM_ATTRIBUTES@,
                                    COUNT(@OP@_medians),
                                    COUNT(@OP@_winners),
-                                   COUNT(@OP@_fallbacks)};
+                                   COUNT(@OP@_fallbacks),
+                                   @NUM_SURVEYS@,
+                                   @NUM_KERNELS@};
 
 /* Reads a call's sizes and attributes. */
 static AicfStatus @OP@_gather(const @STRUCT@* p, Query* q) {

@@ -34,9 +34,10 @@ typedef struct AicfPreferences {
 
 enum {
     AICF_BY_MEASUREMENT = 1, /* the fastest at these very sizes and attributes */
-    AICF_BY_NEIGHBOUR = 2,   /* the fastest at the nearest sizes that were measured */
-    AICF_BY_PRIOR = 3,       /* the least estimate from the chip's peak rates: nothing near was measured */
-    AICF_BY_FALLBACK = 4     /* nothing else serves the problem */
+    AICF_BY_SURVEY = 2,      /* the least time predicted from a survey of all kernels */
+    AICF_BY_NEIGHBOUR = 3,   /* the fastest at the nearest sizes that were measured */
+    AICF_BY_PRIOR = 4,       /* the least estimate from the chip's peak rates: nothing near was measured */
+    AICF_BY_FALLBACK = 5     /* nothing else serves the problem */
 };
 
 typedef struct AicfChoice {

@@ -44,12 +44,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class DeployedOp:
-    """An op of the library: its description, and kernels sorted by name with the entries and medians that name them."""
+    """An op of the library: its description, and kernels sorted by name with the entries, medians and surveys that name them."""
 
     description: Row
     kernels: tuple[Kernel, ...]
     entries: tuple[Row, ...]
     medians: tuple[Row, ...]
+    surveys: tuple[Row, ...]
 
     @property
     def name(self) -> str:
@@ -104,7 +105,8 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     kernels = tuple(_read_kernel(folder / name, next(e for e in entries if e["kernel"] == name)) for name in names)
     winners = {e["kernel"] for e in entries if e["role"] == "winner"}
     medians = [r for r in rows if r["kind"] == "median" and r["kernel"] in winners and r["mode"] == "cold"]
-    return DeployedOp(description, kernels, tuple(entries), tuple(medians))
+    surveys = [r for r in rows if r["kind"] == "survey" and description["cost"] is not None and not set(names).isdisjoint(r["weights"])]
+    return DeployedOp(description, kernels, tuple(entries), tuple(medians), tuple(surveys))
 
 
 def _read_kernel(folder: Path, entry: Row) -> Kernel:

@@ -1,4 +1,4 @@
-"""The decision: an exact hit, neighbours and estimates in the bucket, then beyond it, the fallback; ``docs/frozen.md`` is its text."""
+"""The decision: an exact hit, the survey, neighbours and estimates in the bucket and beyond it, the fallback; ``docs/frozen.md`` is its text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.registry.queries import Query
+from aicf.registry.surveys import NUM_GROUP_AXES
 from aicf.registry.tables import GROUP_AXES, Points, Tables
 
 MAX_DISTANCE = 9.0
@@ -19,6 +20,7 @@ class How(StrEnum):
     """Which step of the decision found the kernel."""
 
     MEASURED = "measured"
+    SURVEYED = "surveyed"
     NEAR = "near"
     PRIOR = "prior"
     FALLBACK = "fallback"
@@ -40,6 +42,9 @@ def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
         if legal >> kernel & 1:
             return Decision(kernel, How.MEASURED, us, f"the least time measured at these sizes and attributes: {us:.4g} us")
     classes = tables.find_classes(query)
+    if (predicted := predict(tables, query, legal, classes)) is not None:
+        us, kernel = min((us, kernel) for kernel, us in predicted.items() if legal >> kernel & 1)
+        return Decision(kernel, How.SURVEYED, us, f"the least time that the survey predicts: {us:.4g} us")
     points = tables.near.get(classes[: len(GROUP_AXES)])
     for is_own, place in ((True, "its bucket"), (False, "any bucket")):
         if points is not None and (found := find_nearest(points, query, legal, (classes[-1] or "") if is_own else None)) is not None:
@@ -56,6 +61,14 @@ def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
         if legal >> kernel & 1:
             return Decision(kernel, How.FALLBACK, None, "no winner serves this call; this is the first fallback that does")
     return None
+
+
+def predict(tables: Tables, query: Query, legal: int, classes: tuple[str | None, ...]) -> dict[int, float] | None:
+    """Return the microseconds that the survey predicts, by kernel; None where it is not asked, or knows none of the legal ones."""
+    survey = tables.survey
+    if survey is None or not survey.kernels & legal or not tables.has_surveyed(classes):
+        return None
+    return dict(zip(survey.places, survey.predict_us(query, classes[:NUM_GROUP_AXES]), strict=True))
 
 
 def find_nearest(points: Points, query: Query, legal: int, region: str | None = None) -> tuple[int, float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aicf.registry.deciding import Decision, How, decide, find_nearest
+from aicf.registry.deciding import Decision, How, decide, find_nearest, predict
 from aicf.registry.problems import HwCaps, Preferences, Problem
 from aicf.registry.queries import Query
 from aicf.registry.selection import NO_PREFERENCES, Registry, open_registry
@@ -21,6 +21,7 @@ class Candidate:
     statuses: tuple[str, ...]
     dropped: str
     measured_us: float | None
+    survey_us: float | None
     near_us: float | None
     estimate_us: float | None
 
@@ -66,10 +67,11 @@ def explain(
     nearest = points.problems[found[0]] if points is not None and found is not None else None
     near_times = {k: us for us, k in reversed(points.rows[found[0]])} if points is not None and found is not None else {}
     exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}
+    survey_times = predict(tables, query, kept, classes) or {}
     candidates = []
     for i, kernel in enumerate(tables.kernels):
         estimate = tables.estimate_us(query, i) if tables.cost.find(query).unit else None
-        known = (exact_times.get(i), near_times.get(i), estimate)
+        known = (exact_times.get(i), survey_times.get(i), near_times.get(i), estimate)
         dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i)
         if not dropped and decision is not None and decision.kernel != i:
             dropped = _explain_rank(decision, known, "winner" in tables.roles[i])
@@ -99,10 +101,12 @@ def _explain_drop(registry: Registry, tables: Tables, query: Query, prefs: Prefe
     return ""
 
 
-def _explain_rank(decision: Decision, known: tuple[float | None, float | None, float | None], is_winner: bool) -> str:
-    """Return why a candidate comes after the chosen one."""
+def _explain_rank(decision: Decision, known: tuple[float | None, ...], is_winner: bool) -> str:
+    """Return why a candidate comes after the chosen one; ``known`` are its times as :class:`Candidate` has them."""
+    if decision.how is How.SURVEYED:
+        return "the survey does not know it" if known[1] is None else f"is predicted to take {known[1]:.4g} us"
     if decision.how in (How.MEASURED, How.NEAR):
-        time_us = known[0] if decision.how is How.MEASURED else known[1]
+        time_us = known[0] if decision.how is How.MEASURED else known[2]
         where = "here" if decision.how is How.MEASURED else "at the nearest problem"
         return f"not measured {where}" if time_us is None else f"takes {time_us:.4g} us {where}"
     if decision.how is How.PRIOR:

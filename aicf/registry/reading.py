@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from aicf.errors import FrozenError
-from aicf.registry.schemas import check_document
+from aicf.registry.schemas import LINES, check_document
 from device.settings import find_project_root
 
 INDEX = "index.jsonl"
@@ -42,7 +42,10 @@ class FrozenKernel:
 
 @dataclass(frozen=True)
 class FrozenOp:
-    """What the frozen set says of an op. ``kernels`` are in the order of their names; ``medians`` are those of mode ``cold``."""
+    """What the frozen set says of an op.
+
+    ``kernels`` are in the order of their names; ``medians`` are those of mode ``cold``; ``surveys`` are by architecture.
+    """
 
     name: str
     folder: Path
@@ -50,6 +53,7 @@ class FrozenOp:
     entries: tuple[Row, ...]
     medians: tuple[Row, ...]
     kernels: Mapping[str, FrozenKernel]
+    surveys: Mapping[str, Row] = field(default_factory=dict)
 
     @property
     def interface(self) -> Row:
@@ -95,7 +99,8 @@ def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
     digest = hash_value(descriptions[0]["interface"])
     kernels = {name: _read_kernel(folder / name, seals[name], digest, root / "schema") for name in sorted(seals)}
     medians = [row for row in rows if row["kind"] == "median" and row["mode"] == "cold" and row["kernel"] in kernels]
-    return FrozenOp(op, folder, descriptions[0], entries, tuple(sorted(medians, key=_dump)), kernels)
+    surveys = {row["arch"]: row for row in rows if row["kind"] == "survey"}
+    return FrozenOp(op, folder, descriptions[0], entries, tuple(sorted(medians, key=_dump)), kernels, surveys)
 
 
 def _read_index(path: Path, schema_dir: Path) -> list[Row]:
@@ -107,8 +112,8 @@ def _read_index(path: Path, schema_dir: Path) -> list[Row]:
         except ValueError as error:
             raise FrozenError(f"{where}: is no JSON: {error}") from error
         kind = row.get("kind") if isinstance(row, dict) else None
-        if kind not in ("op", "entry", "median"):
-            raise FrozenError(f"{where}: kind: must be op, entry or median, is {kind!r}")
+        if kind not in LINES:
+            raise FrozenError(f"{where}: kind: must be one of {', '.join(LINES)}, is {kind!r}")
         check_document(kind, row, schema_dir, where)
         rows.append(row)
     return rows

@@ -11,6 +11,7 @@ from typing import Any
 from aicf.errors import FrozenError
 
 FORMAT = 1
+LINES = ("op", "entry", "median", "survey")
 _DOCUMENTS = ("index", "manifest")
 
 
@@ -25,13 +26,13 @@ def _load_validators(folder: Path) -> dict[str, Any]:
         raise FrozenError(f"{folder}: the schemas cannot be read: {error}; `git checkout {folder}` restores them") from error
     registry: Any = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in schemas.values())
     made = {"manifest": Draft202012Validator(schemas["manifest"], registry=registry)}
-    for kind in ("op", "entry", "median"):  # a line is held against what it says it is: "none of three" would not say what is wrong
+    for kind in LINES:  # a line is held against what it says it is: "none of four" would not say what is wrong
         made[kind] = Draft202012Validator({"$ref": f"aicf:index#/$defs/{kind}"}, registry=registry)
     return made
 
 
 def check_document(kind: str, value: Any, schema_dir: Path, where: str) -> None:
-    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, op, entry or median."""
+    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, or a line of the index."""
     if not isinstance(value, Mapping):
         raise FrozenError(f"{where}: is no JSON object")
     version = value.get("schema", FORMAT)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import FrozenError
 from aicf.registry.conditions import Condition, make_condition
-from aicf.registry.problems import Problem, Value, find_row
+from aicf.registry.problems import Problem, Value
 from aicf.registry.queries import INT64_MAX, Interface, Query
 from aicf.registry.reading import AXES, FrozenKernel, FrozenOp, Row
+from aicf.registry.surveys import Survey
+from aicf.registry.works import Cost
 
 GROUP_AXES = AXES[:3]
 _MAX_KERNELS = 64
@@ -76,9 +78,20 @@ class Tables:
         medians = [m for m in frozen.medians if m["arch"] == arch and m["kernel"] in winning]
         self.exact = self._read_exact(medians, place)
         self.near = self._read_near(medians, place)
-        self.cost = _Cost(frozen.description["cost"])
-        self._l2_bytes_per_s = ((frozen.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(arch, 0.0)
+        self.cost = Cost(frozen.description["cost"])
+        self.l2_bytes_per_s = ((frozen.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(arch, 0.0)
         self._rates: dict[tuple[Value, ...], tuple[_Rates, ...]] = {}
+        self.survey = self._read_survey(frozen)
+
+    def _read_survey(self, frozen: FrozenOp) -> Survey | None:
+        row = frozen.surveys.get(self.arch)
+        if row is None or frozen.description["cost"] is None:
+            return None
+        return Survey(row, self.kernels, self.interface, self.cost, self.l2_bytes_per_s)
+
+    def has_surveyed(self, bucket: tuple[str | None, ...]) -> bool:
+        """Return whether the survey knows all winners of a bucket (by its classes), so that none is passed over for want of times."""
+        return self.survey is not None and all(self.survey.kernels >> k & 1 for k in self.bucket_winners.get(bucket, ()))
 
     def find_legal(self, query: Query) -> int:
         """Return the kernels whose domain holds, a bit each."""
@@ -128,7 +141,7 @@ class Tables:
                 for place in places:
                     read *= steps[place]
                 traffic += read
-            traffic_s = traffic / self._l2_bytes_per_s
+            traffic_s = traffic / self.l2_bytes_per_s
             if traffic_s > time_s:
                 time_s = traffic_s
         return time_s * (float(min(-(-blocks // slots) * slots, INT64_MAX)) / float(blocks)) * 1e6
@@ -137,7 +150,7 @@ class Tables:
         """Return by kernel what its estimate needs with the query's attributes."""
         found = self._rates.get(query.values)
         if found is None:
-            unit, shapes = self.cost.find(query).unit, self.cost.list_shapes(query) if self._l2_bytes_per_s > 0.0 else ()
+            unit, shapes = self.cost.find(query).unit, self.cost.list_shapes(query) if self.l2_bytes_per_s > 0.0 else ()
             places = {name: i for i, name in enumerate(self.interface.size_names)}
             found = self._rates[query.values] = tuple(_read_rates(k.manifest["prior"], unit, shapes, places) for k in self.kernels)
         return found
@@ -225,63 +238,3 @@ def _read_rates(prior: Row, unit: str, shapes: tuple[list[str], ...], places: Ma
     again = tuple(tuple(i for i, (name, _) in enumerate(tile) if name not in names) for names in shapes)
     edges = tuple((places[name], edge) for name, edge in tile)
     return _Rates(prior["flops_per_s"].get(unit, 0.0), prior["bytes_per_s"], prior["slots"], edges, again)
-
-
-class Work(NamedTuple):
-    """A call's least work, the unit of its flops ("" where the op has no cost), and the bytes of each input where it says them."""
-
-    flops: float
-    num_bytes: float
-    unit: str
-    reads: tuple[float, ...]
-
-
-_NO_WORK = Work(0.0, 0.0, "", ())
-Sum = Callable[[Query], float]
-
-
-class _Cost:
-    """An op's least work, as sums of products of sizes."""
-
-    def __init__(self, row: Row | None) -> None:
-        self._row = row
-        self._known: dict[tuple[Value, ...], tuple[Sum, Sum, str, tuple[Sum, ...], tuple[list[str], ...]]] = {}
-        # Estimates of several kernels are asked for on one query.
-        self._last: tuple[Query | None, Work] = (None, _NO_WORK)
-
-    def find(self, query: Query) -> Work:
-        """Return the work of a call."""
-        last, work = self._last
-        if self._row is None or last is query:
-            return work
-        flops, moved, unit, reads, _ = self._find_known(query, self._row)
-        work = Work(flops(query), moved(query), unit, tuple(read(query) for read in reads))
-        self._last = (query, work)
-        return work
-
-    def list_shapes(self, query: Query) -> tuple[list[str], ...]:
-        """Return the names of each input's sizes, in the order of ``reads``."""
-        return () if self._row is None else self._find_known(query, self._row)[4]
-
-    def _find_known(self, query: Query, row: Row) -> tuple[Sum, Sum, str, tuple[Sum, ...], tuple[list[str], ...]]:
-        known = self._known.get(query.values)
-        if known is None:
-            flops, moved, unit = (find_row(row[name], query.attributes) for name in ("flops", "bytes_moved", "flop_unit"))
-            reads = find_row(row["reads"], query.attributes) or () if "reads" in row else ()
-            sums = tuple(_make_sum([term]) for term in reads)
-            known = (_make_sum(flops or ()), _make_sum(moved or ()), unit or "", sums, tuple(term[1] for term in reads))
-            self._known[query.values] = known
-        return known
-
-
-def _make_sum(terms: list[Any]) -> Callable[[Query], float]:
-    def evaluate(query: Query) -> float:
-        total = 0.0
-        for coefficient, names in terms:
-            term = float(coefficient)
-            for name in names:
-                term *= float(query.by_size[name])
-            total += term
-        return total
-
-    return evaluate

@@ -65,10 +65,16 @@ def change_index(
 
 
 def _drop_orphans(rows: Any) -> Sequence[Row]:
-    """Leave out medians of kernels that no entry names any more; without entries nothing is left."""
+    """Leave out medians and surveys of kernels that no entry names any more; without entries nothing is left."""
     kept = list(rows)
     kernels = {r["kernel"] for r in kept if r["kind"] == "entry"}
-    return [r for r in kept if (kernels if r["kind"] == "op" else r["kernel"] in kernels)]
+
+    def is_used(row: Row) -> bool:
+        if row["kind"] == "op":
+            return bool(kernels)
+        return not kernels.isdisjoint(row["weights"]) if row["kind"] == "survey" else row["kernel"] in kernels
+
+    return [r for r in kept if is_used(r)]
 
 
 def _find_time(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """Where things lie in the frozen set, and how they are written: canonical JSON, SHA-256.
 
 frozen/schema/*.schema.json              what each document holds
-frozen/<op>/index.jsonl                  the op, its entries, its medians: one a line, sorted
+frozen/<op>/index.jsonl                  the op, its entries, its medians, its surveys: one a line, sorted
 frozen/<op>/<kernel>/manifest.json       a sealed kernel; <kernel> is the variant and eight digits of what it is made of
 frozen/<op>/<kernel>/sources/            its closure of sources, laid out as in ops/
 frozen/<op>/evidence/<bucket>-<hash>.json    why a kernel has a bucket, with samples and conditions
@@ -73,4 +73,6 @@ def sort_key(row: Mapping[str, Any]) -> tuple[str, ...]:
         return ("0",)
     if kind == "entry":
         return ("1", name_bucket(row["bucket"]), row["role"], row["kernel"] if row["role"] == "fallback" else "")
+    if kind == "survey":
+        return ("3", row["arch"])
     return ("2", row["arch"], row["problem"], row["mode"], row["kernel"])

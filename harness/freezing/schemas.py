@@ -31,9 +31,9 @@ def find_schema_fault(document: str, value: Any, folder: Path | None = None) -> 
     version = value.get("schema") if isinstance(value, dict) else None
     if version is not None and version != SCHEMA_VERSION:
         return f"is of format {version}, and this version reads format {SCHEMA_VERSION}: use the version of the project that wrote it"
-    # A line of the index is checked as what it says it is: "none of three" would not say what is wrong with it.
+    # A line of the index is checked as what it says it is: "none of four" would not say what is wrong with it.
     validator = _load_validators(folder or find_frozen_dir() / SCHEMA)[document]
-    if document == "index" and isinstance(value, dict) and value.get("kind") in ("op", "entry", "median"):
+    if document == "index" and isinstance(value, dict) and value.get("kind") in ("op", "entry", "median", "survey"):
         validator = validator.evolve(schema={"$ref": f"aicf:index#/$defs/{value['kind']}"})
     error = next(iter(sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))), None)
     if error is None:

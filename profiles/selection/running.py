@@ -13,6 +13,8 @@ from device.toolchain import find_toolchain
 from harness.provenance import find_commit
 
 FOLDER = Path(__file__).resolve().parent
+# Of the problems drawn: choices are never judged on those that the models were fitted to.
+SEEDS = {"survey": 1, "regret": 2}
 
 
 def describe(device: Device) -> dict[str, Any]:
@@ -29,8 +31,11 @@ def write(path: Path, document: dict[str, Any]) -> None:
 def run(description: str) -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "regret", "recorded", "host", "report"))
+    parser.add_argument("what", choices=("overhead", "survey", "adopt", "regret", "recorded", "host", "report"))
     parser.add_argument("op", nargs="?", default="gemm_bias_act")
+    parser.add_argument("files", nargs="*", type=Path, help="adopt: files that `survey` wrote")
+    parser.add_argument("--arch", default="sm_90a", help="adopt: the architecture that was timed")
+    parser.add_argument("--seed", type=int, help=f"of the problems drawn (default: {SEEDS})")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--budget", type=float, default=120.0, help="seconds after which no further problem is begun")
@@ -39,6 +44,13 @@ def run(description: str) -> None:
         import page
 
         (FOLDER / "h200.md").write_text(page.make_page(FOLDER))
+        return
+    if arguments.what == "adopt":
+        import surveying
+
+        from aicf.registry.reading import find_frozen_dir
+
+        print(surveying.adopt(find_frozen_dir(), arguments.op, arguments.files, arguments.arch))
         return
     if arguments.what == "recorded":
         import recorded
@@ -60,7 +72,8 @@ def run(description: str) -> None:
     else:
         import regret
 
-        found = regret.measure_regret(device, arguments.op, arguments.problems, 1, arguments.budget)
-        target = arguments.out / f"h200-regret-{arguments.op}.json"
+        seed = arguments.seed if arguments.seed is not None else SEEDS[arguments.what]
+        found = regret.measure_regret(device, arguments.op, arguments.problems, seed, arguments.budget)
+        target = arguments.out / f"h200-{arguments.what}-{arguments.op}.json"
         print(json.dumps(regret.summarize(found["rows"]), indent=1))
     write(target, describe(device) | found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,22 @@ def frozen_ops(draw: st.DrawFn) -> FrozenOp:
             group = f"any/any/{'saves' if having['save'] else 'plain'}"
             facts = {"problem": f"p{i}", "sizes": at, "attributes": having, "group": group, "arch": found[name].arch}
             medians.append({"kind": "median", "mode": "cold", "kernel": name, "median_us": draw(st.sampled_from([1.0, 2.0, 3.5]))} | facts)
-    return FrozenOp("made_up", Path("/nowhere"), DESCRIPTION, tuple(entries), tuple(medians), found)
+    made = FrozenOp("made_up", Path("/nowhere"), DESCRIPTION, tuple(entries), tuple(medians), found)
+    names = sorted(n for n, k in found.items() if k.arch == "sm_90a")
+    known = draw(st.lists(st.sampled_from(names), unique=True, max_size=len(names)))
+    return replace(made, surveys={"sm_90a": draw(surveys(known))}) if known else made
+
+
+@st.composite
+def surveys(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
+    """A survey of some kernels, on some problems of the one group that there is."""
+    weights = {n: draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=5, max_size=5)) for n in names}
+    timed = draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
+    error = st.one_of(st.none(), st.sampled_from([-0.5, 0.0, 0.25, 1.0]))
+    point = st.tuples(st.integers(1, 4096), st.integers(1, 4096), st.lists(error, min_size=len(timed), max_size=len(timed)))
+    points = [[m, n, *errors] for m, n, errors in draw(st.lists(point, max_size=4))]
+    groups = [{"group": "any/any", "kernels": timed, "points": points}] if points else []
+    return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": groups}
 
 
 @st.composite

@@ -20,7 +20,7 @@ from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, 
 from tests.deploy.chooser import Call, choose
 
 HOPPER = HwCaps(9, 0)
-WAYS = [How.MEASURED, How.NEAR, How.PRIOR, How.FALLBACK]
+WAYS = [How.MEASURED, How.SURVEYED, How.NEAR, How.PRIOR, How.FALLBACK]
 
 
 def choose_again(op: FrozenOp, handle: KernelHandle, prefs: Preferences) -> tuple[str | None, int]:
@@ -30,10 +30,10 @@ def choose_again(op: FrozenOp, handle: KernelHandle, prefs: Preferences) -> tupl
     call = Call(q.by_size, q.attributes, {t: q.addresses.get(t, 0) for t in present}, q.strides)
     manifests = {n: k.manifest for n, k in op.kernels.items()}
     entries = [e | {"kind": "entry"} for e in op.entries]
-    entries = [e for e in entries if not prefs.deterministic or manifests[e["kernel"]]["deterministic"]]
+    refused = [n for n, m in manifests.items() if prefs.deterministic and not m["deterministic"]]
     whole = [{"name": n, "classes": [{"name": "any", "when": []}]} for n in ("dtypes", "layout")]
     description = {**op.description, "axes": [*whole, *op.description["axes"]]}
-    return choose([description, *entries, *op.medians], manifests, handle.arch, call)
+    return choose([description, *entries, *op.medians, *op.surveys.values()], manifests, handle.arch, call, refused)
 
 
 @settings(max_examples=150, deadline=None)

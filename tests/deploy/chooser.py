@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +67,51 @@ def estimate_us(op: Mapping[str, Any], manifest: Mapping[str, Any], call: Call) 
     return max(compute, bytes_moved / prior["bytes_per_s"], traffic) * factor * 1e6
 
 
-def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[str, Any]], arch: str, call: Call) -> tuple[str | None, int]:
-    """Return the kernel and how it was chosen (1 measured, 2 near, 3 prior, 4 fallback), or (None, 0)."""
+def predict_us(
+    op: Mapping[str, Any], survey: Mapping[str, Any], manifest: Mapping[str, Any], call: Call, classes: Mapping[str, Any]
+) -> float:
+    """Return what a survey predicts of a kernel: its model's terms with their weights, set right by the problems of the call's group."""
+    prior, cost, name = manifest["prior"], op["cost"], manifest["kernel"]
+    flops, num_bytes = (
+        sum(c * math.prod([float(call.sizes[s]) for s in names]) for c, names in look_up(cost[key], call.attributes))
+        for key in ("flops", "bytes_moved")
+    )
+    tile = sorted(prior["tile"].items())
+    steps = {size: float(-(-call.sizes[size] // edge)) for size, edge in tile}
+    waves = math.ceil(math.prod(steps.values()) / prior["slots"])
+    rate = prior["flops_per_s"].get(look_up(cost["flop_unit"], call.attributes), math.inf)
+    compute = flops * math.prod(edge / call.sizes[size] for size, edge in tile) / rate * (waves * prior["slots"]) * 1e6
+    traffic = 0.0
+    if l2 := cost.get("l2_bytes_per_s", {}).get(manifest["arch"]):
+        for item, names in look_up(cost["reads"], call.attributes):
+            again = math.prod(n for size, n in steps.items() if size not in names)
+            traffic += math.prod([item, *(float(call.sizes[s]) for s in names)]) * again / l2 * 1e6
+    terms = [1.0, waves, compute, num_bytes / prior["bytes_per_s"] * 1e6, traffic]
+    time = sum(w * term for w, term in zip(survey["weights"][name], terms, strict=True))
+    off, says = 0.0, 1.0
+    sizes = sorted(call.sizes)
+    for group in survey["groups"]:
+        if group["group"] == f"{classes['dtypes']}/{classes['layout']}" and name in group["kernels"]:
+            for point in group["points"]:
+                error = point[len(sizes) + group["kernels"].index(name)]
+                if error is not None:
+                    distance = sum((math.log2(p) - math.log2(call.sizes[s])) ** 2 for s, p in zip(sizes, point, strict=False))
+                    say = (distance + 0.3) ** -2
+                    off, says = off + say * error, says + say
+    return time * (1.0 + off / says)
+
+
+def choose(
+    rows: Sequence[Mapping[str, Any]],
+    manifests: Mapping[str, Mapping[str, Any]],
+    arch: str,
+    call: Call,
+    refused: Collection[str] = (),
+) -> tuple[str | None, int]:
+    """Return the kernel and how it was chosen (1 measured, 2 surveyed, 3 near, 4 prior, 5 fallback), or (None, 0)."""
     op = next(r for r in rows if r["kind"] == "op")
     entries = [r for r in rows if r["kind"] == "entry" and r["bucket"]["arch"] == arch]
-    legal = {e["kernel"] for e in entries if all(holds(c, call) for c in manifests[e["kernel"]]["domain"])}
+    legal = {e["kernel"] for e in entries if all(holds(c, call) for c in manifests[e["kernel"]]["domain"])} - set(refused)
     winning = {e["kernel"] for e in entries if e["role"] == "winner"}
     medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in legal & winning]
     exact = [m for m in medians if m["sizes"] == call.sizes and m["attributes"] == call.attributes]
@@ -79,6 +119,11 @@ def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[st
         return min(exact, key=lambda m: (m["median_us"], m["kernel"]))["kernel"], 1
     classes = classify(op, call)
     group = "/".join(str(classes[axis]) for axis in AXES[:3])
+    for survey in (r for r in rows if r["kind"] == "survey" and r["arch"] == arch and op["cost"]):
+        own = {e["kernel"] for e in entries if e["role"] == "winner" and all(e["bucket"][axis] == classes[axis] for axis in AXES)}
+        asked = {name for name in legal if name in survey["weights"]}
+        if asked and own <= survey["weights"].keys():
+            return min((predict_us(op, survey, manifests[name], call, classes), name) for name in asked)[1], 2
 
     def find_distance(row: Mapping[str, Any]) -> float:
         return float(sum((math.log2(call.sizes[s]) - math.log2(row["sizes"][s])) ** 2 for s in sorted(call.sizes)))
@@ -89,8 +134,8 @@ def choose(rows: Sequence[Mapping[str, Any]], manifests: Mapping[str, Mapping[st
     own_winners = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in AXES)]
     for some_near, some_winners in ((own_near, own_winners), (near, winners)):
         if some_near:
-            return min(some_near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 2
+            return min(some_near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 3
         if some_winners:
-            return min((estimate_us(op, manifests[e["kernel"]], call), e["kernel"]) for e in some_winners)[1], 3
+            return min((estimate_us(op, manifests[e["kernel"]], call), e["kernel"]) for e in some_winners)[1], 4
     fallbacks = sorted(e["kernel"] for e in entries if e["role"] == "fallback" and e["kernel"] in legal)
-    return (fallbacks[0], 4) if fallbacks else (None, 0)
+    return (fallbacks[0], 5) if fallbacks else (None, 0)

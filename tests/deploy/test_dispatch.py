@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import random
 import shutil
@@ -78,6 +79,24 @@ def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Rando
     return rows
 
 
+def make_survey(op: dict[str, Any], kernels: list[str], generator: random.Random) -> dict[str, Any]:
+    """Make up a survey of most of the kernels, so that it is asked for some buckets and not for others."""
+    known = sorted(generator.sample(kernels, max(1, 3 * len(kernels) // 4)))
+    names = sorted(op["interface"]["sizes"])
+    axes = {axis["name"]: [c["name"] for c in axis["classes"]] for axis in op["axes"]}
+    groups = []
+    for dtypes, layout in itertools.product(*(axes[axis] for axis in AXES[:2])):
+        timed = sorted(generator.sample(known, generator.randint(1, len(known))))
+        points = []
+        for _ in range(generator.randrange(12)):
+            errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
+            points.append([int(2 ** generator.uniform(0, 14)) for _ in names] + errors)
+        if points:
+            groups.append({"group": f"{dtypes}/{layout}", "kernels": timed, "points": points})
+    weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(5)] for k in known}
+    return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": groups}
+
+
 @pytest.fixture(scope="module")
 def frozen_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's set with made-up times, and half of the fallbacks' domains as they are."""
@@ -85,9 +104,10 @@ def frozen_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(find_frozen_dir(), folder)
     for op in OPS:
         index = folder / op / "index.jsonl"
-        rows = [row for row in map(json.loads, index.read_text().splitlines()) if row["kind"] != "median"]
+        rows = [row for row in map(json.loads, index.read_text().splitlines()) if row["kind"] not in ("median", "survey")]
         kernels = sorted({r["kernel"] for r in rows if r["kind"] == "entry"})
         rows += make_medians(rows[0], kernels, random.Random(op))
+        rows.append(make_survey(rows[0], kernels, random.Random(op)))
         index.write_text("".join(dump_line(row) + "\n" for row in rows))
     return folder
 
@@ -170,7 +190,7 @@ def ask_registry(registry: Registry, op: str, call: Call) -> tuple[str | None, i
 @pytest.mark.parametrize("name", OPS)
 def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name: str, frozen_dir: Path, library: ctypes.CDLL) -> None:
     (op,) = select(frozen_dir, [name])
-    rows = [op.description, *op.entries, *op.medians]
+    rows = [op.description, *op.entries, *op.medians, *op.surveys]
     manifests = {k.name: k.manifest for k in op.kernels}
     function = getattr(library, f"aicf_{name}_choose_on")
     function.restype = Status
@@ -184,9 +204,9 @@ def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name
         status = function(b"sm_90a", ctypes.byref(make_params(op, call)), None, ctypes.byref(choice))
         found = (choice.kernel.decode(), choice.how) if status.code == 0 else (None, 0)
         assert found == (kernel, how), (call, status.reason)
-        assert ask_registry(registry, name, call) == (*found, choice.predicted_us if how in (1, 2, 3) else None), call
+        assert ask_registry(registry, name, call) == (*found, choice.predicted_us if how in (1, 2, 3, 4) else None), call
         seen[how] += 1
-    assert seen[1] > 100 and seen[2] > 500 and seen[3] > 20, seen
+    assert seen[1] > 100 and seen[2] > 500 and seen[3] + seen[4] > 20, seen
 
 
 def test_bad_calls_and_unmet_wishes_are_refused_with_the_reason(frozen_dir: Path, library: ctypes.CDLL) -> None:
