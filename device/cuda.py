@@ -1,17 +1,17 @@
 """The real device: an NVIDIA GPU, with CuPy beside us in the same context.
 
 Kernel libraries are linked against the shared ``libcudart.so.13`` while CuPy carries a runtime of its own; both use the GPU's primary
-context, so addresses, streams and events of one are good in the other. Memory is CuPy's, without its pool: each buffer is an allocation
-of its own, so that compute-sanitizer sees its true bounds, and ``cupy.asarray(array)`` shares it.
+context, so addresses, streams and events of one are good in the other. Each buffer is an allocation of its own, so that
+compute-sanitizer sees its true bounds, and ``cupy.asarray(array)`` shares it. CuPy takes the better part of a second to import, and is
+imported where an array is handed to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from device.cudart import Cudart
-from device.interface import DeviceError, UnavailableError
+from device.interface import UnavailableError
 from device.loader import find_gpus, load_cuda
 from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
 
@@ -26,8 +26,7 @@ class CudaArray(RuntimeArray):
 
     def as_cupy(self) -> Any:
         """Return a ``cupy.ndarray`` over the same memory, which it keeps alive."""
-        import cupy
-
+        cupy: Any = import_cupy()
         memory = cupy.cuda.UnownedMemory(self.address, max(self.span_bytes, 1), self, 0)
         return cupy.ndarray(self.shape, self.dtype, cupy.cuda.MemoryPointer(memory, 0), strides=self.strides_bytes)
 
@@ -56,19 +55,9 @@ class CudaDevice(RuntimeDevice):
         finding = find_gpus()
         if not finding.count:
             raise UnavailableError(f"no GPU: {finding.reason}; set AICF_DEVICE=emulated to work without one")
-        library = load_cuda()
-        self._cupy = import_cupy()
-        self._cupy.cuda.Device(0).use()
-        super().__init__(Cudart(library))
-
-    def _allocate_memory(self, size_bytes: int) -> tuple[int, Callable[[], None]]:
-        runtime = self._cupy.cuda.runtime
-        try:
-            held = [self._cupy.cuda.Memory(size_bytes)]
-        except runtime.CUDARuntimeError as error:
-            code = int(error.status)
-            raise DeviceError(self.cudart.describe(f"allocating {size_bytes} bytes", code), code) from error
-        return held[0].ptr, held.clear
+        super().__init__(Cudart(load_cuda()))
+        # The context is made now, and not when something is to be timed.
+        self.cudart.call("cudaFree", None)
 
 
 def import_cupy() -> ModuleType:

@@ -25,6 +25,7 @@ _JobT_contra = TypeVar("_JobT_contra", contravariant=True)
 _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
 _FEED_POLL_S = 0.02
+_GRACE_S = 0.5
 _START_S = 60.0  # Python and its packages, on a machine that is busy with other things
 
 
@@ -105,6 +106,33 @@ class _Hand(Generic[JobT]):
     is_fresh: bool = True
 
 
+class Crew:
+    """Processes that start, and import what they need, before it is known what they are to do: hand it to :func:`run_jobs`.
+
+    Each runs ``prepare(*arguments)`` first, both of which must pickle; what that raises is left to the worker's factory to meet again.
+    :meth:`close` ends those that nobody took.
+    """
+
+    def __init__(self, num_workers: int, prepare: Callable[..., object], arguments: tuple[Any, ...] = ()) -> None:
+        self._hands: list[_Hand[Any]] = []
+        for _ in range(num_workers):
+            self._hands.append(_start_hand(prepare, arguments))
+
+    def close(self) -> None:
+        """End those that were not taken."""
+        hands, self._hands = self._hands, []
+        _end_all(hands)
+
+    @property
+    def size(self) -> int:
+        """How many processes wait to be taken."""
+        return len(self._hands)
+
+    def take(self) -> _Hand[Any] | None:
+        """Return a process that was not taken, None where there is none."""
+        return self._hands.pop() if self._hands else None
+
+
 def run_jobs(
     factory: Callable[..., Worker[JobT, AnswerT]],
     arguments: tuple[Any, ...],
@@ -114,24 +142,27 @@ def run_jobs(
     timeout_s: float,
     on_report: Callable[[JobT, str], None] | None = None,
     starts_at_once: bool = False,
+    crew: Crew | None = None,
 ) -> Iterator[tuple[JobT, AnswerT | Lost]]:
     """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
 
     ``factory(*arguments)`` makes the worker in its process; it, the arguments, jobs and answers must pickle. ``timeout_s`` bounds the
     silence of a job: each report starts it anew, and a process has time of its own to start. Leaving the iterator early ends the
     workers. Jobs may come through a feed; a worker waits for the next one as long as the feed is open. With ``starts_at_once`` the
-    processes start before there is a job.
+    processes start before there is a job; those of a ``crew`` have started already, and are taken first.
     """
-    context = multiprocessing.get_context("spawn")
     feed = jobs if isinstance(jobs, JobFeed) else JobFeed(jobs, is_closed=True)
     hands: list[_Hand[JobT]] = []
+    # Their jobs are done and their pipes closed: they need not be waited for before the others' answers are dealt with.
+    leaving: list[_Hand[JobT]] = []
 
     def start_hand() -> None:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, factory, arguments), daemon=True)
-        process.start()
-        theirs.close()
-        hands.append(_Hand(process, ours))
+        taken = crew.take() if crew is not None else None
+        hand: _Hand[JobT] = taken or _start_hand()
+        # One that died at once is noticed when its first answer is awaited.
+        with contextlib.suppress(BrokenPipeError):
+            hand.connection.send((factory, arguments))
+        hands.append(hand)
 
     def give(hand: _Hand[JobT], job: JobT) -> None:
         hand.job = job
@@ -152,7 +183,7 @@ def run_jobs(
             give(hands[-1], job)
 
     try:
-        for _ in range(num_workers if starts_at_once else 0):
+        for _ in range(num_workers if starts_at_once else min(num_workers, crew.size if crew is not None else 0)):
             start_hand()
         while not feed.is_abandoned and (not feed.is_done or any(h.job is not None for h in hands)):
             give_all()
@@ -170,13 +201,22 @@ def run_jobs(
                 hand.job = None
                 if not alive or feed.is_done:
                     hands.remove(hand)
-                    _end(hand)
+                    hand.connection.close()
+                    leaving.append(hand)
                 elif (following := feed.take()) is not None:  # before the answer is dealt with, so that the worker need not wait
                     give(hand, following)
                 yield job, content
     finally:
-        for hand in hands:
-            _end(hand)
+        _end_all([*hands, *leaving])
+
+
+def _start_hand(prepare: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()) -> _Hand[Any]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, prepare, arguments), daemon=True)
+    process.start()
+    theirs.close()
+    return _Hand(process, ours)
 
 
 def _take_answer(
@@ -207,11 +247,17 @@ def _take_answer(
     return hand.job, content, not spent
 
 
-def _end(hand: _Hand[Any]) -> None:
-    hand.connection.close()
-    hand.process.join(timeout=0.5)
-    if hand.process.is_alive():
-        hand.process.kill()
+def _end_all(hands: Sequence[_Hand[Any]]) -> None:
+    """End processes, all at the same time: those that wait for a job see that there will be none, the others are killed."""
+    for hand in hands:
+        hand.connection.close()
+    last_s = time.monotonic() + _GRACE_S
+    for hand in hands:
+        hand.process.join(timeout=max(0.0, last_s - time.monotonic()))
+    for hand in hands:
+        if hand.process.is_alive():
+            hand.process.kill()
+    for hand in hands:
         hand.process.join()
 
 
@@ -221,23 +267,30 @@ def _describe_exit(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def _serve(connection: Connection, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...]) -> None:
-    """Body of a worker process."""
+def _serve(connection: Connection, prepare: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+    """Body of a worker process: it is told the factory and its arguments, then job after job."""
     # Ctrl-C reaches the whole process group: the parent decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What kernels print must not mix with the parent's results.
     os.dup2(2, 1)
+    if prepare is not None:
+        # The factory meets what is wrong again, and it is the one that is heard.
+        with contextlib.suppress(Exception):
+            prepare(*arguments)
     # A parent that hung up wants nothing more of this process.
     with contextlib.suppress(EOFError, ConnectionError):
-        _answer_jobs(connection, factory, arguments)
+        _answer_jobs(connection)
 
 
-def _answer_jobs(connection: Connection, factory: Callable[..., Worker[Any, Any]], arguments: tuple[Any, ...]) -> None:
+def _answer_jobs(connection: Connection) -> None:
     worker: Worker[Any, Any] | None = None
     failure = ""
     try:
+        factory, arguments = connection.recv()
         # Before there is a job: a process that starts early is ready early.
         worker = factory(*arguments)
+    except (EOFError, ConnectionError):
+        raise
     except Exception as error:  # noqa: BLE001 - the first job's answer
         failure = f"{type(error).__name__}: {error}"
     connection.send(("started", "", False))

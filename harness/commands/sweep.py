@@ -91,50 +91,56 @@ def run(
     """
     from harness.console import claim_output, open_progress, print_json
     from harness.discover import find_op
-    from harness.session import Session
-    from harness.spec import SpecError
-    from harness.sweep.finals import hold_finals
-    from harness.sweep.points import Sweep, save_sweep
-    from harness.sweep.progress import GpuUse, Progress
-    from harness.sweep.space import select_sweep_problems
-    from harness.sweep.sweeping import SweepPlan, SweepRun
+    from harness.sweep.preparing import Preparation
 
     loaded = find_op(op)
     if save is not None:
         claim_output(save, "--save")
-    problems = select_sweep_problems(loaded.op, problem or [])
-    plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
-    with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
-        is_model = session.device.is_emulated
-        if is_model and save is not None:
-            raise SpecError("--save writes measured times, and on the emulated device nothing is timed")
-        sweep = SweepRun(session, plan, problems)
-        state, use = Progress(sweep.size), GpuUse()
-        points: list[SweepPoint] = []
-        builds = []
-        winners: list[Winner] = []
-        with open_progress(f"sweep {op}", sweep.size, quiet=json) as progress:
-            for found in sweep.run():
-                own = [m.point for m in found.points]
-                use.add(own, found.usage)
-                points += own
-                builds.append(found.build)
-                progress.advance(("recorded before: " if found.is_earlier else "") + state.add(own))
-        if save is not None:
-            save_sweep(save, Sweep(_describe_sweep(session, samples), tuple(points)))
-        for p in problems:
-            if not json:
-                _print_screen(points, p.name, session.target.name if is_model else "")
-            winner = hold_finals(session, builds, sweep.binding, points, p, finalists) if finalists and not is_model else None
-            if winner is not None:
-                winners.append(winner)
+    with Preparation(loaded, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
+        # Only now: the processes that measure import the same meanwhile.
+        from harness.session import Session
+        from harness.spec import SpecError
+        from harness.sweep.finals import Expectations, hold_finals
+        from harness.sweep.points import Sweep, save_sweep
+        from harness.sweep.progress import GpuUse, Progress
+        from harness.sweep.space import select_sweep_problems
+        from harness.sweep.sweeping import SweepPlan, SweepRun
+
+        problems = select_sweep_problems(loaded.op, problem or [])
+        plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
+        with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
+            is_model = session.device.is_emulated
+            if is_model and save is not None:
+                raise SpecError("--save writes measured times, and on the emulated device nothing is timed")
+            sweep = SweepRun(session, plan, problems, preparation)
+            holds_finals = bool(finalists) and not is_model
+            expectations = Expectations(loaded.op, problems if holds_finals else ())
+            state, use = Progress(sweep.size), GpuUse()
+            points: list[SweepPoint] = []
+            builds = []
+            winners: list[Winner] = []
+            with open_progress(f"sweep {op}", sweep.size, quiet=json) as progress:
+                for found in sweep.run():
+                    own = [m.point for m in found.points]
+                    use.add(own, found.usage)
+                    points += own
+                    builds.append(found.build)
+                    progress.advance(("recorded before: " if found.is_earlier else "") + state.add(own))
+            if save is not None:
+                save_sweep(save, Sweep(_describe_sweep(session, samples), tuple(points)))
+            for p in problems:
                 if not json:
-                    _print_winner(winner)
-        figures = use.to_figures()
-        if figures:
-            session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)
-            if not json:
-                print(use.describe())
+                    _print_screen(points, p.name, session.target.name if is_model else "")
+                winner = hold_finals(session, builds, sweep.binding, points, p, finalists, expectations) if holds_finals else None
+                if winner is not None:
+                    winners.append(winner)
+                    if not json:
+                        _print_winner(winner)
+            figures = use.to_figures()
+            if figures:
+                session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)
+                if not json:
+                    print(use.describe())
     if json:
         print_json({"op": op, "points": [vars(p) for p in points], "winners": [w.to_json() for w in winners], "gpu_use": figures})
     else:

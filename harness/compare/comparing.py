@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,11 @@ from harness.model.roofline import Floor, find_floor
 from harness.records.tables import Result, read_samples
 from harness.session import Session
 from harness.spec import Launchable, Op, Problem
-from harness.timing.benchmark import TIMING_DISTRIBUTION, check_output
+from harness.timing.benchmark import check_output, expect_timed
 from harness.timing.placement import Placements
 from harness.timing.ranges import name_range
 from harness.timing.timer import Mode, Subject, Timer, check_floor
-from harness.verify.inputs import make_inputs
-from harness.verify.reference import Expected, compute_expected
+from harness.verify.reference import Expected
 
 # Two runs, perhaps of two days: a drift between them is in the effect, so that less is not told apart.
 _APART_MARGIN = 0.02
@@ -85,11 +84,19 @@ def open_other_sides(session: Session, revision: str, sides: Sequence[Side]) -> 
 
 
 def compare_sides(
-    session: Session, timer: Timer, incumbent: Side, candidates: Sequence[Side], problems: Sequence[Problem], mode: Mode, criteria: Criteria
+    session: Session,
+    timer: Timer,
+    incumbent: Side,
+    candidates: Sequence[Side],
+    problems: Sequence[Problem],
+    mode: Mode,
+    criteria: Criteria,
+    expect: Callable[[Problem], Expected] | None = None,
 ) -> Iterator[Compared]:
     """Hold one contest a problem, record it, and yield each candidate's result.
 
-    A candidate with the incumbent's machine code is the same without being timed.
+    A candidate with the incumbent's machine code is the same without being timed. ``expect`` gives what :func:`expect_timed` would
+    compute, where that is known already.
     """
     different = [c for c in candidates if c.build.code_hash != incumbent.build.code_hash]
     same = [c for c in candidates if c.build.code_hash == incumbent.build.code_hash]
@@ -103,7 +110,7 @@ def compare_sides(
             for side in same:
                 yield Compared(problem.name, mode, incumbent.name, side.name, _make_identical(), "the same machine code: not timed")
             if different:
-                yield from _compare_on(session, timer, [incumbent, *different], opened, problem, mode, criteria)
+                yield from _compare_on(session, timer, [incumbent, *different], opened, problem, mode, criteria, expect)
 
 
 def _make_identical() -> Outcome:
@@ -111,9 +118,16 @@ def _make_identical() -> Outcome:
 
 
 def _compare_on(
-    session: Session, timer: Timer, sides: Sequence[Side], opened: Sequence[Launchable], problem: Problem, mode: Mode, criteria: Criteria
+    session: Session,
+    timer: Timer,
+    sides: Sequence[Side],
+    opened: Sequence[Launchable],
+    problem: Problem,
+    mode: Mode,
+    criteria: Criteria,
+    expect: Callable[[Problem], Expected] | None,
 ) -> Iterator[Compared]:
-    held = hold_contest(session, timer, sides, opened, problem, mode, criteria)
+    held = hold_contest(session, timer, sides, opened, problem, mode, criteria, expect=expect)
     incumbent = sides[0]
     for name, reason in held.not_served.items():
         yield Compared(problem.name, mode, incumbent.name, name, None, f"not served: {reason}")
@@ -160,6 +174,7 @@ def hold_contest(
     mode: Mode,
     criteria: Criteria,
     budget_s: float = 20.0,
+    expect: Callable[[Problem], Expected] | None = None,
 ) -> Held:
     """Hold a contest on one problem and record it.
 
@@ -167,7 +182,7 @@ def hold_contest(
     """
     op = session.loaded.op
     incumbent, candidates = sides[0], sides[1:]
-    expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
+    expected = expect_timed(op, problem) if expect is None else expect(problem)
     floor = find_floor(op.cost(problem), session.target)
     with Placements(session.device, op, problem) as case:
         line_up = [incumbent, *sides]  # the control is the incumbent's

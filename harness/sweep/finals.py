@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from harness.build.builder import BuildResult
 from harness.compare.comparing import Compared, Side, compare_sides
 from harness.compare.verdicts import Criteria, Verdict
 from harness.session import Session
-from harness.spec import Problem
+from harness.spec import Op, Problem
 from harness.sweep.points import SweepPoint
 from harness.timing.batches import Mode
+from harness.timing.benchmark import expect_timed
 from harness.timing.timer import Timer
 from harness.timing.turn import Turn
+from harness.verify.reference import Expected
 
 # Slower than the best by this much in the screen, a variant is no finalist.
 _FINALIST_WITHIN = 1.1
@@ -35,8 +38,27 @@ class Winner:
         return vars(self) | {"comparisons": [c.to_json() for c in self.comparisons]}
 
 
+class Expectations:
+    """What is expected of the outputs on the problems of the finals, computed in a thread while the screen goes on."""
+
+    def __init__(self, op: Op, problems: Sequence[Problem]) -> None:
+        pool = ThreadPoolExecutor(1)
+        self._found = {p.name: pool.submit(expect_timed, op, p) for p in problems}
+        pool.shutdown(wait=False)
+
+    def find(self, problem: Problem) -> Expected:
+        """Wait for it; raises what the op's own callables raise."""
+        return self._found[problem.name].result()
+
+
 def hold_finals(
-    session: Session, builds: Sequence[BuildResult], binding: Path, points: Sequence[SweepPoint], problem: Problem, num_finalists: int
+    session: Session,
+    builds: Sequence[BuildResult],
+    binding: Path,
+    points: Sequence[SweepPoint],
+    problem: Problem,
+    num_finalists: int,
+    expectations: Expectations,
 ) -> Winner | None:
     """Measure the fastest of the screen anew against the fastest listed variant; None where nothing passed.
 
@@ -54,10 +76,11 @@ def hold_finals(
     if not close:
         return Winner(problem.name, incumbent.variant, incumbent.variant, ())
     sides = [Side(p.variant, session.loaded.op, by_name[p.variant], binding) for p in (incumbent, *close)]
+    expected = expectations.find(problem)
     with Turn(session.device.properties.uuid).take():
         timer = Timer(session.device)
         try:
-            rows = tuple(compare_sides(session, timer, sides[0], sides[1:], [problem], Mode.COLD, Criteria()))
+            rows = tuple(compare_sides(session, timer, sides[0], sides[1:], [problem], Mode.COLD, Criteria(), lambda _: expected))
         finally:
             timer.close()
     faster = [r for r in rows if r.outcome is not None and r.outcome.verdict is Verdict.FASTER]

@@ -7,14 +7,13 @@ where it is asked for; the screen. The finals come after it (:mod:`harness.sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from harness.build.builder import BuildResult, build_binding, build_stream
+from harness.build.builder import BuildResult, build_stream
 from harness.build.compiler import Compiler
 from harness.pool import JobFeed, Lost, run_jobs
 from harness.records.database import make_uid
@@ -24,16 +23,14 @@ from harness.spec import Problem, SpecError
 from harness.sweep.measuring import QUEUED_SAMPLES, SweepJob, SweepSetup, SweepWorker
 from harness.sweep.modelling import ModelWorker, rank_by_model
 from harness.sweep.points import Answer, Measured, SweepPoint
+from harness.sweep.preparing import PER_GPU, Preparation
 from harness.sweep.proposals import Proposals
 from harness.sweep.screening import Found, Measure, Steps, screen
 from harness.sweep.strategies import Score, Strategy, StrategyName, make_strategy
 from harness.timing.benchmark import TIMING_DISTRIBUTION
-from harness.timing.instruments import build_instruments
 
 # Silence after which a variant counts as hung; the first job also starts the process and makes the inputs.
 _TIMEOUT_S = 120.0
-# Measuring processes that take turns on a GPU: one has it, one is ready for it, one judges what came of its turn.
-PER_GPU = 3
 _FIGURES = ("median_us", "q1_us", "q3_us", "num_samples", "clock_mhz", "gpu", "mode", "is_pruned")
 
 
@@ -58,10 +55,14 @@ class SweepPlan:
 
 
 class SweepRun:
-    """One sweep of a session's op. Iterate :meth:`run`; ``size`` is how many variants there will be at most."""
+    """One sweep of a session's op. Iterate :meth:`run`; ``size`` is how many variants there will be at most.
 
-    def __init__(self, session: Session, plan: SweepPlan, problems: tuple[Problem, ...]) -> None:
+    ``preparation`` is of this op, and its builds have begun; it takes less time where it began before the session.
+    """
+
+    def __init__(self, session: Session, plan: SweepPlan, problems: tuple[Problem, ...], preparation: Preparation) -> None:
         self._session = session
+        self._preparation = preparation
         self._plan = plan
         self._problems = problems
         op = session.loaded.op
@@ -71,12 +72,6 @@ class SweepRun:
         if plan.keep < 1 and session.device.is_emulated:
             raise SpecError("on the emulated device every point is the model's already: --keep is for a GPU")
         self.size = self._strategy.size
-        # The binding takes the compiler seconds, as long as the first variants, and so does what a timer needs on the device.
-        pool = ThreadPoolExecutor(2)
-        self._binding = pool.submit(build_binding, session.loaded, session.toolchain)
-        if not session.device.is_emulated:
-            pool.submit(build_instruments, session.toolchain)
-        pool.shutdown(wait=False)
         # Compilers and GPU have this many variants to work on before the first result must be known.
         self._proposals = Proposals(self._strategy, session.settings.jobs + PER_GPU * max(1, plan.num_gpus))
         self._listed = {v.name for v in op.variants}
@@ -84,7 +79,7 @@ class SweepRun:
     @property
     def binding(self) -> Path:
         """The op's binding; raises :class:`BuildError` where it does not compile."""
-        return self._binding.result()
+        return self._preparation.binding
 
     def _make_setup(self) -> SweepSetup:
         session, plan = self._session, self._plan
@@ -113,7 +108,7 @@ class SweepRun:
         if plan.num_gpus == 1 and plan.scheduler is None:
             num_workers = self._session.settings.jobs if is_emulated else PER_GPU
             return lambda feed: run_jobs(
-                factory, (self._make_setup(),), feed, num_workers=num_workers, timeout_s=_TIMEOUT_S, starts_at_once=not plan.resume
+                factory, (self._make_setup(),), feed, num_workers=num_workers, timeout_s=_TIMEOUT_S, crew=self._preparation.crew
             )
         from harness.sweep.cluster import open_cluster, run_jobs_on
 

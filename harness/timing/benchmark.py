@@ -58,6 +58,11 @@ class _Entry:
         self.status, self.reason = "failed", reason
 
 
+def expect_timed(op: Op, problem: Problem) -> Expected:
+    """Return the inputs of a problem as it is timed, and what is expected of its outputs."""
+    return compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
+
+
 def time_problem(
     device: Device,
     timer: Timer,
@@ -74,7 +79,7 @@ def time_problem(
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
     """
-    expected = compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION))
+    expected = expect_timed(op, problem)
     floor = find_floor(op.cost(problem), target)
     with Placements(device, op, problem) as case:
         case.upload(expected.inputs)

@@ -64,25 +64,29 @@ def tune_with_kernel_tuner(out: Path) -> None:
 def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
     """Sweep, hold the finals, and write the winner."""
     from harness.discover import LoadedOp, load_op
-    from harness.session import Session
-    from harness.sweep.finals import hold_finals
-    from harness.sweep.progress import GpuUse
-    from harness.sweep.space import select_sweep_problems
-    from harness.sweep.strategies import StrategyName
-    from harness.sweep.sweeping import SweepPlan, SweepRun
+    from harness.sweep.preparing import Preparation
 
     loaded = LoadedOp(load_op(FOLDER), FOLDER)
-    options = OURS[name] | {"strategy": StrategyName(OURS[name]["strategy"]), "resume": resume}
-    (problem,) = select_sweep_problems(loaded.op)
-    with Session.start(loaded, f"compare_tuners {name}") as session:
-        sweep = SweepRun(session, SweepPlan(**options), (problem,))
-        use = GpuUse()
-        found = []
-        for each in sweep.run():
-            use.add([m.point for m in each.points], each.usage)
-            found.append(each)
-        points = [m.point for f in found for m in f.points]
-        winner = hold_finals(session, [f.build for f in found], sweep.binding, points, problem, 5)
+    with Preparation(loaded, starts_processes=not resume) as preparation:
+        # Only now: the processes that measure import the same meanwhile.
+        from harness.session import Session
+        from harness.sweep.finals import Expectations, hold_finals
+        from harness.sweep.progress import GpuUse
+        from harness.sweep.space import select_sweep_problems
+        from harness.sweep.strategies import StrategyName
+        from harness.sweep.sweeping import SweepPlan, SweepRun
+
+        options = OURS[name] | {"strategy": StrategyName(OURS[name]["strategy"]), "resume": resume}
+        (problem,) = select_sweep_problems(loaded.op)
+        with Session.start(loaded, f"compare_tuners {name}") as session:
+            sweep = SweepRun(session, SweepPlan(**options), (problem,), preparation)
+            expectations, use = Expectations(loaded.op, (problem,)), GpuUse()
+            found = []
+            for each in sweep.run():
+                use.add([m.point for m in each.points], each.usage)
+                found.append(each)
+            points = [m.point for f in found for m in f.points]
+            winner = hold_finals(session, [f.build for f in found], sweep.binding, points, problem, 5, expectations)
     assert winner is not None
     passed = [p for p in points if p.status == "passed"]
     values = dict(loaded.op.select_variants([winner.winner])[0].values)

@@ -6,8 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from harness.pool import Lost, run_jobs
+import pytest
+
+from harness import pool
+from harness.pool import Crew, Lost, run_jobs
 
 
 class Calculator:
@@ -61,3 +67,56 @@ def test_leaving_early_ends_the_workers() -> None:
     assert job == "a"
     results.close()
     assert time.monotonic() - started < 5
+
+
+def note_pid(folder: str) -> None:
+    """What a crew prepares: leave a sign, and fail."""
+    Path(folder, str(os.getpid())).touch()
+    raise RuntimeError("the factory will meet this again")
+
+
+def test_a_crew_is_ready_before_it_knows_its_work(tmp_path: Path) -> None:
+    crew = Crew(2, note_pid, (str(tmp_path),))
+    assert crew.size == 2
+    answers = dict(run_jobs(Calculator, (100,), ["a", "bb", "spend", "ccc"], num_workers=2, timeout_s=20, crew=crew))
+    assert crew.size == 0
+    found = [a for a in answers.values() if not isinstance(a, Lost)]
+    assert sorted(value for _, value in found) == [102, 104, 106, 110]
+    prepared = {int(p.name) for p in tmp_path.iterdir()}
+    assert len(prepared) == 2 and {pid for pid, _ in found} & prepared, "what was prepared does the work"
+    crew.close()
+
+
+def test_who_is_not_taken_ends_with_the_crew(tmp_path: Path) -> None:
+    crew = Crew(2, note_pid, (str(tmp_path),))
+    processes = [h.process for h in crew._hands]
+    crew.close()
+    assert crew.size == 0 and not any(p.is_alive() for p in processes)
+
+
+def test_processes_end_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take all of the grace; they take it together."""
+    waited: list[float] = []
+
+    class Stubborn:
+        def __init__(self) -> None:
+            self.is_killed = False
+
+        def join(self, timeout: float | None = None) -> None:
+            if timeout is not None:
+                waited.append(timeout)
+                now[0] += timeout
+            assert timeout is not None or self.is_killed
+
+        def is_alive(self) -> bool:
+            return not self.is_killed
+
+        def kill(self) -> None:
+            self.is_killed = True
+
+    now = [0.0]
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pipe = SimpleNamespace(close=lambda: None)
+    hands: list[Any] = [pool._Hand(Stubborn(), pipe) for _ in range(3)]  # type: ignore[arg-type]
+    pool._end_all(hands)
+    assert sum(waited) == pool._GRACE_S and all(h.process.is_killed for h in hands)

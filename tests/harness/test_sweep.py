@@ -46,8 +46,9 @@ class Sweeper(Gpu):
 
         monkeypatch.setattr("harness.sweep.screening.read_resources", lambda build: {"kernel": self.resources})
         monkeypatch.setattr("harness.sweep.sweeping.build_stream", build_stream)
-        monkeypatch.setattr("harness.sweep.sweeping.build_binding", lambda loaded, toolchain: folder / "binding.so")
-        monkeypatch.setattr("harness.sweep.sweeping.build_instruments", lambda toolchain: None)
+        monkeypatch.setattr("harness.sweep.preparing._build_binding", lambda loaded: folder / "binding.so")
+        monkeypatch.setattr("harness.sweep.preparing._build_instruments", lambda device: None)
+        monkeypatch.setattr("harness.sweep.preparing.PER_GPU", 0)
         monkeypatch.setattr("harness.sweep.sweeping.run_jobs", run_jobs)
         monkeypatch.setattr("harness.sweep.measuring.open_device", lambda name: self.device)
         monkeypatch.setattr("harness.sweep.measuring.load_op", lambda folder: self.op)

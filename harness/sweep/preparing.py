@@ -1,0 +1,70 @@
+"""What a sweep needs in any case, begun before anything else: it takes seconds, and needs neither a session nor a device here.
+
+This module imports next to nothing, so that the processes which measure start while their parent is still importing.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from harness.pool import Crew
+
+if TYPE_CHECKING:
+    from harness.discover import LoadedOp
+
+# Measuring processes that take turns on a GPU: one has it, one is ready for it, one judges what came of its turn.
+PER_GPU = 3
+
+
+def prepare_process(device: str | None) -> None:
+    """Import what measures, and open the device: a second or two in each measuring process."""
+    from device import open_device
+    from harness.sweep import measuring
+
+    assert measuring
+    open_device(device)
+
+
+class Preparation:
+    """Measuring processes that get ready, and the op's binding and the timer's instruments, which are compiled meanwhile.
+
+    The binding takes as long as several variants, and no variant is measured without it. ``device`` as for
+    :func:`device.open_device`. With ``starts_processes=False`` they start when there is something to measure, if there is. A context
+    manager: leaving it ends the processes that no sweep took.
+    """
+
+    def __init__(self, loaded: LoadedOp, device: str | None = None, *, starts_processes: bool = True) -> None:
+        self.crew = Crew(PER_GPU if starts_processes else 0, prepare_process, (device,))
+        pool = ThreadPoolExecutor(2)
+        self._binding = pool.submit(_build_binding, loaded)
+        pool.submit(_build_instruments, device)
+        pool.shutdown(wait=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.crew.close()
+
+    @property
+    def binding(self) -> Path:
+        """The op's binding; raises :class:`BuildError` where it does not compile."""
+        return self._binding.result()
+
+
+def _build_binding(loaded: LoadedOp) -> Path:
+    from device.toolchain import find_toolchain
+    from harness.build.builder import build_binding
+
+    return build_binding(loaded, find_toolchain())
+
+
+def _build_instruments(device: str | None) -> None:
+    from device import choose_device
+    from device.toolchain import find_toolchain
+    from harness.timing.instruments import build_instruments
+
+    if choose_device(device).name == "cuda":
+        build_instruments(find_toolchain())
