@@ -70,6 +70,17 @@ def find_mismatches(actual: NDArray[Any], expected: NDArray[np.float64], bound: 
     return ~right
 
 
+def is_right(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> bool:
+    """Return whether no element of ``actual`` is wrong: what :func:`find_mismatches` says, in a fraction of its time for a right output."""
+    if actual.shape == expected.shape and (not is_float(actual.dtype) or np.abs(expected).max(initial=0.0) <= find_largest(actual.dtype)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = np.abs(actual.astype(np.float64) - expected)
+            if error.max(initial=0.0) < np.inf and bool((error <= bound).all()):
+                return True
+    # Infinities and NaN that are expected, or something is wrong.
+    return not find_mismatches(actual, expected, bound).any()
+
+
 def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
     if not is_float(dtype):
         return np.ones_like(expected)

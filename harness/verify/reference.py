@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype
 from harness.spec import Op, Problem
-from harness.verify.compare import Comparison, compare, find_mismatches
+from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs
 
@@ -63,6 +63,10 @@ class Part:
         """Return True per element of this part that is wrong in a whole output of the kernel."""
         return find_mismatches(self.take(name, actual), self.outputs[name], self.bounds[name])
 
+    def is_right(self, name: str, actual: NDArray[Any]) -> bool:
+        """Return whether no element of this part is wrong in a whole output of the kernel."""
+        return is_right(self.take(name, actual), self.outputs[name], self.bounds[name])
+
     @property
     def size_bytes(self) -> int:
         """Host memory held."""
@@ -88,6 +92,13 @@ class Expected:
             each = [part.compare(name, values) for part in self.parts]
             found[name] = min(each, key=lambda c: (c.ok, -c.max_error_ratio))
         return found
+
+    def find_wrong(self, outputs: Mapping[str, NDArray[Any]]) -> str:
+        """Return "" where whole outputs are right, or what is wrong with the first that is not."""
+        for name, values in outputs.items():
+            if not all(part.is_right(name, values) for part in self.parts):
+                return self.compare({name: values})[name].describe(name)
+        return ""
 
     def describe(self) -> str:
         """Say what of the outputs is judged."""

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.verify.compare import compare
+from harness.dtypes import find_dtype
+from harness.verify.compare import compare, find_mismatches, is_right
 
 FINITE = hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=6), elements=st.floats(-1e30, 1e30))
 
@@ -85,3 +86,22 @@ def test_shapes_must_agree() -> None:
 def test_description_names_count_index_values_and_bound() -> None:
     text = compare(as_f32(1, 5, np.nan), np.array([1.0, 2, 3]), np.array(0.25)).describe("Y")
     assert text == "Y [3]: 2 of 3 elements wrong, 1 of them NaN; first at [1]: got 5.0, expected 2.0, error 3 where 0.25 is allowed"
+
+
+_SPECIAL = (0.0, 1.0, -1.0, 1e-9, 65504.0, 65519.0, 65520.0, -65536.0, 3.4028234e38, 3.5e38, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
+@pytest.mark.parametrize("bound", [0.0, 1e-3, 1e5, np.inf, np.nan])
+def test_the_quick_verdict_is_that_of_every_element(dtype: str, bound: float) -> None:
+    with np.errstate(all="ignore"):
+        values = np.array([v for v in _SPECIAL if dtype != "int32" or abs(v) < 2**31]).astype(find_dtype(dtype))
+    for expected in _SPECIAL:
+        for actual in values:
+            sides = (np.array([1, actual], values.dtype), np.array([1.0, expected]), np.array([0.0, bound]))
+            assert is_right(*sides) == (not find_mismatches(*sides).any()), (actual, expected)
+
+
+def test_the_quick_verdict_refuses_another_shape() -> None:
+    with pytest.raises(ValueError, match="output has shape"):
+        is_right(np.zeros(3, np.float32), np.zeros(2), np.zeros(1))
