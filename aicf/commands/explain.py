@@ -118,10 +118,10 @@ def _print(explanation: Explanation) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in ("kernel", "role", "measured us", "near us", "estimate us", "why"):
+    for name in ("kernel", "role", "measured us", "survey us", "near us", "estimate us", "why"):
         table.add_column(name, overflow="fold")
     for c in sorted(explanation.candidates, key=lambda c: (c.dropped != "", c.kernel)):
-        times = [f"{t:.4g}" if t is not None else "-" for t in (c.measured_us, c.near_us, c.estimate_us)]
+        times = [f"{t:.4g}" if t is not None else "-" for t in (c.measured_us, c.survey_us, c.near_us, c.estimate_us)]
         role = "/".join(c.roles) + (" (provisional)" if c.statuses == ("provisional",) else "")
         chosen = explanation.chosen == c.kernel
         style = "bold" if chosen else None

@@ -1,4 +1,4 @@
-"""The decision: an exact hit, the survey, neighbours and estimates in the bucket and beyond it, the fallback; ``docs/frozen.md`` is its text."""
+"""The decision: an exact hit, the survey, neighbours and estimates in the bucket, beyond it, the fallback: see ``docs/frozen.md``."""
 
 from __future__ import annotations
 

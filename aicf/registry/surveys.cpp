@@ -1,7 +1,7 @@
 // Times predicted from a survey: the sums of docs/frozen.md, in the order of the generated C dispatcher, so that both find the same bits.
 //
-// A Predictor is one survey's. It holds the kernels' tiles, rates and weights; by setting of the attributes the rates of arithmetic and which
-// sizes each input's shape names; and by group the problems that were measured, with how far the model was off on each.
+// A Predictor is one survey's. It holds the kernels' tiles, rates and weights; by setting of the attributes the rates of arithmetic and
+// which sizes each input's shape names; and by group the problems that were measured, with how far the model was off on each.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -36,8 +36,7 @@ struct Call {
 };
 
 struct Predictor {
-    PyObject_HEAD
-    std::size_t num_sizes, num_kernels;
+    PyObject_HEAD std::size_t num_sizes, num_kernels;
     double l2_bytes_per_s;
     std::vector<std::int64_t>* edges;    // [kernels, sizes], 0: none
     std::vector<double>* slots;
@@ -86,8 +85,8 @@ PyObject* create(PyTypeObject* type, PyObject* arguments, PyObject*) {
     if (!PyArg_ParseTuple(arguments, "nny*y*y*dy*", &num_sizes, &num_kernels, &edges, &slots, &bytes_per_s, &l2, &weights)) return nullptr;
     if (num_sizes < 1 || num_sizes > static_cast<Py_ssize_t>(max_sizes) || num_kernels < 1 ||
         num_kernels > static_cast<Py_ssize_t>(max_kernels)) {
-        return PyErr_Format(PyExc_ValueError, "%zd sizes and %zd kernels: there may be 1 to %zu and 1 to %zu", num_sizes, num_kernels, max_sizes,
-                            max_kernels);
+        return PyErr_Format(PyExc_ValueError, "%zd sizes and %zd kernels: there may be 1 to %zu and 1 to %zu", num_sizes, num_kernels,
+                            max_sizes, max_kernels);
     }
     auto* self = reinterpret_cast<Predictor*>(type->tp_alloc(type, 0));
     if (self == nullptr) return nullptr;
@@ -117,7 +116,8 @@ PyObject* add_setting(PyObject* object, PyObject* arguments) {
     Setting made;
     const std::size_t num_reads = static_cast<std::size_t>(shapes.len) / sizeof(std::uint64_t);
     if (num_reads > max_reads) return PyErr_Format(PyExc_ValueError, "shapes: %zu inputs, there may be %zu", num_reads, max_reads);
-    if (!read_numbers(rates, self->num_kernels, "rates", made.flops_per_s) || !read_numbers(shapes, num_reads, "shapes", made.shapes)) return nullptr;
+    if (!read_numbers(rates, self->num_kernels, "rates", made.flops_per_s) || !read_numbers(shapes, num_reads, "shapes", made.shapes))
+        return nullptr;
     self->settings->push_back(std::move(made));
     return PyLong_FromSize_t(self->settings->size() - 1);
 }
@@ -130,7 +130,8 @@ PyObject* add_group(PyObject* object, PyObject* arguments) {
     if (num_points < 0) return PyErr_Format(PyExc_ValueError, "%zd points", num_points);
     Group made;
     const auto count = static_cast<std::size_t>(num_points);
-    if (!read_numbers(logs, count * self->num_sizes, "logs", made.logs) || !read_numbers(errors, count * self->num_kernels, "errors", made.errors)) {
+    if (!read_numbers(logs, count * self->num_sizes, "logs", made.logs) ||
+        !read_numbers(errors, count * self->num_kernels, "errors", made.errors)) {
         return nullptr;
     }
     self->groups->push_back(std::move(made));
@@ -163,7 +164,8 @@ bool read_call(const Predictor& self, PyObject* sizes, PyObject* reads, Py_ssize
     return PyErr_Occurred() == nullptr;
 }
 
-// A launch (1 us), the waves of blocks, their arithmetic with what tiles pad, the least traffic of memory, what tiles read; in microseconds.
+// A launch (1 us), the waves of blocks, their arithmetic with what tiles pad, the least traffic of memory, what tiles read; in
+// microseconds.
 std::array<double, num_terms> find_terms(const Predictor& self, const Call& call, std::size_t kernel) {
     const std::int64_t* edges = self.edges->data() + kernel * self.num_sizes;
     const double slots = (*self.slots)[kernel];
@@ -204,8 +206,10 @@ PyObject* terms(PyObject* object, PyObject* arguments) {
     for (std::size_t k = 0; found != nullptr && k < self->num_kernels; ++k) {
         const auto t = find_terms(*self, call, k);
         PyObject* row = Py_BuildValue("(ddddd)", t[0], t[1], t[2], t[3], t[4]);
-        if (row == nullptr) Py_CLEAR(found);
-        else PyList_SET_ITEM(found, static_cast<Py_ssize_t>(k), row);
+        if (row == nullptr)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, static_cast<Py_ssize_t>(k), row);
     }
     return found;
 }
@@ -244,15 +248,18 @@ PyObject* predict(PyObject* object, PyObject* arguments) {
         const double* w = self->weights->data() + k * num_terms;
         const double model = w[0] + t[1] * w[1] + t[2] * w[2] + t[3] * w[3] + t[4] * w[4];
         PyObject* us = PyFloat_FromDouble(model * (1.0 + off[k] / (model_say + says[k])));
-        if (us == nullptr) Py_CLEAR(found);
-        else PyList_SET_ITEM(found, static_cast<Py_ssize_t>(k), us);
+        if (us == nullptr)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, static_cast<Py_ssize_t>(k), us);
     }
     return found;
 }
 
 PyMethodDef methods[] = {
     {"add_setting", add_setting, METH_VARARGS, "Add a setting of the attributes: rates by kernel, shapes by input; return its number."},
-    {"add_group", add_group, METH_VARARGS, "Add measured problems: how many, log2 of their sizes, errors by kernel; return the group's number."},
+    {"add_group", add_group, METH_VARARGS,
+     "Add measured problems: how many, log2 of their sizes, errors by kernel; return the group's number."},
     {"terms", terms, METH_VARARGS, "Return the terms of a call by kernel: (sizes, flops, bytes, reads, setting)."},
     {"predict", predict, METH_VARARGS, "Return microseconds of a call by kernel: (sizes, flops, bytes, reads, setting, group or -1)."},
     {},

@@ -1,4 +1,4 @@
-"""What a survey says of a call: times predicted by a model of each kernel, fitted to measured times, and set right by what was measured near.
+"""What a survey says of a call: times by a model of each kernel, fitted to measured times, and set right by what was measured near.
 
 The model is a roofline with measured rates (S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009, gives the peaks) that
 adds its terms: a launch, the waves of blocks, their arithmetic with what tiles pad, the least traffic of memory, and what tiles read.

@@ -1,4 +1,4 @@
-"""A survey of an op's frozen kernels: times of all of them on drawn problems become models of the kernels' times, in the frozen set's index.
+"""A survey of an op's frozen kernels: their times on drawn problems become models of the kernels' times, in the frozen set's index.
 
 A model is a sum of five terms with weights of at least 0 (``aicf/registry/surveys.py``), by least squares of the relative error. A kernel's
 times count by how near they are to the fastest on the problem: where a kernel is far behind, how far does not matter. What a model is off

@@ -21,7 +21,7 @@ SPREAD = (64, 256, 1024, 4096, 16384)
 
 @pytest.fixture(scope="module")
 def registry() -> Registry:
-    """The project's kernels, with times of all of them on 500 made-up problems of one group, more than any op has."""
+    """The project's kernels without their survey, with times of all of them on 125 made-up problems of one group, more than any op has."""
     registry = Registry()
     read = registry.read("gemm_bias_act")
     attributes = {a["name"]: a["default"] for a in read.frozen.interface["attributes"]} | BFLOAT16
@@ -33,7 +33,7 @@ def registry() -> Registry:
         for i, kernel in enumerate(read.frozen.kernels):
             row = {"problem": f"M{m}_N{n}_K{k}", "sizes": {"M": m, "N": n, "K": k}, "kernel": kernel, "median_us": 1.0 + i}
             medians.append(facts | row)
-    filled = Registry.holding(replace(read.frozen, medians=tuple(medians)))
+    filled = Registry.holding(replace(read.frozen, medians=tuple(medians), surveys={}))
     filled.select("gemm_bias_act", next(draw_problems()), HOPPER)
     return filled
 
@@ -51,6 +51,10 @@ def test_select_on_a_repeat(benchmark: Any, registry: Registry) -> None:
 
 def test_select_on_a_new_problem(benchmark: Any, registry: Registry) -> None:
     assert time_new_problems(benchmark, registry, draw_problems()).how == "near"
+
+
+def test_select_on_a_new_problem_by_the_survey(benchmark: Any) -> None:
+    assert time_new_problems(benchmark, Registry(), draw_problems()).how == "surveyed"
 
 
 def test_select_on_a_new_problem_that_nothing_was_measured_near(benchmark: Any, registry: Registry) -> None:
