@@ -112,6 +112,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaEventSynchronize": (c_void_p,),
     "cudaFree": (c_void_p,),
     "cudaFuncGetName": (POINTER(c_char_p), c_void_p),
+    "cudaGetDevice": (POINTER(c_int),),
     "cudaGetDeviceCount": (POINTER(c_int),),
     "cudaGetDeviceProperties": (POINTER(_DeviceProp), c_int),
     "cudaGetLastError": (),

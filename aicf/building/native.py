@@ -17,7 +17,7 @@ from device import UnavailableError
 from device.settings import read_settings
 from device.toolchain import BuildError
 
-CALLS = Path(__file__).resolve().parents[1] / "ops" / "calls.cpp"
+CALLS = Path(__file__).resolve().parents[1] / "ops" / "calls" / "calls.cpp"
 # Sums must come out as in the generated C dispatcher, to the last bit: nothing is contracted.
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 
@@ -28,7 +28,8 @@ def build_extension(cache_dir: Path | None = None, source: Path = CALLS) -> Path
     Raises :class:`UnavailableError` where g++ or Python's headers are missing, and :class:`BuildError` with the compiler's text.
     """
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
-    digest = sha256("\0".join([source.read_text(), suffix, *_FLAGS]).encode()).hexdigest()
+    sources = [path.read_text() for path in (source, *sorted(source.parent.glob("*.h")))]
+    digest = sha256("\0".join([*sources, suffix, *_FLAGS]).encode()).hexdigest()
     place = (cache_dir or read_settings().cache_dir) / "extensions" / digest[:16] / f"{_name(source)}{suffix}"
     if place.is_file():
         return place

@@ -106,8 +106,8 @@ class DeviceFramework:
 
     def register(self, extension: Any, array: Any) -> bool:
         """Make the type known by its attributes."""
-        names = {"shape": "shape", "strides": "strides_bytes", "dtype": "dtype"}
-        return bool(extension.register_type(type(array), address_path=("address",), **names))
+        names = {"address": "address", "shape": "shape", "strides": "strides_bytes", "dtype": "dtype"}
+        return bool(extension.register_type(type(array), **names))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CupyFramework:
         """Return what makes an array."""
         import cupy
 
-        return cupy.empty, False, (shape, find_dtype(dtype))
+        return cupy.ndarray, False, (shape, find_dtype(dtype))  # as cupy.empty does
 
     def current_stream(self) -> int:
         """Return CuPy's current stream."""
@@ -135,9 +135,12 @@ class CupyFramework:
         return int(cupy.cuda.get_current_stream().ptr)
 
     def register(self, extension: Any, array: Any) -> bool:
-        """Make the type known by its attributes, and how its current stream is found."""
+        """Make the type known by its attributes, and how its current stream is found: as CuPy's own Cython modules do, or by a call."""
         names = {"shape": "shape", "strides": "strides", "dtype": "dtype"}
-        return bool(extension.register_type(type(array), address_path=("data", "ptr"), current_stream=self.current_stream, **names))
+        place = {"holder": "data", "address": "ptr", "device": "device_id"}
+        function = _find_exported("cupy_backends.cuda.stream", "get_current_stream_ptr")
+        known = extension.register_type(type(array), **place, **names, current_stream=self.current_stream, stream_function=function)
+        return bool(known)
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,11 @@ def copy_from_numpy(framework: Framework, values: np.ndarray[Any, Any], like: An
     if values.dtype.name == "bfloat16":
         return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(values)
+
+
+def _find_exported(module: str, name: str) -> Any:
+    """Return what a Cython module exports for the C of others under that name, a capsule; None where it does not."""
+    return getattr(sys.modules.get(module), "__pyx_capi__", {}).get(name)
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

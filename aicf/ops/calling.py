@@ -1,7 +1,8 @@
-"""One op as a Python function: what a call is, worked out once, and then kept as a plan of the lean path (``calls.cpp``)."""
+"""One op as a Python function: what a call is, worked out once, and then kept as a plan of the lean path (``calls/calls.cpp``)."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,16 @@ from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, fin
 from aicf.registry import HwCaps, KernelHandle, Registry
 from aicf.registry.queries import TensorLayout
 from device import UnavailableError, open_device
+from device.cudart import Cudart
+from device.runtime import RuntimeDevice
 
-PlanRow = tuple[int, bytes, tuple[int, ...], tuple[tuple[int, Any, bool, tuple[Any, ...]], ...]]
+# An array to be made: its address's offset in the Params (-1: the workspace), shape, dtype, and a framework's function that makes it.
+AllocationRow = tuple[int, tuple[int, ...], str, Any, bool, tuple[Any, ...]]
+PlanRow = tuple[int, bytes, tuple[int, ...], tuple[AllocationRow, ...]]
 
 
 class OpCall:
-    """The calls of one op. ``caller`` takes the inputs and the options, all by position, and returns the outputs in their order.
+    """The calls of one op. ``caller`` takes the inputs and the options, by position or name, and returns the outputs in their order.
 
     One output is returned as it is, several as a tuple.
     """
@@ -29,19 +34,27 @@ class OpCall:
         known = registry.read(op)
         tables = registry.find_tables(op, HwCaps.of(open_device()))
         self.signature = Signature(tables.interface, tables.ties)
-        choices = tuple(tuple(a["choices"]) for a in self.signature.options)
+        inputs, options = self.signature.inputs, self.signature.options
         self.caller = load_extension().Caller(
-            num_inputs=len(self.signature.inputs),
-            choices=choices,
+            num_inputs=len(inputs),
+            choices=tuple(tuple(a["choices"]) for a in options),
             address_step=known.address_step,
             resolve=self.resolve,
             refer=self.refer,
             error=LaunchError,
+            names=(*(name for name, _ in inputs), *(a["name"] for a in options)),
+            defaults={name: None for name, is_optional in inputs if is_optional} | {a["name"]: a["default"] for a in options},
+            get_device=_find_address(_open_runtime().library.cudaGetDevice),
         )
 
-    def resolve(self, *values: Any) -> PlanRow:
-        """Return the plan of a call on device arrays; raises TypeError or ValueError naming the argument that does not fit."""
+    def resolve(self, *values: Any) -> PlanRow | None:
+        """Return the plan of a call on device arrays, None for arrays in host memory, which no plan can stand for.
+
+        Raises TypeError or ValueError naming the argument that does not fit.
+        """
         framework, arrays = self.find_arrays(values)
+        if framework.is_host:
+            return None
         handle, _ = self.select(framework, arrays, values)
         struct = find_struct(handle.interface)
         layouts = handle.interface.find_layouts(handle.query.values)
@@ -51,10 +64,10 @@ class OpCall:
         allocations = []
         for layout, shape in self.list_outputs(handle):
             function, with_first, arguments = framework.find_allocator(first, shape, layout.dtype)
-            allocations.append((fields[layout.name], function, with_first, arguments))
+            allocations.append((fields[layout.name], shape, layout.dtype, function, with_first, arguments))
         if (wanted := handle.workspace_bytes) > 0:
             function, with_first, arguments = framework.find_allocator(first, (wanted,), "uint8")
-            allocations.append((-1, function, with_first, arguments))
+            allocations.append((-1, (wanted,), "uint8", function, with_first, arguments))
         # A call without addresses: NULL for all tensors, which the plan's offsets fill in.
         params = bytes(handle.make_params({}))
         return handle.load().launch_address, params, offsets, tuple(allocations)
@@ -97,6 +110,8 @@ class OpCall:
         assert found is not None  # an op without a required input has no signature
         if not found.is_host and found.name != "device" and open_device().is_emulated:
             raise UnavailableError(f"{found.name}'s arrays are on a GPU, and the emulated device is open: start with AICF_DEVICE=cuda")
+        if not found.is_host and (current := _open_runtime().query_int("cudaGetDevice")) != 0:
+            raise ValueError(f"device {current} is current; arrays are on device 0, and launches go to the one that is current")
         return found, arrays
 
     def select(self, framework: Framework, arrays: dict[str, Any], values: Sequence[Any]) -> tuple[KernelHandle, dict[str, View]]:
@@ -145,6 +160,16 @@ class OpCall:
 
 
 _read_types: set[type[Any]] = set()
+
+
+def _open_runtime() -> Cudart:
+    device = open_device()
+    assert isinstance(device, RuntimeDevice)  # both kinds are
+    return device.cudart
+
+
+def _find_address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _say_where(framework: Framework) -> str:

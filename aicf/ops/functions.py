@@ -6,17 +6,21 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from aicf.building.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.calling import OpCall
 from aicf.registry import Registry, open_registry
 from aicf.registry.problems import Value
 
-# torch.compile reads this code: while it does, the call is one node of its graph, the custom op.
+# torch.compile reads this code: while it does, the call is one node of its graph, the custom op. From Python 3.12 on nobody else runs it:
+# the extension adopts the function.
 _TEXT = """\
-def {op}({parameters}):
-    if "torch" in modules and modules["torch"].compiler.is_compiling():
-        return dispatch_compiled({arguments})
-    return caller({arguments})
+def make(caller, dispatch_compiled, modules):
+    def {op}({parameters}):
+        if "torch" in modules and modules["torch"].compiler.is_compiling():
+            return dispatch_compiled({arguments})
+        return caller({arguments})
+    return {op}
 """
 
 
@@ -38,11 +42,12 @@ def make_function(op: str, registry: Registry | None = None) -> Callable[..., An
     words = [f"{name}=None" if is_optional else name for name, is_optional in signature.inputs]
     words += ["*", *(f"{a['name']}={a['default']!r}" for a in signature.options)] if signature.options else []
     text = _TEXT.format(op=op, parameters=", ".join(words), arguments=", ".join(names))
-    space: dict[str, Any] = {"caller": call.caller, "dispatch_compiled": dispatch_compiled, "modules": sys.modules}
+    space: dict[str, Any] = {}
     exec(compile(text, f"<aicf.ops.{op}>", "exec"), space)
-    function: Callable[..., Any] = space[op]
+    function: Callable[..., Any] = space["make"](call.caller, dispatch_compiled, sys.modules)
     function.__doc__ = describe(signature)
-    function.__module__ = "aicf.ops"
+    function.__module__, function.__qualname__ = "aicf.ops", op
+    load_extension().adopt(function)
     if "torch" in sys.modules:
         from aicf.ops import torch_ops
 

@@ -16,6 +16,7 @@ from aicf.ops.arrays import DeviceFramework
 from aicf.ops.calling import OpCall
 from aicf.registry import HwCaps, Problem, Registry, open_registry
 from device import Device
+from device.cudart import Cudart
 from harness.discover import find_op
 from harness.spec import Problem as OpProblem
 
@@ -169,6 +170,15 @@ def test_arrays_of_two_places_are_refused(device: Device) -> None:
         aicf.ops.gemm_bias_act(draw((4, 8)), device.asarray(draw((8, 4))))
 
 
+def test_another_device_that_is_current_is_an_error(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = OpCall("softmax", open_registry())
+    x = device.asarray(draw((4, 8)))
+    monkeypatch.setattr(Cudart, "query_int", lambda self, name, *values: 1 if name == "cudaGetDevice" else 0)
+    with pytest.raises(ValueError, match=r"device 1 is current; arrays are on device 0"):
+        call.caller(x)
+    assert call.caller.count_plans() == 0
+
+
 def test_columns_that_are_apart_and_rows_that_overlap_are_refused(device: Device) -> None:
     buffer = device.allocate(4096)
     with pytest.raises(ValueError, match=r"x: expected contiguous rows \(last stride 1 element\), got strides \(16, 2\)"):
@@ -214,12 +224,13 @@ def test_a_kernel_that_refuses_says_why(device: Device) -> None:
 def test_the_lean_path_takes_nothing_on_trust(device: Device) -> None:
     extension = load_extension()
     call = OpCall("softmax", open_registry())
-    with pytest.raises(TypeError, match=r"all by position"):
-        call.caller()
-    with pytest.raises(TypeError, match=r"all by position"):
-        call.caller(x=1)
+    for values, names in (((), {}), ((1, 2), {}), ((1,), {"x": 1}), ((), {"z": 1})):
+        with pytest.raises(TypeError, match=r"by position or by name, once each"):
+            call.caller(*values, **names)
     with pytest.raises(ValueError, match=r"num_inputs must be in 1..8"):
         extension.Caller(0, (), 1, print, print, ValueError)
+    with pytest.raises(ValueError, match=r"there must be one name for each argument, at most 32"):
+        extension.Caller(1, ((0, 1),), 1, print, print, ValueError, names=("x",))
     params = bytes(8)
     bad_offset = extension.Caller(1, (), 16, lambda x: (1, params, (8,), ()), print, ValueError)
     with pytest.raises(ValueError, match=r"offset lies outside"):
