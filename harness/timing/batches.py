@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -57,7 +58,8 @@ class BatchLimits:
 class Subject:
     """A launch made ready to be timed: ``run`` queues one sample of ``count`` launches, ``before`` what precedes it and is not timed.
 
-    ``cost_us`` is what both take on the device, ``range_name`` the NVTX range that its samples are queued in ("": none).
+    ``cost_us`` is what both take on the device, ``range_name`` the NVTX range that its samples are queued in ("": none). ``least_us`` is
+    the least of the first samples, which were taken before any warm-up; 0 where they say nothing.
     """
 
     mode: Mode
@@ -68,6 +70,7 @@ class Subject:
     host_us: float
     cost_us: float
     range_name: str = ""
+    least_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,15 +106,60 @@ class Batches:
         self._monitor = open_monitor(device.properties.uuid)
         self._busy_s, self._num_samples = 0.0, 0
         self._events: dict[int, Event] = {}
+        self._queued: deque[_Held] = deque()
+        self._num_queued = 0
+        self._pending: Future[Reading | None] | None = None
+        self._reader: ThreadPoolExecutor | None = None
 
     @property
     def usage(self) -> tuple[float, int]:
         """Seconds in which the GPU worked on samples so far, evictions and warm-up among them, and their number."""
         return self._busy_s, self._num_samples
 
-    def forget_readings(self) -> None:
+    def begin_readings(self) -> None:
         """Begin anew with what the driver says."""
-        self.readings, self._last_reading_s = [], -math.inf
+        self.readings, self._last_reading_s, self._pending = [], -math.inf, None
+        if self._limits.queues_ahead:
+            self._read_monitor()
+
+    def finish_readings(self) -> tuple[Reading, ...]:
+        """Return what the driver said since :meth:`begin_readings`."""
+        self._take_reading()
+        return tuple(self.readings)
+
+    @property
+    def num_ahead(self) -> int:
+        """How many batches are queued and not read."""
+        return len(self._queued)
+
+    @property
+    def num_samples_ahead(self) -> int:
+        """How many samples these hold."""
+        return sum(len(held.subjects) for held in self._queued)
+
+    def count_fitting(self, subject: Subject) -> int:
+        """Return how many samples of a subject the limits allow in a batch."""
+        return self._find_end([subject] * self.max_batch, 0)
+
+    def queue(self, subjects: Sequence[Subject]) -> None:
+        """Queue a batch behind what was queued; at most two may wait to be read."""
+        assert len(self._queued) < 2
+        self._queued.append(self._queue_held(subjects, 0, self._num_queued))
+        self._num_queued += 1
+
+    def read(self) -> Batch | None:
+        """Wait for the batch that was queued first; None where it overran its hold: then what was queued behind it is dropped, too."""
+        held = self._queued.popleft()
+        part = self._read_held(held)
+        if part is None:
+            self._shrink(held, self._queued)
+        return part
+
+    def drop_queued(self) -> None:
+        """Wait for what is queued, and forget it."""
+        if self._queued:
+            self.stream.synchronize()
+            self._queued.clear()
 
     def run_batch(self, subjects: Sequence[Subject]) -> Batch:
         """Time one sample of each, in this order, as few held batches as the limits allow."""
@@ -130,14 +178,17 @@ class Batches:
             if part is not None:
                 parts.append(part)
                 continue
-            # More launches than the stream's queue takes, perhaps: what was queued behind them is done again, too.
-            self.stream.synchronize()
-            ahead.clear()
-            if len(held.subjects) == 1:
-                raise TimingError("the stream was held too long: the launch waits for the device, which waits for it", held.subjects[0])
-            self.max_batch = max(1, len(held.subjects) // 2)
+            self._shrink(held, ahead)
             start = held.start
         return Batch(np.concatenate([p.times_us for p in parts]), np.concatenate([p.clocks_mhz for p in parts]))
+
+    def _shrink(self, held: _Held, ahead: deque[_Held]) -> None:
+        """Queue fewer at a time after a batch overran its hold, with more launches than the stream's queue takes, perhaps."""
+        self.stream.synchronize()
+        ahead.clear()
+        if len(held.subjects) == 1:
+            raise TimingError("the stream was held too long: the launch waits for the device, which waits for it", held.subjects[0])
+        self.max_batch = max(1, len(held.subjects) // 2)
 
     def _find_end(self, subjects: Sequence[Subject], start: int) -> int:
         end, cost = start + 1, subjects[start].cost_us
@@ -178,6 +229,8 @@ class Batches:
         self._busy_s += 1e-6 * tools.read_span_us(len(subjects), place)
         self._num_samples += len(subjects)
         self._read_monitor()
+        if not self.readings and not np.isfinite(clocks).all():
+            self._take_reading()
         if self.readings:
             clocks = np.where(np.isfinite(clocks), clocks, self.readings[-1].sm_mhz)
         return Batch(times, clocks)
@@ -193,11 +246,21 @@ class Batches:
             raise TimingError(str(error), subject) from error
 
     def _read_monitor(self) -> None:
-        # The driver takes milliseconds to answer, and the GPU idles meanwhile.
+        # The driver takes milliseconds to answer, and the GPU would idle meanwhile: where it must not, a thread asks.
         if self._monitor is None or self._clock() - self._last_reading_s < _MONITOR_EVERY_S:
             return
         self._last_reading_s = self._clock()
-        if (reading := self._monitor.read()) is not None:
+        self._take_reading()
+        if self._reader is None:
+            self._reader = ThreadPoolExecutor(1)
+        self._pending = self._reader.submit(self._monitor.read)
+        if not self._limits.queues_ahead:
+            self._take_reading()
+
+    def _take_reading(self) -> None:
+        """Wait for the answer that is asked for, if one is."""
+        pending, self._pending = self._pending, None
+        if pending is not None and (reading := pending.result()) is not None:
             self.readings.append(reading)
 
     def find_event(self, index: int) -> Event:

@@ -26,9 +26,10 @@ import numpy as np
 
 from device.interface import Device, Graph, Stream, UnavailableError
 from harness.compare.verdicts import plan_round
+from harness.timing.ahead import AheadSampler
 from harness.timing.batches import Batch, Batches, BatchLimits, Launch, Mode, Subject, TimingError
 from harness.timing.instruments import CudaInstruments, Instruments
-from harness.timing.stats import StopReason, find_throttled, summarize, windows_agree
+from harness.timing.stats import find_throttled, summarize, windows_agree
 from harness.timing.timings import Run, Timing, TimingPolicy
 
 __all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy", "check_floor")
@@ -37,6 +38,7 @@ __all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError
 _HOST_MARGIN = 3.0
 _NUM_EMPTY_AT_ONCE = 7
 _NUM_EMPTY = 100
+_NUM_FIRST = 4
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
 
@@ -87,6 +89,8 @@ class Timer:
         return replace(self._prepare(launch, mode), range_name=range_name)
 
     def _prepare(self, launch: Launch, mode: Mode) -> Subject:
+        if mode is Mode.COLD and not self.policy.num_host_launches:
+            return self._prepare_quickly(launch)
         host_us = self._measure_host(launch)
         single = Subject(mode, self._evict if mode is Mode.COLD else launch, launch, 1, "events", host_us, 0.0)
         single_us = self._estimate(single)
@@ -103,6 +107,20 @@ class Timer:
 
         return Subject(mode, launch, run_group, count, "events", host_us, (count + 1) * single_us)
 
+    def _prepare_quickly(self, launch: Launch) -> Subject:
+        """Watch the host and the device on the same few launches, which do not wait for each other."""
+        host_us: list[float] = []
+
+        def watch(stream: Stream) -> None:
+            started = self._clock()
+            launch(stream)
+            host_us.append(1e6 * (self._clock() - started))
+
+        first = self.run_batch([Subject(Mode.COLD, self._evict, watch, 1, "events", 0.0, 0.0)] * _NUM_FIRST)
+        least_us = 0.0 if find_throttled(first.clocks_mhz, self._default_mhz).any() else float(first.times_us.min())
+        cost_us = float(np.median(first.times_us)) + self.flush_us
+        return Subject(Mode.COLD, self._evict, launch, 1, "events", float(np.median(host_us)), cost_us, least_us=least_us)
+
     @property
     def usage(self) -> tuple[float, int]:
         """Seconds in which the GPU worked on samples so far, evictions and warm-up among them, and their number."""
@@ -117,8 +135,12 @@ class Timer:
 
         Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
         """
+        if self.policy.queues_ahead and len(subjects) == 1:
+            return [
+                AheadSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep).sample(subjects[0], give_up_above_us)
+            ]
         warmup_s, settled = self.warm_up(subjects)
-        self._batches.forget_readings()
+        self._batches.begin_readings()
         runs = [Run(s, self.policy.stop.min_samples) for s in subjects]
         active, num_rounds, pause_s = list(runs), 0, _FIRST_PAUSE_S
         while active:
@@ -133,10 +155,11 @@ class Timer:
                 pause_s = _FIRST_PAUSE_S
             self._collect(sequence, batch, elapsed_s)
             for run in active:
-                self._decide(run, give_up_above_us)
+                run.decide(self.policy.stop, self._default_mhz, give_up_above_us)
             active = [r for r in active if r.reason is None]
+        readings = self._batches.finish_readings()
         for run in runs:
-            run.warmup_s, run.settled, run.readings = warmup_s, settled, tuple(self._batches.readings)
+            run.warmup_s, run.settled, run.readings = warmup_s, settled, readings
         return runs
 
     def run_batch(self, subjects: Sequence[Subject]) -> Batch:
@@ -193,19 +216,6 @@ class Timer:
             run.clocks_mhz.append(clock_mhz)
             run.spent_s += elapsed_s * run.subject.cost_us / total_us
 
-    def _decide(self, run: Run, give_up_above_us: float) -> None:
-        if len(run.times_us) >= self.policy.stop.floor_samples and np.median(run.times_us) > give_up_above_us:
-            run.reason = StopReason.TOO_SLOW
-            return
-        if len(run.times_us) < run.next_check and run.spent_s < self.policy.stop.budget_s:
-            return
-        run.reason = self.policy.stop.decide(run.find_good(self._default_mhz), run.spent_s)
-        rule = self.policy.stop
-        if run.reason is None and run.spent_s >= 2 * rule.budget_s and len(run.times_us) >= 2 * rule.floor_samples:
-            run.reason = StopReason.BUDGET  # hardly a good sample in all this time
-        # The interval of the median costs more than a batch of short launches: look again when there is news.
-        run.next_check = math.ceil(1.1 * len(run.times_us))
-
     def conclude(self, run: Run) -> Timing:
         """Return the timing that samples give."""
         good = run.find_good(self._default_mhz)
@@ -241,7 +251,7 @@ class Timer:
                 launch(self._stream)
         return graphs[0], count
 
-    def _estimate(self, subject: Subject, num_samples: int = 4) -> float:
+    def _estimate(self, subject: Subject, num_samples: int = _NUM_FIRST) -> float:
         """Return the median microseconds of a few samples, at least a nanosecond."""
         return max(float(np.median(self.run_batch([subject] * num_samples).times_us)), 1e-3)
 

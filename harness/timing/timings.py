@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,8 @@ class TimingPolicy:
     ``sample_us`` is the least work that a hot sample covers: starting a graph takes a few microseconds, which its launches share. At
     most ``max_batch`` hot samples are queued on a held stream, fewer where they would take longer than ``batch_us``. Of cold ones
     ``max_cold_batch`` are. ``queues_ahead`` queues a batch while the one before it runs. More than one cold sample, or queueing ahead,
-    keep the GPU busy, at the price of up to 1 us more in each. ``num_host_launches`` launches are watched to know the host's time for one.
+    keep the GPU busy, at the price of up to 1 us more in each. ``num_host_launches`` launches are watched to know the host's time for one;
+    with 0 the first samples of a cold launch tell.
     """
 
     stop: StopRule = field(default_factory=StopRule)
@@ -123,3 +125,17 @@ class Run:
         """Return the samples of a GPU that was not slowed down."""
         throttled = find_throttled(self.clocks_mhz, default_mhz)
         return [t for t, slow in zip(self.times_us, throttled, strict=True) if not slow]
+
+    def decide(self, rule: StopRule, default_mhz: float, give_up_above_us: float = math.inf, floor_samples: int | None = None) -> None:
+        """Set ``reason`` where the rule, or a median above a limit after ``floor_samples`` (the rule's where None), ends the sampling."""
+        floor = rule.floor_samples if floor_samples is None else floor_samples
+        if len(self.times_us) >= floor and np.median(self.times_us) > give_up_above_us:
+            self.reason = StopReason.TOO_SLOW
+            return
+        if len(self.times_us) < self.next_check and self.spent_s < rule.budget_s:
+            return
+        self.reason = rule.decide(self.find_good(default_mhz), self.spent_s)
+        if self.reason is None and self.spent_s >= 2 * rule.budget_s and len(self.times_us) >= 2 * rule.floor_samples:
+            self.reason = StopReason.BUDGET  # hardly a good sample in all this time
+        # The interval of the median costs more than a batch of short launches: look again when there is news.
+        self.next_check = max(rule.min_samples, math.ceil(1.1 * len(self.times_us)))
