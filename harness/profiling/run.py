@@ -12,6 +12,7 @@ from typing import Any
 from device.interface import UnavailableError
 from harness.build.builder import BuildResult
 from harness.errors import ToolError
+from harness.freezing.buckets import find_facts
 from harness.inspection.inspecting import inspect_variant
 from harness.profiling.emulated import summarize_inspection
 from harness.profiling.ncu import NcuReport, NotServedError, profile_launch
@@ -20,7 +21,7 @@ from harness.profiling.sanitizer import CHECKS, check_launch, describe_checks
 from harness.profiling.summary import TIME, Summary, summarize_launch
 from harness.profiling.tools import Tools
 from harness.session import Session
-from harness.spec import Problem
+from harness.spec import Op, Problem, Variant
 
 # Of the raw page these are kept: one value a metric, and not what describes the device.
 _DROPPED = re.compile(r"^device__|TriageCompute|\.(min|max)(\.|$)|\.sum\.(pct|peak)|_not_issued$|^breakdown:|__attribute_")
@@ -105,8 +106,10 @@ def make_figures(measured: NcuReport, summary: Summary) -> dict[str, Any]:
 
 def _run_sanitizer(session: Session, tools: Tools, build: BuildResult, found: Profile) -> None:
     op = session.loaded.op
-    # Under the checker a launch takes hundreds of times as long: a problem of the size that the emulated device takes is enough.
-    problem = next(iter(op.select_problems("emulated")), None) or op.select_problems("verify")[0]
+    problem = _find_small_problem(op, build.variant, found.problem)
+    if problem is None:
+        found.checks = {"": "no problem of suite emulated or verify is served: the sanitizer checked nothing"}
+        return
     try:
         checks = check_launch(tools, op.name, found.variant, problem.name, CHECKS)
     except NotServedError as error:
@@ -123,6 +126,19 @@ def _run_sanitizer(session: Session, tools: Tools, build: BuildResult, found: Pr
         reason="; ".join(f"{c.check}: {c.findings[0]}" for c in checks if c.findings)[:2000],
         figures={"errors": {c.check: c.num_errors for c in checks}},
     )
+
+
+def _find_small_problem(op: Op, variant: Variant, named: str) -> Problem | None:
+    """Return the problem for the checker, under which a launch takes hundreds of times as long: the named one if it is small, or the first.
+
+    Small are those of the suites ``emulated`` and ``verify``; None where the variant's domain has none of them.
+    """
+    small = [*op.select_problems("emulated"), *op.select_problems("verify")]
+    domain = op.find_kernel(variant.kernel).domain
+    if domain is not None:
+        conditions = domain(variant.tunables)
+        small = [p for p in small if all(c.holds(find_facts(op, p)) for c in conditions)]
+    return next((p for p in small if p.name == named), small[0] if small else None)
 
 
 def _run_nsys(session: Session, tools: Tools, found: Profile, report: Path) -> None:

@@ -11,8 +11,7 @@ from harness.profiling.ncu import NotServedError, make_target_command
 from harness.profiling.target import NOT_SERVED
 from harness.profiling.tools import SANITIZER, Tools, shorten
 
-# initcheck is left out: the guards and poison of our own checks already know what nobody wrote.
-CHECKS = ("memcheck", "racecheck", "synccheck")
+CHECKS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _ERROR_STATUS = 86
 _SUMMARY = re.compile(r"=+ (?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: (\d+) hazards? displayed)")
 _MARK = re.compile(r"^=+ ?")

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,7 +114,7 @@ def test_every_tool_looks_and_all_of_it_is_recorded(session: Any, folder: Path, 
     install_sanitizer(folder)
     found = profile(session, tmp_path)
     assert found.summary is not None and found.summary.bound.startswith("near the bound of L2")
-    assert list(found.checks.values()) == ["clean", "clean", "clean"]
+    assert list(found.checks.values()) == ["clean"] * 4
     assert list(found.skipped) == ["nsys"] and "install NVIDIA Nsight Systems" in found.skipped["nsys"]
     assert found.broken == {} and found.num_errors == 0
     ncu = next(call for call in list_calls(folder) if "--export" in call)
@@ -121,7 +122,7 @@ def test_every_tool_looks_and_all_of_it_is_recorded(session: Any, folder: Path, 
     assert f"--nvtx --nvtx-include {make_filter('softmax', VARIANT.name, PROBLEM.name)} " in ncu
     assert ncu.endswith(f"-m harness.profiling.target softmax {VARIANT.name} {PROBLEM.name} 1 guarded")
     checks = [call for call in list_calls(folder) if call.startswith("compute-sanitizer")]
-    assert [call.split()[2] for call in checks] == ["memcheck", "racecheck", "synccheck"] and all(c.endswith("1 exact") for c in checks)
+    assert [call.split()[2] for call in checks] == ["memcheck", "racecheck", "initcheck", "synccheck"] and all(c.endswith("1 exact") for c in checks)
     recorded = {r.kind: r for r in session.records.list_results()}
     assert recorded["sanitizer"].status == "passed"
     figures = recorded["profile"].figures
@@ -144,7 +145,7 @@ def test_no_permission_is_said_once_and_the_rest_goes_on(session: Any, folder: P
     for _ in range(2):
         found = profile(session, tmp_path, tools)
         assert "ERR_NVGPUCTRPERM" in found.skipped["ncu"] and "NVreg_RestrictProfilingToAdminUsers=0" in found.skipped["ncu"]
-        assert len(found.checks) == 3 and found.summary is None
+        assert len(found.checks) == 4 and found.summary is None
     assert sum(call.startswith("ncu") for call in list_calls(folder)) == 1, "probed once"
 
 
@@ -171,7 +172,7 @@ def test_what_ncu_says_amiss_is_an_error_and_no_record(
     install_sanitizer(folder)
     found = profile(session, tmp_path)
     assert message in found.broken["ncu"] and found.summary is None
-    assert len(found.checks) == 3, "the other tools go on"
+    assert len(found.checks) == 4, "the other tools go on"
     assert [r.kind for r in session.records.list_results()] == ["sanitizer"]
 
 
@@ -182,10 +183,21 @@ def test_a_tool_that_hangs_is_ended(session: Any, folder: Path, tmp_path: Path) 
     assert time.monotonic() - started < 20 and "did not end within 1 s" in found.broken["ncu"]
 
 
+def test_the_sanitizer_gets_a_small_problem_that_the_variant_serves() -> None:
+    op = find_op("gemm_bias_act").op
+    (variant,) = op.select_variants(["tf32/bm128_bn64_stages7_clusterm1_clustern1_pingpong0_group8"])
+    found = run_module._find_small_problem(op, variant, "M8192_N8192_K8192-act=relu-precision=tf32-b_layout=nk-with_bias")
+    assert found is not None and found.attributes["precision"] == "tf32" and {"emulated", "verify"} & set(found.suites)
+    named = [p for p in op.select_problems("verify") if p.attributes.get("precision") == "tf32"][-1]
+    assert run_module._find_small_problem(op, variant, named.name) is named
+    nothing = replace(op, problems=tuple(p for p in op.problems if p.attributes.get("precision") != "tf32"))
+    assert run_module._find_small_problem(nothing, variant, named.name) is None
+
+
 def test_errors_of_the_sanitizer_are_recorded_as_failed(session: Any, folder: Path, tmp_path: Path) -> None:
     install_sanitizer(folder, (FOLDER / "memcheck-bad.txt").read_text(), 86)
     found = profile(session, tmp_path, wanted=(Tool.SANITIZER,))
-    assert found.num_errors == 3 * 65
+    assert found.num_errors == 4 * 65
     (recorded,) = session.records.list_results()
     assert recorded.status == "failed" and "Invalid __global__ write" in recorded.reason
 
