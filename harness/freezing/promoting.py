@@ -152,7 +152,9 @@ def _decide(
         provisional = incumbent is not None and incumbent["status"] == "provisional"
         rival = None if provisional else incumbent
         if rival is not None:
-            serving = [c for c in serving if c.manifest["kernel"] != old]
+            code = frozen.read_manifest(old)["build"]["machine_code"]
+            # Sources may differ and come to the same machine code: a contest of a kernel with itself would say nothing.
+            serving = [c for c in serving if c.manifest["build"]["machine_code"] != code]
             if not serving:
                 return Decision(name, "kept", old, "it has the bucket already", old)
         matches = hold(problems, rival, [(c.build, c.binding) for c in serving])

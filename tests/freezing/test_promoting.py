@@ -134,6 +134,10 @@ def test_a_faster_kernel_takes_the_bucket_with_its_times_as_evidence(tmp_path: P
     assert len(evidence["contests"]) == 3 and len(evidence["contests"][0]["times_us"][0]) == 192
     (again,) = run_promote(tmp_path, [make_candidate(NEW, 2)], make_hold({}))
     assert (again.outcome, again.reason) == ("kept", "it has the bucket already")
+    other = make_candidate(NEW, 3)  # other sources, the same machine code
+    other.manifest["build"]["machine_code"] = {"sm_90a": f"{2:064x}"}
+    (again,) = run_promote(tmp_path, [other], make_hold({}))
+    assert (again.outcome, again.kernel) == ("kept", entry["kernel"])
 
 
 @pytest.mark.parametrize(("time_us", "why"), [(50.0, "not FASTER anywhere"), (49.8, "not FASTER anywhere"), (51.0, "not FASTER anywhere")])
