@@ -23,11 +23,12 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "report", "kernel_tuner", *tuners.OURS, "winners"), help="the latter are steps of run")
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--out", type=Path, default=Path("build/tuners.json"))
+    parser.add_argument("--strategy", action="append", choices=tuple(tuners.OURS), help="run: only these of ours; repeatable")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--winner", action="append", type=json.loads, default=[])
     arguments = parser.parse_args()
     if arguments.what == "run":
-        tuners.run_all(arguments.out)
+        tuners.run_all(arguments.out, arguments.strategy or tuple(tuners.OURS))
     elif arguments.what == "report":
         page = tuners.FOLDER.parents[1] / "h200.md"
         record = arguments.file.read_text()

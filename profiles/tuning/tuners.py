@@ -135,21 +135,21 @@ def _run(folder: Path, *words: str, cache: Path, records: Path) -> dict[str, Any
     return found | {"seconds": seconds}
 
 
-def run_all(out: Path) -> None:
-    """Tune with both, repeat ours, and compare the winners; write one JSON document."""
+def run_all(out: Path, strategies: Sequence[str] = tuple(OURS)) -> None:
+    """Tune with both, repeat ours, and compare the winners; write one JSON document, anew after each strategy."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found: dict[str, Any] = {"kernel_tuner": _run(folder, "kernel_tuner", cache=folder / "kt", records=folder / "none.db"), "ours": {}}
-        for strategy in OURS:
+        for strategy in strategies:
             cache = folder / strategy
             runs = [_run(folder, strategy, cache=cache, records=folder / f"{strategy}{i}.db") for i in range(NUM_REPEATS)]
             again = _run(folder, strategy, "--resume", cache=cache, records=folder / f"{strategy}0.db")
             found["ours"][strategy] = {"runs": runs, "from_records": again}
-        winners = [found["kernel_tuner"]["winner"], *(r["winner"] for s in OURS for r in found["ours"][s]["runs"])]
-        distinct = [dict(w) for w in dict.fromkeys(tuple(w.items()) for w in winners)]
-        words = ["winners", *(w for winner in distinct for w in ("--winner", json.dumps(winner)))]
-        found["winners"] = _run(folder, *words, cache=folder / "grid", records=folder / "winners.db")
-    out.write_text(json.dumps(found, indent=1) + "\n")
+            winners = [found["kernel_tuner"]["winner"], *(r["winner"] for ours in found["ours"].values() for r in ours["runs"])]
+            distinct = [dict(w) for w in dict.fromkeys(tuple(w.items()) for w in winners)]
+            words = ["winners", *(w for winner in distinct for w in ("--winner", json.dumps(winner)))]
+            found["winners"] = _run(folder, *words, cache=cache, records=folder / "winners.db")
+            out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def make_page(found: dict[str, Any]) -> str:
