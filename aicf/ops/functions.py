@@ -31,27 +31,33 @@ def make_function(op: str, registry: Registry | None = None) -> Callable[..., An
     :class:`~device.UnavailableError` and :class:`~device.toolchain.BuildError`.
     """
     call = OpCall(op, registry or open_registry())
-    signature = call.signature
 
     def dispatch_compiled(*values: Any) -> Any:
         from aicf.ops import torch_ops
 
         return torch_ops.dispatch(call, values)
 
+    function = write_function(call.signature, call.caller, dispatch_compiled)
+    if "torch" in sys.modules:
+        from aicf.ops import torch_ops
+
+        torch_ops.register(call)
+    return function
+
+
+def write_function(signature: Signature, caller: Any, dispatch_compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that hands its arguments, all by position, to ``caller``, or while PyTorch compiles to ``dispatch_compiled``."""
+    op = signature.op
     names = [name for name, _ in signature.inputs] + [a["name"] for a in signature.options]
     words = [f"{name}=None" if is_optional else name for name, is_optional in signature.inputs]
     words += ["*", *(f"{a['name']}={a['default']!r}" for a in signature.options)] if signature.options else []
     text = _TEXT.format(op=op, parameters=", ".join(words), arguments=", ".join(names))
     space: dict[str, Any] = {}
     exec(compile(text, f"<aicf.ops.{op}>", "exec"), space)
-    function: Callable[..., Any] = space["make"](call.caller, dispatch_compiled, sys.modules)
+    function: Callable[..., Any] = space["make"](caller, dispatch_compiled, sys.modules)
     function.__doc__ = describe(signature)
     function.__module__, function.__qualname__ = "aicf.ops", op
     load_extension().adopt(function)
-    if "torch" in sys.modules:
-        from aicf.ops import torch_ops
-
-        torch_ops.register(call)
     return function
 
 

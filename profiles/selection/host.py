@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/aicf/test_selection_cost.py", "tests/aicf/test_lean_path.py")
+TESTS = ("tests/aicf/test_selection_cost.py", "tests/aicf/test_call_cost.py")
 COMMAND = f"pytest {' '.join(TESTS)} --benchmark-enable --benchmark-only"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aicf.building.native import load_extension
 from tests.aicf.lean_stub import FakeSpace, Stub, compile_c, load_fakes, register_fakes
 
 
@@ -46,3 +47,12 @@ def stub_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def stub(stub_library: Path) -> Stub:
     return Stub(stub_library)
+
+
+@pytest.fixture
+def torch() -> Any:
+    found = pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")
+    known = load_extension().register_type(found.Tensor, is_tracked="requires_grad", is_tracking=found.is_grad_enabled)
+    if not known:
+        pytest.skip(f"PyTorch {found.__version__} has no __dlpack_c_exchange_api__: 2.10 does")
+    return found

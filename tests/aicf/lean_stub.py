@@ -83,7 +83,7 @@ class Stub:
         self.referred.clear()
 
     def set_state(self, name: str, value: int) -> None:
-        """Set ``go_on`` (of launches that wait) or ``device`` (the one that is current)."""
+        """Set ``go_on`` (of launches that wait) or ``device`` or ``stream`` (those that are current)."""
         ctypes.c_int32.in_dll(self.library, name).value = value
 
     def make_caller(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aicf.building.native import load_extension
@@ -234,7 +237,31 @@ def test_only_functions_are_adopted() -> None:
         load_extension().adopt(print)
 
 
-def test_cost_of_a_call_on_fakes(benchmark: Any, fakes: FakeSpace, stub: Stub) -> None:
-    caller = stub.make_caller(refuse, shape=(2, 3), dtype="float32")
-    x, w = fakes.make((2, 3)), fakes.make((2, 3))
-    assert type(benchmark(lambda: caller(x, w, act="relu"))) is fakes.kind
+class Attributes:
+    """An array as CuPy has them: its memory is another object's, and strides are in bytes."""
+
+    def __init__(self, address: int, device: int = 0) -> None:
+        self.data = SimpleNamespace(ptr=address, device_id=device)
+        self.shape, self.strides, self.dtype = (2, 3), (12, 4), np.dtype("float32")
+
+
+@pytest.mark.parametrize("name", ["intptr_t (void)", "int (void)"])
+def test_arrays_with_attributes_have_their_holders_address_and_the_stream_that_is_current(name: str, stub: Stub) -> None:
+    """The stream comes from a C function where its capsule says that it is one of that type, else from Python's."""
+    kind = type("Array", (Attributes,), {})
+    make_capsule = ctypes.pythonapi.PyCapsule_New
+    make_capsule.restype, make_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    text = ctypes.create_string_buffer(name.encode())  # lives as long as the capsule is looked at
+    capsule = make_capsule(ctypes.cast(stub.library.get_stream, ctypes.c_void_p), text, None)
+    names = {"holder": "data", "address": "ptr", "device": "device_id", "shape": "shape", "strides": "strides", "dtype": "dtype"}
+    assert load_extension().register_type(kind, **names, current_stream=lambda: 0x33, stream_function=capsule)
+    x, out = kind(0x1000), kind((1 << 63) + 0x2000)
+    caller = stub.make_caller(lambda first: out)
+    for stream in (0x11, 0x22):
+        stub.set_state("stream", stream)
+        assert caller(x) is out
+        assert (stub.last.x, stub.last.y) == (0x1000, (1 << 63) + 0x2000)
+        assert stub.last.stream == (stream if name == "intptr_t (void)" else 0x33)
+    assert caller.count_plans() == 1
+    caller(kind(0x1000, device=1))
+    assert caller.count_plans() == 2
