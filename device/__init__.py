@@ -6,6 +6,7 @@ Importing this package loads no library and looks for no device; :func:`open_dev
 from __future__ import annotations
 
 import importlib.util
+import threading
 from dataclasses import dataclass
 
 from device.interface import (
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 _opened: dict[str, Device] = {}
+_opening = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -81,17 +83,18 @@ def open_device(choice: str | None = None) -> Device:
 
     ``choice`` is ``auto``, ``cuda`` or ``emulated``; None takes it from ``AICF_DEVICE``. A process has one device: kernels bind to the
     CUDA runtime that was loaded first. Raises :class:`SettingError` for an unknown word and :class:`UnavailableError`, with the
-    remedy, when the device is not to be had or the other one is open.
+    remedy, when the device is not to be had or the other one is open. Any thread may call it; the others wait for the one that opens.
     """
     settings = read_settings()
     word = settings.device if choice is None else parse_choice("device", choice, DEVICES)
-    if _opened and word in ("auto", *_opened):
-        return next(iter(_opened.values()))
-    name = choose_device(word).name
-    if _opened:
-        raise UnavailableError(f"this process has opened the {next(iter(_opened))} device; start another one for the {name} device")
-    _opened[name] = _open(name, settings)
-    return _opened[name]
+    with _opening:
+        if _opened and word in ("auto", *_opened):
+            return next(iter(_opened.values()))
+        name = choose_device(word).name
+        if _opened:
+            raise UnavailableError(f"this process has opened the {next(iter(_opened))} device; start another one for the {name} device")
+        _opened[name] = _open(name, settings)
+        return _opened[name]
 
 
 def _open(name: str, settings: Settings) -> Device:

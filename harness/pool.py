@@ -24,8 +24,8 @@ AnswerT = TypeVar("AnswerT")
 _JobT_contra = TypeVar("_JobT_contra", contravariant=True)
 _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
-_FEED_POLL_S = 0.02
-_GRACE_S = 0.5
+_FEED_POLL_S = 0.005
+_GRACE_S = 0.25
 _START_S = 60.0  # Python and its packages, on a machine that is busy with other things
 
 

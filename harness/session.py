@@ -6,7 +6,9 @@ Everything that takes a while is an iterator or reports through callbacks, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,13 +71,16 @@ class Session:
         """
         settings = read_settings()
         settings = replace(settings, target=target or settings.target, jobs=jobs or settings.jobs)
-        toolchain = find_toolchain()
-        chosen = find_target(settings.target)
-        opened = open_device(device)
-        if opened.observer is not None:
-            opened.observer.set_option("target", chosen.name)
-        records = Records(settings.records_url)
-        commit = find_commit(find_project_root())
+        with ThreadPoolExecutor(1) as pool:
+            # Git looks at every file, and the driver takes its time, too.
+            asked = pool.submit(find_commit, find_project_root())
+            toolchain = find_toolchain()
+            chosen = find_target(settings.target)
+            opened = open_device(device)
+            if opened.observer is not None:
+                opened.observer.set_option("target", chosen.name)
+            records = Records(settings.records_url)
+            commit = asked.result()
         facts = describe_environment(opened, toolchain.identity, chosen.name)
         run_id = records.start_run(facts, command=command, commit=commit.sha, dirty=commit.dirty)
         return cls(loaded, settings, opened, chosen, toolchain, records, facts, run_id, commit)
@@ -85,6 +90,11 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.records.close()
+
+    @cached_property
+    def _spec_hash(self) -> str:
+        # Of the description that was loaded: read once, and not for each of hundreds of variants.
+        return self.loaded.spec_hash
 
     @property
     def device_kind(self) -> str:
@@ -158,7 +168,7 @@ class Session:
             source_hash=build.source_hash if build else "",
             flags=build.flags if build else "",
             key=build.key if build else "",
-            spec_hash=self.loaded.spec_hash,
+            spec_hash=self._spec_hash,
             verify_version=VERIFY_VERSION,
             figures=figures,
             **fields,
@@ -179,7 +189,7 @@ class Session:
             variant=build.variant.name,
             problem=problem,
             key=build.key,
-            spec_hash=self.loaded.spec_hash,
+            spec_hash=self._spec_hash,
             verify_version=VERIFY_VERSION,
             environment=self.environment,
             clean_only=clean_only,
@@ -192,7 +202,7 @@ class Session:
             op=self.loaded.op.name,
             problem=problem,
             code_hash=build.code_hash,
-            spec_hash=self.loaded.spec_hash,
+            spec_hash=self._spec_hash,
             verify_version=VERIFY_VERSION,
             environment=self.environment,
         )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from harness.errors import RecordError
 from harness.records.engine import open_engine
@@ -246,9 +246,7 @@ class Records:
 
     def _read(self, query: Any) -> list[Result]:
         with _translate_errors(self.url), Session(self._engine, expire_on_commit=False) as session:
-            rows = list(session.scalars(query))
-            for row in rows:
-                _ = row.run.environment.device_name
+            rows = list(session.scalars(query.options(joinedload(Result.run).joinedload(Run.environment))))
             session.expunge_all()
             return rows
 

@@ -1,4 +1,4 @@
-"""What a sweep needs in any case, begun before anything else: it takes seconds, and needs neither a session nor a device here.
+"""What a sweep needs in any case, begun before anything else: it takes seconds, and needs no session.
 
 This module imports next to nothing, so that the processes which measure start while their parent is still importing.
 """
@@ -20,24 +20,24 @@ PER_GPU = 3
 
 def prepare_process(device: str | None) -> None:
     """Import what measures, and open the device: a second or two in each measuring process."""
-    from device import open_device
     from harness.sweep import measuring
 
     assert measuring
-    open_device(device)
+    _open_device(device)
 
 
 class Preparation:
-    """Measuring processes that get ready, and the op's binding and the timer's instruments, which are compiled meanwhile.
+    """Measuring processes that get ready, the device that opens here, and the op's binding and the timer's instruments that compile.
 
-    The binding takes as long as several variants, and no variant is measured without it. ``device`` as for
-    :func:`device.open_device`. With ``starts_processes=False`` they start when there is something to measure, if there is. A context
-    manager: leaving it ends the processes that no sweep took.
+    No variant is measured without the binding, which takes as long as several variants. What is wrong with the device, the session says,
+    which opens the same. ``device`` as for :func:`device.open_device`. With ``starts_processes=False`` they start when there is
+    something to measure, if there is. A context manager: leaving it ends the processes that no sweep took.
     """
 
     def __init__(self, loaded: LoadedOp, device: str | None = None, *, starts_processes: bool = True) -> None:
         self.crew = Crew(PER_GPU if starts_processes else 0, prepare_process, (device,))
-        pool = ThreadPoolExecutor(2)
+        pool = ThreadPoolExecutor(3)
+        pool.submit(_open_device, device)
         self._binding = pool.submit(_build_binding, loaded)
         pool.submit(_build_instruments, device)
         pool.shutdown(wait=False)
@@ -52,6 +52,12 @@ class Preparation:
     def binding(self) -> Path:
         """The op's binding; raises :class:`BuildError` where it does not compile."""
         return self._binding.result()
+
+
+def _open_device(device: str | None) -> None:
+    from device import open_device
+
+    open_device(device)
 
 
 def _build_binding(loaded: LoadedOp) -> Path:

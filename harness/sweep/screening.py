@@ -12,6 +12,7 @@ measures the finalists anew, in turns.
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from harness.spec import Op, Problem
 from harness.sweep.measuring import SweepJob
 from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
 
+# How long one of this process's threads runs while others wait.
+_SWITCH_S = 5e-4
 # Measures the jobs of a feed, and yields each with what came of it.
 Measure = Callable[[JobFeed[SweepJob]], Iterator[tuple[SweepJob, Answer | Lost]]]
 # Chooses among builds, those worth measuring first; the others have the reason why not.
@@ -179,13 +182,17 @@ def screen(
     builder.start()
     measurer.start()
     broken: BaseException | None = None
+    interval_s = sys.getswitchinterval()
     try:
+        # Hundreds of variants may come out of the cache at once: who hands on to the measuring processes waits for none of them long.
+        sys.setswitchinterval(_SWITCH_S)
         while (found := desk.results.get()) is not None:
             if isinstance(found, BaseException):
                 broken = broken or found
             else:
                 yield found
     finally:
+        sys.setswitchinterval(interval_s)
         desk.feed.abandon()
         desk.steps.stop()
         compiler.stop()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-_POLL_S = 2e-4
+_POLL_S = 5e-5
 _SIGN_OF_LIFE_S = 5.0
 
 

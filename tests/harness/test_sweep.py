@@ -48,6 +48,7 @@ class Sweeper(Gpu):
         monkeypatch.setattr("harness.sweep.sweeping.build_stream", build_stream)
         monkeypatch.setattr("harness.sweep.preparing._build_binding", lambda loaded: folder / "binding.so")
         monkeypatch.setattr("harness.sweep.preparing._build_instruments", lambda device: None)
+        monkeypatch.setattr("harness.sweep.preparing._open_device", lambda device: None)
         monkeypatch.setattr("harness.sweep.preparing.PER_GPU", 0)
         monkeypatch.setattr("harness.sweep.sweeping.run_jobs", run_jobs)
         monkeypatch.setattr("harness.sweep.measuring.open_device", lambda name: self.device)
