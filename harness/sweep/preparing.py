@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from device.settings import read_settings
 from harness.pool import Crew
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ class Preparation:
     """
 
     def __init__(self, loaded: LoadedOp, device: str | None = None, *, starts_processes: bool = True) -> None:
-        self.crew = Crew(PER_GPU if starts_processes else 0, prepare_process, (device,))
+        # More than there are cores would be in each other's way.
+        num_workers = min(PER_GPU, read_settings().jobs) if starts_processes else 0
+        self.crew = Crew(num_workers, prepare_process, (device,))
         pool = ThreadPoolExecutor(3)
         pool.submit(_open_device, device)
         self._binding = pool.submit(_build_binding, loaded)

@@ -66,7 +66,8 @@ def test_what_fails_beforehand_is_said_where_it_is_asked_for(monkeypatch: pytest
 def test_processes_that_no_sweep_took_end_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("_build_binding", "_build_instruments", "_open_device"):
         monkeypatch.setattr(preparing, name, lambda _: tmp_path)
+    monkeypatch.setenv("AICF_JOBS", "2")
     with Preparation(LoadedOp(make_toy(), tmp_path), "no such device") as preparation:
-        assert preparation.crew.size == preparing.PER_GPU
+        assert preparation.crew.size == 2, "no more than there are cores"
         processes = [h.process for h in preparation.crew._hands]
     assert preparation.crew.size == 0 and not any(p.is_alive() for p in processes)
