@@ -35,6 +35,10 @@ from harness.targets import Target
 
 _LIBRARY = "variant.so"
 _PTXAS_LOG = "ptxas.txt"
+# nvcc includes <cmath> in everything, and from C++17 on that holds libstdc++'s special functions (zeta, Bessel, ...), with half of all that
+# the compilers read: a third of their time. Its include guard leaves them out; the code that comes out is the same. Sources that do want
+# them, or what they include in turn, are compiled with them.
+_WITHOUT_SPECIAL_FUNCTIONS = "-D_GLIBCXX_BITS_SPECFUN_H=1"
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,10 @@ def _build_variant(
             made.mkdir()
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-c", str(source), "-o", "object.o"]
         link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
-        status, log, files = compile_steadily(compiler, (command, link), scratch, loaded.include_dir)
+        for first in ([*command, _WITHOUT_SPECIAL_FUNCTIONS], command):
+            status, log, files = compile_steadily(compiler, (first, link), scratch, loaded.include_dir)
+            if status == 0 or compiler.is_stopped:
+                break
         if status != 0:
             error = describe_failure(log, store.root)
             return BuildResult(variant, None, "", "", None, error, time.monotonic() - started, cached=False)

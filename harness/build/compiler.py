@@ -53,6 +53,11 @@ class Compiler:
                 self._running.discard(process)
         return process.returncode, output
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more may be started."""
+        return self._stopped
+
     def stop(self) -> None:
         """Kill what runs and start nothing more."""
         with self._lock:

@@ -99,8 +99,23 @@ def test_a_compile_error_is_data_of_its_variant(bench: Bench) -> None:
     assert good.error is None
     assert bad.library is None and bad.error is not None
     assert "undeclared_name" in bad.error and "launcher.cu:" in bad.error and "int mistake = undeclared_name;" in bad.error
-    assert bench.build("broken")[1] == 1, "a failed build must not be cached"
+    assert bench.build("broken")[1] == 2, "a failed build must not be cached; it failed with all of <cmath>, too"
     assert not list((bench.store.root / "tmp").iterdir())
+
+
+def test_sources_that_want_special_functions_get_them_and_others_are_compiled_without(bench: Bench) -> None:
+    compiler = CountingCompiler()
+    [plain], _ = bench.build(compiler=compiler)
+    assert any("SPECFUN" in word for word in compiler.commands[0]) and "SPECFUN" not in plain.flags
+    edit(
+        bench.ops / "common" / "tiny.cuh",
+        "__device__",
+        "#include <cmath>\ninline double zeta() { return std::riemann_zeta(2.0); }\n__device__",
+    )
+    compiler = CountingCompiler()
+    [special], started = bench.build(compiler=compiler)
+    assert special.error is None and started == 3 and special.code_hash == plain.code_hash
+    assert not any("SPECFUN" in word for word in compiler.commands[1])
 
 
 @pytest.mark.parametrize("damage", ["change", "remove", "manifest"])
