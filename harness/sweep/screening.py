@@ -1,9 +1,9 @@
 """The screen of a sweep: every variant is built, weighed before it costs the GPU anything, and measured, all at the same time.
 
-Three threads hand variants on: one builds what a strategy proposes, one keeps the measuring processes supplied, and the caller's takes
-what comes and records it. So compilers, GPU and records never wait for each other. A variant that hangs, faults or takes the device's
-context with it is a result like any other: its process is replaced, and the next goes on. The same machine code is measured once, whatever
-it is called.
+Threads hand variants on: one builds what a strategy proposes, one hands over what is built, one keeps the measuring processes supplied,
+and the caller's takes what comes and records it. So compilers, GPU and records never wait for each other. A variant that hangs, faults or
+takes the device's context with it is a result like any other: its process is replaced, and the next goes on. The same machine code is
+measured once, whatever it is called.
 
 Which of the fastest is the fastest the screen does not say: the least of many noisy times is no time. :mod:`harness.sweep.sweeping`
 measures the finalists anew, in turns.
@@ -68,6 +68,7 @@ class _Desk:
     problems: Sequence[Problem]
     steps: Steps
     feed: JobFeed[SweepJob] = field(default_factory=JobFeed)
+    built: queue.SimpleQueue[BuildResult | None] = field(default_factory=queue.SimpleQueue)
     results: queue.SimpleQueue[Found | BaseException | None] = field(default_factory=queue.SimpleQueue)
     pending: list[BuildResult] = field(default_factory=list)
     measured: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
@@ -107,10 +108,15 @@ class _Desk:
         return len(others) == 1
 
     def measure(self, build: BuildResult) -> None:
-        """Hand a build to the measuring processes."""
-        assert build.library is not None
-        job = SweepJob(build.variant, build.library, self.steps.find_binding(), build.code_hash, read_resources(build), build.launch_hash)
-        self.feed.put(job)
+        """Have a build measured, without waiting for anything."""
+        self.built.put(build)
+
+    def hand_on(self) -> None:
+        """Hand builds to the measuring processes until there are no more: as soon as there is a binding, which compiles meanwhile."""
+        while (build := self.built.get()) is not None:
+            assert build.library is not None
+            binding = self.steps.find_binding()
+            self.feed.put(SweepJob(build.variant, build.library, binding, build.code_hash, read_resources(build), build.launch_hash))
 
     def settle(self, launch_hash: str, points: tuple[Measured, ...], usage: Usage | None) -> None:
         """Receive what came of a machine code: its first build and all copies so far are done."""
@@ -160,6 +166,16 @@ def screen(
         except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
             desk.results.put(error)
         finally:
+            desk.built.put(None)
+
+    def hand_on() -> None:
+        try:
+            desk.hand_on()
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            desk.results.put(error)
+            desk.steps.stop()
+            compiler.stop()
+        finally:
             desk.feed.close()
 
     def measure_all() -> None:
@@ -175,12 +191,14 @@ def screen(
             desk.results.put(error)
         desk.steps.stop()
         builder.join()
+        hander.join()
         desk.results.put(None)
 
     builder = threading.Thread(target=build_and_close, daemon=True)
+    hander = threading.Thread(target=hand_on, daemon=True)
     measurer = threading.Thread(target=measure_all, daemon=True)
-    builder.start()
-    measurer.start()
+    for thread in (builder, hander, measurer):
+        thread.start()
     broken: BaseException | None = None
     interval_s = sys.getswitchinterval()
     try:
@@ -196,7 +214,7 @@ def screen(
         desk.feed.abandon()
         desk.steps.stop()
         compiler.stop()
-        measurer.join()
-        builder.join()
+        for thread in (measurer, builder, hander):
+            thread.join()
     if broken is not None:
         raise broken

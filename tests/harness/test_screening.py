@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -103,6 +104,34 @@ def sweep(builds: Sequence[BuildResult], *, timeout_s: float = 30.0, **steps: An
         assert measured.point.variant == each.build.variant.name
         found[each.build.variant.name] = measured
     return found
+
+
+def test_variants_compile_while_the_binding_does() -> None:
+    is_built = threading.Event()
+    builds = [make_build(n) for n in (1, 2, 4)]
+
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        for build in builds:
+            on_result(build)
+        is_built.set()
+
+    def find_binding() -> Path:
+        assert is_built.wait(20), "a variant waits for the binding, and holds a compiler up"
+        return Path("binding.so")
+
+    found = list(screen(measure(), OP, OP.problems, build_all, Steps(find_binding=find_binding)))
+    assert {f.build.variant.name for f in found} == {b.variant.name for b in builds}
+
+
+def test_a_binding_that_does_not_compile_ends_the_screen() -> None:
+    def find_binding() -> Path:
+        raise BuildError("the binding does not compile")
+
+    def build_all(on_result: Callable[[BuildResult], None], compiler: Compiler) -> None:
+        on_result(make_build(1))
+
+    with pytest.raises(BuildError, match="the binding does not compile"):
+        list(screen(measure(), OP, OP.problems, build_all, Steps(find_binding=find_binding)))
 
 
 def test_variants_that_crash_hang_or_are_wrong_are_points_and_the_sweep_goes_on() -> None:
