@@ -27,6 +27,7 @@ from harness.sweep.space import select_sweep_problems
 from harness.targets import find_target
 from harness.timing.batches import Mode
 from harness.timing.benchmark import TIMING_DISTRIBUTION
+from harness.timing.instruments import CudaInstruments
 from harness.timing.placement import Placements
 from harness.timing.ranges import mark_range, name_range
 from harness.timing.stats import StopReason, StopRule
@@ -95,10 +96,9 @@ def make_policy(num_samples: int, queued_samples: int = 1) -> TimingPolicy:
 class Prover:
     """Launches variants on the op's small problems, whose tensors stay in device memory, and judges what came of it."""
 
-    def __init__(self, device: Device, op: Op) -> None:
+    def __init__(self, device: Device, op: Op, references: References) -> None:
         self._device = device
         self._stream = device.create_stream()
-        references = References(op)
         self._cases = [(p, references.get(p), Case(device, op, p)) for p in op.select_problems("verify")]
 
     def launch(self, launchable: Launchable) -> tuple[dict[str, Mapping[str, NDArray[Any]]], str]:
@@ -141,10 +141,15 @@ class SweepWorker:
         self._turn = Turn(self._device.properties.uuid)
         self._best_us: dict[str, float] = {}
         self._stream = self._device.create_stream()
+        # Others measure already, perhaps: all that needs no GPU comes first.
         inputs = {p.name: make_inputs(self._op, p, TIMING_DISTRIBUTION) for p in self._problems}
+        references = References(self._op)
+        for problem in self._op.select_problems("verify"):
+            references.get(problem)
+        instruments = CudaInstruments()
         with self._turn.take():
-            self._timer = Timer(self._device, make_policy(setup.num_samples, setup.queued_samples))
-            self._prover = Prover(self._device, self._op)
+            self._timer = Timer(self._device, make_policy(setup.num_samples, setup.queued_samples), instruments=instruments)
+            self._prover = Prover(self._device, self._op, references)
             self._cases = {p.name: Placements(self._device, self._op, p) for p in self._problems}
             for name, case in self._cases.items():
                 case.upload(inputs[name])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from device.interface import Device, Event, Stream
 from harness.timing.instruments import Instruments
-from harness.timing.nvml import Reading, open_monitor
+from harness.timing.nvml import ClockMonitor, LazyMonitor, Reading
 from harness.timing.ranges import find_range
 
 Launch = Callable[[Stream], None]
@@ -103,7 +103,9 @@ class Batches:
         self._limits = limits
         self._clock = clock
         self._last_reading_s = -math.inf
-        self._monitor = open_monitor(device.properties.uuid)
+        self._monitor: ClockMonitor | LazyMonitor = LazyMonitor(device.properties.uuid)
+        if not limits.queues_ahead:
+            self._monitor.open()
         self._busy_s, self._num_samples = 0.0, 0
         self._events: dict[int, Event] = {}
         self._queued: deque[_Held] = deque()
@@ -247,7 +249,7 @@ class Batches:
 
     def _read_monitor(self) -> None:
         # The driver takes milliseconds to answer, and the GPU would idle meanwhile: where it must not, a thread asks.
-        if self._monitor is None or self._clock() - self._last_reading_s < _MONITOR_EVERY_S:
+        if self._clock() - self._last_reading_s < _MONITOR_EVERY_S:
             return
         self._last_reading_s = self._clock()
         self._take_reading()

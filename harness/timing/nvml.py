@@ -66,3 +66,22 @@ def open_monitor(uuid: str, library_name: str = "libnvidia-ml.so.1") -> ClockMon
     if library.nvmlInit_v2() or library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)):
         return None
     return ClockMonitor(library, handle)
+
+
+class LazyMonitor:
+    """A monitor of the GPU with this UUID that is opened when it is first read: the driver takes tens of milliseconds for that, too."""
+
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
+        self._opened: tuple[ClockMonitor | None] | None = None
+
+    def open(self) -> ClockMonitor | None:
+        """Open it now, if it was not yet; None where NVML does not reach the GPU."""
+        if self._opened is None:
+            self._opened = (open_monitor(self._uuid),)
+        return self._opened[0]
+
+    def read(self) -> Reading | None:
+        """Return the state now, or None when the driver does not tell."""
+        monitor = self.open()
+        return None if monitor is None else monitor.read()

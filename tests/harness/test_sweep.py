@@ -54,7 +54,8 @@ class Sweeper(Gpu):
         monkeypatch.setattr("harness.sweep.measuring.open_device", lambda name: self.device)
         monkeypatch.setattr("harness.sweep.measuring.load_op", lambda folder: self.op)
         monkeypatch.setattr("harness.sweep.measuring.open_variant", self.open_variant)
-        monkeypatch.setattr("harness.sweep.measuring.Timer", lambda device, policy: self.make_timer(policy))
+        monkeypatch.setattr("harness.sweep.measuring.CudaInstruments", lambda: FakeInstruments(self.device))
+        monkeypatch.setattr("harness.sweep.measuring.Timer", lambda device, policy, instruments: self.make_timer(policy))
 
     def make_builds(self, variants: Sequence[Variant], stem: str) -> list[BuildResult]:
         return [replace(b, host_hash=self.host_hash, resources=self.resources) for b in super().make_builds(variants, stem)]

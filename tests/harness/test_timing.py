@@ -10,7 +10,7 @@ import pytest
 
 from device.interface import DeviceError, Stream, UnavailableError
 from harness.timing.batches import Mode, TimingError
-from harness.timing.nvml import ClockMonitor, open_monitor
+from harness.timing.nvml import ClockMonitor, LazyMonitor, open_monitor
 from harness.timing.stats import StopReason, StopRule
 from harness.timing.timer import Timer, TimingPolicy, check_floor
 from tests.harness.fake_device import FakeDevice, FakeInstruments
@@ -259,6 +259,20 @@ def test_the_drivers_word_stands_in_where_the_clock_cannot_be_read() -> None:
 
 def test_no_nvml_is_no_error() -> None:
     assert open_monitor("GPU-0", "libno-such-library.so.1") is None
+
+
+def test_a_lazy_monitor_is_opened_once_and_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def open_here(uuid: str) -> ClockMonitor | None:
+        opened.append(uuid)
+        return ClockMonitor(FakeNvml(), ctypes.c_void_p()) if uuid == "GPU-1" else None
+
+    monkeypatch.setattr("harness.timing.nvml.open_monitor", open_here)
+    found, missing = LazyMonitor("GPU-1"), LazyMonitor("GPU-2")
+    assert opened == []
+    readings = [monitor.read() for monitor in (found, missing, found, missing)]
+    assert [r and r.sm_mhz for r in readings] == [1500.0, None, 1500.0, None] and opened == ["GPU-1", "GPU-2"]
 
 
 @pytest.mark.parametrize("ahead", [False, True])
