@@ -62,7 +62,9 @@ def tune_with_kernel_tuner(out: Path) -> None:
 
 
 def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
-    """Sweep, hold the finals, and write the winner."""
+    """Sweep, hold the finals, and write the winner; ``reached_s`` are the seconds from here at which each step was done."""
+    started, reached_s = time.time(), {}
+
     from harness.discover import LoadedOp, load_op
     from harness.sweep.preparing import Preparation
 
@@ -81,16 +83,21 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
         with Session.start(loaded, f"compare_tuners {name}") as session:
             sweep = SweepRun(session, SweepPlan(**options), (problem,), preparation)
             expectations, use = Expectations(loaded.op, (problem,)), GpuUse()
+            reached_s["session"] = time.time() - started
             found = []
             for each in sweep.run():
                 use.add([m.point for m in each.points], each.usage)
                 found.append(each)
+            if turns := [f.usage for f in found if f.usage is not None]:
+                reached_s |= {"first_turn": min(u.began_s for u in turns) - started, "last_turn": max(u.ended_s for u in turns) - started}
+            reached_s["screen"] = time.time() - started
             points = [m.point for f in found for m in f.points]
             winner = hold_finals(session, [f.build for f in found], sweep.binding, points, problem, 5, expectations)
+            reached_s["finals"] = time.time() - started
     assert winner is not None
     passed = [p for p in points if p.status == "passed"]
     values = dict(loaded.op.select_variants([winner.winner])[0].values)
-    done = {"configurations": len(points), "timed": len(passed), "winner": values, "use": use.to_figures()}
+    done = {"configurations": len(points), "timed": len(passed), "winner": values, "use": use.to_figures(), "reached_s": reached_s}
     out.write_text(json.dumps(done | {"failed": [p.reason for p in points if p.status == "failed"]}))
 
 
@@ -131,7 +138,9 @@ def _run(folder: Path, *words: str, cache: Path, records: Path) -> dict[str, Any
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(words)} failed with exit status {done.returncode}")
     found: dict[str, Any] = json.loads(out.read_text())
-    print(f"{' '.join(words)}: {seconds:.1f} s, {found.get('timed', '')} timed, winner {found.get('winner', '')}", flush=True)
+    steps = "".join(f", {name} at {at:.1f} s" for name, at in found.get("reached_s", {}).items())
+    busy = f", GPU busy {found['use']['busy_share']:.0%}" if found.get("use") else ""
+    print(f"{' '.join(words)}: {seconds:.1f} s{steps}{busy}, {found.get('timed', '')} timed, winner {found.get('winner', '')}", flush=True)
     return found | {"seconds": seconds}
 
 
