@@ -19,9 +19,13 @@ _ERROR_LINE = re.compile(r"^(?P<file>[^\s:(][^:(]*)[(:](?P<line>\d+)\)?(?::\d+)?
 
 
 class Compiler:
-    """Runs compilers as child processes of their own group, so that an interrupt ends all of them."""
+    """Runs compilers as child processes of their own group, so that an interrupt ends all of them.
 
-    def __init__(self) -> None:
+    With a ``niceness`` they give way to other processes by so much.
+    """
+
+    def __init__(self, niceness: int = 0) -> None:
+        self._niceness = niceness
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -42,6 +46,10 @@ class Compiler:
                 env=_quiet_env(folder),
             )
             self._running.add(process)
+        if self._niceness:
+            # What it starts inherits it. One that has ended already needs none.
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + self._niceness))
         try:
             output, _ = process.communicate()
         except BaseException:  # an interrupt reaches only this process: the child is in a session of its own

@@ -25,6 +25,8 @@ from harness.spec import Op, Problem
 from harness.sweep.measuring import SweepJob
 from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
 
+# Compilers on all cores give way to who feeds the GPU, and to the binding, which every variant needs.
+_NICENESS = 10
 # How long one of this process's threads runs while others wait.
 _SWITCH_S = 5e-4
 # Measures the jobs of a feed, and yields each with what came of it.
@@ -151,7 +153,7 @@ def screen(
     measuring processes. What stops the building or the measuring altogether is raised after what came before it.
     """
     desk = _Desk(op, problems, steps or Steps())
-    compiler = Compiler()
+    compiler = Compiler(_NICENESS)
 
     def build_and_close() -> None:
         try:

@@ -160,8 +160,8 @@ class Batches:
     def drop_queued(self) -> None:
         """Wait for what is queued, and forget it."""
         if self._queued:
-            self.stream.synchronize()
             self._queued.clear()
+            self.stream.synchronize()
 
     def run_batch(self, subjects: Sequence[Subject]) -> Batch:
         """Time one sample of each, in this order, as few held batches as the limits allow."""

@@ -164,6 +164,22 @@ def test_a_batch_that_overruns_is_queued_again_smaller() -> None:
     assert run.times_us == pytest.approx([1000.0] * 10), "nothing is left of what failed"
 
 
+def test_a_launch_that_fails_leaves_nothing_behind() -> None:
+    rig = Rig()
+    left = iter(range(8))
+
+    def launch(stream: Stream) -> None:
+        if next(left, None) is None:
+            raise RuntimeError("no more")
+        rig.launch(stream)
+
+    with pytest.raises(TimingError, match="no more"):
+        rig.timer.sample([replace(rig.subject, run=launch)])
+    assert rig.tools.calls[-1] == "release" and rig.timer._batches.num_ahead == 0
+    (run,) = rig.timer.sample([rig.subject])
+    assert run.times_us == pytest.approx([1000.0] * 10)
+
+
 def test_the_driver_is_asked_while_the_gpu_works() -> None:
     asked_by: list[str] = []
 

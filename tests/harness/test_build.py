@@ -266,3 +266,11 @@ def test_what_a_killed_build_left_is_removed_a_day_later(bench: Bench) -> None:
     os.utime(old, (yesterday, yesterday))
     with bench.store.scratch():
         assert not old.exists() and young.exists()
+
+
+def test_compilers_can_give_way_to_others(tmp_path: Path) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    wait = "while os.getpriority(0, 0) == {} and time.time() < end: time.sleep(0.01)"
+    lines = ["import os, time", "end = time.time() + 10", wait.format(own), "print(os.getpriority(0, 0))"]
+    assert Compiler().run([sys.executable, "-c", lines[0] + "; " + lines[3]], tmp_path) == (0, f"{own}\n")
+    assert Compiler(niceness=3).run([sys.executable, "-c", "\n".join(lines)], tmp_path) == (0, f"{min(19, own + 3)}\n")
