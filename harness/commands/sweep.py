@@ -92,21 +92,21 @@ def run(
     from harness.console import claim_output, open_progress, print_json
     from harness.discover import find_op
     from harness.sweep.preparing import Preparation
+    from harness.sweep.space import select_sweep_problems
 
     loaded = find_op(op)
     if save is not None:
         claim_output(save, "--save")
-    with Preparation(loaded, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
+    problems = select_sweep_problems(loaded.op, problem or [])
+    with Preparation(loaded, problems, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
         from harness.session import Session
         from harness.spec import SpecError
         from harness.sweep.finals import Expectations, hold_finals
         from harness.sweep.points import Sweep, save_sweep
         from harness.sweep.progress import GpuUse, Progress
-        from harness.sweep.space import select_sweep_problems
         from harness.sweep.sweeping import SweepPlan, SweepRun
 
-        problems = select_sweep_problems(loaded.op, problem or [])
         plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
         with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
             is_model = session.device.is_emulated

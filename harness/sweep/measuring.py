@@ -7,6 +7,7 @@ found is judged after the turn, on the host; the times of a variant that was wro
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -128,6 +129,27 @@ class Prover:
         return ""
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a measuring process makes on the host before it needs the GPU: the inputs of each problem, and the references of the proof."""
+
+    op: Op
+    problems: tuple[Problem, ...]
+    inputs: Mapping[str, Mapping[str, NDArray[np.generic]]]
+    references: References
+
+
+@functools.lru_cache(maxsize=1)
+def make_work(op_folder: Path, problem_names: tuple[str, ...]) -> Work:
+    """Load the op and compute what takes long; a process that is made ready early does so before it is asked to."""
+    op = load_op(op_folder)
+    problems = select_sweep_problems(op, problem_names)
+    references = References(op)
+    for problem in op.select_problems("verify"):
+        references.get(problem)
+    return Work(op, problems, {p.name: make_inputs(op, p, TIMING_DISTRIBUTION) for p in problems}, references)
+
+
 class SweepWorker:
     """Proves and times variants in the measuring process; the device is opened there, once."""
 
@@ -135,24 +157,21 @@ class SweepWorker:
         self.spent = False
         self._setup = setup
         self._device = open_device(setup.device)
-        self._op = load_op(setup.op_folder)
+        # Others measure already, perhaps: all that needs no GPU comes before the turn.
+        work = make_work(setup.op_folder, setup.problem_names)
+        make_work.cache_clear()
+        self._op, self._problems = work.op, work.problems
         self._target = find_target(setup.target)
-        self._problems = select_sweep_problems(self._op, setup.problem_names)
         self._turn = Turn(self._device.properties.uuid)
         self._best_us: dict[str, float] = {}
         self._stream = self._device.create_stream()
-        # Others measure already, perhaps: all that needs no GPU comes first.
-        inputs = {p.name: make_inputs(self._op, p, TIMING_DISTRIBUTION) for p in self._problems}
-        references = References(self._op)
-        for problem in self._op.select_problems("verify"):
-            references.get(problem)
         instruments = CudaInstruments()
         with self._turn.take():
             self._timer = Timer(self._device, make_policy(setup.num_samples, setup.queued_samples), instruments=instruments)
-            self._prover = Prover(self._device, self._op, references)
+            self._prover = Prover(self._device, self._op, work.references)
             self._cases = {p.name: Placements(self._device, self._op, p) for p in self._problems}
             for name, case in self._cases.items():
-                case.upload(inputs[name])
+                case.upload(work.inputs[name])
 
     def run(self, job: SweepJob, report: Callable[[str], None]) -> Answer:
         """Return a point per problem; a variant that is wrong has the reason in each."""

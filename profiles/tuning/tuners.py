@@ -67,19 +67,19 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
 
     from harness.discover import LoadedOp, load_op
     from harness.sweep.preparing import Preparation
+    from harness.sweep.space import select_sweep_problems
 
     loaded = LoadedOp(load_op(FOLDER), FOLDER)
-    with Preparation(loaded, starts_processes=not resume) as preparation:
+    (problem,) = select_sweep_problems(loaded.op)
+    with Preparation(loaded, (problem,), starts_processes=not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
         from harness.session import Session
         from harness.sweep.finals import Expectations, hold_finals
         from harness.sweep.progress import GpuUse
-        from harness.sweep.space import select_sweep_problems
         from harness.sweep.strategies import StrategyName
         from harness.sweep.sweeping import SweepPlan, SweepRun
 
         options = OURS[name] | {"strategy": StrategyName(OURS[name]["strategy"]), "resume": resume}
-        (problem,) = select_sweep_problems(loaded.op)
         with Session.start(loaded, f"compare_tuners {name}") as session:
             sweep = SweepRun(session, SweepPlan(**options), (problem,), preparation)
             expectations, use = Expectations(loaded.op, (problem,)), GpuUse()

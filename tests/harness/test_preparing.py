@@ -13,7 +13,8 @@ from device.interface import Device
 from device.settings import Settings
 from harness.discover import LoadedOp
 from harness.errors import BuildError
-from harness.sweep import preparing
+from harness.spec import Op
+from harness.sweep import measuring, preparing
 from harness.sweep.preparing import Preparation
 from tests.harness.fake_device import FakeDevice
 from tests.harness.toy_op import make_toy
@@ -57,7 +58,7 @@ def test_what_fails_beforehand_is_said_where_it_is_asked_for(monkeypatch: pytest
     monkeypatch.setattr(preparing, "_build_binding", refuse)
     monkeypatch.setattr(preparing, "_build_instruments", fail)
     monkeypatch.setattr(preparing, "_open_device", fail)
-    with Preparation(LoadedOp(make_toy(), tmp_path), starts_processes=False) as preparation:
+    with Preparation(LoadedOp(make_toy(), tmp_path), (), starts_processes=False) as preparation:
         assert preparation.crew.size == 0
         with pytest.raises(BuildError, match="does not compile"):
             _ = preparation.binding
@@ -67,7 +68,26 @@ def test_processes_that_no_sweep_took_end_with_it(monkeypatch: pytest.MonkeyPatc
     for name in ("_build_binding", "_build_instruments", "_open_device"):
         monkeypatch.setattr(preparing, name, lambda _: tmp_path)
     monkeypatch.setenv("AICF_JOBS", "2")
-    with Preparation(LoadedOp(make_toy(), tmp_path), "no such device") as preparation:
+    with Preparation(LoadedOp(make_toy(), tmp_path), (), "no such device") as preparation:
         assert preparation.crew.size == 2, "no more than there are cores"
         processes = [h.process for h in preparation.crew._hands]
     assert preparation.crew.size == 0 and not any(p.is_alive() for p in processes)
+
+
+@pytest.mark.parametrize("is_emulated", [False, True])
+def test_inputs_are_made_early_once_where_they_will_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_emulated: bool) -> None:
+    made: list[str] = []
+
+    def load(folder: Path) -> Op:
+        made.append(folder.name)
+        return make_toy()
+
+    monkeypatch.setattr(device, "open_device", lambda name: FakeDevice(is_emulated=is_emulated))
+    monkeypatch.setattr(measuring, "load_op", load)
+    measuring.make_work.cache_clear()
+    names = (make_toy().problems[0].name,)
+    preparing.prepare_process(None, tmp_path, names)
+    assert made == ([] if is_emulated else [tmp_path.name])
+    work = measuring.make_work(tmp_path, names)
+    assert made == [tmp_path.name] and list(work.inputs) == list(names)
+    measuring.make_work.cache_clear()
