@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from regret import summarize
+from surveying import cross_validate
+
+from aicf.registry import Registry
 
 _CALLS = {
     "launch": "the kernel's launch function, from a loop in C",
@@ -30,8 +34,11 @@ def make_page(folder: Path) -> str:
     overhead = folder / "h200-overhead.json"
     if overhead.is_file():
         lines += _describe_overhead(json.loads(overhead.read_text()))
-    for path in sorted(folder.glob("h200-regret-*.json")):
-        lines += _describe_regret(json.loads(path.read_text()))
+    documents = [json.loads(path.read_text()) for path in sorted(folder.glob("h200-regret-*.json"))]
+    for op in dict.fromkeys(d["op"] for d in documents):
+        lines += _describe_regret([d for d in documents if d["op"] == op])
+    for path in sorted(folder.glob("h200-survey-*.json")):
+        lines += _describe_survey(json.loads(path.read_text()))
     for path in sorted(folder.glob("recorded-regret-*.json")):
         lines += _describe_recorded(json.loads(path.read_text()))
     if (folder / "host-costs.json").is_file():
@@ -96,13 +103,33 @@ def _describe_overhead(document: dict[str, Any]) -> list[str]:
     return [*lines, "", f"Over the launch a call from Python costs {calls['over_the_launch_us']:.2f} us.", ""]
 
 
-def _describe_regret(document: dict[str, Any]) -> list[str]:
-    rows = document["rows"]
+def _describe_survey(document: dict[str, Any]) -> list[str]:
+    """Say what the problems that models were fitted to say of choices, each by models fitted without its tenth."""
+    op = document["op"]
+    regrets = cross_validate(replace(Registry().read(op).frozen, surveys={}), "sm_90a", document["rows"])
+    before = summarize(document["rows"])
+    return [
+        f"## The survey of {op}, its own problems held out",
+        "",
+        _describe_facts(document),
+        "",
+        f"The {len(regrets)} problems that the frozen set's models are fitted to, timed like those above. Chosen by models that were fitted "
+        f"without the problem's tenth: mean regret {100 * regrets.mean():.2f} %, 95th percentile {100 * np.percentile(regrets, 95):.2f} %, most "
+        f"{100 * regrets.max():.1f} %. As chosen before there was a survey: {100 * before['mean']:.1f} % and {100 * before['p95']:.0f} %.",
+        "",
+    ]
+
+
+def _describe_regret(documents: list[dict[str, Any]]) -> list[str]:
+    rows = [row for d in documents for row in d["rows"]]
     whole = summarize(rows)
-    lines = [f"## Regret: {document['op']}", "", _describe_facts(document), ""]
+    lines = [f"## Regret: {documents[0]['op']}", ""]
+    for document in documents:
+        lines += [f"- {_describe_facts(document)}: {len(document['rows'])} of the {document['asked']} problems of seed {document['seed']}"]
     lines += [
-        f"{whole['problems']} problems that nothing was measured on, {len(document['kernels'])} frozen kernels, all that serve a problem "
-        "timed together, cold. Regret is how much longer the chosen one takes than the fastest.",
+        "",
+        f"{whole['problems']} problems that nothing was measured on and no model was fitted to, {len(documents[0]['kernels'])} frozen "
+        "kernels, all that serve a problem timed together, cold. Regret is how much longer the chosen one takes than the fastest.",
         "",
         f"Mean {100 * whole['mean']:.2f} %, 95th percentile {100 * whole['p95']:.2f} %, most {100 * whole['max']:.1f} %; "
         f"the fastest was chosen {whole['best_chosen']} times.",

@@ -51,7 +51,7 @@ class MadeUpTimer:
 def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
-    for name in ("held_out", "overhead", "page", "recorded", "regret", "running"):
+    for name in ("held_out", "overhead", "page", "recorded", "regret", "running", "surveying"):
         sys.modules.pop(name, None)
 
 
@@ -83,7 +83,7 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device, m
     whole = regret.summarize(found["rows"])
     assert whole["problems"] == 3 and whole["max"] == max(row["regret"] for row in found["rows"])
     facts = {"device": "d", "driver": 1, "toolchain": "t", "commit": "c" * 40, "command": "x"}
-    assert "3 problems that nothing was measured on" in "\n".join(page._describe_regret(found | {"facts": facts}))
+    assert "3 problems that nothing was measured on" in "\n".join(page._describe_regret([found | {"facts": facts}]))
     assert regret.measure_regret(device, "softmax", 3, 1, -1.0, MadeUpTimer(device))["rows"] == []
 
 
