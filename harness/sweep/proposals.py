@@ -8,6 +8,15 @@ from collections.abc import Iterator
 from harness.spec import Variant
 from harness.sweep.strategies import Score, Strategy
 
+# Of an adaptive strategy's variants at most this share is proposed before the first result is known: with as many compilers as variants
+# there would be nothing left to learn for.
+_BLIND_SHARE, _MIN_LAG = 0.25, 4
+
+
+def limit_lag(wanted: int, num_variants: int) -> int:
+    """Return how many variants compilers and GPUs may be ahead of the results, where they could work on ``wanted``."""
+    return min(wanted, max(_MIN_LAG, int(_BLIND_SHARE * num_variants)))
+
 
 class Proposals:
     """Iterated by the thread that builds, told by those that measure.

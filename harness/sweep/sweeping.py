@@ -24,7 +24,7 @@ from harness.sweep.measuring import QUEUED_SAMPLES, SweepJob, SweepSetup, SweepW
 from harness.sweep.modelling import ModelWorker, rank_by_model
 from harness.sweep.points import Answer, Measured, SweepPoint
 from harness.sweep.preparing import PER_GPU, Preparation
-from harness.sweep.proposals import Proposals
+from harness.sweep.proposals import Proposals, limit_lag
 from harness.sweep.screening import Found, Measure, Steps, screen
 from harness.sweep.strategies import Score, Strategy, StrategyName, make_strategy
 from harness.timing.benchmark import TIMING_DISTRIBUTION
@@ -73,7 +73,8 @@ class SweepRun:
             raise SpecError("on the emulated device every point is the model's already: --keep is for a GPU")
         self.size = self._strategy.size
         # Compilers and GPU have this many variants to work on before the first result must be known.
-        self._proposals = Proposals(self._strategy, session.settings.jobs + PER_GPU * max(1, plan.num_gpus))
+        lag = limit_lag(session.settings.jobs + PER_GPU * max(1, plan.num_gpus), self.size)
+        self._proposals = Proposals(self._strategy, lag)
         self._listed = {v.name for v in op.variants}
 
     @property

@@ -108,14 +108,15 @@ def _describe_survey(document: dict[str, Any]) -> list[str]:
     op = document["op"]
     regrets = cross_validate(replace(Registry().read(op).frozen, surveys={}), "sm_90a", document["rows"])
     before = summarize(document["rows"])
+    mean, p95, most = (f"{100 * x:.2f} %" for x in (regrets.mean(), np.percentile(regrets, 95), regrets.max()))
     return [
         f"## The survey of {op}, its own problems held out",
         "",
         _describe_facts(document),
         "",
-        f"The {len(regrets)} problems that the frozen set's models are fitted to, timed like those above. Chosen by models that were fitted "
-        f"without the problem's tenth: mean regret {100 * regrets.mean():.2f} %, 95th percentile {100 * np.percentile(regrets, 95):.2f} %, most "
-        f"{100 * regrets.max():.1f} %. As chosen before there was a survey: {100 * before['mean']:.1f} % and {100 * before['p95']:.0f} %.",
+        f"The {len(regrets)} problems that the frozen set's models are fitted to, timed like those above. Chosen by models that were",
+        f"fitted without the problem's tenth: mean regret {mean}, 95th percentile {p95}, most {most}. As chosen before there was a survey:",
+        f"{100 * before['mean']:.1f} % and {100 * before['p95']:.0f} %.",
         "",
     ]
 

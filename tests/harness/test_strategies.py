@@ -10,7 +10,7 @@ from hashlib import sha256
 import pytest
 
 from harness.spec import Constraint, Kernel, Tunable, Variant
-from harness.sweep.proposals import Proposals
+from harness.sweep.proposals import Proposals, limit_lag
 from harness.sweep.space import list_space
 from harness.sweep.strategies import ListStrategy, OptunaStrategy, Score, Space, StrategyName, make_strategy
 from tests.harness.toy_op import make_toy
@@ -126,6 +126,27 @@ def test_a_proposal_waits_for_the_results_it_depends_on_and_for_no_others() -> N
     thread.join(10)
     assert found == variants
     assert strategy.seen == [variants[: max(0, k - 1)] for k in range(7)]
+
+
+def test_with_more_compilers_than_variants_a_sampler_still_learns() -> None:
+    assert limit_lag(58, 50) == 12 and limit_lag(6, 50) == 6 and limit_lag(58, 8) == 4
+
+    def find_times(lag: int) -> list[float]:
+        """Return the times of what is proposed where each result comes back as late as it may."""
+        proposals = Proposals(make_strategy(OP, StrategyName.TPE, 40, 0), lag)
+        waiting: list[Variant] = []
+        times = []
+        for variant in proposals:
+            times.append(find_time(variant))
+            waiting.append(variant)
+            if len(waiting) == lag:
+                first = waiting.pop(0)
+                proposals.tell(first, Score(math.log(find_time(first))))
+        return times
+
+    learnt, blind = find_times(limit_lag(200, 80)), find_times(200)
+    assert sorted(learnt)[len(learnt) // 2] < sorted(blind)[len(blind) // 2]
+    assert sum(t > 1000.0 for t in learnt) < sum(t > 1000.0 for t in blind)
 
 
 def test_closing_ends_the_wait() -> None:
