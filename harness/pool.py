@@ -25,7 +25,7 @@ _JobT_contra = TypeVar("_JobT_contra", contravariant=True)
 _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
 _FEED_POLL_S = 0.005
-_GRACE_S = 0.25
+_GRACE_S = 0.5
 _START_S = 60.0  # Python and its packages, on a machine that is busy with other things
 
 
@@ -143,17 +143,19 @@ def run_jobs(
     on_report: Callable[[JobT, str], None] | None = None,
     starts_at_once: bool = False,
     crew: Crew | None = None,
+    grace_s: float = _GRACE_S,
 ) -> Iterator[tuple[JobT, AnswerT | Lost]]:
     """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
 
     ``factory(*arguments)`` makes the worker in its process; it, the arguments, jobs and answers must pickle. ``timeout_s`` bounds the
     silence of a job: each report starts it anew, and a process has time of its own to start. Leaving the iterator early ends the
     workers. Jobs may come through a feed; a worker waits for the next one as long as the feed is open. With ``starts_at_once`` the
-    processes start before there is a job; those of a ``crew`` have started already, and are taken first.
+    processes start before there is a job; those of a ``crew`` have started already, and are taken first. In the end
+    they have ``grace_s`` together to end by themselves.
     """
     feed = jobs if isinstance(jobs, JobFeed) else JobFeed(jobs, is_closed=True)
     hands: list[_Hand[JobT]] = []
-    # Their jobs are done and their pipes closed: they need not be waited for before the others' answers are dealt with.
+    # Those that do no other job need not be waited for before the others' answers are dealt with.
     leaving: list[_Hand[JobT]] = []
 
     def start_hand() -> None:
@@ -199,7 +201,7 @@ def run_jobs(
                     continue
                 job, content, alive = answer
                 hand.job = None
-                if not alive or feed.is_done:
+                if not alive:
                     hands.remove(hand)
                     hand.connection.close()
                     leaving.append(hand)
@@ -207,7 +209,7 @@ def run_jobs(
                     give(hand, following)
                 yield job, content
     finally:
-        _end_all([*hands, *leaving])
+        _end_all([*hands, *leaving], grace_s)
 
 
 def _start_hand(prepare: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()) -> _Hand[Any]:
@@ -247,11 +249,11 @@ def _take_answer(
     return hand.job, content, not spent
 
 
-def _end_all(hands: Sequence[_Hand[Any]]) -> None:
+def _end_all(hands: Sequence[_Hand[Any]], grace_s: float = _GRACE_S) -> None:
     """End processes, all at the same time: those that wait for a job see that there will be none, the others are killed."""
     for hand in hands:
         hand.connection.close()
-    last_s = time.monotonic() + _GRACE_S
+    last_s = time.monotonic() + grace_s
     for hand in hands:
         hand.process.join(timeout=max(0.0, last_s - time.monotonic()))
     for hand in hands:

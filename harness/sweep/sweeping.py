@@ -109,7 +109,13 @@ class SweepRun:
         if plan.num_gpus == 1 and plan.scheduler is None:
             num_workers = self._session.settings.jobs if is_emulated else PER_GPU
             return lambda feed: run_jobs(
-                factory, (self._make_setup(),), feed, num_workers=num_workers, timeout_s=_TIMEOUT_S, crew=self._preparation.crew
+                factory,
+                (self._make_setup(),),
+                feed,
+                num_workers=num_workers,
+                timeout_s=_TIMEOUT_S,
+                crew=self._preparation.crew,
+                grace_s=0.0,  # they hold nothing that could be lost, and giving a GPU's context back takes a while
             )
         from harness.sweep.cluster import open_cluster, run_jobs_on
 
