@@ -28,9 +28,23 @@ def sample_space(op: Op, per_kernel: int) -> tuple[Variant, ...]:
     for kernel in op.kernels:
         listed = [kernel.bind(bound) for bound in kernel.variants]
         known = set(listed)
-        others = sorted((v for v in list_space(kernel) if v not in known), key=lambda v: hashlib.sha256(v.name.encode()).digest())
+        others = sorted((v for v in list_space(kernel) if v not in known), key=_hash_name)
         chosen += [*listed, *others][: max(per_kernel, len(listed))]
     return tuple(chosen)
+
+
+def order_grid(op: Op) -> tuple[Variant, ...]:
+    """Return all variants of an op: the listed ones, then the others, all kernels among each other, in the order of a hash of their names.
+
+    In the tunables' order the slow ones come in a row. So something fast is known early, and they can be given up early.
+    """
+    listed = dict.fromkeys(op.variants)
+    others = (v for kernel in op.kernels for v in list_space(kernel) if v not in listed)
+    return (*listed, *sorted(others, key=_hash_name))
+
+
+def _hash_name(variant: Variant) -> bytes:
+    return hashlib.sha256(variant.name.encode()).digest()
 
 
 def select_sweep_problems(op: Op, names: Sequence[str] = ()) -> tuple[Problem, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.spec import Kernel, Op, Variant
-from harness.sweep.space import list_space, sample_space
+from harness.sweep.space import list_space, order_grid, sample_space
 
 if TYPE_CHECKING:
     import optuna
@@ -220,7 +220,7 @@ def _make_sampler(name: StrategyName, kernel: Kernel, seed: int) -> optuna.sampl
 def make_strategy(op: Op, name: StrategyName, per_kernel: int, seed: int) -> Strategy:
     """Return a strategy over an op's space."""
     if name is StrategyName.GRID:
-        return ListStrategy(tuple(v for kernel in op.kernels for v in list_space(kernel)))
+        return ListStrategy(order_grid(op))
     if name is StrategyName.RANDOM:
         return ListStrategy(sample_space(op, per_kernel))
     return OptunaStrategy(op, name, per_kernel, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.spec import Constraint, Kernel, Problem, Tunable
-from harness.sweep.space import list_space, sample_space, select_sweep_problems
+from harness.sweep.space import list_space, order_grid, sample_space, select_sweep_problems
 from tests.harness.toy_op import make_toy
 
 KERNEL = Kernel(
@@ -30,6 +30,17 @@ def test_a_sample_holds_the_listed_variants_and_grows_by_adding() -> None:
         assert sum(v.kernel == kernel.name for v in large) == min(size, max(4, len(kernel.variants)))
     assert len(set(large)) == len(large)
     assert sample_space(op, 4) == large
+
+
+def test_a_grid_begins_with_what_is_listed_and_mixes_the_rest() -> None:
+    large = Kernel("large", "for the test", (Tunable("n", tuple(range(64)), "how many"),), (), ({"n": 7}, {"n": 3}))
+    op = make_toy(kernels=(KERNEL, large))
+    grid = order_grid(op)
+    assert grid[:3] == op.variants
+    assert sorted(v.name for v in grid) == sorted(v.name for kernel in op.kernels for v in list_space(kernel))
+    halves = grid[3:35], grid[35:]
+    assert all(8 < sum(v.kernel == "large" and v.tunables["n"] < 32 for v in half) < 24 for half in halves)
+    assert order_grid(op) == grid
 
 
 def test_a_sweep_takes_its_own_problems_or_those_of_bench() -> None:
