@@ -7,6 +7,7 @@ goes on in a fresh process.
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -291,6 +292,8 @@ def _answer_jobs(connection: Connection) -> None:
         factory, arguments = connection.recv()
         # Before there is a job: a process that starts early is ready early.
         worker = factory(*arguments)
+        # What is there now stays: the garbage collector need not go through it in the middle of a job.
+        gc.freeze()
     except (EOFError, ConnectionError):
         raise
     except Exception as error:  # noqa: BLE001 - the first job's answer
