@@ -96,12 +96,17 @@ def _run_module(folder: Path, stem: str) -> ModuleType:
         raise SpecError(f"{path}: no such file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
+    writes_bytecode = sys.dont_write_bytecode
     try:
+        # Sealed sources are loaded too: a cache beside them would be a file that nobody sealed.
+        sys.dont_write_bytecode = True
         spec.loader.exec_module(module)
     except SpecError:
         raise
     except (SyntaxError, NameError, AttributeError, TypeError, ImportError, ValueError, KeyError) as error:
         raise SpecError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    finally:
+        sys.dont_write_bytecode = writes_bytecode
     return module
 
 

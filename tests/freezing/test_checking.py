@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from device.settings import find_project_root
+from harness.discover import load_op
 from harness.errors import BuildError, FrozenError
 from harness.freezing import checking
 from harness.freezing.checking import Bench, check_frozen, check_kernel, require_sound
@@ -68,3 +72,14 @@ def test_what_was_edited_is_not_rebuilt_and_nothing_is_changed_on_it(frozen_dir:
     assert [f.kind for f in findings] == ["changed"] and num_rebuilt == 0
     with pytest.raises(FrozenError, match="it is not the source that was sealed; nothing was changed"):
         require_sound(frozen_dir, OP)
+
+
+def test_loading_sealed_sources_leaves_nothing_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Python writes caches, as it does by itself: what nobody sealed would be found, and be in the way of the next change."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    sealed = next(path.parent for path in sorted((find_project_root() / "frozen" / "gemm_bias_act").glob("*/sources/*/op.py")))
+    folder = tmp_path / sealed.name
+    shutil.copytree(sealed, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    before = sorted(folder.rglob("*"))
+    assert load_op(folder).name == "gemm_bias_act"
+    assert sorted(folder.rglob("*")) == before and not sys.dont_write_bytecode
