@@ -113,7 +113,9 @@ void Runtime::bury(const char* what, const void* handle, std::shared_ptr<void> o
 }
 
 void Runtime::note_if_destroyed(const void* handle) {
-    for (const Buried& each : buried_) {
+    // The latest first: an address may have been that of several.
+    for (auto at = buried_.rbegin(); at != buried_.rend(); ++at) {
+        const Buried& each = *at;
         if (each.handle != handle) continue;
         add_report("destroyed_handle", Severity::kError,
                    std::string("a call uses ") + each.what + " " + hex(to_address(handle)) + ", which was destroyed\n");
