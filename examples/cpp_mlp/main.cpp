@@ -71,7 +71,7 @@ GemmBiasActParams make_layer(const float* x, const float* w, const float* bias, 
 }
 
 void describe(const char* what, const AicfChoice& choice) {
-    const char* const how[] = {"", "measured", "measured nearby", "by estimate", "fallback"};
+    const char* const how[] = {"", "measured", "surveyed", "measured nearby", "by estimate", "fallback"};  // AICF_BY_...
     std::printf("%-8s %s (%s)\n", what, choice.kernel, how[choice.how]);
 }
 
