@@ -46,7 +46,7 @@ def _render_op(op: DeployedOp) -> str:
         "MEDIANS": _render_medians(names),
         "WINNERS": _render_entries(names, "winner"),
         "FALLBACKS": _render_entries(names, "fallback"),
-        "SURVEYS": render_surveys(names, find_class),
+        "SURVEYS": render_surveys(names),
         "NUM_SURVEYS": str(len(op.surveys)),
         "ARCHS": ", ".join(f'"{a}"' for a in op.archs),
         "NUM_SIZES": str(len(names.sizes)),
@@ -98,12 +98,6 @@ def _render_axis(names: Names, place: int, name: str) -> str:
         word = "" if number == 0 else "else "
         lines.append(f"    {word}if ({render_all(names, each['when'])}) q->classes[{place}] = {number};")
     return "\n".join([*lines, f"    else q->classes[{place}] = -1;", ""])
-
-
-def find_class(op: DeployedOp, axis: str, name: str) -> int:
-    """Return the number of a class, -2 (which no call has) where the axes do not know it any more."""
-    classes = next(a for a in op.description["axes"] if a["name"] == axis)["classes"]
-    return next((i for i, c in enumerate(classes) if c["name"] == name), -2)
 
 
 def _render_serves(names: Names, manifest: Row) -> str:
@@ -182,7 +176,7 @@ def _render_medians(names: Names) -> str:
         if sorted(row["attributes"]) != [a["name"] for a in names.attributes] or sorted(row["sizes"]) != names.sizes:
             raise DeployError(f"{op.name}: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op")
         group = dict(zip(_AXES, row["group"].split("/"), strict=False))
-        classes = [find_class(op, axis, group[axis]) for axis in _AXES[:3]]
+        classes = [op.find_class(axis, group[axis]) for axis in _AXES[:3]]
         region = _find_region(op, row)
         sizes = [row["sizes"][s] for s in names.sizes]
         logs = [math.log2(s).hex() for s in sizes]
@@ -206,6 +200,6 @@ def _render_entries(names: Names, role: str) -> str:
     rows = [e for e in op.entries if e["role"] == role]
     lines = []
     for row in sorted(rows, key=lambda r: (r["kernel"], sorted(r["bucket"].items()))):
-        classes = [find_class(op, axis, row["bucket"][axis]) if role == "winner" else 0 for axis in _AXES]
+        classes = [op.find_class(axis, row["bucket"][axis]) if role == "winner" else 0 for axis in _AXES]
         lines.append(f"    {{{op.find_kernel(row['kernel'])}, {_list(classes)}}},\n")
     return "".join(lines) or "    {-1, {0}},\n"

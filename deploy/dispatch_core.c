@@ -136,30 +136,34 @@ static bool decide_by_measurement(const Tables* t, const Query* q, Decision* d) 
     return d->kernel >= 0;
 }
 
+/* The bytes that a kernel's tiles read: of an input once for every step along each edge that its shape does not name. */
+static double find_traffic(const Tables* t, const Query* q, int kernel) {
+    const Rates* r = &t->rates[kernel];
+    double total = 0.0;
+    for (int i = 0; i < q->num_reads; ++i) {
+        double bytes = q->reads[i];
+        for (int size = 0; size < t->num_sizes; ++size) {
+            if (r->edges[size] > 0 && (q->read_sizes[i] >> size & 1) == 0) bytes *= (double)divide_up(q->sizes[size], r->edges[size]);
+        }
+        total += bytes;
+    }
+    return total;
+}
+
 /* The model's time: a launch, the waves of blocks, their arithmetic with what tiles pad, the least traffic of memory, what tiles read. */
 static double model_us(const Tables* t, const Query* q, int kernel, const double* weights) {
     const Rates* r = &t->rates[kernel];
-    double steps[MAX_SIZES], blocks = 1.0, share = 1.0;
+    double blocks = 1.0, share = 1.0;
     for (int i = 0; i < t->num_sizes; ++i) {
-        steps[i] = r->edges[i] > 0 ? (double)divide_up(q->sizes[i], r->edges[i]) : 1.0;
-        if (r->edges[i] > 0) share = share * ((double)r->edges[i] / (double)q->sizes[i]);
-        blocks = blocks * steps[i];
+        if (r->edges[i] <= 0) continue;
+        share = share * ((double)r->edges[i] / (double)q->sizes[i]);
+        blocks = blocks * (double)divide_up(q->sizes[i], r->edges[i]);
     }
     const double waves = ceil(blocks / (double)r->slots);
     const double rate = q->unit < 0 ? 0.0 : r->flops_per_s[q->unit];
     const double compute = rate > 0.0 ? q->flops * share / rate * (waves * (double)r->slots) * 1e6 : 0.0;
     const double memory = q->bytes / r->bytes_per_s * 1e6;
-    double tiles = 0.0;
-    if (r->l2_bytes_per_s > 0.0) {
-        for (int i = 0; i < q->num_reads; ++i) {
-            double repeats = 1.0;
-            for (int size = 0; size < t->num_sizes; ++size) {
-                if (r->edges[size] > 0 && (q->read_sizes[i] >> size & 1) == 0) repeats = repeats * steps[size];
-            }
-            tiles = tiles + q->reads[i] * repeats;
-        }
-        tiles = tiles / r->l2_bytes_per_s * 1e6;
-    }
+    const double tiles = r->l2_bytes_per_s > 0.0 ? find_traffic(t, q, kernel) / r->l2_bytes_per_s * 1e6 : 0.0;
     return weights[0] + waves * weights[1] + compute * weights[2] + memory * weights[3] + tiles * weights[4];
 }
 
@@ -228,20 +232,6 @@ static bool decide_by_neighbour(const Tables* t, const Query* q, bool any_region
         }
     }
     return d->kernel >= 0;
-}
-
-/* The bytes that a kernel's tiles read: of an input once for every step along each edge that its shape does not name. */
-static double find_traffic(const Tables* t, const Query* q, int kernel) {
-    const Rates* r = &t->rates[kernel];
-    double total = 0.0;
-    for (int i = 0; i < q->num_reads; ++i) {
-        double bytes = q->reads[i];
-        for (int size = 0; size < t->num_sizes; ++size) {
-            if (r->edges[size] > 0 && (q->read_sizes[i] >> size & 1) == 0) bytes *= (double)divide_up(q->sizes[size], r->edges[size]);
-        }
-        total += bytes;
-    }
-    return total;
 }
 
 static double estimate_us(const Tables* t, const Query* q, int kernel) {

@@ -68,6 +68,11 @@ class DeployedOp:
         """The architectures that kernels are for."""
         return sorted({str(k.manifest["arch"]) for k in self.kernels})
 
+    def find_class(self, axis: str, name: str) -> int:
+        """Return the number of an axis' class, -2 (which no call has) where the axes do not know it any more."""
+        classes = next(a for a in self.description["axes"] if a["name"] == axis)["classes"]
+        return next((i for i, c in enumerate(classes) if c["name"] == name), -2)
+
     def find_kernel(self, name: str) -> int:
         """Return the place of a kernel."""
         return next(i for i, k in enumerate(self.kernels) if k.name == name)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from deploy.conditions import Names
-from deploy.selection import DeployedOp, DeployError, Row
+from deploy.selection import DeployError, Row
 
 _AXES = ("dtypes", "layout")
 _NUM_TERMS = 5
-# The class of a call on an axis, by name.
-FindClass = Callable[[DeployedOp, str, str], int]
 
 
-def render_surveys(names: Names, find_class: FindClass) -> str:
+def render_surveys(names: Names) -> str:
     """Return the definition of ``<op>_surveys``, one row an architecture; without surveys it holds one row that is never asked."""
     op = names.op
     tables, rows = [], []
@@ -29,7 +27,7 @@ def render_surveys(names: Names, find_class: FindClass) -> str:
         if points:
             errors = [_list(map(_number, _list_errors(names, known, *p))) for p in points]
             tables.append(_render_table(f"double {prefix}_errors[][{len(op.kernels)}]", errors))
-            places = [_render_point(names, find_class, *p, f"{prefix}_errors[{i}]") for i, p in enumerate(points)]
+            places = [_render_point(names, *p, f"{prefix}_errors[{i}]") for i, p in enumerate(points)]
             tables.append(_render_table(f"Point {prefix}_points[]", places))
         listed = f"{prefix}_points" if points else "NULL"
         rows.append(f"{{{_bits(of_arch)}, {_bits(known)}, {prefix}_weights, {listed}, {len(points)}}}")
@@ -46,8 +44,8 @@ def _list_errors(names: Names, known: list[bool], group: Row, point: list[Any]) 
     return [errors.get(k.name) if has else None for has, k in zip(known, names.op.kernels, strict=True)]
 
 
-def _render_point(names: Names, find_class: FindClass, group: Row, point: list[Any], errors: str) -> str:
-    classes = [find_class(names.op, axis, name) for axis, name in zip(_AXES, group["group"].split("/"), strict=True)]
+def _render_point(names: Names, group: Row, point: list[Any], errors: str) -> str:
+    classes = [names.op.find_class(axis, name) for axis, name in zip(_AXES, group["group"].split("/"), strict=True)]
     logs = [math.log2(size).hex() for size in point[: len(names.sizes)]]
     return f"{{{_list(map(str, classes))}, {_list(logs)}, {errors}}}"
 

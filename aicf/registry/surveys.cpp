@@ -14,8 +14,8 @@
 
 namespace {
 
-constexpr std::size_t max_sizes = 8, max_kernels = 64, max_reads = 8, num_terms = 5;
-constexpr double near = 0.3, model_say = 1.0;
+constexpr std::size_t kMaxSizes = 8, kMaxKernels = 64, kMaxReads = 8, kNumTerms = 5;
+constexpr double kNear = 0.3, kModelSay = 1.0;
 
 struct Setting {
     std::vector<double> flops_per_s;      // by kernel, 0: not known
@@ -28,23 +28,29 @@ struct Group {
 };
 
 struct Call {
-    std::array<std::int64_t, max_sizes> sizes;
+    std::array<std::int64_t, kMaxSizes> sizes;
     double flops, bytes;
-    std::array<double, max_reads> reads;
+    std::array<double, kMaxReads> reads;
     std::size_t num_reads;
     const Setting* setting;
 };
 
-struct Predictor {
-    PyObject_HEAD std::size_t num_sizes, num_kernels;
+struct Model {
+    std::size_t num_sizes, num_kernels;
     double l2_bytes_per_s;
-    std::vector<std::int64_t>* edges;    // [kernels, sizes], 0: none
-    std::vector<double>* slots;
-    std::vector<double>* bytes_per_s;
-    std::vector<double>* weights;    // [kernels, terms]
-    std::vector<Setting>* settings;
-    std::vector<Group>* groups;
+    std::vector<std::int64_t> edges;  // [kernels, sizes], 0: none
+    std::vector<double> slots;
+    std::vector<double> bytes_per_s;
+    std::vector<double> weights;  // [kernels, terms]
+    std::vector<Setting> settings;
+    std::vector<Group> groups;
 };
+
+struct Predictor {
+    PyObject_HEAD Model model;
+};
+
+Model& model_of(PyObject* object) { return reinterpret_cast<Predictor*>(object)->model; }
 
 template <typename T>
 bool read_numbers(const Py_buffer& buffer, std::size_t count, const char* what, std::vector<T>& found) {
@@ -66,13 +72,7 @@ struct Buffer : Py_buffer {
 };
 
 void destroy(PyObject* object) {
-    auto* self = reinterpret_cast<Predictor*>(object);
-    delete self->edges;
-    delete self->slots;
-    delete self->bytes_per_s;
-    delete self->weights;
-    delete self->settings;
-    delete self->groups;
+    model_of(object).~Model();
     PyTypeObject* type = Py_TYPE(object);
     type->tp_free(object);
     Py_DECREF(type);
@@ -83,77 +83,69 @@ PyObject* create(PyTypeObject* type, PyObject* arguments, PyObject*) {
     Buffer edges, slots, bytes_per_s, weights;
     double l2;
     if (!PyArg_ParseTuple(arguments, "nny*y*y*dy*", &num_sizes, &num_kernels, &edges, &slots, &bytes_per_s, &l2, &weights)) return nullptr;
-    if (num_sizes < 1 || num_sizes > static_cast<Py_ssize_t>(max_sizes) || num_kernels < 1 ||
-        num_kernels > static_cast<Py_ssize_t>(max_kernels)) {
+    if (num_sizes < 1 || num_sizes > static_cast<Py_ssize_t>(kMaxSizes) || num_kernels < 1 ||
+        num_kernels > static_cast<Py_ssize_t>(kMaxKernels)) {
         return PyErr_Format(PyExc_ValueError, "%zd sizes and %zd kernels: there may be 1 to %zu and 1 to %zu", num_sizes, num_kernels,
-                            max_sizes, max_kernels);
+                            kMaxSizes, kMaxKernels);
     }
-    auto* self = reinterpret_cast<Predictor*>(type->tp_alloc(type, 0));
-    if (self == nullptr) return nullptr;
-    self->num_sizes = static_cast<std::size_t>(num_sizes);
-    self->num_kernels = static_cast<std::size_t>(num_kernels);
-    self->l2_bytes_per_s = l2;
-    self->edges = new std::vector<std::int64_t>;
-    self->slots = new std::vector<double>;
-    self->bytes_per_s = new std::vector<double>;
-    self->weights = new std::vector<double>;
-    self->settings = new std::vector<Setting>;
-    self->groups = new std::vector<Group>;
-    const std::size_t count = self->num_kernels;
-    if (!read_numbers(edges, count * self->num_sizes, "edges", *self->edges) || !read_numbers(slots, count, "slots", *self->slots) ||
-        !read_numbers(bytes_per_s, count, "bytes_per_s", *self->bytes_per_s) ||
-        !read_numbers(weights, count * num_terms, "weights", *self->weights)) {
-        Py_DECREF(self);
+    PyObject* object = type->tp_alloc(type, 0);
+    if (object == nullptr) return nullptr;
+    const auto count = static_cast<std::size_t>(num_kernels);
+    Model& model = *new (&model_of(object)) Model{static_cast<std::size_t>(num_sizes), count, l2, {}, {}, {}, {}, {}, {}};
+    if (!read_numbers(edges, count * model.num_sizes, "edges", model.edges) || !read_numbers(slots, count, "slots", model.slots) ||
+        !read_numbers(bytes_per_s, count, "bytes_per_s", model.bytes_per_s) ||
+        !read_numbers(weights, count * kNumTerms, "weights", model.weights)) {
+        Py_DECREF(object);
         return nullptr;
     }
-    return reinterpret_cast<PyObject*>(self);
+    return object;
 }
 
 PyObject* add_setting(PyObject* object, PyObject* arguments) {
-    auto* self = reinterpret_cast<Predictor*>(object);
+    Model& model = model_of(object);
     Buffer rates, shapes;
     if (!PyArg_ParseTuple(arguments, "y*y*", &rates, &shapes)) return nullptr;
     Setting made;
     const std::size_t num_reads = static_cast<std::size_t>(shapes.len) / sizeof(std::uint64_t);
-    if (num_reads > max_reads) return PyErr_Format(PyExc_ValueError, "shapes: %zu inputs, there may be %zu", num_reads, max_reads);
-    if (!read_numbers(rates, self->num_kernels, "rates", made.flops_per_s) || !read_numbers(shapes, num_reads, "shapes", made.shapes))
+    if (num_reads > kMaxReads) return PyErr_Format(PyExc_ValueError, "shapes: %zu inputs, there may be %zu", num_reads, kMaxReads);
+    if (!read_numbers(rates, model.num_kernels, "rates", made.flops_per_s) || !read_numbers(shapes, num_reads, "shapes", made.shapes))
         return nullptr;
-    self->settings->push_back(std::move(made));
-    return PyLong_FromSize_t(self->settings->size() - 1);
+    model.settings.push_back(std::move(made));
+    return PyLong_FromSize_t(model.settings.size() - 1);
 }
 
 PyObject* add_group(PyObject* object, PyObject* arguments) {
-    auto* self = reinterpret_cast<Predictor*>(object);
+    Model& model = model_of(object);
     Py_ssize_t num_points;
     Buffer logs, errors;
     if (!PyArg_ParseTuple(arguments, "ny*y*", &num_points, &logs, &errors)) return nullptr;
     if (num_points < 0) return PyErr_Format(PyExc_ValueError, "%zd points", num_points);
     Group made;
     const auto count = static_cast<std::size_t>(num_points);
-    if (!read_numbers(logs, count * self->num_sizes, "logs", made.logs) ||
-        !read_numbers(errors, count * self->num_kernels, "errors", made.errors)) {
+    if (!read_numbers(logs, count * model.num_sizes, "logs", made.logs) ||
+        !read_numbers(errors, count * model.num_kernels, "errors", made.errors)) {
         return nullptr;
     }
-    self->groups->push_back(std::move(made));
-    return PyLong_FromSize_t(self->groups->size() - 1);
+    model.groups.push_back(std::move(made));
+    return PyLong_FromSize_t(model.groups.size() - 1);
 }
 
-bool read_call(const Predictor& self, PyObject* sizes, PyObject* reads, Py_ssize_t setting, Call& call) {
-    if (!PyTuple_Check(sizes) || static_cast<std::size_t>(PyTuple_GET_SIZE(sizes)) != self.num_sizes || !PyTuple_Check(reads)) {
-        PyErr_Format(PyExc_ValueError, "sizes and reads must be tuples, the former of %zu numbers", self.num_sizes);
+bool read_call(const Model& model, PyObject* sizes, PyObject* reads, Py_ssize_t setting, Call& call) {
+    if (!PyTuple_Check(sizes) || static_cast<std::size_t>(PyTuple_GET_SIZE(sizes)) != model.num_sizes || !PyTuple_Check(reads)) {
+        PyErr_Format(PyExc_ValueError, "sizes and reads must be tuples, the former of %zu numbers", model.num_sizes);
         return false;
     }
-    if (setting < 0 || static_cast<std::size_t>(setting) >= self.settings->size()) {
-        PyErr_Format(PyExc_IndexError, "setting %zd: there are %zu", setting, self.settings->size());
+    if (setting < 0 || static_cast<std::size_t>(setting) >= model.settings.size()) {
+        PyErr_Format(PyExc_IndexError, "setting %zd: there are %zu", setting, model.settings.size());
         return false;
     }
-    call.setting = &(*self.settings)[static_cast<std::size_t>(setting)];
+    call.setting = &model.settings[static_cast<std::size_t>(setting)];
     call.num_reads = call.setting->shapes.size();
     if (static_cast<std::size_t>(PyTuple_GET_SIZE(reads)) < call.num_reads) {
         PyErr_Format(PyExc_ValueError, "reads: %zd numbers, must be %zu", PyTuple_GET_SIZE(reads), call.num_reads);
         return false;
     }
-    for (std::size_t i = 0; i < self.num_sizes; ++i) {
+    for (std::size_t i = 0; i < model.num_sizes; ++i) {
         call.sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, static_cast<Py_ssize_t>(i)));
         if (call.sizes[i] < 1) {
             if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "sizes must be at least 1");
@@ -166,12 +158,12 @@ bool read_call(const Predictor& self, PyObject* sizes, PyObject* reads, Py_ssize
 
 // A launch (1 us), the waves of blocks, their arithmetic with what tiles pad, the least traffic of memory, what tiles read; in
 // microseconds.
-std::array<double, num_terms> find_terms(const Predictor& self, const Call& call, std::size_t kernel) {
-    const std::int64_t* edges = self.edges->data() + kernel * self.num_sizes;
-    const double slots = (*self.slots)[kernel];
-    std::array<double, max_sizes> steps{};
+std::array<double, kNumTerms> find_terms(const Model& model, const Call& call, std::size_t kernel) {
+    const std::int64_t* edges = model.edges.data() + kernel * model.num_sizes;
+    const double slots = model.slots[kernel];
+    std::array<double, kMaxSizes> steps{};
     double blocks = 1.0, share = 1.0;
-    for (std::size_t i = 0; i < self.num_sizes; ++i) {
+    for (std::size_t i = 0; i < model.num_sizes; ++i) {
         const std::int64_t size = call.sizes[i], edge = edges[i];
         steps[i] = edge > 0 ? static_cast<double>(size / edge + (size % edge != 0)) : 1.0;
         if (edge > 0) share = share * (static_cast<double>(edge) / static_cast<double>(size));
@@ -180,31 +172,31 @@ std::array<double, num_terms> find_terms(const Predictor& self, const Call& call
     const double waves = std::ceil(blocks / slots);
     const double rate = call.setting->flops_per_s[kernel];
     const double compute = rate > 0.0 ? call.flops * share / rate * (waves * slots) * 1e6 : 0.0;
-    const double memory = call.bytes / (*self.bytes_per_s)[kernel] * 1e6;
+    const double memory = call.bytes / model.bytes_per_s[kernel] * 1e6;
     double tiles = 0.0;
-    if (self.l2_bytes_per_s > 0.0) {
+    if (model.l2_bytes_per_s > 0.0) {
         for (std::size_t i = 0; i < call.num_reads; ++i) {
-            double repeats = 1.0;
-            for (std::size_t size = 0; size < self.num_sizes; ++size) {
-                if (edges[size] > 0 && (call.setting->shapes[i] >> size & 1) == 0) repeats = repeats * steps[size];
+            double bytes = call.reads[i];
+            for (std::size_t size = 0; size < model.num_sizes; ++size) {
+                if (edges[size] > 0 && (call.setting->shapes[i] >> size & 1) == 0) bytes = bytes * steps[size];
             }
-            tiles = tiles + call.reads[i] * repeats;
+            tiles = tiles + bytes;
         }
-        tiles = tiles / self.l2_bytes_per_s * 1e6;
+        tiles = tiles / model.l2_bytes_per_s * 1e6;
     }
     return {1.0, waves, compute, memory, tiles};
 }
 
 PyObject* terms(PyObject* object, PyObject* arguments) {
-    auto* self = reinterpret_cast<Predictor*>(object);
+    Model& model = model_of(object);
     PyObject *sizes, *reads;
     Call call{};
     Py_ssize_t setting;
     if (!PyArg_ParseTuple(arguments, "OddOn", &sizes, &call.flops, &call.bytes, &reads, &setting)) return nullptr;
-    if (!read_call(*self, sizes, reads, setting, call)) return nullptr;
-    PyObject* found = PyList_New(static_cast<Py_ssize_t>(self->num_kernels));
-    for (std::size_t k = 0; found != nullptr && k < self->num_kernels; ++k) {
-        const auto t = find_terms(*self, call, k);
+    if (!read_call(model, sizes, reads, setting, call)) return nullptr;
+    PyObject* found = PyList_New(static_cast<Py_ssize_t>(model.num_kernels));
+    for (std::size_t k = 0; found != nullptr && k < model.num_kernels; ++k) {
+        const auto t = find_terms(model, call, k);
         PyObject* row = Py_BuildValue("(ddddd)", t[0], t[1], t[2], t[3], t[4]);
         if (row == nullptr)
             Py_CLEAR(found);
@@ -215,22 +207,22 @@ PyObject* terms(PyObject* object, PyObject* arguments) {
 }
 
 PyObject* predict(PyObject* object, PyObject* arguments) {
-    auto* self = reinterpret_cast<Predictor*>(object);
+    Model& model = model_of(object);
     PyObject *sizes, *reads;
     Call call{};
     Py_ssize_t setting, group;
     if (!PyArg_ParseTuple(arguments, "OddOnn", &sizes, &call.flops, &call.bytes, &reads, &setting, &group)) return nullptr;
-    if (!read_call(*self, sizes, reads, setting, call)) return nullptr;
-    const std::size_t count = self->num_kernels;
-    std::array<double, max_kernels> off{}, says{};
-    if (group >= 0 && static_cast<std::size_t>(group) < self->groups->size()) {
-        const Group& near_by = (*self->groups)[static_cast<std::size_t>(group)];
-        std::array<double, max_sizes> logs{};
-        for (std::size_t i = 0; i < self->num_sizes; ++i) logs[i] = std::log2(static_cast<double>(call.sizes[i]));
+    if (!read_call(model, sizes, reads, setting, call)) return nullptr;
+    const std::size_t count = model.num_kernels;
+    std::array<double, kMaxKernels> off{}, says{};
+    if (group >= 0 && static_cast<std::size_t>(group) < model.groups.size()) {
+        const Group& near_by = model.groups[static_cast<std::size_t>(group)];
+        std::array<double, kMaxSizes> logs{};
+        for (std::size_t i = 0; i < model.num_sizes; ++i) logs[i] = std::log2(static_cast<double>(call.sizes[i]));
         for (std::size_t p = 0; p * count < near_by.errors.size(); ++p) {
-            double distance = near;
-            for (std::size_t i = 0; i < self->num_sizes; ++i) {
-                const double difference = near_by.logs[p * self->num_sizes + i] - logs[i];
+            double distance = kNear;
+            for (std::size_t i = 0; i < model.num_sizes; ++i) {
+                const double difference = near_by.logs[p * model.num_sizes + i] - logs[i];
                 distance = distance + difference * difference;
             }
             const double say = 1.0 / (distance * distance);
@@ -244,10 +236,10 @@ PyObject* predict(PyObject* object, PyObject* arguments) {
     }
     PyObject* found = PyList_New(static_cast<Py_ssize_t>(count));
     for (std::size_t k = 0; found != nullptr && k < count; ++k) {
-        const auto t = find_terms(*self, call, k);
-        const double* w = self->weights->data() + k * num_terms;
-        const double model = w[0] + t[1] * w[1] + t[2] * w[2] + t[3] * w[3] + t[4] * w[4];
-        PyObject* us = PyFloat_FromDouble(model * (1.0 + off[k] / (model_say + says[k])));
+        const auto t = find_terms(model, call, k);
+        const double* w = model.weights.data() + k * kNumTerms;
+        const double modelled = w[0] + t[1] * w[1] + t[2] * w[2] + t[3] * w[3] + t[4] * w[4];
+        PyObject* us = PyFloat_FromDouble(modelled * (1.0 + off[k] / (kModelSay + says[k])));
         if (us == nullptr)
             Py_CLEAR(found);
         else
