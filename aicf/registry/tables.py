@@ -79,7 +79,7 @@ class Tables:
         self.exact = self._read_exact(medians, place)
         self.near = self._read_near(medians, place)
         self.cost = Cost(frozen.description["cost"])
-        self.l2_bytes_per_s = ((frozen.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(arch, 0.0)
+        self._l2_bytes_per_s = ((frozen.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(arch, 0.0)
         self._rates: dict[tuple[Value, ...], tuple[_Rates, ...]] = {}
         self.survey = self._read_survey(frozen)
 
@@ -87,7 +87,7 @@ class Tables:
         row = frozen.surveys.get(self.arch)
         if row is None or frozen.description["cost"] is None:
             return None
-        return Survey(row, self.kernels, self.interface, self.cost, self.l2_bytes_per_s)
+        return Survey(row, self.kernels, self.interface, self.cost, self._l2_bytes_per_s)
 
     def has_surveyed(self, bucket: tuple[str | None, ...]) -> bool:
         """Return whether the survey knows all winners of a bucket (by its classes), so that none is passed over for want of times."""
@@ -141,7 +141,7 @@ class Tables:
                 for place in places:
                     read *= steps[place]
                 traffic += read
-            traffic_s = traffic / self.l2_bytes_per_s
+            traffic_s = traffic / self._l2_bytes_per_s
             if traffic_s > time_s:
                 time_s = traffic_s
         return time_s * (float(min(-(-blocks // slots) * slots, INT64_MAX)) / float(blocks)) * 1e6
@@ -150,7 +150,7 @@ class Tables:
         """Return by kernel what its estimate needs with the query's attributes."""
         found = self._rates.get(query.values)
         if found is None:
-            unit, shapes = self.cost.find(query).unit, self.cost.list_shapes(query) if self.l2_bytes_per_s > 0.0 else ()
+            unit, shapes = self.cost.find(query).unit, self.cost.list_shapes(query) if self._l2_bytes_per_s > 0.0 else ()
             places = {name: i for i, name in enumerate(self.interface.size_names)}
             found = self._rates[query.values] = tuple(_read_rates(k.manifest["prior"], unit, shapes, places) for k in self.kernels)
         return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.domain import Axis, Facts, OneOf
+from harness.domain import Axis, Facts, OneOf, find_broken
 from harness.errors import FrozenError
 from harness.freezing.layout import BUCKET_KEYS
-from harness.spec import BUCKET_AXES, Op, Problem
+from harness.spec import BUCKET_AXES, Op, Problem, Variant
 
 # The class of an axis that an op does not divide, and of every axis for a fallback.
 ANY = "any"
@@ -21,6 +21,12 @@ def find_facts(op: Op, problem: Problem) -> Facts:
         if tensor.present(problem) and len(shape) > 1:
             strides[tensor.name] = shape[-1] + problem.padding.get(tensor.name, 0)
     return Facts(problem.sizes, op.attribute_values(problem), {}, strides)
+
+
+def meets_domain(op: Op, variant: Variant, problem: Problem) -> bool:
+    """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
+    domain = op.find_kernel(variant.kernel).domain
+    return domain is None or find_broken(domain(variant.tunables), find_facts(op, problem)) is None
 
 
 def list_axes(op: Op) -> tuple[Axis, ...]:

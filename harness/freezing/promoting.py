@@ -14,7 +14,7 @@ from typing import Any
 from harness.build.builder import BuildResult
 from harness.compare.verdicts import Criteria
 from harness.errors import FrozenError
-from harness.freezing.buckets import find_bucket, find_facts, make_fallback_bucket
+from harness.freezing.buckets import find_bucket, make_fallback_bucket, meets_domain
 from harness.freezing.deciding import Ruling, choose
 from harness.freezing.gates import Candidate, Gate
 from harness.freezing.layout import name_bucket
@@ -120,10 +120,9 @@ def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
 
 
 def serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
-    """Return whether a candidate's domain holds for a problem."""
-    kernel = session.loaded.op.find_kernel(candidate.build.variant.kernel)
-    facts = find_facts(session.loaded.op, problem)
-    return kernel.domain is not None and all(c.holds(facts) for c in kernel.domain(candidate.build.variant.tunables))
+    """Return whether a candidate's domain holds for a problem; without one it serves no bucket."""
+    op, variant = session.loaded.op, candidate.build.variant
+    return op.find_kernel(variant.kernel).domain is not None and meets_domain(op, variant, problem)
 
 
 def _decide(

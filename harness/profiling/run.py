@@ -12,7 +12,7 @@ from typing import Any
 from device.interface import UnavailableError
 from harness.build.builder import BuildResult
 from harness.errors import ToolError
-from harness.freezing.buckets import find_facts
+from harness.freezing.buckets import meets_domain
 from harness.inspection.inspecting import inspect_variant
 from harness.profiling.emulated import summarize_inspection
 from harness.profiling.ncu import NcuReport, NotServedError, profile_launch
@@ -133,11 +133,7 @@ def _find_small_problem(op: Op, variant: Variant, named: str) -> Problem | None:
 
     Small are those of the suites ``emulated`` and ``verify``; None where the variant's domain has none of them.
     """
-    small = [*op.select_problems("emulated"), *op.select_problems("verify")]
-    domain = op.find_kernel(variant.kernel).domain
-    if domain is not None:
-        conditions = domain(variant.tunables)
-        small = [p for p in small if all(c.holds(find_facts(op, p)) for c in conditions)]
+    small = [p for suite in ("emulated", "verify") for p in op.select_problems(suite) if meets_domain(op, variant, p)]
     return next((p for p in small if p.name == named), small[0] if small else None)
 
 

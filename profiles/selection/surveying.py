@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from aicf.registry import HwCaps, Problem, Registry
 from aicf.registry.reading import FrozenOp
-from aicf.registry.surveys import NUM_GROUP_AXES, NUM_TERMS, Survey
+from aicf.registry.surveys import NUM_GROUP_AXES, NUM_TERMS
 from aicf.registry.tables import Tables
 from harness.freezing.changing import change_index
 
@@ -51,14 +51,15 @@ def adopt(frozen_dir: Path, op: str, files: Sequence[Path], arch: str) -> str:
 
 def fit(frozen: FrozenOp, arch: str, rows: Sequence[Row], facts: Mapping[str, str]) -> dict[str, Any]:
     """Return the line of the index that holds the models fitted to rows of times, and what they are off on the problems."""
-    tables = Tables(frozen, arch)
-    if frozen.description["cost"] is None:
+    # A survey that knows all kernels and predicts nothing has the terms.
+    blank = {"weights": dict.fromkeys(frozen.kernels, [0.0] * NUM_TERMS), "groups": []}
+    tables = Tables(replace(frozen, surveys={arch: blank}), arch)
+    if tables.survey is None:
         raise SystemExit(f"{frozen.name} says nothing of its cost (op.py: cost): its kernels' times cannot be modelled")
-    names = [k.name for k in tables.kernels]
-    blank = {"weights": dict.fromkeys(names, [0.0] * NUM_TERMS), "groups": []}
-    modeller = Survey(blank, tables.kernels, tables.interface, tables.cost, tables.l2_bytes_per_s)
+    survey = tables.survey
+    names = [tables.kernels[i].name for i in survey.places]
     queries = [tables.interface.make_query(Problem(row["sizes"], row["attributes"])) for row in rows]
-    terms = np.array([modeller.find_terms(q) for q in queries])
+    terms = np.array([survey.find_terms(q) for q in queries])
     times = np.array([[row["times_us"].get(name, np.nan) for name in names] for row in rows])
     least = np.nanmin(times, axis=1)
     weights: dict[str, list[float]] = {}
