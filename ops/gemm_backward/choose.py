@@ -14,7 +14,7 @@ from .numerics import ITEM_BYTES, find_act, has, has_w, is_nk
 from .space import KERNELS, MMA_NAMES, WGMMA_NAMES, bind
 
 _ALIGNMENT_BYTES = 16  # of rows that tensor copies read and write
-_NUM_SMS = 132
+NUM_SMS = 132
 _SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
 
 
@@ -63,14 +63,14 @@ def _mma(*values: int) -> Mapping[str, int]:
 RULES = (
     Rule(lambda f: not f.has_w, "streamed", {"rows": 64, "unroll": 4}, "no product: one pass over memory"),
     Rule(
-        lambda f: not f.aligned and f.m * f.k <= 64 * 64 * _NUM_SMS,
+        lambda f: not f.aligned and f.m * f.k <= 64 * 64 * NUM_SMS,
         "mma",
         _mma(64, 64, 32, 32, 4, 8),
         "rows off 16-byte boundaries, few tiles",
     ),
     Rule(lambda f: not f.aligned, "mma", _mma(128, 128, 64, 32, 3, 8), "rows off 16-byte boundaries"),
     Rule(
-        lambda f: f.m * f.k <= 128 * 128 * _NUM_SMS,
+        lambda f: f.m * f.k <= 128 * 128 * NUM_SMS,
         "wgmma",
         _wgmma(64, 128, 7, 2, 1, 1, 1, 8, 128, 128, 1, 1, 0),
         "small tiles, one for every multiprocessor",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harness.spec import Attribute, Axis, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
+from harness.spec import Attribute, Axis, Count, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
-from .choose import choose
+from .choose import NUM_SMS, choose
 from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
 from .space import KERNELS
 
@@ -111,10 +111,39 @@ def _name_w(problem: Problem) -> tuple[str, ...]:
 
 
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
-# A kernel multiplies or it does not.
+_SMOOTH = OneOf("act", ("gelu_tanh", "gelu_erf", "silu"))
+_NO_DW = OneOf("with_dw", (False,))
 AXES = (
-    Axis("layout", {"without_w": (OneOf("with_w", (False,)),), "with_w": ()}),
-    Axis("epilogue", {act: (OneOf("act", (act,)),) for act in ACTS}),
+    # A kernel multiplies or it does not; whole rows of 16 bytes, which tensor copies need, or any.
+    Axis(
+        "layout",
+        {
+            "without_w": (OneOf("with_w", (False,)),),
+            "with_w_whole": tuple(Count({size: 1}, multiple=8) for size in ("N", "K")),
+            "with_w": (),
+        },
+    ),
+    # Which products there are, and whether dZ's slope is dear.
+    Axis(
+        "epilogue",
+        {
+            "dw_alone": (OneOf("with_dz", (False,)),),
+            "dz_smooth": (_NO_DW, _SMOOTH),
+            "dz_plain": (_NO_DW,),
+            "smooth": (_SMOOTH,),
+            "plain": (),
+        },
+    ),
+    # By the tiles of dZ, which are no more than multiprocessors, and by the length of its sums.
+    Axis(
+        "region",
+        {
+            "few_tiles": (Count({"M": 1, "K": 1}, max=NUM_SMS * 128 * 128),),
+            "sums_to_1k": (Count({"N": 1}, max=1023),),
+            "sums_to_4k": (Count({"N": 1}, max=4095),),
+            "sums_beyond": (),
+        },
+    ),
 )
 
 OP = Op(

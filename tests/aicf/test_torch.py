@@ -17,6 +17,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed here: pip 
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+# Newer releases of PyTorch import parts of their own that they call deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
 
 @pytest.fixture
 def place(device: Device) -> str:
