@@ -76,7 +76,7 @@ RULES = (
         "small tiles, one for every multiprocessor",
     ),
     Rule(
-        lambda f: f.n >= 4096,
+        lambda f: f.n >= 4096 and f.k < 8192,
         "wgmma",
         _wgmma(128, 256, 3, 4, 2, 1, 0, 8, 128, 256, 2, 1, 0),
         "long sums: the largest tile moves the fewest bytes, and its epilogue is a small share",
@@ -84,8 +84,14 @@ RULES = (
     Rule(
         lambda f: f.n < 1024 and f.smooth,
         "wgmma",
-        _wgmma(128, 128, 4, 4, 2, 1, 1, 8, 128, 256, 2, 1, 0),
-        "short sums and a dear slope: all of a tile's Z is on its way before its products",
+        _wgmma(64, 192, 5, 3, 1, 1, 1, 8, 128, 256, 2, 1, 0),
+        "short sums and a dear slope: low tiles leave registers for a slope that hides under the other warp group's products",
+    ),
+    Rule(
+        lambda f: f.n >= 4096 or not f.smooth,
+        "wgmma",
+        _wgmma(128, 192, 4, 3, 2, 1, 1, 8, 128, 256, 2, 1, 0),
+        "the largest tile whose epilogue hides under the other warp group's products; many of them, or a slope for nothing",
     ),
     Rule(
         lambda f: True,

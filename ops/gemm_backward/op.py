@@ -134,13 +134,14 @@ AXES = (
             "plain": (),
         },
     ),
-    # By the tiles of dZ, which are no more than multiprocessors, and by the length of its sums.
+    # By the tiles of dZ, which are no more than multiprocessors, by the length of its sums, and by its columns.
     Axis(
         "region",
         {
             "few_tiles": (Count({"M": 1, "K": 1}, max=NUM_SMS * 128 * 128),),
             "sums_to_1k": (Count({"N": 1}, max=1023),),
             "sums_to_4k": (Count({"N": 1}, max=4095),),
+            "sums_beyond_wide": (Count({"K": 1}, min=8192),),
             "sums_beyond": (),
         },
     ),

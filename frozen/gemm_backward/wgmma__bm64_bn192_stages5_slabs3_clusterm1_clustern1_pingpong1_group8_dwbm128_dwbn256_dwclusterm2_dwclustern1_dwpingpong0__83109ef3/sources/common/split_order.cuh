@@ -1,0 +1,156 @@
+// Stream-K for the wgmma main loop: where whole tiles would leave the last wave of clusters short, the steps of k of some tiles are dealt
+// out evenly, a contiguous range of (tile, step) to each cluster. A cluster works from the end of its range to its front: first the front
+// part of a tile, whose sums it hands over through memory, then whole tiles, last the end part of a tile whose front clusters before it
+// have long handed over. It waits for clusters of lower number alone, which started no later, so that no order of blocks can lock up. Sums
+// are added in one order: results do not depend on timing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/compute_here.cuh"
+#include "common/wgmma_pipeline.cuh"
+
+namespace aicf {
+
+// The first num_split tiles are dealt out by steps, `per_cluster` to each cluster and one more to the first `num_longer`; the others are
+// whole.
+struct SplitGrid : TileGrid {
+    int num_split;
+    int per_cluster, num_longer;
+    Divisor steps;
+    float* slots;         // of each cluster: the sums of its blocks, as threads hold them
+    std::uint32_t* flags;  // of each warp group that multiplies: 1 when its slot is filled; 0 before the launch
+};
+
+// What handing over and joining sums costs a cluster, in steps of k of a tile of 128 x 256: 128 KiB a block to memory and back.
+inline constexpr int kJoinSteps = 16;
+
+// Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains; `num_clusters` run at a time.
+inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters) {
+    SplitGrid result = {};
+    static_cast<TileGrid&>(result) = grid;
+    result.steps = make_divisor(grid.num_steps);
+    const int whole_waves = grid.num_tiles / num_clusters;
+    const int num_missing = (num_clusters - grid.num_tiles % num_clusters) % num_clusters;
+    if (std::int64_t{num_missing} * grid.num_steps <= std::int64_t{kJoinSteps} * num_clusters) return result;
+    const int num_split = grid.num_tiles - std::max(whole_waves - 1, 0) * num_clusters;
+    const std::int64_t steps = std::int64_t{num_split} * grid.num_steps;
+    if (steps > INT32_MAX) return result;
+    result.num_split = num_split;
+    result.per_cluster = static_cast<int>(steps / num_clusters);
+    result.num_longer = static_cast<int>(steps % num_clusters);
+    return result;
+}
+
+template <class T>
+struct SplitOrder {
+    using L = WgmmaLayout<T>;
+    const SplitGrid& grid;
+    TileOrder<T> whole;
+    int begin, end;  // what is left of this cluster's range
+
+    __device__ __forceinline__ explicit SplitOrder(const SplitGrid& of) : grid(of), whole(of) {
+        const int cluster = whole.next;
+        begin = grid.num_split > 0 ? find_begin(grid, cluster) : 0;
+        end = grid.num_split > 0 ? find_begin(grid, cluster + 1) : 0;
+        whole.next += grid.num_split;
+    }
+
+    // The first step of a cluster's range, counted over all split tiles.
+    __device__ static __forceinline__ int find_begin(const SplitGrid& grid, int cluster) {
+        return cluster * grid.per_cluster + min(cluster, grid.num_longer);
+    }
+
+    __device__ __forceinline__ bool has_next() const { return end > begin || whole.has_next(); }
+    __device__ __forceinline__ bool has_second() const {
+        return end > begin + grid.num_steps || (end > begin ? whole.has_next() : whole.has_second());
+    }
+
+    __device__ __forceinline__ void advance() {
+        if (end > begin) {
+            end = max(begin, grid.steps.divide(end - 1) * grid.num_steps);
+        } else {
+            whole.advance();
+        }
+    }
+
+    __device__ __forceinline__ void forget() {
+        end = compute_here(end);
+        whole.forget();
+    }
+
+    __device__ __forceinline__ TileWork find() const {
+        if (end <= begin) return whole.find();
+        const int tile = grid.steps.divide(end - 1);
+        const int first = max(begin, tile * grid.num_steps);
+        return whole.find_tile(tile, first - tile * grid.num_steps, end - first);
+    }
+};
+
+__device__ __forceinline__ void raise_flag(std::uint32_t* flag) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(1) : "memory");
+}
+
+__device__ __forceinline__ void await_flag(const std::uint32_t* flag) {
+    std::uint32_t value;
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    } while (value == 0);
+}
+
+// What a warp group does with the sums of a part of a tile: hands over those of a front part (then there is nothing to store, and the
+// answer is false), or adds to those of an end part what lower clusters handed over. kBarrier and the next are named barriers of a warp
+// group.
+template <class T, int kBarrier>
+__device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], const TileWork& tile,
+                                           const SplitGrid& grid) {
+    using L = WgmmaLayout<T>;
+    constexpr int kVectors = L::kBlocksM * L::kSums / 4;  // of a thread
+    const bool is_front = tile.first_step + tile.num_steps < grid.num_steps;
+    if (!is_front && tile.first_step == 0) return true;
+    const int consumer = find_consumer();
+    const int thread = find_group_thread();
+    const int cluster = static_cast<int>(blockIdx.x) / L::kClusterSize;
+    const int rank = static_cast<int>(blockIdx.x) % L::kClusterSize;
+    // With pingpong a cluster's first part, the front of a tile if it has one, is the first warp group's, whichever has the end elsewhere.
+    const auto find_group = [&](int of) {
+        const int block = of * L::kClusterSize + rank;
+        return T::pingpong ? block : 2 * block + consumer;
+    };
+    const auto find_slot = [&](int of) {
+        return reinterpret_cast<float4*>(grid.slots) + std::int64_t{find_group(of)} * kVectors * kWarpGroupThreads + thread;
+    };
+    if (is_front) {
+        float4* slot = find_slot(cluster);
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+            const float* four = sums[i * 4 / L::kSums] + i * 4 % L::kSums;
+            slot[i * kWarpGroupThreads] = {four[0], four[1], four[2], four[3]};
+        }
+        __threadfence();
+        sync_named<kWarpGroupThreads>(kBarrier + consumer);
+        if (thread == 0) raise_flag(grid.flags + find_group(cluster));
+        return false;
+    }
+    // This cluster's range begins inside of the tile; those before it hold the rest, down to the one that has its first step.
+    const int begin = SplitOrder<T>::find_begin(grid, cluster);
+    const int tile_begin = begin - tile.first_step;
+    for (int other = cluster - 1;; --other) {
+        if (thread == 0) await_flag(grid.flags + find_group(other));
+        sync_named<kWarpGroupThreads>(kBarrier + consumer);
+        const float4* slot = find_slot(other);
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+            float* four = sums[i * 4 / L::kSums] + i * 4 % L::kSums;
+            const float4 part = __ldcg(slot + i * kWarpGroupThreads);
+            four[0] += part.x;
+            four[1] += part.y;
+            four[2] += part.z;
+            four[3] += part.w;
+        }
+        if (SplitOrder<T>::find_begin(grid, other) <= tile_begin) return true;
+    }
+}
+
+}  // namespace aicf
