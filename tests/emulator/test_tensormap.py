@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from .cuda_runtime import Runtime
 from .kernels import build, kinds
 from .tma_cases import OPERATIONS, TILE, encode_cases, reduction_cases
-from .tma_device import TensorDevice, TensorMapError
+from .tma_device import MAP_BYTES, TensorDevice, TensorMapError, aligned_bytes
 from .tma_model import (
     BF16,
     ELEMENT_BYTES,
@@ -157,6 +157,18 @@ def test_encoders_accept_and_refuse(device: TensorDevice) -> None:
     assert unrecorded.pop("rank 1, null strides") == 0
     assert set(unrecorded.values()) == {1}
     assert {name: codes[name] for name in ANSWERS["codes"]} == ANSWERS["codes"]
+
+
+def test_cases_give_the_encoder_a_whole_map() -> None:
+    """Wherever in a line of 64 bytes the allocator begins a buffer: of 64 that are alive at once, there is one in every place."""
+    maps = [changes["map"] for _ in range(64) for name, _, changes in encode_cases(256) if name == "map aligned to 32"]
+    assert {(made.nbytes, made.ctypes.data % 64) for made in maps} == {(MAP_BYTES, 32)}
+
+
+def test_a_map_that_is_too_small_does_not_reach_the_encoder(device: TensorDevice) -> None:
+    with pytest.raises(ValueError, match="a map of 112 bytes: the encoder writes 128"):
+        device.encode_status(TILE, 256, map=aligned_bytes(MAP_BYTES - 16, 64))
+    assert device.encode_status(TILE, 256, map=aligned_bytes(MAP_BYTES, 64)) == 0
 
 
 def test_replaced_address(emulator: Runtime, device: TensorDevice) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 if __package__:
+    from .tma_device import MAP_BYTES, aligned_bytes
     from .tma_model import BF16, F16, F32, F64, I32, I64, U8, U16, U32, U64, Bytes, Copy
 else:
+    from tma_device import MAP_BYTES, aligned_bytes
     from tma_model import BF16, F16, F32, F64, I32, I64, U8, U16, U32, U64, Bytes, Copy
 
 TILE = Copy("tile", F16, (64, 32, 8), (128, 4096), (32, 16, 4), (0, 0, 0))
@@ -29,12 +31,10 @@ def _i32(*values: int) -> Any:
 
 def encode_cases(address: int) -> list[tuple[str, Copy, dict[str, Any]]]:
     """Return (name, copy, changed arguments); `address` is of device memory, 256-byte aligned."""
-    unaligned = np.zeros(192, np.uint8)
-    skip = -unaligned.ctypes.data % 64
     cases: list[tuple[str, Copy, dict[str, Any]]] = [
         ("valid", TILE, {}),
         ("null map", TILE, {"map": None}),
-        ("map aligned to 32", TILE, {"map": unaligned[skip + 32 : skip + 160]}),
+        ("map aligned to 32", TILE, {"map": aligned_bytes(32 + MAP_BYTES, 64)[32:]}),
         ("null address", TILE, {"address": None}),
         ("address aligned to 8", TILE, {"address": address + 8}),
         ("address aligned to 16", TILE, {"address": address + 16}),

@@ -16,6 +16,9 @@ else:
     from tma_model import Bytes, Copy
 
 
+MAP_BYTES = 128  # of a CUtensorMap
+
+
 class TensorMapError(RuntimeError):
     """The encoder refused a map."""
 
@@ -58,9 +61,12 @@ class TensorDevice:
             self.runtime.cudaFree(c_void_p(address))
 
     def encode_status(self, copy: Copy, base: int, out: Bytes | None = None, **changes: Any) -> int:
-        """Return the encoder's CUresult; `changes` are raw arguments to use in place of the copy's (``None``: a null pointer)."""
+        """Return the encoder's CUresult; `changes` are raw arguments to use in place of the copy's (``None``: a null pointer).
+
+        Raises ValueError for a map of less than :data:`MAP_BYTES`: the encoder, which knows no size, would write behind it.
+        """
         values: dict[str, Any] = {
-            "map": aligned_bytes(128, 64) if out is None else out,
+            "map": aligned_bytes(MAP_BYTES, 64) if out is None else out,
             "type": copy.type,
             "rank": len(copy.dims),
             "address": base,
@@ -79,6 +85,8 @@ class TensorDevice:
         }
         assert changes.keys() <= values.keys()
         values.update(changes)
+        if values["map"] is not None and values["map"].nbytes < MAP_BYTES:
+            raise ValueError(f"a map of {values['map'].nbytes} bytes: the encoder writes {MAP_BYTES}")
 
         def pointer(name: str) -> c_void_p:
             value = values[name]
@@ -99,7 +107,7 @@ class TensorDevice:
         return int(self.library.encode_tiled(*head, pointer("box"), *tail))
 
     def encode(self, copy: Copy, address: int) -> Bytes:
-        out = aligned_bytes(128, 64)
+        out = aligned_bytes(MAP_BYTES, 64)
         if status := self.encode_status(copy, address, out):
             raise TensorMapError(f"CUresult {status}")
         return out
