@@ -33,9 +33,11 @@ def _find_least_width(console: Console, table: Table) -> int:
     wide = console.options.update(width=1000)
     widths = []
     for column in table.columns:
-        full = max(console.measure(cell, options=wide).maximum for cell in (column.header, *column.cells))
-        widths.append(full if column.no_wrap or column.justify == "right" else min(full, _LEAST))
-    return sum(widths) + _GAP * len(widths)
+        sizes = [console.measure(cell, options=wide) for cell in (column.header, *column.cells)]
+        full, longest_word = max(s.maximum for s in sizes), max(s.minimum for s in sizes)
+        widths.append(full if column.no_wrap or column.justify == "right" else max(min(full, _LEAST), longest_word))
+    # A gap behind each column, and the table's left edge.
+    return sum(widths) + _GAP * len(widths) + 1
 
 
 def _print_rows(console: Console, table: Table) -> None:

@@ -156,14 +156,15 @@ def test_published_goals_are_read_as_they_were_measured() -> None:
         assert texts.count("not measured") == len(goal.ratios) - len(goal.measured)
 
 
-def test_goals_alone_make_a_page(tmp_path: Path) -> None:
+def test_goals_alone_make_a_page() -> None:
     frame = records.load("gemm_backward", "published")
-    assert set(frame.kind) == {"goal"}
+    frame = frame[frame.kind == "goal"]
+    assert len(frame) > 0
     html = write_page(find_op("gemm_backward").op, frame)
     assert "Beside the peers, goal by goal" in html and "1970" not in html
 
 
-def test_report_shows_goals_that_are_all_that_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_shows_goals_that_are_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["report", "gemm_backward", "--published", "--html", str(tmp_path / "page.html")])
     assert ended.value.code == 0 and "page: " in capsys.readouterr().out

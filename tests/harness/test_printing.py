@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -74,6 +74,8 @@ def test_a_pipe_gets_the_table_whole() -> None:
     st.lists(st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=30), min_size=3, max_size=3),
     st.integers(20, 200),
 )
+@example(["0", "0" * 13, "0" * 20], 62)
+@example(["0", "0" * 30, "0" * 20], 72)
 def test_no_letter_is_lost(words: list[str], width: int) -> None:
     text = show(make_table([("1", words[0], words[1], words[2], "")]), width)
     assert all(word in re.sub(r"\s+", "", text) for word in words)

@@ -48,7 +48,9 @@ def test_hot(gpu_benchmark, gpu_timer):
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    # In a worker of pytest-xdist, pytest-benchmark would take the inner run for one too, and leave the file to its parent.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     pytester.makeconftest(CONFTEST.format(root=str(Path(__file__).resolve().parents[2])))
     pytester.makepyfile(TESTS.replace("{time_us}", "50.0"))
     return pytester
