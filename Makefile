@@ -98,15 +98,13 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 .PHONY: clean distclean env format fuzz help lint sanitize test
 env: $(ENV) ## make the environment and build the emulator
 
-# Apart: the emulated device's tests provoke what breaks a process, so that workers run them (one that dies is named with its test), and Dask
-# leaves threads behind. All run, also after a failure.
-DEVICE_TESTS := tests/emulator tests/device
-DEVICE_OPTIONS := -n auto --maxprocesses 4 --dist loadfile
+# In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
+# so that its tests are apart. All run, also after a failure.
+WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist loadfile)
 CLUSTER_TESTS := tests/harness/test_cluster.py
 test: $(DEV_ENV) ## run the tests (args='-k name' and the like go to pytest)
 ifeq ($(strip $(args)),)
-	@status=0; for part in "$(DEVICE_OPTIONS) $(DEVICE_TESTS)" "$(CLUSTER_TESTS)" "$(addprefix --ignore=,$(DEVICE_TESTS) $(CLUSTER_TESTS))"; do \
-		$(RUN) -m pytest $$part || status=$$?; done; exit $$status
+	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(RUN) -m pytest $$part || status=$$?; done; exit $$status
 else
 	$(RUN) -m pytest $(args)
 endif
