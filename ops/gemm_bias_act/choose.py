@@ -184,12 +184,7 @@ RULES = (
     Rule(lambda f: f.m <= 32, "decode", _decode(32, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
     Rule(lambda f: f.m <= 64 and f.n < _MANY_COLUMNS, "decode", _decode(64, 64, 8, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 64, "wgmma", _wgmma(64, 128, 7, 1, 1, 1), "one row of tiles, columns enough for every multiprocessor"),
-    Rule(
-        lambda f: f.m <= 128 and f.n <= 8192,
-        "decode_paired",
-        _decode(128, 64, 8, 2),
-        "one row of tiles: two blocks share the k of each, two their rows",
-    ),
+    Rule(lambda f: f.m <= 128 and f.n <= 8192, "decode", _decode(128, 64, 8, 2), "one row of tiles: two blocks share the k of each"),
     Rule(lambda f: f.m * f.n <= 64 * 64 * _NUM_SMS, "wgmma", _wgmma(64, 64, 8, 1, 1, 1), "small tiles, one for every multiprocessor"),
     Rule(lambda f: f.m * f.n <= 128 * 64 * _NUM_SMS, "wgmma", _wgmma(128, 64, 7, 1, 1, 0), "small tiles, one for every multiprocessor"),
     Rule(

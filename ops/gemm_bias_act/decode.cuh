@@ -1,7 +1,6 @@
 // The Hopper kernel for few rows of A (tens) and 16-bit floats, where B is read once and memory is the limit. Operands change places: 64
 // columns of Y are the rows of a wgmma, the rows of A its columns, so that a product is 64 x 8 to 64 x 128 and no tensor core waits on
-// padding. Blocks of a cluster split k, and add their sums through distributed shared memory: in one kernel, in one order. Paired, two
-// neighbours in n share each tile of A: either reads half of its rows from L2 and sends them to both.
+// padding. Blocks of a cluster split k, and add their sums through distributed shared memory: in one kernel, in one order.
 #pragma once
 
 #include <cuda.h>
@@ -46,23 +45,25 @@ struct DecodeProblem {
     int act;
 };
 
-// The body of the kernels below, for kPairs (1 or 2) blocks that share tiles of A.
-template <class Element, bool kTransposedB, int kBm, int kTileN, int kStages, int kSplits, int kPairs>
-__device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUtensorMap& map_b, const DecodeProblem& problem) {
+// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k]. Grid: (splits, tiles of n, tiles
+// of m).
+template <class Element, bool kTransposedB, int kBm, int kTileN, int kStages, int kSplits>
+__global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::kThreads))
+    multiply_decode(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const DecodeProblem problem) {
     using L = DecodeLayout<kBm, kTileN, kStages, kSplits>;
     extern __shared__ __align__(1024) std::uint8_t decode_shared[];
     Barrier* full = reinterpret_cast<Barrier*>(decode_shared + L::kBarrierOffset);
     Barrier* empty = full + kStages;
     const int thread = static_cast<int>(threadIdx.x);
-    const int rank = static_cast<int>(blockIdx.x) % kSplits;
-    const int pair = static_cast<int>(blockIdx.x) / kSplits;
-    const int first_column = (static_cast<int>(blockIdx.y) * kPairs + pair) * kTileN;
+    const int rank = static_cast<int>(blockIdx.x);
+    const int first_column = static_cast<int>(blockIdx.y) * kTileN;
     const int first_row = static_cast<int>(blockIdx.z) * kBm;
     const int all_steps = (problem.k + L::kTileK - 1) / L::kTileK;
     const int first_step = all_steps * rank / kSplits;
     const int num_steps = all_steps * (rank + 1) / kSplits - first_step;
-    const auto copy_b = [&](int step, int stage) {
+    const auto copy_step = [&](int step, int stage) {
         std::uint8_t* tile_b = decode_shared + stage * L::kStageBytes;
+        std::uint8_t* tile_a = tile_b + L::kBytesB;
         const int k = (first_step + step) * L::kTileK;
         arrive_expecting(full + stage, L::kStageBytes);
         if constexpr (kTransposedB) {
@@ -73,45 +74,23 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
         } else {
             load_box(tile_b, &map_b, k, first_column, full + stage);
         }
-    };
-    const auto copy_a = [&](int step, int stage) {
-        std::uint8_t* tile_a = decode_shared + stage * L::kStageBytes + L::kBytesB;
-        const int k = (first_step + step) * L::kTileK;
-        if constexpr (kPairs == 1) {
-            load_box(tile_a, &map_a, k, first_row, full + stage);
-        } else {
-            constexpr int kRows = kBm / kPairs;
-            const auto sharers = static_cast<std::uint16_t>((1u | 1u << kSplits) << rank);
-            load_box_multicast(tile_a + pair * kRows * kSwizzleBytes, &map_a, k, first_row + pair * kRows, full + stage, sharers);
-        }
+        load_box(tile_a, &map_a, k, first_row, full + stage);
     };
     if (thread == L::kConsumers) {
         prefetch_map(&map_a);
         prefetch_map(&map_b);
         for (int i = 0; i < kStages; ++i) {
             init_barrier(full + i, 1);
-            init_barrier(empty + i, 4 * L::kGroups * kPairs);
+            init_barrier(empty + i, 4 * L::kGroups);
         }
         publish_barriers();
     }
     if (thread == L::kConsumers) {
         // The ring's first round, on its way before the other warps are there.
         wait_for_predecessor();
-        for (int step = 0; step < kStages && step < num_steps; ++step) {
-            copy_b(step, step);
-            if constexpr (kPairs == 1) copy_a(step, step);
-        }
+        for (int step = 0; step < kStages && step < num_steps; ++step) copy_step(step, step);
     }
-    if constexpr (kPairs == 1) {
-        __syncthreads();
-    } else {
-        // Not before the other block's barriers are there.
-        __syncwarp();
-        meet_cluster();
-        if (thread == L::kConsumers) {
-            for (int step = 0; step < kStages && step < num_steps; ++step) copy_a(step, step);
-        }
-    }
+    __syncthreads();
     wait_for_predecessor();
     float sums[kBm / 2];
     if (thread >= L::kConsumers) {
@@ -120,8 +99,7 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
             position.parity = 1;
             for (int step = kStages; step < num_steps; ++step, position.advance()) {
                 wait_phase(empty + position.stage, position.parity ^ 1);
-                copy_b(step, position.stage);
-                copy_a(step, position.stage);
+                copy_step(step, position.stage);
             }
         }
     } else {
@@ -144,11 +122,7 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
             commit_products();
             pin_sums(sums);
             wait_products<1>();
-            // One lane for both blocks: with a lane for each, ptxas serialises the products (C7515).
-            if (step > 0 && thread % 32 == 0) {
-                arrive(empty + last_stage);
-                if constexpr (kPairs > 1) arrive_at_block(empty + last_stage, static_cast<std::uint32_t>((1 - pair) * kSplits + rank));
-            }
+            if (step > 0 && thread % 32 == 0) arrive(empty + last_stage);
             last_stage = position.stage;
         }
         wait_products<0>();
@@ -166,7 +140,7 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
     }
     // Not earlier: blocks of the next kernel that came while this one reads B would be spread unevenly over the multiprocessors.
     allow_successor();
-    if constexpr (kSplits * kPairs > 1) {
+    if constexpr (kSplits > 1) {
         // The copying thread meets its warp again.
         __syncwarp();
         sync_cluster();
@@ -177,7 +151,7 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
     // Each block of the cluster finishes its part of the tile: groups of 4 columns, the blocks' sums added in order of k.
     const float* tile = reinterpret_cast<const float*>(decode_shared);
     constexpr int kGroups = kBm * kTileN / 4;
-    constexpr int kFinishers = kSplits * kPairs > 1 ? L::kThreads : L::kConsumers;
+    constexpr int kFinishers = kSplits > 1 ? L::kThreads : L::kConsumers;
     for (int i = rank * kFinishers + thread; i < kGroups; i += kSplits * kFinishers) {
         const int row = i / (kTileN / 4);
         const int column = i % (kTileN / 4) * 4;
@@ -186,8 +160,8 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
 #pragma unroll
         for (int block = 0; block < kSplits; ++block) {
             const float* place = tile + row * L::kPitch + column;
-            const float4 part = kSplits > 1 ? load_from_block(place, static_cast<std::uint32_t>(pair * kSplits + block))
-                                            : *reinterpret_cast<const float4*>(place);
+            const float4 part =
+                kSplits > 1 ? load_from_block(place, static_cast<std::uint32_t>(block)) : *reinterpret_cast<const float4*>(place);
             z[0] += part.x;
             z[1] += part.y;
             z[2] += part.z;
@@ -205,27 +179,11 @@ __device__ __forceinline__ void run_decode(const CUtensorMap& map_a, const CUten
             y[place] = from_float<Element>(apply_rough_activation(problem.act, z[j]));
         }
     }
-    // No block may leave while another reads its sums, or arrives at its barriers.
-    if constexpr (kSplits * kPairs > 1) {
+    // No block may leave while another reads its sums.
+    if constexpr (kSplits > 1) {
         __syncwarp();
         sync_cluster();
     }
-}
-
-// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k]. Grid: (splits, tiles of n, tiles
-// of m), in clusters of all splits.
-template <class Element, bool kTransposedB, int kBm, int kTileN, int kStages, int kSplits>
-__global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::kThreads))
-    multiply_decode(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const DecodeProblem problem) {
-    run_decode<Element, kTransposedB, kBm, kTileN, kStages, kSplits, 1>(map_a, map_b, problem);
-}
-
-// The same; boxes of A have half of the tile's rows. Grid: (2 * splits, pairs of tiles of n, tiles of m), in clusters of 2 * splits.
-template <class Element, bool kTransposedB, int kBm, int kTileN, int kStages, int kSplits>
-__global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::kThreads))
-    multiply_decode_paired(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                           const DecodeProblem problem) {
-    run_decode<Element, kTransposedB, kBm, kTileN, kStages, kSplits, 2>(map_a, map_b, problem);
 }
 
 }  // namespace aicf::gemm_bias_act

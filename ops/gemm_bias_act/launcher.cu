@@ -439,8 +439,8 @@ struct gemv_plan {
     }
 };
 
-template <Tunables t, int kPairs>
-struct DecodePlan {
+template <Tunables t>
+struct decode_plan {
     using L = DecodeLayout<t.bm, t.bn, t.stages, t.splits>;
 
     static AicfStatus check(const GemmBiasActParams& params) {
@@ -449,18 +449,22 @@ struct DecodePlan {
         return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}});
     }
 
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
+            return launch_kernel(multiply_decode<Element, IsTransposed::value, t.bm, t.bn, t.stages, t.splits>, params, stream);
+        });
+    }
+
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
         CUtensorMap a, b;
-        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm / kPairs));
+        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm));
         if (params.b_layout == AICF_B_NK) {
             AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn));
         } else {
             AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK));
         }
-        constexpr int kColumns = t.bn * kPairs;
-        const dim3 grid(t.splits * kPairs, static_cast<unsigned>((params.n + kColumns - 1) / kColumns),
-                        static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
+        const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
         const DecodeProblem problem = {params.bias,
                                        params.y,
                                        params.z,
@@ -470,27 +474,7 @@ struct DecodePlan {
                                        static_cast<int>(params.n),
                                        static_cast<int>(params.k),
                                        static_cast<int>(params.act)};
-        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, t.splits * kPairs, stream, a, b, problem);
-    }
-};
-
-template <Tunables t>
-struct decode_plan : DecodePlan<t, 1> {
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return DecodePlan<t, 1>::launch_kernel(multiply_decode<Element, IsTransposed::value, t.bm, t.bn, t.stages, t.splits>, params,
-                                                   stream);
-        });
-    }
-};
-
-template <Tunables t>
-struct decode_paired_plan : DecodePlan<t, 2> {
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return DecodePlan<t, 2>::launch_kernel(multiply_decode_paired<Element, IsTransposed::value, t.bm, t.bn, t.stages, t.splits>,
-                                                   params, stream);
-        });
+        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, t.splits, stream, a, b, problem);
     }
 };
 

@@ -122,11 +122,6 @@ DECODE_FITS = Constraint(
         and t["bm"] * (t["bn"] + 4) * FLOAT_BYTES <= MAX_SHARED_BYTES - 16 * t["stages"]
     ),
 )
-DECODE_PAIRS = Constraint(
-    "decode_pairs",
-    "half of bm must be whole groups of 8 rows, and clusters have at most 8 blocks",
-    lambda t: t["bm"] % 16 == 0 and t["splits"] <= 4,
-)
 
 
 def _count_boxed_bytes(t: Values) -> int:
