@@ -164,7 +164,7 @@ def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emula
     settings = {
         "distributed.scheduler.allowed-failures": _ALLOWED_DEATHS,
         "distributed.admin.large-graph-warning-threshold": "100MB",
-        # It would interrupt what measures every 10 ms; and under Python 3.11 to look at the frames of running threads corrupts memory.
+        # It would interrupt what measures every 10 ms.
         "distributed.worker.profile.enabled": False,
     }
     with dask.config.set(settings):
