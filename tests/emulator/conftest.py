@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -56,11 +57,26 @@ def _loaded_runtime(runtime_library: Path) -> Runtime:
     return Runtime(runtime_library)
 
 
+@pytest.fixture(scope="session")
+def _first_options(_loaded_runtime: Runtime) -> dict[str, str]:
+    """The emulator's options as a process finds them that has set none; tests of other folders may have set some in this one."""
+    if not _loaded_runtime.is_emulated:
+        return {}
+    code = "import json, sys; from tests.emulator.cuda_runtime import Runtime; print(json.dumps(Runtime(sys.argv[1]).options()))"
+    command = [sys.executable, "-c", code, str(_loaded_runtime.path)]
+    found: dict[str, str] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
 @pytest.fixture
-def cuda(_loaded_runtime: Runtime) -> Iterator[Runtime]:
-    """The runtime, with no error left over from the test before."""
+def cuda(_loaded_runtime: Runtime, _first_options: dict[str, str]) -> Iterator[Runtime]:
+    """The runtime, with no error and no option left over from the test before."""
     _loaded_runtime.code("cudaGetLastError")
     if _loaded_runtime.is_emulated:
+        now = _loaded_runtime.options()
+        # How many reports were suppressed is counted, and nobody's to set.
+        for name in (n for n, value in _first_options.items() if now[n] != value and n != "suppressed"):
+            assert _loaded_runtime.set_option(name, _first_options[name]) == 0, _loaded_runtime.message()
         _loaded_runtime.reports()
     yield _loaded_runtime
     _loaded_runtime.code("cudaGetLastError")

@@ -132,7 +132,7 @@ class Runtime:
         for name in ("cudaGetErrorName", "cudaGetErrorString"):
             getattr(self.library, name).restype = c_char_p
         if self.is_emulated:
-            for name in ("Version", "GetOption", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
+            for name in ("Version", "GetOption", "OptionNames", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
                 getattr(self.library, f"aicfEmulator{name}").restype = c_char_p
 
     def code(self, name: str, *args: Any) -> int:
@@ -160,6 +160,10 @@ class Runtime:
 
     def set_option(self, name: str, value: object) -> int:
         return int(self.library.aicfEmulatorSetOption(name.encode(), str(value).encode()))
+
+    def options(self) -> dict[str, str]:
+        names = self.library.aicfEmulatorOptionNames().decode().split(",")
+        return {n: self.library.aicfEmulatorGetOption(n.encode()).decode() for n in names}
 
     def stream(self, non_blocking: bool = True) -> int:
         return self.made("cudaStreamCreateWithFlags", c_uint(non_blocking))

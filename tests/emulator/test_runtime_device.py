@@ -269,6 +269,12 @@ def test_options_are_checked(emulator: Runtime) -> None:
     assert emulator.library.aicfEmulatorGetOption(b"x") is None
 
 
+@pytest.mark.parametrize("time", [1, 2])
+def test_options_that_a_test_leaves_behind_are_gone(emulator: Runtime, time: int) -> None:
+    assert emulator.options()["checks"] == "none" and emulator.options()["seed"] == "0"
+    assert emulator.set_option("checks", "all") == emulator.set_option("seed", "7") == 0
+
+
 def test_defaults_come_from_the_environment(emulator: Runtime, runtime_library: Path) -> None:
     body = "print(*(cuda.library.aicfEmulatorGetOption(n).decode() for n in (b'checks', b'seed', b'workers')))"
     done = run_isolated(runtime_library, body, AICF_EMULATED_CHECKS="initcheck", AICF_EMULATED_SEED="12", AICF_EMULATED_WORKERS="lots")
