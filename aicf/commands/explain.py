@@ -50,12 +50,17 @@ def run(
     prefer: PreferBy = Prefer.SPEED,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")] = False,
 ) -> int:
-    r"""Print the kernels of an op, what is known of their time on a call, and why each was chosen or dropped.
+    """Print the kernels of an op, what is known of their time on a call, and why each was chosen or dropped.
 
     \b
     Examples:
       python -m aicf explain softmax rows=4096 columns=1000 --arch sm_90a
-      python -m aicf explain gemm_bias_act M=128 N=4096 K=4096 dtype=bfloat16 b_layout=nk act=silu with_bias=true
+      # what a layer of bf16 gets that reads its weights as [N, K]
+      python -m aicf explain gemm_bias_act M=128 N=4096 K=4096 \\
+        dtype=bfloat16 b_layout=nk act=silu with_bias=true
+      # among kernels with the same bits on every run, without a workspace
+      python -m aicf explain gemm_bias_act M=64 N=512 K=4096 \\
+        --deterministic --max-workspace 0
     """
     interface = Interface(op, open_registry().read(op).frozen.interface)
     problem = parse_problem(interface, words)
