@@ -2,8 +2,9 @@
 
 The tables ``*-h200.csv`` of an op hold cold times of variants that were timed beside each other. Of those variants that are frozen, the
 fastest on a problem is compared with the one that the registry chooses: from the index as it is; from the index without the medians of
-that very problem (``held_out``); and from that without the winner of its bucket, where no other problem of the bucket was measured and
-so the winner was decided on this one alone (``bucket_too``). Both judge a sparser index than the real one, the last by far.
+that very problem, and without what the survey says of its sizes (``held_out``); and from that without the winner of its bucket, where no
+other problem of the bucket was measured and so the winner was decided on this one alone (``bucket_too``). Both judge a sparser index than
+the real one, the last by far.
 
 ``estimates`` holds out everything that was measured: of the kernels timed on the problem the one with the least estimate, and what was
 estimated for it and for the fastest. This judges the prior, which decides where nothing near was measured; ``least_work`` is the same
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from aicf.registry import HwCaps, Problem, Registry
-from aicf.registry.reading import AXES, FrozenOp
+from aicf.registry.queries import Interface
+from aicf.registry.reading import AXES, FrozenOp, Row
 from aicf.registry.tables import Tables
 from harness.discover import find_op
+from harness.spec import Problem as PlannedProblem
 
 HOPPER = HwCaps(9, 0)
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +58,7 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
         if name not in problems or len(times) < 2:
             continue
         problem = Problem(problems[name].sizes, spec.attribute_values(problems[name]))
-        others = replace(known, medians=tuple(m for m in known.medians if m["problem"] != name))
+        others = forget(known, problems[name])
         asked = {"known": known, "held_out": others, "bucket_too": drop_lonely_winner(registry, others, problem)}
         row: dict[str, Any] = {"problem": name, "times_us": times, "best": min(times, key=lambda k: times[k])}
         for key, frozen in asked.items():
@@ -67,6 +70,17 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
         row["least_work"] = estimate(blind.find_tables(op, HOPPER), problem, times, row["best"])
         rows.append(row)
     return rows
+
+
+def forget(frozen: FrozenOp, problem: PlannedProblem) -> FrozenOp:
+    """Return the set without the medians of a problem, and without its survey's points at the problem's sizes, whatever the attributes."""
+    sizes = [problem.sizes[name] for name in Interface(frozen.name, frozen.interface).size_names]
+
+    def drop(group: Row) -> Row:
+        return {**group, "points": [p for p in group["points"] if p[: len(sizes)] != sizes]}
+
+    surveys = {arch: {**row, "groups": [drop(g) for g in row["groups"]]} for arch, row in frozen.surveys.items()}
+    return replace(frozen, medians=tuple(m for m in frozen.medians if m["problem"] != problem.name), surveys=surveys)
 
 
 def estimate(tables: Tables, problem: Problem, times: dict[str, float], best: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 A model is a sum of five terms with weights of at least 0 (``aicf/registry/surveys.py``), by least squares of the relative error. A kernel's
 times count by how near they are to the fastest on the problem: where a kernel is far behind, how far does not matter. What a model is off
-on the problems themselves is kept beside it.
+on the problems themselves is kept beside it, and on those of the index's medians, which it is not fitted to: so a call at the sizes of a
+benched problem, with another activation, is judged by what was measured there.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def adopt(frozen_dir: Path, op: str, files: Sequence[Path], arch: str) -> str:
 
 
 def fit(frozen: FrozenOp, arch: str, rows: Sequence[Row], facts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the line of the index that holds the models fitted to rows of times, and what they are off on the problems."""
+    """Return the line of the index that holds the models fitted to rows of times, and what they are off on these and on the medians."""
     # A survey that knows all kernels and predicts nothing has the terms.
     blank = {"weights": dict.fromkeys(frozen.kernels, [0.0] * NUM_TERMS), "groups": []}
     tables = Tables(replace(frozen, surveys={arch: blank}), arch)
@@ -58,17 +59,18 @@ def fit(frozen: FrozenOp, arch: str, rows: Sequence[Row], facts: Mapping[str, st
         raise SystemExit(f"{frozen.name} says nothing of its cost (op.py: cost): its kernels' times cannot be modelled")
     survey = tables.survey
     names = [tables.kernels[i].name for i in survey.places]
-    queries = [tables.interface.make_query(Problem(row["sizes"], row["attributes"])) for row in rows]
+    measured = [*rows, *list_medians(frozen, arch)]
+    queries = [tables.interface.make_query(Problem(row["sizes"], row["attributes"])) for row in measured]
     terms = np.array([survey.find_terms(q) for q in queries])
-    times = np.array([[row["times_us"].get(name, np.nan) for name in names] for row in rows])
-    least = np.nanmin(times, axis=1)
+    times = np.array([[row["times_us"].get(name, np.nan) for name in names] for row in measured])
+    drawn = np.arange(len(measured)) < len(rows)
     weights: dict[str, list[float]] = {}
     off: dict[str, NDArray[np.float64]] = {}
     for i, name in enumerate(names):
-        timed = ~np.isnan(times[:, i])
+        timed = drawn & ~np.isnan(times[:, i])
         if timed.sum() < MIN_PROBLEMS:
             continue
-        say = (least / times[:, i])[timed]
+        say = np.nanmin(times[timed], axis=1) / times[timed, i]
         found = solve(terms[timed, i] / times[timed, i, None] * say[:, None], say)
         weights[name] = [float(f"{x:.6g}") for x in found]
         off[name] = times[:, i] / (terms[:, i] @ np.array(weights[name])) - 1.0
@@ -82,6 +84,16 @@ def fit(frozen: FrozenOp, arch: str, rows: Sequence[Row], facts: Mapping[str, st
         if kernels:
             listed.append({"group": group, "kernels": kernels, "points": points})
     return {"kind": "survey", "arch": arch, "weights": weights, "groups": listed, **facts}
+
+
+def list_medians(frozen: FrozenOp, arch: str) -> list[Row]:
+    """Return the problems of the index's medians, each with its times by kernel, as rows of times have them."""
+    found: dict[str, dict[str, Any]] = {}
+    for m in frozen.medians:
+        if m["arch"] == arch:
+            row = found.setdefault(m["problem"], {"sizes": m["sizes"], "attributes": m["attributes"], "times_us": {}})
+            row["times_us"][m["kernel"]] = m["median_us"]
+    return list(found.values())
 
 
 def solve(matrix: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:

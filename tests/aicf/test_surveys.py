@@ -68,6 +68,7 @@ def make_survey(frozen: FrozenOp) -> dict[str, Any]:
 
 
 def test_a_fit_finds_the_weights_that_made_the_times(frozen: FrozenOp, surveying: Any) -> None:
+    frozen = replace(frozen, medians=())
     made = make_survey(frozen)
     rows = draw_times(Registry.holding(replace(frozen, surveys={"sm_90a": made})), 60, noise=0.0)
     found = surveying.fit(frozen, "sm_90a", rows, {"device": "made up", "record": "none"})
@@ -83,6 +84,33 @@ def test_a_fit_finds_the_weights_that_made_the_times(frozen: FrozenOp, surveying
                 break
     errors = [e for g in found["groups"] for point in g["points"] for e in point[3:] if e is not None]
     assert errors and max(map(abs, errors)) < 1e-3
+
+
+def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: FrozenOp, surveying: Any) -> None:
+    plain = replace(frozen, medians=())
+    rows = draw_times(Registry.holding(replace(plain, surveys={"sm_90a": make_survey(plain)})), 60, noise=0.0)
+    facts = {"device": "made up", "record": "none"}
+    without, found = surveying.fit(plain, "sm_90a", rows, facts), surveying.fit(frozen, "sm_90a", rows, facts)
+    assert found["weights"] == without["weights"]
+    median = next(m for m in frozen.medians if m["kernel"] in found["weights"])
+    holding = Registry.holding(replace(frozen, surveys={"sm_90a": found | {"groups": []}}))
+    tables = holding.find_tables(OP, HOPPER)
+    query = tables.interface.make_query(Problem(median["sizes"], median["attributes"]))
+    assert tables.survey is not None
+    names = [tables.kernels[i].name for i in tables.survey.places]
+    modelled = dict(zip(names, tables.survey.predict_us(query, (None, None)), strict=True))[median["kernel"]]
+    name = "/".join(map(str, tables.find_classes(query)[:2]))
+    group = next(g for g in found["groups"] if g["group"] == name)
+    told = [p[3 + group["kernels"].index(median["kernel"])] for p in group["points"] if p[:3] == list(query.sizes)]
+    assert any(e == pytest.approx(median["median_us"] / modelled - 1.0, abs=1e-4) for e in told if e is not None)
+
+
+def test_another_activation_gets_what_was_the_fastest_at_its_sizes() -> None:
+    attributes = {"act": "gelu_tanh", "b_layout": "nk", "dtype": "bfloat16", "with_bias": True}
+    registry, sizes = Registry(), {"M": 128, "N": 4096, "K": 4096}
+    measured = registry.select(OP, Problem(sizes, attributes), HOPPER)
+    surveyed = registry.select(OP, Problem(sizes, attributes | {"act": "silu"}), HOPPER)
+    assert (measured.how, surveyed.how) == (How.MEASURED, How.SURVEYED) and surveyed.kernel == measured.kernel
 
 
 def test_choices_are_judged_on_problems_that_were_held_out(frozen: FrozenOp, surveying: Any) -> None:
