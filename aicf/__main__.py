@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from aicf import commands
-from aicf.errors import FrozenError, LaunchError, SelectionError
+from aicf.errors import FrozenError, LaunchError, NotFrozenError, SelectionError
 from device import DeviceError, UnavailableError
 from device.settings import SettingError
 from device.toolchain import BuildError
@@ -22,6 +22,7 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (SettingError, 2),
     (ValueError, 2),
     (UnavailableError, 3),
+    (NotFrozenError, 2),
     (SelectionError, 1),
     (FrozenError, 1),
     (BuildError, 1),

@@ -7,6 +7,10 @@ class FrozenError(RuntimeError):
     """The frozen set cannot be read: a file is missing, is not what its schema asks for, or disagrees with another."""
 
 
+class NotFrozenError(FrozenError):
+    """The frozen set has no kernel of an op; the message lists the ops that it has."""
+
+
 class SelectionError(LookupError):
     """No frozen kernel serves the problem, or none has what is preferred; the message says why each was dropped."""
 

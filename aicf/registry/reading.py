@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from aicf.errors import FrozenError
+from aicf.errors import FrozenError, NotFrozenError
 from aicf.registry.schemas import LINES, check_document
 from device.settings import find_project_root
 
@@ -80,13 +80,14 @@ def list_ops(frozen_dir: Path | None = None) -> list[str]:
 def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
     """Read an op's index and the manifests that it names.
 
-    Raises :class:`FrozenError`, naming file, line and field, where something is missing, breaks its schema, or disagrees.
+    Raises :class:`NotFrozenError` for an op that is not there, and :class:`FrozenError`, naming file, line and field, where something is
+    missing, breaks its schema, or disagrees.
     """
     root = frozen_dir or find_frozen_dir()
     folder = root / op
     known = list_ops(root)
     if op not in known:
-        raise FrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
+        raise NotFrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
     rows = _read_index(folder / INDEX, root / "schema")
     descriptions = [row for row in rows if row["kind"] == "op"]
     if len(descriptions) != 1 or descriptions[0]["op"] != op:

@@ -40,7 +40,7 @@ def test_the_examples_of_explain_choose_a_kernel() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        ("nope M=1", 1, "op 'nope' is not frozen; there are:"),
+        ("nope M=1", 2, "op 'nope' is not frozen; there are:"),
         ("softmax rows=-1 columns=3", 2, "'rows=-1': must be a whole number"),
         ("softmax rows=4", 2, "sizes are columns, rows, got rows"),
         ("softmax rows=4 columns=5 dim=3", 2, "softmax has no 'dim'; there are: columns"),
@@ -52,6 +52,11 @@ def test_the_examples_of_explain_choose_a_kernel() -> None:
 def test_a_wrong_call_is_refused_by_name(words: str, code: int, text: str) -> None:
     done = aicf("explain", *words.split(), *(() if "--arch" in words else ("--arch", "sm_90a")))
     assert done.returncode == code and text in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+
+
+def test_an_op_that_is_not_frozen_is_wrong_use_to_build_too() -> None:
+    done = aicf("build", "nope")
+    assert done.returncode == 2 and "there are: gemm_backward, gemm_bias_act, softmax" in done.stderr
 
 
 def test_a_call_that_no_kernel_serves_is_explained_and_fails() -> None:
