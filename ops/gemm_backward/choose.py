@@ -14,8 +14,11 @@ from .numerics import ITEM_BYTES, find_act, has, has_w, is_nk
 from .space import KERNELS, MMA_NAMES, WGMMA_NAMES, bind
 
 _ALIGNMENT_BYTES = 16  # of rows that tensor copies read and write
-NUM_SMS = 132
-_SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
+_NUM_SMS = 132
+SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
+# Where the choice changes, and with it the bucket: elements of dZ in a 128 x 128 tile for every multiprocessor; the length N of its sums;
+# its columns.
+FEW_ELEMENTS, SHORT_SUMS, LONG_SUMS, WIDE = 128 * 128 * _NUM_SMS, 1024, 4096, 8192
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Features:
         if has(problem, "dw"):
             rows |= {"x": k, "dw": k if is_nk(problem) else n}
         aligned = all((length + problem.padding.get(name, 0)) * ITEM_BYTES % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, find_act(problem) in _SMOOTH, aligned, has_w(problem))
+        return cls(m, n, k, find_act(problem) in SMOOTH, aligned, has_w(problem))
 
 
 @dataclass(frozen=True)
@@ -63,32 +66,32 @@ def _mma(*values: int) -> Mapping[str, int]:
 RULES = (
     Rule(lambda f: not f.has_w, "streamed", {"rows": 64, "unroll": 4}, "no product: one pass over memory"),
     Rule(
-        lambda f: not f.aligned and f.m * f.k <= 64 * 64 * NUM_SMS,
+        lambda f: not f.aligned and f.m * f.k <= 64 * 64 * _NUM_SMS,
         "mma",
         _mma(64, 64, 32, 32, 4, 8),
         "rows off 16-byte boundaries, few tiles",
     ),
     Rule(lambda f: not f.aligned, "mma", _mma(128, 128, 64, 32, 3, 8), "rows off 16-byte boundaries"),
     Rule(
-        lambda f: f.m * f.k <= 128 * 128 * NUM_SMS,
+        lambda f: f.m * f.k <= FEW_ELEMENTS,
         "wgmma",
         _wgmma(64, 128, 7, 2, 1, 1, 1, 8, 128, 128, 1, 1, 0),
         "small tiles, one for every multiprocessor",
     ),
     Rule(
-        lambda f: f.n >= 4096 and f.k < 8192,
+        lambda f: f.n >= LONG_SUMS and f.k < WIDE,
         "wgmma",
         _wgmma(128, 256, 3, 4, 2, 1, 0, 8, 128, 256, 2, 1, 0),
         "long sums: the largest tile moves the fewest bytes, and its epilogue is a small share",
     ),
     Rule(
-        lambda f: f.n < 1024 and f.smooth,
+        lambda f: f.n < SHORT_SUMS and f.smooth,
         "wgmma",
         _wgmma(64, 192, 5, 3, 1, 1, 1, 8, 128, 256, 2, 1, 0),
         "short sums and a dear slope: low tiles leave registers for a slope that hides under the other warp group's products",
     ),
     Rule(
-        lambda f: f.n >= 4096 or not f.smooth,
+        lambda f: f.n >= LONG_SUMS or not f.smooth,
         "wgmma",
         _wgmma(128, 192, 4, 3, 2, 1, 1, 8, 128, 256, 2, 1, 0),
         "the largest tile whose epilogue hides under the other warp group's products; many of them, or a slope for nothing",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from harness.spec import Attribute, Axis, Count, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
-from .choose import NUM_SMS, choose
+from .choose import FEW_ELEMENTS, LONG_SUMS, SHORT_SUMS, SMOOTH, WIDE, choose
 from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
 from .space import KERNELS
 
@@ -111,7 +111,7 @@ def _name_w(problem: Problem) -> tuple[str, ...]:
 
 
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
-_SMOOTH = OneOf("act", ("gelu_tanh", "gelu_erf", "silu"))
+_SMOOTH = OneOf("act", SMOOTH)
 _NO_DW = OneOf("with_dw", (False,))
 AXES = (
     # A kernel multiplies or it does not; whole rows of 16 bytes, which tensor copies need, or any.
@@ -138,10 +138,10 @@ AXES = (
     Axis(
         "region",
         {
-            "few_tiles": (Count({"M": 1, "K": 1}, max=NUM_SMS * 128 * 128),),
-            "sums_to_1k": (Count({"N": 1}, max=1023),),
-            "sums_to_4k": (Count({"N": 1}, max=4095),),
-            "sums_beyond_wide": (Count({"K": 1}, min=8192),),
+            "few_tiles": (Count({"M": 1, "K": 1}, max=FEW_ELEMENTS),),
+            "sums_to_1k": (Count({"N": 1}, max=SHORT_SUMS - 1),),
+            "sums_to_4k": (Count({"N": 1}, max=LONG_SUMS - 1),),
+            "sums_beyond_wide": (Count({"K": 1}, min=WIDE),),
             "sums_beyond": (),
         },
     ),

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import judge
 from regret import summarize
 from surveying import cross_validate
 
-from aicf.registry import HwCaps, Problem, Registry
+from aicf.registry import Problem, Registry
 
 _CALLS = {
     "launch": "the kernel's launch function, from a loop in C",
@@ -123,11 +124,9 @@ def _describe_survey(document: dict[str, Any]) -> list[str]:
 
 def _choose_again(op: str, rows: list[dict[str, Any]]) -> str:
     """Say what the index as it is now would have chosen on problems that were timed."""
-    registry, regrets = Registry(), []
-    for row in rows:
-        chosen = registry.select(op, Problem(row["sizes"], row["attributes"]), HwCaps(9, 0)).kernel
-        if chosen in row["times_us"]:
-            regrets.append(row["times_us"][chosen] / min(row["times_us"].values()) - 1.0)
+    registry = Registry()
+    judged = (judge(registry, op, Problem(row["sizes"], row["attributes"]), row["times_us"])["regret"] for row in rows)
+    regrets = [regret for regret in judged if regret is not None]
     figures = f"mean {100 * np.mean(regrets):.2f} %, 95th percentile {100 * np.percentile(regrets, 95):.2f} %"
     return f"By the index as it is now, on the {len(regrets)} of them where its choice was timed: {figures}."
 

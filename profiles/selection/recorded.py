@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,14 +63,19 @@ def measure_recorded(op: str) -> list[dict[str, Any]]:
         asked = {"known": known, "held_out": others, "bucket_too": drop_lonely_winner(registry, others, problem)}
         row: dict[str, Any] = {"problem": name, "times_us": times, "best": min(times, key=lambda k: times[k])}
         for key, frozen in asked.items():
-            handle = Registry.holding(frozen).select(op, problem, HOPPER)
-            time_us = times.get(handle.kernel)
-            regret = None if time_us is None else time_us / times[row["best"]] - 1.0
-            row[key] = {"chosen": handle.kernel, "how": str(handle.how), "regret": regret}
+            row[key] = judge(Registry.holding(frozen), op, problem, times)
         row["estimates"] = estimate(registry.find_tables(op, HOPPER), problem, times, row["best"])
         row["least_work"] = estimate(blind.find_tables(op, HOPPER), problem, times, row["best"])
         rows.append(row)
     return rows
+
+
+def judge(registry: Registry, op: str, problem: Problem, times: Mapping[str, float]) -> dict[str, Any]:
+    """Return the registry's choice for a problem and its regret by times of kernels, None where it is not among those timed."""
+    handle = registry.select(op, problem, HOPPER)
+    time_us = times.get(handle.kernel)
+    regret = None if time_us is None else time_us / min(times.values()) - 1.0
+    return {"chosen": handle.kernel, "how": str(handle.how), "regret": regret}
 
 
 def forget(frozen: FrozenOp, problem: PlannedProblem) -> FrozenOp:

@@ -18,6 +18,10 @@ def aicf(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=False)
 
 
+def explain(*words: str) -> subprocess.CompletedProcess[str]:
+    return aicf("explain", *words, *(() if "--arch" in words else ("--arch", "sm_90a")))
+
+
 def list_examples(verb: str) -> list[list[str]]:
     text = aicf(verb, "--help").stdout
     assert "\n  Examples:\n" in text and "\\b" not in text and all(len(line) <= 80 for line in text.splitlines())
@@ -33,7 +37,7 @@ def test_help_has_examples_of_the_verb(verb: str) -> None:
 
 def test_the_examples_of_explain_choose_a_kernel() -> None:
     for words in list_examples("explain"):
-        done = aicf(*words, *(() if "--arch" in words else ("--arch", "sm_90a")))
+        done = explain(*words[1:])
         assert done.returncode == 0 and "chosen:" in done.stdout, done.stderr
 
 
@@ -50,7 +54,7 @@ def test_the_examples_of_explain_choose_a_kernel() -> None:
     ],
 )
 def test_a_wrong_call_is_refused_by_name(words: str, code: int, text: str) -> None:
-    done = aicf("explain", *words.split(), *(() if "--arch" in words else ("--arch", "sm_90a")))
+    done = explain(*words.split())
     assert done.returncode == code and text in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
 
 
@@ -60,5 +64,5 @@ def test_an_op_that_is_not_frozen_is_wrong_use_to_build_too() -> None:
 
 
 def test_a_call_that_no_kernel_serves_is_explained_and_fails() -> None:
-    done = aicf("explain", "softmax", "rows=4", "columns=5", "--arch", "sm_90a", "--accumulate", "float64")
+    done = explain("softmax", "rows=4", "columns=5", "--accumulate", "float64")
     assert done.returncode == 1 and "sums in float32, not in float64" in " ".join(done.stdout.split())

@@ -16,7 +16,7 @@ import pytest
 from device import UnavailableError, read_settings
 from device.loader import find_cuda_library, find_emulator_library
 
-from .cuda_runtime import PTX, ROOT, Runtime
+from .cuda_runtime import PTX, ROOT, Runtime, run_isolated
 
 
 def _tool(name: str) -> str:
@@ -62,9 +62,9 @@ def _first_options(_loaded_runtime: Runtime) -> dict[str, str]:
     """The emulator's options as a process finds them that has set none; tests of other folders may have set some in this one."""
     if not _loaded_runtime.is_emulated:
         return {}
-    code = "import json, sys; from tests.emulator.cuda_runtime import Runtime; print(json.dumps(Runtime(sys.argv[1]).options()))"
-    command = [sys.executable, "-c", code, str(_loaded_runtime.path)]
-    found: dict[str, str] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    done = run_isolated(_loaded_runtime.path, "import json\nprint(json.dumps(cuda.options()))")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
     return found
 
 

@@ -58,8 +58,8 @@ class Kernels:
     @contextmanager
     def options(self, **values: object) -> Iterator[None]:
         """Set options of the emulator for a while."""
-        get = self.cuda.library.aicfEmulatorGetOption
-        before = {name: get(name.encode()).decode() for name in values}
+        now = self.cuda.options()
+        before = {name: now[name] for name in values}
         for name, value in values.items():
             assert self.cuda.set_option(name, value) == 0, self.cuda.message()
         try:
