@@ -273,16 +273,30 @@ static Decision decide(const Tables* t, const Query* q) {
 }
 
 /* The architecture of `archs` whose machine code the current device runs: sm_XYa on X.Y alone, sm_XY on X.Y and later minors. */
+static AicfStatus make_cuda_error(cudaError_t error) {
+    AicfStatus status = make_status(AICF_CUDA_ERROR, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
+    status.cuda_code = (int32_t)error;
+    return status;
+}
+
+/* Makes the current device's context current on this thread, once: a launcher's calls of the driver (encoders of tensor maps) need one, and
+ * a thread whose first CUDA call is a launch has none. */
+static AicfStatus bind_thread(void) {
+    static _Thread_local int bound = -1;
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess && device != bound) error = cudaSetDevice(device);
+    if (error != cudaSuccess) return make_cuda_error(error);
+    bound = device;
+    return make_ok();
+}
+
 static AicfStatus find_arch(const char* op, const char* const* archs, int num_archs, const char** arch) {
     int device = 0, major = 0, minor = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    if (error != cudaSuccess) {
-        AicfStatus status = make_status(AICF_CUDA_ERROR, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
-        status.cuda_code = (int32_t)error;
-        return status;
-    }
+    if (error != cudaSuccess) return make_cuda_error(error);
     int best = -1;
     for (int i = 0; i < num_archs; ++i) {
         int number = 0;

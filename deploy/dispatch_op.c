@@ -140,5 +140,6 @@ AicfStatus aicf_@OP@(const @STRUCT@* params, const AicfPreferences* preferences,
             return make_status(AICF_INVALID, "@OP@: %s wants %zu bytes of workspace, got %zu", kernel->facts.name, wanted, workspace_bytes);
         }
     }
-    return kernel->launch(params, workspace, stream);
+    status = bind_thread();
+    return status.code == AICF_OK ? kernel->launch(params, workspace, stream) : status;
 }

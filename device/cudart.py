@@ -130,6 +130,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaMemset": (c_void_p, c_int, c_size_t),
     "cudaMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
     "cudaRuntimeGetVersion": (POINTER(c_int),),
+    "cudaSetDevice": (c_int,),
     "cudaStreamBeginCapture": (c_void_p, c_int),
     "cudaStreamCreateWithFlags": (POINTER(c_void_p), c_uint),
     "cudaStreamDestroy": (c_void_p,),

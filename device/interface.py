@@ -316,6 +316,14 @@ class Device(ABC):
         """Wait for all work on the device; raise :class:`DeviceError` if any of it failed."""
 
     @abstractmethod
+    def bind_thread(self) -> None:
+        """Make the device's context current on the calling thread.
+
+        Driver functions that a launcher calls (encoders of tensor maps) need that, and looking one up through the runtime does not do it: a
+        thread whose first CUDA call is a launch must be bound before.
+        """
+
+    @abstractmethod
     def take_last_error(self) -> tuple[int, str]:
         """Return and clear the runtime's last error: (0, "no error") when there is none."""
 
@@ -331,7 +339,8 @@ class Device(ABC):
         return self.allocate(max(size, 1)).view(tuple(shape), dt)
 
     def asarray(self, values: NDArray[Any]) -> DeviceArray:
-        """Return a contiguous device copy of a host array."""
-        array = self.empty(values.shape, values.dtype)
-        array.copy_from_host(values)
+        """Return a contiguous device copy of a host array, in the machine's byte order; raises TypeError for one with a mask."""
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        array = self.empty(native.shape, native.dtype)
+        array.copy_from_host(native)
         return array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -13,6 +14,20 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
     return tuple(strides)
+
+
+def check_dtype(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that device memory cannot hold: Python objects, and numbers in the other byte order."""
+    if dtype.hasobject:
+        raise ValueError(f"dtype {dtype}: only numbers can live in device memory")
+    if not dtype.isnative:
+        raise ValueError(f"dtype {dtype.str}: a device reads numbers in the machine's byte order; use {dtype.newbyteorder('=').str}")
+
+
+def check_unmasked(name: str, values: NDArray[Any]) -> None:
+    """Refuse a masked array, whose mask a copy of its elements would lose."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array; fill it first: values.filled(0)")
 
 
 def check_strides(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:

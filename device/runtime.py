@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from device import cudart as api
 from device.cudart import Cudart
 from device.interface import Buffer, Device, DeviceArray, DeviceError, Event, Graph, KernelNode, Stream
-from device.layout import check_strides, contiguous_strides, split_rows
+from device.layout import check_dtype, check_strides, check_unmasked, contiguous_strides, split_rows
 
 
 class RuntimeBuffer(Buffer):
@@ -41,6 +42,7 @@ class RuntimeBuffer(Buffer):
 
     def write(self, data: NDArray[Any], offset_bytes: int = 0) -> None:
         """Copy a C-contiguous array's bytes from the host; they are there when this returns."""
+        check_unmasked("data", data)
         if not data.flags.c_contiguous:
             raise ValueError("data must be C-contiguous: pass numpy.ascontiguousarray(data)")
         size = self.check_range(offset_bytes, data.nbytes)
@@ -85,8 +87,7 @@ class RuntimeArray(DeviceArray):
     def __init__(
         self, buffer: RuntimeBuffer, shape: tuple[int, ...], dtype: np.dtype[Any], offset_bytes: int, strides_bytes: Sequence[int] | None
     ) -> None:
-        if dtype.hasobject:
-            raise ValueError(f"dtype {dtype}: only numbers can live in device memory")
+        check_dtype(dtype)
         if any(n < 0 for n in shape):
             raise ValueError(f"shape {shape}: sizes must not be negative")
         if offset_bytes % dtype.alignment:
@@ -107,7 +108,8 @@ class RuntimeArray(DeviceArray):
         return out
 
     def copy_from_host(self, values: NDArray[Any]) -> None:
-        """Overwrite the elements, and nothing between padded rows, from an array of the same shape and dtype."""
+        """Overwrite the elements, and nothing between padded rows, from an array of the same shape and dtype, which has no mask."""
+        check_unmasked("values", values)
         if values.shape != self.shape or values.dtype != self.dtype:
             raise ValueError(f"the array is {self.dtype}{list(self.shape)}, the values are {values.dtype}{list(values.shape)}")
         self._copy(np.ascontiguousarray(values), api.MEMCPY_HOST_TO_DEVICE)
@@ -247,9 +249,18 @@ class RuntimeDevice(Device):
         """Wait for all work on the device; raise :class:`DeviceError` if any of it failed."""
         self.cudart.call("cudaDeviceSynchronize")
 
+    def bind_thread(self) -> None:
+        """Make the device's context current on the calling thread, once a thread."""
+        if not getattr(_thread, "is_bound", False):
+            self.cudart.call("cudaSetDevice", self.cudart.query_int("cudaGetDevice"))
+            _thread.is_bound = True
+
     def take_last_error(self) -> tuple[int, str]:
         """Return and clear the runtime's last error: (0, "no error") when there is none."""
         return self.cudart.take_last_error()
+
+
+_thread = threading.local()
 
 
 def finish_default_stream(cudart: Cudart) -> None:

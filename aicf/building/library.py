@@ -50,7 +50,8 @@ class KernelLibrary:
         return size.value
 
     def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
-        """Queue the kernel; raises :class:`LaunchError` with the reason where it refuses."""
+        """Queue the kernel, from any thread; raises :class:`LaunchError` with the reason where it refuses."""
+        open_device().bind_thread()
         self._check(self._functions["launch"](ctypes.byref(params), workspace or None, stream or None))
 
     def _check(self, status: Status) -> None:

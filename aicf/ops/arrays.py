@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from device import DeviceArray, open_device
+from device.layout import check_unmasked
 
 Allocator = tuple[Callable[..., Any], bool, tuple[Any, ...]]  # a function, whether it takes the first input first, its further arguments
 
@@ -68,12 +69,13 @@ class NumpyFramework:
     is_host: bool = True
 
     def view(self, name: str, array: Any) -> View:
-        """Return an array's facts; what will be copied has no address yet, and rows that follow each other."""
+        """Return an array's facts; what will be copied has no address yet, and rows that follow each other in the machine's byte order."""
+        check_unmasked(name, array)
         return View(0, array.shape, _row_major(array.shape), array.dtype.name)
 
     def find_allocator(self, first: Any, shape: tuple[int, ...], dtype: str) -> Allocator:
         """Return what makes an array."""
-        return np.empty, False, (shape, first.dtype if first.dtype.name == dtype else find_dtype(dtype))
+        return np.empty, False, (shape, first.dtype if first.dtype.name == dtype and first.dtype.isnative else find_dtype(dtype))
 
     def current_stream(self) -> int:
         """Return the default stream."""
@@ -210,9 +212,12 @@ def find_framework(name: str, array: Any) -> Framework:
 
 
 def copy_to_numpy(framework: Framework, array: Any) -> np.ndarray[Any, Any]:
-    """Return a host array as a contiguous NumPy array; bfloat16 tensors go by their bits, which NumPy alone cannot name."""
+    """Return a host array as a contiguous NumPy array in the machine's byte order.
+
+    bfloat16 tensors go by their bits, which NumPy alone cannot name.
+    """
     if isinstance(array, np.ndarray):
-        return np.ascontiguousarray(array)
+        return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     import torch
 
     tensor = array.detach().contiguous()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from aicf.ops.arrays import View
 from aicf.ops.gradients import RULES
@@ -120,16 +121,27 @@ def _make_function(call: OpCall, overload: Any) -> Any:
     """Return a call that is recorded, as PyTorch's autograd wants it: ``apply`` takes the dispatcher's keys and the arguments."""
 
     def forward(ctx: Any, keys: Any, *values: Any) -> tuple[torch.Tensor, ...]:
+        extended = _extend(call, values)
         with torch._C._AutoDispatchBelowAutograd():
-            made = overload.redispatch(keys & torch._C._after_autograd_keyset, *values)
+            made = overload.redispatch(keys & torch._C._after_autograd_keyset, *extended)
         _keep(ctx, values, made)
-        return tuple(made)
+        return tuple(made[: call.count_outputs(values)])
 
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         return (None, *_run_backward(call, ctx, grads))
 
-    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    # Gradients come from kernels that nothing records: a second derivative through them would be wrong, and is refused.
+    members = {"forward": staticmethod(forward), "backward": staticmethod(once_differentiable(backward))}
     return type(f"Recorded_{call.signature.op}", (torch.autograd.Function,), members)
+
+
+def _extend(call: OpCall, values: Sequence[Any]) -> Sequence[Any]:
+    """Return a call's arguments with the options under which it keeps what its backward pass needs."""
+    rule = RULES.get(call.signature.op)
+    if rule is None:
+        return values
+    options = rule.extend(call.name_options(values))
+    return (*values[: len(call.signature.inputs)], *(options[a["name"]] for a in call.signature.options))
 
 
 def _keep(ctx: Any, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
@@ -150,6 +162,5 @@ def _run_backward(call: OpCall, ctx: Any, grads: Sequence[torch.Tensor | None]) 
     inputs = dict(zip([n for n, _ in call.signature.inputs], values, strict=False))
     names = [n for n, _ in call.signature.inputs]
     needed = frozenset(n for n, is_needed in zip(names, ctx.needs_input_grad[1:], strict=False) if is_needed)
-    with torch.no_grad():
-        found = RULES[op](inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
+    found = RULES[op].find(inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
     return (*(found.get(n) for n in names), *(None for _ in call.signature.options))

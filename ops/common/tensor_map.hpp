@@ -29,8 +29,21 @@ inline bool is_mappable(const void* base, std::int64_t row_stride, int element_b
     return reinterpret_cast<std::uintptr_t>(base) % kTensorMapAlignment == 0 && row_stride * element_bytes % kTensorMapAlignment == 0;
 }
 
+// Makes the current device's context current on this thread, once: the encoder needs one, and a thread whose first call is a launch has
+// none (neither cudaGetDevice nor looking up the encoder makes one current).
+inline AicfStatus bind_thread() {
+    static thread_local int bound = -1;
+    int device = 0;
+    AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+    if (bound == device) return make_ok();
+    AICF_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
+    bound = device;
+    return make_ok();
+}
+
 inline AicfStatus encode_tensor_map(CUtensorMap* map, const MatrixView& view) {
     using Encode = decltype(&cuTensorMapEncodeTiled);
+    AICF_RETURN_IF_NOT_OK(bind_thread());
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     AICF_RETURN_IF_CUDA_ERROR(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));

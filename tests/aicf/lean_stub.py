@@ -77,6 +77,11 @@ class Stub:
     def num_launches(self) -> int:
         return int(ctypes.c_int32.in_dll(self.library, "num_launches").value)
 
+    @property
+    def num_bound(self) -> int:
+        """How often a thread was bound to a device."""
+        return int(ctypes.c_int32.in_dll(self.library, "num_bound").value)
+
     def forget(self) -> None:
         """Let go of the arguments that were seen."""
         self.resolved.clear()
@@ -120,6 +125,7 @@ class Stub:
             names=("x", "w", "act", "keep"),
             defaults={"w": None, "act": "none", "keep": False},
             get_device=ctypes.cast(self.library.get_device, ctypes.c_void_p).value,
+            set_device=ctypes.cast(self.library.set_device, ctypes.c_void_p).value,
         )
 
 

@@ -43,3 +43,10 @@ int get_device(int* out) {
     *out = device;
     return 0;
 }
+
+volatile int32_t num_bound; /* calls of set_device */
+
+int set_device(int given) {
+    num_bound = num_bound + 1;
+    return given == 99;
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,22 @@ def test_whatever_was_checked_makes_another_plan(space: Any, stub: Stub) -> None
         assert caller.count_plans() == len(stub.resolved) == count
     caller(space.make((4, 8), offset=4), None, str(b"none", "ascii"), False)  # 16 bytes on, an equal string: the first plan
     assert len(stub.resolved) == len(calls)
+
+
+def test_a_thread_is_bound_to_the_device_before_its_first_launch_and_once(space: Any, stub: Stub) -> None:
+    caller, x = stub.make_caller(space.make_like), space.make((3, 4))
+    caller(x, None, "none", False)
+    before = stub.num_bound
+
+    def call_twice() -> list[int]:
+        return [caller(x, None, "none", False) is not None and stub.num_bound - before for _ in range(2)]
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(call_twice).result() == [1, 1]
+        stub.set_state("device", 1)
+        assert pool.submit(call_twice).result() == [2, 2]
+        stub.set_state("device", 99)  # which cannot be had
+        assert pool.submit(caller, x, None, "none", False).result() == "referred"
 
 
 def test_several_outputs_are_a_tuple_and_a_workspace_is_no_output(space: Any, stub: Stub) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -163,6 +164,43 @@ def test_an_argument_that_does_not_fit_is_named_with_the_limit(
 ) -> None:
     with pytest.raises(error, match=message):
         aicf.ops.gemm_bias_act(*arguments, **options)
+
+
+def test_the_byte_order_of_an_array_is_seen(device: Device) -> None:
+    x = draw((4, 33))
+    expected = aicf.ops.softmax(x)
+    made = aicf.ops.softmax(x.astype(">f4"))
+    assert made.dtype.str == "<f4" and np.array_equal(made, expected)
+    mixed = aicf.ops.gemm_bias_act(x.astype(">f4"), draw((33, 8)), draw((8,)).astype(">f4"))
+    assert np.array_equal(mixed, aicf.ops.gemm_bias_act(x, draw((33, 8)), draw((8,))))
+    half = draw((8, 16), np.float16)
+    assert np.array_equal(
+        aicf.ops.gemm_bias_act(half.astype(">f2"), half, b_layout="nk"), aicf.ops.gemm_bias_act(half, half, b_layout="nk")
+    )
+
+
+def test_a_masked_array_is_refused_by_name(device: Device) -> None:
+    with pytest.raises(TypeError, match=r"x: expected an array without a mask, got a masked array; fill it first: values.filled\(0\)"):
+        aicf.ops.softmax(np.ma.masked_greater(draw((4, 8)), 1.0))
+    with pytest.raises(TypeError, match="bias: expected an array without a mask"):
+        aicf.ops.gemm_bias_act(draw((4, 8)), draw((8, 4)), np.ma.masked_greater(draw((4,)), 1.0))
+
+
+def test_a_thread_may_launch_before_it_has_called_anything(device: Device) -> None:
+    """A launcher encodes tensor maps, for which the thread needs a context: kernels by address, and calls that make nothing on the way."""
+    a, b = draw((64, 64), ml_dtypes.bfloat16), draw((64, 64), ml_dtypes.bfloat16)
+    arrays = {"a": device.asarray(a), "b": device.asarray(b), "y": device.empty((64, 64), ml_dtypes.bfloat16)}
+    handle = open_registry().select(
+        "gemm_bias_act", Problem({"M": 64, "N": 64, "K": 64}, {"dtype": "bfloat16", "b_layout": "nk"}), HwCaps.of(device)
+    )
+    workspace = device.allocate(max(handle.workspace_bytes, 1))
+    handle.load()
+    with ThreadPoolExecutor(1) as pool:
+        launch = {name: array.address for name, array in arrays.items()}
+        pool.submit(handle.launch, launch, stream=0, workspace=workspace.address).result()
+    device.synchronize()
+    expected = np.asarray(a, np.float64) @ np.asarray(b, np.float64).T
+    assert np.allclose(np.asarray(arrays["y"].copy_to_host(), np.float64), expected, rtol=2**-7, atol=2**-5)
 
 
 def test_arrays_of_two_places_are_refused(device: Device) -> None:

@@ -160,6 +160,7 @@ def test_any_layout_writes_its_elements_and_nothing_else(device: Device, layout:
         ((4,), np.float32, 0, (6,), "misaligned"),
         ((-1,), np.float32, 0, None, "negative"),
         ((1,), np.object_, 0, None, "only numbers"),
+        ((4,), ">f4", 0, None, "the machine's byte order; use <f4"),
     ],
 )
 def test_a_bad_view_is_refused(device: Device, shape: Any, dtype: Any, offset: int, strides: Any, match: str) -> None:
@@ -171,6 +172,21 @@ def test_a_bad_view_is_refused(device: Device, shape: Any, dtype: Any, offset: i
 def test_values_of_another_shape_or_dtype_are_refused(device: Device, values: NDArray[Any]) -> None:
     with pytest.raises(ValueError, match=r"float32\[2, 3\]"):
         device.empty((2, 3)).copy_from_host(values)
+
+
+def test_a_copy_has_the_machines_byte_order(device: Device) -> None:
+    values = np.arange(6, dtype=">f4").reshape(2, 3)
+    array = device.asarray(values)
+    assert array.dtype.str == "<f4" and np.array_equal(array.copy_to_host(), values)
+    with pytest.raises(ValueError, match=r"the array is float32\[2, 3\], the values are >f4\[2, 3\]"):
+        array.copy_from_host(values)
+
+
+def test_a_masked_array_is_refused(device: Device) -> None:
+    masked = np.ma.masked_equal(np.arange(6, dtype=np.float32), 3)
+    for copy in (device.asarray, device.empty((6,)).copy_from_host, device.allocate(24).write):
+        with pytest.raises(TypeError, match=r"got a masked array; fill it first"):
+            copy(masked)
 
 
 def test_the_cuda_array_interface_names_address_shape_and_strides(device: Device) -> None:

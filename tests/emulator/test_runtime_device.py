@@ -8,7 +8,8 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_ulonglong, c_void_p
 from pathlib import Path
 
@@ -151,6 +152,99 @@ def test_driver_entry_points(emulator: Runtime, name: bytes, is_there: bool) -> 
     function, found = c_void_p(1), c_int(-1)
     emulator.call("cudaGetDriverEntryPointByVersion", c_char_p(name), byref(function), c_uint(12000), c_ulonglong(0), byref(found))
     assert (function.value is not None, found.value) == (is_there, 0 if is_there else 1)
+
+
+# Whether a function, as a thread's first, makes the device's context current there; recorded on an H200 (driver 580, CUDA 13.0).
+FIRST_CALLS = {
+    "cudaGetDevice": False,
+    "cudaGetDeviceCount": False,
+    "cudaDeviceGetAttribute": False,
+    "cudaGetDeviceProperties": False,
+    "cudaDriverGetVersion": False,
+    "cudaRuntimeGetVersion": False,
+    "cudaGetLastError": False,
+    "cudaSetDevice": True,
+    "cudaFree": True,
+    "cudaMalloc": True,
+    "cudaMemGetInfo": True,
+    "cudaDeviceSynchronize": True,
+    "cudaStreamCreate": True,
+    "cudaStreamQuery": True,
+    "cudaStreamIsCapturing": True,
+    "cudaEventCreate": True,
+}
+
+
+def call_first(cuda: Runtime, name: str) -> None:
+    """Call one of ``FIRST_CALLS`` with arguments that are right."""
+    word, space = c_int(), ctypes.create_string_buffer(4096)
+    out = c_void_p()
+    arguments: dict[str, tuple[object, ...]] = {
+        "cudaDeviceGetAttribute": (byref(word), c_int(16), c_int(0)),
+        "cudaGetDeviceProperties": (space, c_int(0)),
+        "cudaGetLastError": (),
+        "cudaSetDevice": (c_int(0),),
+        "cudaFree": (None,),
+        "cudaMalloc": (byref(out), c_size_t(16)),
+        "cudaMemGetInfo": (byref(c_size_t()), byref(c_size_t())),
+        "cudaDeviceSynchronize": (),
+        "cudaStreamCreate": (byref(out),),
+        "cudaStreamQuery": (None,),
+        "cudaStreamIsCapturing": (None, byref(word)),
+        "cudaEventCreate": (byref(out),),
+    }
+    cuda.call(name, *arguments.get(name, (byref(word),)))
+    freeing = {"cudaMalloc": "cudaFree", "cudaStreamCreate": "cudaStreamDestroy", "cudaEventCreate": "cudaEventDestroy"}
+    if name in freeing:
+        cuda.call(freeing[name], out)
+
+
+def find_entry(cuda: Runtime, name: bytes) -> Callable[..., int]:
+    """Return a driver function, which is looked up without making a context current."""
+    function, found = c_void_p(), c_int(-1)
+    cuda.call("cudaGetDriverEntryPointByVersion", c_char_p(name), byref(function), c_uint(12000), c_ulonglong(0), byref(found))
+    assert function.value is not None
+    return ctypes.CFUNCTYPE(c_int, c_void_p)(function.value)
+
+
+def run_in_thread(body: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(body).result()
+
+
+@pytest.mark.parametrize("name", list(FIRST_CALLS))
+def test_a_threads_first_call_makes_the_context_current_where_it_needs_one(cuda: Runtime, name: str) -> None:
+    seen: list[bool] = []
+
+    def look() -> None:
+        current = c_void_p()
+        get_current = find_entry(cuda, b"cuCtxGetCurrent")
+        for _ in range(2):
+            assert get_current(ctypes.addressof(current)) == 0
+            seen.append(current.value is not None)
+            call_first(cuda, name)
+        assert get_current(ctypes.addressof(current)) == 0
+        seen.append(current.value is not None)
+
+    cuda.call("cudaFree", None)
+    run_in_thread(look)
+    assert seen == [False, FIRST_CALLS[name], FIRST_CALLS[name]]
+
+
+def test_a_context_that_is_taken_away_is_not_current(cuda: Runtime) -> None:
+    def look() -> None:
+        current, popped = c_void_p(), c_void_p()
+        get_current, set_current = find_entry(cuda, b"cuCtxGetCurrent"), find_entry(cuda, b"cuCtxSetCurrent")
+        cuda.call("cudaFree", None)
+        assert get_current(ctypes.addressof(current)) == 0 and current.value
+        assert set_current(None) == 0
+        assert get_current(ctypes.addressof(popped)) == 0 and not popped.value
+        push, pop = find_entry(cuda, b"cuCtxPushCurrent"), find_entry(cuda, b"cuCtxPopCurrent")
+        assert push(current.value) == 0 and pop(ctypes.addressof(popped)) == 0
+        assert popped.value == current.value
+        assert get_current(ctypes.addressof(popped)) == 0 and not popped.value
+
+    run_in_thread(look)
 
 
 def test_what_is_not_implemented_says_so_once(runtime_library: Path, emulator: Runtime) -> None:

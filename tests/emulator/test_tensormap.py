@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import threading
 from collections.abc import Iterator
 from ctypes import c_void_p
 from dataclasses import replace
@@ -157,6 +159,22 @@ def test_encoders_accept_and_refuse(device: TensorDevice) -> None:
     assert unrecorded.pop("rank 1, null strides") == 0
     assert set(unrecorded.values()) == {1}
     assert {name: codes[name] for name in ANSWERS["codes"]} == ANSWERS["codes"]
+
+
+def test_encoders_need_a_context_that_is_current(device: TensorDevice) -> None:
+    """A thread whose first call asks for the device has none, nor one that looks the encoder up; 201 is CUDA_ERROR_INVALID_CONTEXT."""
+    codes: list[int] = []
+
+    def encode() -> None:
+        device.runtime.cudaGetDevice(ctypes.byref(ctypes.c_int()))
+        codes.append(device.encode_status(TILE, 256))
+        device.runtime.cudaSetDevice(0)
+        codes.append(device.encode_status(TILE, 256))
+
+    thread = threading.Thread(target=encode)
+    thread.start()
+    thread.join()
+    assert codes == [201, 0]
 
 
 def test_cases_give_the_encoder_a_whole_map() -> None:

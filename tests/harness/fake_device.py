@@ -241,6 +241,9 @@ class FakeDevice(Device):
     def synchronize(self) -> None:
         self.check()
 
+    def bind_thread(self) -> None:
+        """A fake has no context."""
+
     def take_last_error(self) -> tuple[int, str]:
         error, self.last_error = self.last_error, (0, "no error")
         return error

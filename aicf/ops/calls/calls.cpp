@@ -36,6 +36,7 @@ struct Caller {
     std::vector<std::vector<PyObject*>>* choices;  // by attribute
     Plans* plans;
     int (*get_device)(int*);  // cudaGetDevice: launches go to the device that is current
+    int (*set_device)(int);  // cudaSetDevice
     PyObject* resolve;
     PyObject* refer;
     PyObject* error;
@@ -201,6 +202,16 @@ PyObject* make_plan(Caller* self, PyObject* const* values, const Key& key, const
     return run_plan(self, plan, type, values, inputs);
 }
 
+// Makes the current device's context current on this thread, once: launchers call driver functions (encoders of tensor maps), which fail
+// on a thread that has made no runtime call yet, as PyTorch's thread for backward passes has not. False where it cannot be had.
+bool bind_thread(const Caller* self, int device) {
+    static thread_local int bound = -1;
+    if (bound == device || self->set_device == nullptr) return true;
+    if (self->set_device(device) != 0) return false;
+    bound = device;
+    return true;
+}
+
 PyObject* call_with(Caller* self, PyObject* const* values) {
     Key key;
     std::array<Array, kMaxInputs> inputs;
@@ -229,7 +240,7 @@ PyObject* call_with(Caller* self, PyObject* const* values) {
     }
     if (type == nullptr) return refer(self, values);
     int current = 0;
-    if (self->get_device != nullptr && self->get_device(&current) != 0) return refer(self, values);
+    if (self->get_device != nullptr && (self->get_device(&current) != 0 || !bind_thread(self, current))) return refer(self, values);
     bool has_key =
         key.push(type->api != nullptr ? reinterpret_cast<std::int64_t>(type->api) : reinterpret_cast<std::int64_t>(type->type)) &&
         key.push(current);
@@ -328,20 +339,21 @@ PyObject* take(PyObject* object) {
 }
 
 PyObject* make_caller(PyTypeObject* type, PyObject* arguments, PyObject* keyword_arguments) {
-    static const char* keywords[] = {"num_inputs", "choices", "address_step", "resolve",    "refer",
-                                     "error",      "names",   "defaults",     "get_device", nullptr};
+    static const char* keywords[] = {"num_inputs", "choices",  "address_step", "resolve",    "refer", "error",
+                                     "names",      "defaults", "get_device",   "set_device", nullptr};
     Py_ssize_t num_inputs = 0;
     unsigned long long step = 1;
     unsigned long long get_device = 0;
+    unsigned long long set_device = 0;
     PyObject* choices = nullptr;
     PyObject* resolve = nullptr;
     PyObject* refer = nullptr;
     PyObject* error = nullptr;
     PyObject* names = nullptr;
     PyObject* defaults = nullptr;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keyword_arguments, "nO!KOOO|O!O!K", const_cast<char**>(keywords), &num_inputs,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keyword_arguments, "nO!KOOO|O!O!KK", const_cast<char**>(keywords), &num_inputs,
                                      &PyTuple_Type, &choices, &step, &resolve, &refer, &error, &PyTuple_Type, &names, &PyDict_Type,
-                                     &defaults, &get_device)) {
+                                     &defaults, &get_device, &set_device)) {
         return nullptr;
     }
     const Py_ssize_t count = num_inputs + PyTuple_GET_SIZE(choices);
@@ -360,6 +372,7 @@ PyObject* make_caller(PyTypeObject* type, PyObject* arguments, PyObject* keyword
     self->num_arguments = static_cast<std::size_t>(count);
     self->address_step = step;
     self->get_device = reinterpret_cast<int (*)(int*)>(get_device);
+    self->set_device = reinterpret_cast<int (*)(int)>(set_device);
     self->plans = new Plans();
     self->names = new std::vector<PyObject*>();
     self->defaults = new std::vector<PyObject*>();

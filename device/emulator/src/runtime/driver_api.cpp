@@ -39,6 +39,7 @@ int call(Call&& function) {
 constexpr int kMostDevices = 64;
 char contexts[kMostDevices];  // a context is the address of its device's element
 
+constexpr int kNoDevice = -1;  // the thread had no context
 thread_local int pushed_devices[64];
 thread_local int num_pushed = 0;
 
@@ -180,31 +181,36 @@ int current_device() {
     cudaGetDevice(&device);
     return device;
 }
+void* current_context() { return thread_state().has_context ? context_of(current_device()) : nullptr; }
 int context_get(void** context) {
     if (context == nullptr) return kInvalidValue;
-    *context = context_of(current_device());
+    *context = current_context();
     return kNoError;
 }
 int context_set(void* context) {
-    if (context == nullptr) return kNoError;
+    if (context == nullptr) {
+        thread_state().has_context = false;
+        return kNoError;
+    }
     const int device = device_of(context);
     return device < 0 ? kInvalidContext : call([&] { return cudaSetDevice(device); });
 }
 int context_push(void* context) {
     if (num_pushed == static_cast<int>(std::size(pushed_devices))) return kInvalidValue;
-    const int before = current_device();
+    const int before = thread_state().has_context ? current_device() : kNoDevice;
     if (const int code = context == nullptr ? kInvalidContext : context_set(context); code != kNoError) return code;
     pushed_devices[num_pushed++] = before;
     return kNoError;
 }
 int context_pop(void** context) {
     if (num_pushed == 0) return kInvalidContext;
-    if (context != nullptr) *context = context_of(current_device());
+    if (context != nullptr) *context = current_context();
     const int device = pushed_devices[--num_pushed];
-    return call([&] { return cudaSetDevice(device); });
+    return context_set(device == kNoDevice ? nullptr : context_of(device));
 }
 int context_device(int* device) {
     if (device == nullptr) return kInvalidValue;
+    if (!thread_state().has_context) return kInvalidContext;
     *device = current_device();
     return kNoError;
 }
@@ -504,6 +510,16 @@ int get_proc_address(const char* name, void** function, int, uint64_t, int* stat
     return *function == nullptr ? kNotFound : kNoError;
 }
 
+// A driver function that fails on a thread without a current context.
+template <auto kFunction>
+struct WithContext;
+template <class... Arguments, int (*kFunction)(Arguments...)>
+struct WithContext<kFunction> {
+    static int run(Arguments... arguments) { return thread_state().has_context ? kFunction(arguments...) : kInvalidContext; }
+};
+template <auto kFunction>
+constexpr auto* with_context = &WithContext<kFunction>::run;
+
 struct Row {
     std::string_view name;
     void* function;
@@ -611,8 +627,8 @@ const Row kRows[] = {
     row("cuModuleUnload", library_unload),
     row("cuModuleGetFunction", library_kernel),
     row("cuModuleGetGlobal", module_global),
-    row("cuTensorMapEncodeTiled", encode_tiled),
-    row("cuTensorMapEncodeIm2col", encode_im2col),
+    row("cuTensorMapEncodeTiled", with_context<encode_tiled>),
+    row("cuTensorMapEncodeIm2col", with_context<encode_im2col>),
     row("cuTensorMapReplaceAddress", replace_address),
 };
 

@@ -1,7 +1,9 @@
 #include "runtime.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 
 #include "arrays.hpp"
 #include "exit_report.hpp"
@@ -18,6 +20,19 @@ namespace aicf::emu {
 ThreadState& thread_state() {
     thread_local ThreadState state;
     return state;
+}
+
+bool makes_context_current(std::string_view function) {
+    static constexpr std::string_view kQueries[] = {
+        "cudaGetDevice",           "cudaGetDeviceCount",
+        "cudaGetDeviceProperties", "cudaDeviceGetAttribute",
+        "cudaDeviceGetPCIBusId",   "cudaDeviceGetByPCIBusId",
+        "cudaChooseDevice",        "cudaDeviceCanAccessPeer",
+        "cudaDriverGetVersion",    "cudaRuntimeGetVersion",
+        "cudaInitDevice",          "cudaSetDeviceFlags",
+        "cudaGetDriverEntryPoint", "cudaThreadExchangeStreamCaptureMode",
+    };
+    return std::find(std::begin(kQueries), std::end(kQueries), function) == std::end(kQueries);
 }
 
 Runtime::Runtime() : registry(std::make_unique<Registry>()) {

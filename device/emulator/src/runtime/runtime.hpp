@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -37,9 +38,14 @@ struct ThreadState {
     int capture_mode = abi::kCaptureGlobal;  // cudaThreadExchangeStreamCaptureMode
     bool in_host_function = false;           // CUDA calls are refused there
     int device = 0;                          // cudaSetDevice
+    bool has_context = false;                // whether cuCtxGetCurrent has one: a thread's first call that needs it makes it current
     std::string message;
 };
 ThreadState& thread_state();
+
+// Whether a runtime function makes the device's primary context current on a thread that has none. Queries of devices and versions do not,
+// nor does looking up a driver function: a driver function that needs a context fails there with CUDA_ERROR_INVALID_CONTEXT.
+bool makes_context_current(std::string_view function);
 
 // Another current device for a while.
 class DeviceScope {
@@ -181,6 +187,7 @@ int api(const char* function, Body&& body, AfterError after_error = AfterError::
         if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
         if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
             return record_error(runtime.sticky_error, runtime.sticky_message);
+        if (!thread_state().has_context) thread_state().has_context = makes_context_current(function);
         body(runtime);
         return kNoError;
     } catch (const Failure& failure) {
