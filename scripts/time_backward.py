@@ -1,4 +1,4 @@
-"""Times backward passes of a linear layer with its activation in PyTorch, on a GPU: through autograd, the launches alone, PyTorch's own layer.
+"""Times the backward pass of a linear layer and its activation on a GPU: through autograd, the launches alone, and PyTorch's own layer.
 
 python scripts/time_backward.py --seed 1 --problems 12 --out profiles/gemm_backward/autograd-h200.json
 """
@@ -33,7 +33,7 @@ def time_us(call: Callable[[], Any], rounds: int = 15) -> float:
     samples = []
     for _ in range(rounds + 3):
         flushed.normal_()
-        torch.cuda._sleep(400_000)  # the host gets ahead
+        torch.cuda._sleep(1_000_000)  # the host gets ahead
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         call()
