@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aicf.registry import list_ops
 from device import UnavailableError
 
 Options = Mapping[str, Any]
@@ -32,14 +31,15 @@ class Rule:
 
 def find_function(op: str, wanted: str) -> Callable[..., Any]:
     """Return the function of a frozen op that a backward pass of ``op`` needs; raises :class:`UnavailableError` where it is not frozen."""
-    if wanted not in list_ops():
+    import aicf.ops
+
+    try:
+        function: Callable[..., Any] = getattr(aicf.ops, wanted)
+    except AttributeError as error:
         raise UnavailableError(
             f"{op}: its backward pass needs op {wanted}, which is not frozen: `make op={wanted} promote` freezes it; "
             "without gradients call it under torch.no_grad()"
-        )
-    import aicf.ops
-
-    function: Callable[..., Any] = getattr(aicf.ops, wanted)
+        ) from error
     return function
 
 

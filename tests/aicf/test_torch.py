@@ -279,7 +279,8 @@ def test_a_second_derivative_is_refused(place: str) -> None:
 
 
 def test_a_backward_op_that_is_not_frozen_is_named_with_the_remedy(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradients, "list_ops", lambda: ["gemm_bias_act"])
+    monkeypatch.setattr(aicf.ops, "list_ops", lambda: ["gemm_bias_act"])
+    monkeypatch.delattr(aicf.ops, "gemm_backward", raising=False)
     a, b, _, _ = draw_layer(place, "bf16 nk")
     y = aicf.ops.gemm_bias_act(a, b, b_layout="nk")
     with pytest.raises(UnavailableError, match=r"needs op gemm_backward, which is not frozen: `make op=gemm_backward promote`"):
