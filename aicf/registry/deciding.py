@@ -56,6 +56,9 @@ def decide(tables: Tables, query: Query, legal: int) -> Decision | None:
         times = [(tables.estimate_us(query, kernel), kernel) for kernel in winners if legal >> kernel & 1]
         if times:
             us, kernel = min(times)
+            if not tables.cost.find(query).unit:
+                reason = f"nothing near was measured, and the index has no cost to estimate by; the first by name of the winners of {place}"
+                return Decision(kernel, How.PRIOR, None, reason)
             return Decision(kernel, How.PRIOR, us, f"nothing near was measured; the least estimate of the winners of {place}: {us:.4g} us")
     for kernel in tables.fallbacks:
         if legal >> kernel & 1:

@@ -7,21 +7,15 @@ depends on: exactly one row fits a problem.
 from __future__ import annotations
 
 import itertools
-import math
-import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.discover import LoadedOp
 from harness.domain import AttributeValue
-from harness.dtypes import find_dtype
 from harness.errors import FrozenError
 from harness.spec import Attribute, Op, Problem, Tensor
-from harness.targets import TARGETS
 
 Table = list[dict[str, Any]]
 _STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)
@@ -57,14 +51,14 @@ def describe_interface(op: Op, api: str) -> dict[str, Any]:
     """
     struct, fields = read_struct(op.name, api)
     names = {f["name"] for f in fields}
-    for wanted in [*(s.lower() for s in _list_sizes(op)), *(t.name for t in op.tensors)]:
+    for wanted in [*(s.lower() for s in list_sizes(op)), *(t.name for t in op.tensors)]:
         if wanted not in names:
             raise FrozenError(f"{op.name}/api.hpp: {struct} has no field {wanted}, which the op's description asks for")
     return {
         "include": f"{op.name}/api.hpp",
         "struct": struct,
         "fields": fields,
-        "sizes": {s: s.lower() for s in _list_sizes(op)},
+        "sizes": {s: s.lower() for s in list_sizes(op)},
         "attributes": [_describe_attribute(op, a, names, api) for a in op.attributes],
         "tensors": [_describe_tensor(op, t, names) for t in op.tensors],
     }
@@ -87,7 +81,8 @@ def read_struct(name: str, api: str) -> tuple[str, list[dict[str, str]]]:
     return found[1], fields
 
 
-def _list_sizes(op: Op) -> list[str]:
+def list_sizes(op: Op) -> list[str]:
+    """Return the names of an op's sizes, in the order of its problems."""
     return list(dict.fromkeys(s for p in op.problems for s in p.sizes))
 
 
@@ -143,44 +138,3 @@ def _differs(
     values: Mapping[tuple[AttributeValue, ...], Any], index: int, choices: tuple[AttributeValue, ...], at: tuple[AttributeValue, ...]
 ) -> bool:
     return any(values[(*at[:index], choice, *at[index + 1 :])] != values[at] for choice in choices)
-
-
-def describe_cost(op: Op) -> dict[str, Any] | None:
-    """Return ``cost()`` as tables of sums ``[[coefficient, [size, ...]], ...]``; None where it is no such sum of products of sizes.
-
-    Beside it the bytes of each input, and what the L2 of each architecture delivers: inputs are read again by every tile that needs them.
-    """
-    tables: dict[str, Any] = {}
-    for name in ("flops", "bytes_moved"):
-        table = tabulate(op, lambda p, name=name: _find_terms(op, p, name))  # type: ignore[misc]
-        if any(row["value"] is None for row in table):
-            return None
-        tables[name] = table
-    tables["flop_unit"] = tabulate(op, lambda p: op.cost(p).flop_unit)
-    tables["reads"] = tabulate(op, lambda p: [[float(item), list(shape)] for item, shape in _list_inputs(op, p)])
-    return tables | {"l2_bytes_per_s": {t.real_arch: t.l2_bytes_per_s for t in TARGETS.values()}}
-
-
-def _list_inputs(op: Op, problem: Problem) -> list[tuple[int, Sequence[str]]]:
-    return [(find_dtype(t.resolve_dtype(problem)).itemsize, t.name_sizes(problem)) for t in op.inputs if t.present(problem)]
-
-
-def _find_terms(op: Op, problem: Problem, name: str) -> list[list[Any]] | None:
-    """Solve for the coefficients of all products of different sizes, and try the result elsewhere."""
-    sizes = _list_sizes(op)
-    subsets = [s for n in range(len(sizes) + 1) for s in itertools.combinations(sizes, n)]
-
-    def evaluate(values: Mapping[str, int]) -> float:
-        return float(getattr(op.cost(Problem(values, problem.attributes)), name))
-
-    points = [{s: 1 + (i >> place & 1) for place, s in enumerate(sizes)} for i in range(len(subsets))]
-    matrix = [[float(math.prod(point[s] for s in subset)) for subset in subsets] for point in points]
-    solved = np.linalg.solve(np.array(matrix), np.array([evaluate(p) for p in points]))
-    terms = [(round(float(c), 9), subset) for c, subset in zip(solved, subsets, strict=True) if abs(c) > 1e-9]
-    generator = random.Random(1)
-    for _ in range(8):
-        point = {s: generator.randrange(1, 5000) for s in sizes}
-        modelled = sum(c * math.prod(point[s] for s in subset) for c, subset in terms)
-        if abs(modelled - evaluate(point)) > 1e-9 * abs(modelled):
-            return None
-    return [[coefficient, list(subset)] for coefficient, subset in terms]

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from harness.errors import FrozenError
 from harness.freezing.buckets import describe_axes, name_group
 from harness.freezing.changing import change_index
+from harness.freezing.costs import describe_cost
 from harness.freezing.gates import FORCIBLE, Candidate
-from harness.freezing.interface import describe_cost, describe_interface, read_api
+from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
 from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
 from harness.freezing.schemas import find_schema_fault

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,14 +22,15 @@ from harness.domain import Count, read_condition
 from harness.errors import FrozenError
 from harness.freezing.buckets import find_bucket, list_axes
 from harness.freezing.calling import find_wrong_call
+from harness.freezing.costs import describe_cost
 from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
-from harness.freezing.interface import describe_cost, describe_interface, read_api, read_struct
+from harness.freezing.interface import describe_interface, read_api, read_struct
 from harness.freezing.origins import find_move, find_wrong_origin, name_commit
 from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
 from harness.provenance import Commit, find_commit
 from harness.session import Judged
-from harness.spec import Attribute, Axis, Problem
+from harness.spec import Attribute, Axis, Cost, Problem
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_plan
 from tests.harness.tiny_op import write_tiny_op
@@ -263,8 +266,27 @@ def test_a_cost_becomes_a_sum_of_products_where_it_is_one() -> None:
     (row,) = [r for r in cost["reads"] if r["when"] == {"dtype": "float16", "b_layout": "nk", "with_bias": True}]
     assert row["value"] == [[2.0, ["M", "K"]], [2.0, ["N", "K"]], [2.0, ["N"]]]
     assert cost["l2_bytes_per_s"]["sm_90a"] == find_target("h200").l2_bytes_per_s
-    crooked = replace(op, cost=lambda p: replace(op.cost(p), flops=float(p.sizes["M"] ** 1.5)))
-    assert describe_cost(crooked) is None
+
+
+def test_a_size_may_be_squared_in_a_cost() -> None:
+    """Attention's products are 4 B H S S D: a size that is named twice."""
+    op = find_op("gemm_bias_act").op
+
+    def attend(p: Problem) -> Cost:
+        m, n, k = (p.sizes[s] for s in ("M", "N", "K"))
+        return replace(op.cost(p), flops=4.0 * m * n * n * k + 3.0 * m * n * n + 0.5 * k**3 + 7.0)
+
+    cost = describe_cost(replace(op, cost=attend))
+    (row,) = cost["flops"]
+    assert row["value"] == [[7.0, []], [3.0, ["M", "N", "N"]], [0.5, ["K", "K", "K"]], [4.0, ["M", "N", "N", "K"]]]
+
+
+@pytest.mark.parametrize("flops", [lambda m: float(m**1.5), lambda m: float(m**4), lambda m: float(-(-m // 128)), lambda m: math.nan])
+def test_a_cost_that_is_no_such_sum_is_refused(flops: Callable[[int], float]) -> None:
+    op = find_op("gemm_bias_act").op
+    crooked = replace(op, cost=lambda p: replace(op.cost(p), flops=flops(p.sizes["M"])))
+    with pytest.raises(FrozenError, match=r"gemm_bias_act/op.py: flops of cost\(\) is not a sum of products of sizes"):
+        describe_cost(crooked)
 
 
 def test_a_problem_is_in_the_first_class_that_holds() -> None:
