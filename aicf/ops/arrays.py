@@ -28,10 +28,15 @@ class View(NamedTuple):
 
 
 class Framework(Protocol):
-    """How arrays of one framework are read and made. ``is_host``: its arrays are copied to the device and back."""
+    """How arrays of one framework are read and made; those in host memory are copied to the device and back."""
 
-    name: str
-    is_host: bool
+    @property
+    def name(self) -> str:
+        """The framework's name."""
+
+    @property
+    def is_host(self) -> bool:
+        """Whether its arrays are in host memory."""
 
     def view(self, name: str, array: Any) -> View:
         """Return what a kernel must know of the argument ``name``; raises TypeError or ValueError naming it."""
@@ -51,8 +56,9 @@ def find_dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        name = ml_dtypes.bfloat16
+    made: np.dtype[Any] = np.dtype(name)
+    return made
 
 
 def _count_strides(name: str, strides_bytes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

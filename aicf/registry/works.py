@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from aicf.registry.problems import Value, find_row
@@ -57,7 +57,7 @@ class Cost:
         return known
 
 
-def _make_sum(terms: list[Any]) -> Callable[[Query], float]:
+def _make_sum(terms: Sequence[Any]) -> Callable[[Query], float]:
     def evaluate(query: Query) -> float:
         total = 0.0
         for coefficient, names in terms:
