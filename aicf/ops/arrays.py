@@ -56,9 +56,9 @@ def find_dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        name = ml_dtypes.bfloat16
-    made: np.dtype[Any] = np.dtype(name)
-    return made
+        made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return made
+    return np.dtype(name)
 
 
 def _count_strides(name: str, strides_bytes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
