@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deploy.selection import DeployedOp, DeployError, Row
+from deploy.documents import DeployError
+from deploy.selection import DeployedOp, Row
 
 
 class Names:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from deploy.conditions import Names, holds, render_all, render_product, render_sum, render_when
-from deploy.selection import DeployedOp, DeployError, Row
+from deploy.documents import DeployError
+from deploy.selection import DeployedOp, Row
 from deploy.surveys import render_surveys
 
 _AXES = ("dtypes", "layout", "epilogue", "region")

@@ -18,7 +18,8 @@ from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from deploy.__main__ import write
 from deploy.dispatch import make_dispatcher
 from deploy.header import make_header
-from deploy.selection import DeployedOp, DeployError, select
+from deploy.documents import DeployError
+from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.freezing.layout import dump_line, find_frozen_dir

@@ -22,7 +22,8 @@ from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import hash_value, make_seal
 from harness.freezing.matches import Match
 from harness.freezing.promoting import PROMOTION, Decision, Request, promote
-from harness.freezing.reading import check_op, read_frozen_op
+from harness.freezing.consistency import check_op
+from harness.freezing.reading import read_frozen_op
 from harness.freezing.sealing import collect_sources
 from harness.spec import Problem
 from harness.targets import find_target
