@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.dispatch import make_dispatcher
-from deploy.header import make_header
 from deploy.documents import DeployError
+from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 
 
@@ -58,7 +58,7 @@ def main() -> int:
     except (DeployError, OSError) as error:
         print(f"deploy: {error}", file=sys.stderr)
         return 1
-    except (ValueError, LookupError, StopIteration) as error:
+    except (ValueError, LookupError) as error:
         print(f"deploy: {arguments.frozen}: an index does not fit together, {error!r}; `python -m aicf build` says where", file=sys.stderr)
         return 1
     for op in ops:

@@ -135,7 +135,7 @@ def _check_prefix(rule: Any, schema: Any, value: Any, at: str, home: str) -> str
     return next(filter(None, (find_fault(r, v, f"{at}/{i}", home) for i, (r, v) in enumerate(pairs))), "")
 
 
-def _count_fitting(rule: Any, value: Any, at: str, home: str) -> int:
+def _count(rule: Any, value: Any, at: str, home: str) -> int:
     return sum(not find_fault(each, value, at, home) for each in rule)
 
 
@@ -162,8 +162,8 @@ _RULES: dict[str, Callable[[Any, Any, Any, str, str], str]] = {
     "items": _check_items,
     "prefixItems": _check_prefix,
     "allOf": lambda rule, schema, value, at, home: next(filter(None, (find_fault(r, value, at, home) for r in rule)), ""),
-    "anyOf": lambda rule, schema, value, at, home: "" if _count_fitting(rule, value, at, home) else f"{at}: {repr(value)[:80]} fits nothing",
-    "oneOf": lambda rule, schema, value, at, home: "" if _count_fitting(rule, value, at, home) == 1 else f"{at}: does not fit one thing",
+    "anyOf": lambda rule, schema, value, at, home: "" if _count(rule, value, at, home) else f"{at}: {repr(value)[:80]} fits nothing",
+    "oneOf": lambda rule, schema, value, at, home: "" if _count(rule, value, at, home) == 1 else f"{at}: does not fit one thing",
     "type": _check_simple(_ANY, lambda r, v: any(_TYPES[t](v) for t in ([r] if isinstance(r, str) else r)), "is not of type"),
     "const": _check_simple(_ANY, _is_same, "is not"),
     "enum": _check_simple(_ANY, lambda r, v: any(_is_same(each, v) for each in r), "is not one of"),
@@ -171,7 +171,9 @@ _RULES: dict[str, Callable[[Any, Any, Any, str, str], str]] = {
     "minProperties": _check_simple((dict,), lambda r, v: len(v) >= r, "has fewer keys than"),
     "minItems": _check_simple((list,), lambda r, v: len(v) >= r, "is shorter than"),
     "maxItems": _check_simple((list,), lambda r, v: len(v) <= r, "is longer than"),
-    "uniqueItems": _check_simple((list,), lambda r, v: not r or len({json.dumps(x, sort_keys=True) for x in v}) == len(v), "repeats itself:"),
+    "uniqueItems": _check_simple(
+        (list,), lambda r, v: not r or len({json.dumps(x, sort_keys=True) for x in v}) == len(v), "repeats itself:"
+    ),
     "pattern": _check_simple((str,), lambda r, v: re.search(r, v) is not None, "does not match"),
     "minLength": _check_simple((str,), lambda r, v: len(v) >= r, "is shorter than"),
     "minimum": _check_simple((int, float), lambda r, v: v >= r, "is less than"),

@@ -97,9 +97,7 @@ def _find_nvcc() -> tuple[Path, str]:
             return path, match[2]
         refused.append(f"{path} is release {match[1] if match else 'unknown'}")
     seen = f" (found but not usable: {'; '.join(refused)})" if refused else ""
-    raise UnavailableError(
-        f"no nvcc of release {CUDA_RELEASE}{seen}; install the project's compiler: {name_remedy()}"
-    )
+    raise UnavailableError(f"no nvcc of release {CUDA_RELEASE}{seen}; install the project's compiler: {name_remedy()}")
 
 
 def _find_tool(nvcc: Path, name: str) -> Path | None:

@@ -102,7 +102,8 @@ def _check_interface(names: _Names, interface: Row) -> None:
             names.require(what, [attribute["field"]], names.fields)
             if len(attribute["codes"]) != len(attribute["choices"]):
                 names.fail(f"{what}: has {len(attribute['choices'])} choices and {len(attribute['codes'])} codes")
-    numbers = [*interface["sizes"].values(), *(t["stride"] for t in tensors if t["stride"]), *(a["field"] for a in attributes if "field" in a)]
+    numbers = [*interface["sizes"].values(), *filter(None, (t["stride"] for t in tensors))]
+    numbers += [a["field"] for a in attributes if "field" in a]
     if pointers := [n for n in numbers if kinds[n] == "pointer"]:
         names.fail(f"interface/fields: {pointers[0]} is a pointer, and holds a number")
 

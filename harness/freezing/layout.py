@@ -7,8 +7,8 @@ frozen/<op>/<kernel>/sources/            its closure of sources, laid out as in 
 frozen/<op>/evidence/<bucket>-<hash>.json    why a kernel has a bucket, with samples and conditions
 frozen/<op>/history/<time>-<what>-<hash>.json    every change of the index, as lines removed and added
 
-All of it is folders and plain files. What is no part of the set begins with a dot: ``frozen/.lock-<op>``, and of a change that is being made
-``frozen/<op>/.journal.json`` and files ``.new-*`` that have not got their names yet.
+All of it is folders and plain files. What is no part of the set begins with a dot: ``frozen/.lock-<op>``, and of a change that is being
+made ``frozen/<op>/.journal.json`` and files ``.new-*`` that have not got their names yet.
 """
 
 from __future__ import annotations

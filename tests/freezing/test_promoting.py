@@ -16,13 +16,13 @@ from harness.compare.comparing import Held
 from harness.compare.contest import Contest, judge_rounds
 from harness.compare.verdicts import Verdict, is_void
 from harness.discover import find_op
+from harness.freezing.consistency import check_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.gates import Candidate, Gate
 from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import hash_value, make_seal
 from harness.freezing.matches import Match
 from harness.freezing.promoting import PROMOTION, Decision, Request, promote
-from harness.freezing.consistency import check_op
 from harness.freezing.reading import read_frozen_op
 from harness.freezing.sealing import collect_sources
 from harness.spec import Problem
