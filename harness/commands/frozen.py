@@ -155,9 +155,7 @@ def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
 
     for op in ops:
         found = clear_up(frozen_dir, op)
-        print(
-            f"{op}: {'what a change left that was cut short is cleared up' if found else 'nothing is left of a change that was cut short'}"
-        )
+        print(f"{op}: {'cleared up after a change that was cut short' if found else 'nothing is left of a change that was cut short'}")
     return ExitCode.DONE
 
 

@@ -228,6 +228,50 @@ def test_a_problem_without_an_outcome_keeps_the_incumbent() -> None:
     assert ruling.winner is None and ruling.reason.startswith("one: void")
 
 
+def leave_out(hold: Any, not_served: Mapping[str, str], *, gone: bool = False) -> Any:
+    """Return what measures as ``hold`` does, but on the second problem, where somebody does not serve and nobody is timed."""
+
+    def run(problems: Sequence[Problem], *rest: Any) -> list[Match]:
+        found = hold(problems, *rest)
+        held = Held(found[1].problem, Mode.COLD, not_served)
+        return [found[0], *([] if gone else [Match(held, found[1].names)]), *found[2:]]
+
+    return run
+
+
+@pytest.mark.parametrize("who", ["the incumbent", "the candidate", "nobody says"])
+def test_a_problem_that_was_not_measured_keeps_the_incumbent(tmp_path: Path, who: str) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))
+    old = find_holder(tmp_path)["kernel"]
+    reasons = {"the incumbent": {}, "the candidate": {NEW: "rows too long"}, "nobody says": {}}[who]
+    hold = leave_out(make_hold({old: 50.0, NEW: 40.0}), reasons, gone=who == "nobody says")
+    (decision,) = run_promote(tmp_path, [make_candidate(NEW, 2)], hold)
+    words = {"the incumbent": f"not measured: {old} does not serve it", "the candidate": "not measured: rows too long"}
+    assert decision.outcome == "kept" and decision.kernel == old
+    problem = LOADED.op.select_problems("bench")
+    named = [p.name for p in problem if f"{p.name}: " in decision.reason]
+    assert len(named) == 1 and words.get(who, "no contest was held") in decision.reason
+    assert find_holder(tmp_path)["kernel"] == old
+
+
+def test_a_kernel_forced_past_an_unmeasured_problem_says_so_in_its_evidence(tmp_path: Path) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))
+    old = find_holder(tmp_path)["kernel"]
+    hold = leave_out(make_hold({old: 50.0, NEW: 40.0}), {NEW: "rows too long"})
+    (decision,) = run_promote(tmp_path, [make_candidate(NEW, 2)], hold, force_reason="the rest is enough")
+    assert decision.outcome == "promoted" and "not measured: rows too long" in decision.reason
+    evidence = json.loads((tmp_path / "softmax" / find_holder(tmp_path)["evidence"]["file"]).read_text())
+    assert [c.get("verdict", "") for c in evidence["contests"]][1] == f"not held: {NEW}: rows too long"
+    assert evidence["contests"][1]["times_us"] == [] and len(evidence["contests"][0]["times_us"]) == 3
+
+
+def test_an_empty_bucket_is_not_taken_with_an_unmeasured_problem(tmp_path: Path) -> None:
+    hold = leave_out(make_hold({OLD: 50.0, NEW: 40.0}), {NEW: "rows too long", OLD: ""})
+    (decision,) = run_promote(tmp_path, [make_candidate(OLD, 1), make_candidate(NEW, 2)], hold)
+    assert decision.outcome == "refused" and "not measured: rows too long" in decision.reason
+    assert find_holder(tmp_path) is None
+
+
 def test_the_closure_of_sources_is_what_the_op_is_made_of() -> None:
     for name in ("softmax", "gemm_bias_act"):
         loaded = find_op(name)
