@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.dispatch import make_dispatcher
+from deploy.documents import DeployError
 from deploy.header import make_header
-from deploy.selection import DeployedOp, DeployError, select
+from deploy.selection import DeployedOp, select
 
 
 def list_kernels(ops: Sequence[DeployedOp]) -> str:
@@ -54,8 +55,11 @@ def main() -> int:
     try:
         ops = select(arguments.frozen, arguments.op, arguments.arch, arguments.kernel)
         write(arguments.out, ops)
-    except (DeployError, OSError, ValueError, KeyError) as error:
+    except (DeployError, OSError) as error:
         print(f"deploy: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, LookupError) as error:
+        print(f"deploy: {arguments.frozen}: an index does not fit together, {error!r}; `python -m aicf build` says where", file=sys.stderr)
         return 1
     for op in ops:
         print(f"{op.name}: {len(op.kernels)} kernels for {', '.join(op.archs)}, {len(op.entries)} entries, {len(op.medians)} medians")

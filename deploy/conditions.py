@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deploy.selection import DeployedOp, DeployError, Row
+from deploy.documents import DeployError
+from deploy.selection import DeployedOp, Row, find_named
 
 
 class Names:
@@ -30,11 +31,11 @@ class Names:
 
     def find_attribute(self, name: str) -> Row:
         """Return an attribute's row."""
-        return next(a for a in self.attributes if a["name"] == name)
+        return find_named(self.attributes, name, f"{self.op.name}: attributes")
 
     def find_place(self, attribute: str) -> int:
         """Return an attribute's number."""
-        return next(i for i, a in enumerate(self.attributes) if a["name"] == attribute)
+        return self.attributes.index(self.find_attribute(attribute))
 
     def encode(self, attributes: Mapping[str, Any]) -> list[int]:
         """Return the numbers of all attributes' values."""

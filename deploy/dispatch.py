@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from deploy.conditions import Names, holds, render_all, render_product, render_sum, render_when
-from deploy.selection import DeployedOp, DeployError, Row
+from deploy.documents import DeployError
+from deploy.selection import DeployedOp, Row, find_named
 from deploy.surveys import render_surveys
 
 _AXES = ("dtypes", "layout", "epilogue", "region")
@@ -92,7 +93,7 @@ def _render_gather(names: Names) -> str:
 
 def _render_axis(names: Names, place: int, name: str) -> str:
     """Return the statements that find a call's class of one axis."""
-    axis = next(a for a in names.op.description["axes"] if a["name"] == name)
+    axis = find_named(names.op.description["axes"], name, f"{names.op.name}: axes")
     lines = []
     for number, each in enumerate(axis["classes"]):
         word = "" if number == 0 else "else "
@@ -187,7 +188,7 @@ def _render_medians(names: Names) -> str:
 
 def _find_region(op: DeployedOp, median: Row) -> int:
     """Return the region that a measured problem is in, -1 where it is in none."""
-    classes = next(a for a in op.description["axes"] if a["name"] == _AXES[3])["classes"]
+    classes = find_named(op.description["axes"], _AXES[3], f"{op.name}: axes")["classes"]
     return next((i for i, c in enumerate(classes) if all(holds(w, median["sizes"], median["attributes"]) for w in c["when"])), -1)
 
 

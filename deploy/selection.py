@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from deploy.documents import DeployError, read_document, read_plain_file
+
 Row = Mapping[str, Any]
-FORMAT = 1
-
-
-class DeployError(RuntimeError):
-    """What was asked for cannot be built from the frozen set; the message says what to do."""
+_OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Kernel:
         digest = self.manifest["files"].get(f"sources/{name}")
         if digest is None or not path.is_file():
             raise DeployError(f"{path} is missing; `python -m harness frozen verify` says more")
-        content = path.read_bytes()
+        content = read_plain_file(path)
         if sha256(content).hexdigest() != digest:
             raise DeployError(f"{path} is not what was sealed; `python -m harness frozen verify` says more")
         return content.decode()
@@ -70,12 +69,20 @@ class DeployedOp:
 
     def find_class(self, axis: str, name: str) -> int:
         """Return the number of an axis' class, -2 (which no call has) where the axes do not know it any more."""
-        classes = next(a for a in self.description["axes"] if a["name"] == axis)["classes"]
+        classes = find_named(self.description["axes"], axis, f"{self.name}: axes")["classes"]
         return next((i for i, c in enumerate(classes) if c["name"] == name), -2)
 
     def find_kernel(self, name: str) -> int:
         """Return the place of a kernel."""
         return next(i for i, k in enumerate(self.kernels) if k.name == name)
+
+
+def find_named(rows: Sequence[Row], name: str, where: str) -> Row:
+    """Return the row of that name; raises :class:`DeployError` where there is none."""
+    for row in rows:
+        if row["name"] == name:
+            return row
+    raise DeployError(f"{where}: there is no {name}")
 
 
 def select(frozen_dir: Path, ops: Sequence[str] = (), archs: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[DeployedOp]:
@@ -84,7 +91,7 @@ def select(frozen_dir: Path, ops: Sequence[str] = (), archs: Sequence[str] = (),
     Every source of every chosen kernel is held against its hash. Raises :class:`DeployError` where something that was asked for is not
     there, or disagrees.
     """
-    known = sorted(p.parent.name for p in frozen_dir.glob("*/index.jsonl"))
+    known = sorted(p.parent.name for p in frozen_dir.glob("*/index.jsonl") if _OP_NAME.match(p.parent.name))
     if missing := sorted(set(ops) - set(known)):
         raise DeployError(f"{missing[0]} is not frozen; there are: {', '.join(known) or 'none'}")
     found = [_select_op(frozen_dir / op, archs, patterns) for op in known if not ops or op in ops]
@@ -95,12 +102,14 @@ def select(frozen_dir: Path, ops: Sequence[str] = (), archs: Sequence[str] = (),
 
 
 def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> DeployedOp | None:
-    rows = [json.loads(line) for line in (folder / "index.jsonl").read_text().splitlines()]
+    index = folder / "index.jsonl"
+    lines = enumerate(read_plain_file(index).splitlines(), start=1)
+    rows: list[Any] = [read_document("index", line, f"{index}: line {number}") for number, line in lines]
     description = next((r for r in rows if r["kind"] == "op"), None)
     if description is None:
         return None
-    if description["schema"] != FORMAT:
-        raise DeployError(f"{folder}: the set is of format {description['schema']}, this reads format {FORMAT}")
+    if description["op"] != folder.name:
+        raise DeployError(f"{index}: it is of op {description['op']}")
     entries = [r for r in rows if r["kind"] == "entry" and (not archs or r["bucket"]["arch"] in archs)]
     if patterns:
         entries = [e for e in entries if any(fnmatch.fnmatch(e["kernel"], p) for p in patterns)]
@@ -115,11 +124,17 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
 
 
 def _read_kernel(folder: Path, entry: Row) -> Kernel:
-    manifest = json.loads((folder / "manifest.json").read_text())
+    path = folder / "manifest.json"
+    manifest = read_document("manifest", read_plain_file(path), str(path))
     body = {k: v for k, v in manifest.items() if k != "seal"}
     seal = sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     if not seal == manifest["seal"] == entry["seal"]:
         raise DeployError(f"{folder}: the manifest is not what was sealed; `python -m harness frozen verify` says more")
+    if (manifest["op"], manifest["kernel"]) != (folder.parent.name, folder.name):
+        raise DeployError(f"{path}: it says that it is of {manifest['op']}/{manifest['kernel']}")
+    for call, symbol in manifest["entry_points"].items():
+        if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
+            raise DeployError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
     kernel = Kernel(manifest, folder)
     for name in manifest["files"]:
         if not name.endswith(".py"):

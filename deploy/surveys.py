@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from deploy.conditions import Names
-from deploy.selection import DeployError, Row
+from deploy.documents import DeployError
+from deploy.selection import Row
 
 _AXES = ("dtypes", "layout")
 _NUM_TERMS = 5

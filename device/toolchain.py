@@ -15,6 +15,8 @@ from pathlib import Path
 from device.interface import UnavailableError
 
 CUDA_RELEASE = "13.0"
+# That of the project's wheels: compilers of the release compile everything, and this one what is frozen to the same machine code.
+NVCC_VERSION = "13.0.88"
 _RELEASE = re.compile(r"release (\d+\.\d+), V([\d.]+)")
 
 
@@ -39,6 +41,11 @@ class Toolchain:
     def identity(self) -> str:
         """What a build depends on besides sources and flags."""
         return f"nvcc {self.nvcc_version}; {self.cxx_version}"
+
+
+def name_remedy(version: str = NVCC_VERSION) -> str:
+    """Return the command that installs a compiler of this version, all three parts of it."""
+    return " ".join(["pip install", *(f"nvidia-{part}=={version}" for part in ("cuda-nvcc", "nvvm", "cuda-crt"))])
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +97,7 @@ def _find_nvcc() -> tuple[Path, str]:
             return path, match[2]
         refused.append(f"{path} is release {match[1] if match else 'unknown'}")
     seen = f" (found but not usable: {'; '.join(refused)})" if refused else ""
-    raise UnavailableError(
-        f"no nvcc of release {CUDA_RELEASE}{seen}; install the project's compiler wheels: pip install nvidia-cuda-nvcc==13.0.*"
-    )
+    raise UnavailableError(f"no nvcc of release {CUDA_RELEASE}{seen}; install the project's compiler: {name_remedy()}")
 
 
 def _find_tool(nvcc: Path, name: str) -> Path | None:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from device import DeviceError, UnavailableError, choose_device, open_device
 from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
-from device.toolchain import find_toolchain
+from device.toolchain import NVCC_VERSION, Toolchain, find_toolchain, name_remedy
 from harness.build.store import Store
 from harness.profiling.tools import REMEDIES, Tools
 
@@ -55,12 +55,20 @@ def _guard(subject: str, look: Callable[[], list[Finding]]) -> list[Finding]:
 
 def _look_at_compilers() -> list[Finding]:
     tools = find_toolchain()
-    found = [Finding("nvcc", "ok", f"{tools.nvcc_version} ({tools.nvcc})"), Finding("g++", "ok", f"{tools.cxx_version} ({tools.cxx})")]
+    found = [_look_at_nvcc(tools), Finding("g++", "ok", f"{tools.cxx_version} ({tools.cxx})")]
     found.append(Finding("CUDA runtime", "ok", str(tools.cudart_library)))
     for name, path in (("cuobjdump", tools.cuobjdump), ("nvdisasm", tools.nvdisasm)):
         remedy = "" if path else f"pip install nvidia-cuda-{name}"
         found.append(Finding(name, "ok" if path else "optional", str(path) if path else "show --sass needs it", remedy))
     return found
+
+
+def _look_at_nvcc(tools: Toolchain) -> Finding:
+    text = f"{tools.nvcc_version} ({tools.nvcc})"
+    if tools.nvcc_version == NVCC_VERSION:
+        return Finding("nvcc", "ok", text)
+    why = f"what is frozen was made with {NVCC_VERSION}, and does not come out of another to the same machine code"
+    return Finding("nvcc", "optional", f"{text}; {why}", name_remedy())
 
 
 def _look_at_device(choice: str | None) -> list[Finding]:

@@ -22,7 +22,7 @@ from aicf.registry.reading import FrozenKernel
 from device import UnavailableError
 from device.cubin import hash_machine_code
 from device.settings import read_settings
-from device.toolchain import BuildError, Toolchain, find_toolchain
+from device.toolchain import BuildError, Toolchain, find_toolchain, name_remedy
 
 _LIBRARY, _DIGEST = "kernel.so", "kernel.so.sha256"
 _REMEDY = "`python -m harness frozen verify` says more"
@@ -115,5 +115,5 @@ def _check_machine_code(kernel: FrozenKernel, toolchain: Toolchain, library: Pat
         sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
         raise FrozenError(
             f"{kernel.folder}: build/machine_code: nvcc {toolchain.nvcc_version} makes {found[:16]}... of the sealed sources, and "
-            f"{expected[:16]}... was verified and measured, made by nvcc {sealed_with}: pip install nvidia-cuda-nvcc=={sealed_with}"
+            f"{expected[:16]}... was verified and measured, made by nvcc {sealed_with}: {name_remedy(sealed_with)}"
         )

@@ -1,26 +1,32 @@
-"""The public function of an op, with its own signature and documentation, written from the index as ``dataclasses`` writes ``__init__``."""
+"""The public function of an op, with its own signature and documentation, made from the interface that the index describes."""
 
 from __future__ import annotations
 
+import keyword
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 from aicf.building.native import load_extension
+from aicf.errors import FrozenError
 from aicf.ops.arguments import Signature
 from aicf.ops.calling import OpCall
 from aicf.registry import Registry, open_registry
 from aicf.registry.problems import Value
 
 # torch.compile reads this code: while it does, the call is one node of its graph, the custom op. From Python 3.12 on nobody else runs it:
-# the extension adopts the function.
+# the extension adopts the function. What is compiled is this text and two numbers; an op's names come in afterwards, as names of variables
+# (`code.replace`), so that no document is ever read as code. A function of `*inputs, **options` would need no text at all, and would take
+# a tuple and a dictionary more at each call before Python 3.12, and words of its own for arguments that do not fit.
 _TEXT = """\
 def make(caller, dispatch_compiled, modules):
-    def {op}({parameters}):
+    def function({parameters}):
         if "torch" in modules and modules["torch"].compiler.is_compiling():
             return dispatch_compiled({arguments})
         return caller({arguments})
-    return {op}
+    return function
 """
 
 
@@ -46,19 +52,38 @@ def make_function(op: str, registry: Registry | None = None) -> Callable[..., An
 
 
 def write_function(signature: Signature, caller: Any, dispatch_compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that hands its arguments, all by position, to ``caller``, or while PyTorch compiles to ``dispatch_compiled``."""
+    """Return a function that hands its arguments, all by position, to ``caller``, or while PyTorch compiles to ``dispatch_compiled``.
+
+    Raises :class:`~aicf.errors.FrozenError` for names that no function and no argument can have.
+    """
     op = signature.op
-    names = [name for name, _ in signature.inputs] + [a["name"] for a in signature.options]
-    words = [f"{name}=None" if is_optional else name for name, is_optional in signature.inputs]
-    words += ["*", *(f"{a['name']}={a['default']!r}" for a in signature.options)] if signature.options else []
-    text = _TEXT.format(op=op, parameters=", ".join(words), arguments=", ".join(names))
-    space: dict[str, Any] = {}
-    exec(compile(text, f"<aicf.ops.{op}>", "exec"), space)
-    function: Callable[..., Any] = space["make"](caller, dispatch_compiled, sys.modules)
+    inputs, options = [name for name, _ in signature.inputs], [a["name"] for a in signature.options]
+    for name in (op, *inputs, *options):
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise FrozenError(f"{op}: index.jsonl: interface: {name!r} cannot be the name of a function or of an argument")
+    if len(set(inputs + options)) < len(inputs + options):
+        raise FrozenError(f"{op}: index.jsonl: interface: two arguments have one name: {', '.join(inputs + options)}")
+    template = _make_template(len(inputs), len(options))
+    function: Callable[..., Any] = template(caller, dispatch_compiled, sys.modules)
+    assert isinstance(function, FunctionType)
+    function.__code__ = function.__code__.replace(co_varnames=(*inputs, *options), co_name=op, co_filename=f"<aicf.ops.{op}>")
+    function.__defaults__ = tuple(None for _, is_optional in signature.inputs if is_optional)
+    function.__kwdefaults__ = {a["name"]: a["default"] for a in signature.options}
     function.__doc__ = describe(signature)
-    function.__module__, function.__qualname__ = "aicf.ops", op
+    function.__module__, function.__name__, function.__qualname__ = "aicf.ops", op, op
     load_extension().adopt(function)
     return function
+
+
+@cache
+def _make_template(num_inputs: int, num_options: int) -> Callable[..., Callable[..., Any]]:
+    """Return what makes functions of so many inputs, and so many options that are given by name."""
+    inputs, options = [f"i{n}" for n in range(num_inputs)], [f"o{n}" for n in range(num_options)]
+    parameters = ", ".join([*inputs, *(["*", *options] if options else [])])
+    space: dict[str, Any] = {}
+    exec(compile(_TEXT.format(parameters=parameters, arguments=", ".join(inputs + options)), "<aicf.ops>", "exec"), space)
+    made: Callable[..., Callable[..., Any]] = space["make"]
+    return made
 
 
 def describe(signature: Signature) -> str:

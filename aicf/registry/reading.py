@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from aicf.errors import FrozenError, NotFrozenError
+from aicf.registry.agreement import check_agreement
 from aicf.registry.schemas import LINES, check_document
+from device.documents import DocumentError, parse_json, read_plain_file
 from device.settings import find_project_root
 
 INDEX = "index.jsonl"
 MANIFEST = "manifest.json"
 AXES = ("dtypes", "layout", "epilogue", "region")
 Row = Mapping[str, Any]
+_OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ def find_frozen_dir() -> Path:
 
 def list_ops(frozen_dir: Path | None = None) -> list[str]:
     """Return the ops that have an index, sorted."""
-    return sorted(path.parent.name for path in (frozen_dir or find_frozen_dir()).glob(f"*/{INDEX}"))
+    found = (path.parent.name for path in (frozen_dir or find_frozen_dir()).glob(f"*/{INDEX}"))
+    return sorted(name for name in found if _OP_NAME.match(name))
 
 
 def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
@@ -88,7 +93,7 @@ def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
     known = list_ops(root)
     if op not in known:
         raise NotFrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
-    rows = _read_index(folder / INDEX, root / "schema")
+    rows = _read_index(folder / INDEX)
     descriptions = [row for row in rows if row["kind"] == "op"]
     if len(descriptions) != 1 or descriptions[0]["op"] != op:
         raise FrozenError(f"{folder / INDEX}: must have one line of kind op, for {op}; it has {len(descriptions)}")
@@ -98,40 +103,48 @@ def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
         if seals.setdefault(entry["kernel"], entry["seal"]) != entry["seal"]:
             raise FrozenError(f"{folder / INDEX}: seal: two entries of kernel {entry['kernel']} name different seals")
     digest = hash_value(descriptions[0]["interface"])
-    kernels = {name: _read_kernel(folder / name, seals[name], digest, root / "schema") for name in sorted(seals)}
+    kernels = {name: _read_kernel(folder / name, seals[name], digest) for name in sorted(seals)}
     medians = [row for row in rows if row["kind"] == "median" and row["mode"] == "cold" and row["kernel"] in kernels]
     surveys = {row["arch"]: row for row in rows if row["kind"] == "survey"}
+    check_agreement(str(folder / INDEX), rows, [k.manifest for k in kernels.values()])
     return FrozenOp(op, folder, descriptions[0], entries, tuple(sorted(medians, key=_dump)), kernels, surveys)
 
 
-def _read_index(path: Path, schema_dir: Path) -> list[Row]:
+def _read_index(path: Path) -> list[Row]:
     rows: list[Row] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = read_plain_file(path).splitlines()
+    except OSError as error:
+        raise FrozenError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
         where = f"{path}: line {number}"
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise FrozenError(f"{where}: is no JSON: {error}") from error
+            row = parse_json(line)
+        except DocumentError as error:
+            raise FrozenError(f"{where}: {error}") from error
         kind = row.get("kind") if isinstance(row, dict) else None
         if kind not in LINES:
             raise FrozenError(f"{where}: kind: must be one of {', '.join(LINES)}, is {kind!r}")
-        check_document(kind, row, schema_dir, where)
+        check_document(kind, row, where)
         rows.append(row)
     return rows
 
 
-def _read_kernel(folder: Path, seal: str, interface: str, schema_dir: Path) -> FrozenKernel:
+def _read_kernel(folder: Path, seal: str, interface: str) -> FrozenKernel:
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        manifest = parse_json(read_plain_file(path))
+    except (OSError, DocumentError) as error:
         raise FrozenError(f"{path}: cannot be read: {error}; the index names this kernel") from error
-    check_document("manifest", manifest, schema_dir, str(path))
+    check_document("manifest", manifest, str(path))
     found = hash_value({k: v for k, v in manifest.items() if k != "seal"})
     if not found == manifest["seal"] == seal:
         raise FrozenError(f"{path}: seal: the manifest is not what was sealed; `python -m harness frozen verify` says more")
     if manifest["kernel"] != folder.name or manifest["op"] != folder.parent.name:
         raise FrozenError(f"{path}: kernel: it says that it is of {manifest['op']}/{manifest['kernel']}")
+    for call, symbol in manifest["entry_points"].items():  # a symbol of another name may be anything that is linked, `system` among it
+        if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
+            raise FrozenError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
     if manifest["interface"] != interface:
         raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes")
     return FrozenKernel(manifest, folder)

@@ -1,4 +1,4 @@
-"""Validation of the frozen set's documents by the JSON schemas that lie in ``frozen/schema``."""
+"""Validation of the frozen set's documents by the project's own JSON schemas, ``frozen/schema``, wherever the set lies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.errors import FrozenError
+from device.settings import find_project_root
 
 FORMAT = 1
 LINES = ("op", "entry", "median", "survey")
@@ -31,15 +32,18 @@ def _load_validators(folder: Path) -> dict[str, Any]:
     return made
 
 
-def check_document(kind: str, value: Any, schema_dir: Path, where: str) -> None:
+def check_document(kind: str, value: Any, where: str) -> None:
     """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, or a line of the index."""
     if not isinstance(value, Mapping):
         raise FrozenError(f"{where}: is no JSON object")
     version = value.get("schema", FORMAT)
-    if version != FORMAT:
+    if isinstance(version, int) and version != FORMAT:
         raise FrozenError(f"{where}: schema: is of format {version}, and this version reads format {FORMAT}: use the version that wrote it")
-    errors = _load_validators(schema_dir)[kind].iter_errors(value)
-    fault = min(errors, key=lambda e: [str(p) for p in e.absolute_path], default=None)
+    validator = _load_validators(find_project_root() / "frozen" / "schema")[kind]
+    try:
+        fault = min(validator.iter_errors(value), key=lambda e: [str(p) for p in e.absolute_path], default=None)
+    except RecursionError:
+        raise FrozenError(f"{where}: is nested too deeply") from None
     if fault is not None:
         field = "/".join(map(str, fault.absolute_path))
         message = fault.message if len(fault.message) <= 200 else fault.message[:200] + "..."

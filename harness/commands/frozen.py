@@ -64,11 +64,13 @@ def run(
       python -m harness frozen history softmax
       python -m harness frozen rollback softmax --to 20251121T0745
     """
-    from harness.freezing.layout import find_frozen_dir
+    from harness.freezing.layout import find_frozen_dir, is_op_name
     from harness.freezing.reading import list_frozen_ops
     from harness.spec import SpecError
 
     frozen_dir = find_frozen_dir()
+    if op is not None and not is_op_name(op):
+        raise SpecError(f"{op!r} is not an op's name, which has lower-case letters, digits and underscores, and begins with a letter")
     if action in (Action.DEMOTE, Action.ROLLBACK, Action.HISTORY) and op is None:
         raise SpecError(f"frozen {action} needs an op: one of {', '.join(list_frozen_ops(frozen_dir)) or '(none is frozen)'}")
     ops = [op] if op else list_frozen_ops(frozen_dir)
@@ -149,11 +151,11 @@ def _describe_entry(row: dict[str, Any]) -> str:
 
 
 def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.transaction import lock_op
+    from harness.freezing.transaction import clear_up
 
     for op in ops:
-        with lock_op(frozen_dir, op):
-            print(f"{op}: nothing is left of a change that was cut short")
+        found = clear_up(frozen_dir, op)
+        print(f"{op}: {'cleared up after a change that was cut short' if found else 'nothing is left of a change that was cut short'}")
     return ExitCode.DONE
 
 

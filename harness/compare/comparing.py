@@ -61,8 +61,10 @@ class Compared:
 
     @property
     def is_regression(self) -> bool:
-        """Whether a gate has to stop here: the candidate is slower, or the run says nothing because its control failed."""
-        return self.is_void or (self.outcome is not None and self.outcome.verdict is Verdict.SLOWER)
+        """Whether a gate has to stop here: the candidate is slower, its times stand for nothing, or the run's control failed."""
+        if self.outcome is None:
+            return self.is_void or self.incumbent_us is not None  # timed, and wrong
+        return self.is_void or self.outcome.verdict is Verdict.SLOWER
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

@@ -10,7 +10,7 @@ from typing import Any
 from device.settings import find_project_root
 from harness.errors import FrozenError
 from harness.freezing.layout import HISTORY, SCHEMA_VERSION, dump_document, dump_line, name_bucket, sort_key
-from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index
+from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index, replay
 from harness.freezing.schemas import find_schema_fault
 from harness.freezing.transaction import Disk, apply_change, lock_op
 from harness.provenance import find_commit
@@ -43,11 +43,13 @@ def change_index(
         rows |= {sort_key(r): r for r in put}
         after = list(_drop_orphans(rows.values()))
         old, new = ({dump_line(r): r for r in some} for some in (before.rows, after))
+        at, heads = _find_place(folder)
         event = {
             "schema": SCHEMA_VERSION,
             "what": what,
             "op": op,
-            "at": _find_time(folder),
+            "at": at,
+            "after": heads,
             "commit": find_commit(find_project_root()).sha,
             "message": message,
             "removed": [r for line, r in old.items() if line not in new],
@@ -77,8 +79,12 @@ def _drop_orphans(rows: Any) -> Sequence[Row]:
     return [r for r in kept if is_used(r)]
 
 
-def _find_time(folder: Path) -> str:
-    """Return the time of an event, later than that of every event there is: a history is replayed in the order of its times."""
+def _find_place(folder: Path) -> tuple[str, list[str]]:
+    """Return the time of an event, and the events that it follows: those that none follows yet.
+
+    The time is later than that of every event there is: a history is replayed in the order of its times. Two promotions that git merged
+    are two events that none follows; so are all that were written before events named those they follow.
+    """
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     events, findings = read_history(folder)
     if findings:
@@ -86,7 +92,8 @@ def _find_time(folder: Path) -> str:
     last = events[-1][1]["at"] if events else ""
     if last >= now:
         raise FrozenError(f"the last event of {folder.name} is of {last}, after now ({now}): set this machine's clock")
-    return now
+    followed = {earlier for _, event in events for earlier in event.get("after", ())}
+    return now, [name for name, _ in events if name not in followed]
 
 
 def demote(frozen_dir: Path, op: str, buckets: Sequence[str], message: str, kernels: Sequence[str] = ()) -> Row:
@@ -116,12 +123,8 @@ def roll_back(frozen_dir: Path, op: str, to: str, message: str) -> Row:
     if len(matching) != 1:
         names = "\n  ".join(name for name, _ in events)
         raise FrozenError(f"{len(matching)} events of {op} begin with {to!r}; there are:\n  {names}")
-    rows: dict[str, Row] = {}
-    for _, event in events[: matching[0] + 1]:
-        for row in event["removed"]:
-            rows.pop(dump_line(row), None)
-        rows.update((dump_line(row), row) for row in event["added"])
-    target = {sort_key(r) for r in rows.values()}
+    rows = replay(events[: matching[0] + 1])
+    target = {sort_key(r) for r in rows}
     drop = [r for r in frozen.rows if sort_key(r) not in target]
     extra = {"to": events[matching[0]][0] if to else ""}
-    return change_index(frozen_dir, op, "rollback", message, put=list(rows.values()), drop=drop, expect=frozen, extra=extra)
+    return change_index(frozen_dir, op, "rollback", message, put=rows, drop=drop, expect=frozen, extra=extra)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from device.toolchain import Toolchain
+from device.toolchain import Toolchain, name_remedy
 from harness.build.builder import build_binding
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
+from harness.freezing.consistency import check_op, check_set
 from harness.freezing.layout import MANIFEST, SOURCES
-from harness.freezing.reading import Finding, FrozenOp, check_op, read_frozen_op
+from harness.freezing.reading import Finding, FrozenOp, read_frozen_op
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
+from harness.freezing.transaction import clear_up
 from harness.spec import SpecError, Variant
 from harness.verify.workers import Job, WorkerSetup, verify_variants
 
@@ -32,11 +34,11 @@ class Bench:
 def check_frozen(
     frozen_dir: Path, ops: Sequence[str], bench: Bench | None, kernels: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Finding], int]:
-    """Check ops; return what is wrong, and how many kernels were rebuilt (none without a ``bench``).
+    """Check ops, and what lies beside them; return what is wrong, and how many kernels were rebuilt (none without a ``bench``).
 
     A kernel that does not agree with its hashes is not rebuilt: what would be judged is not what was sealed.
     """
-    findings: list[Finding] = []
+    findings = check_set(frozen_dir)
     num_rebuilt = 0
     for op in ops:
         found = check_op(frozen_dir, op)
@@ -60,7 +62,7 @@ def check_kernel(frozen: FrozenOp, kernel: str, bench: Bench) -> list[Finding]:
     sealed_with = manifest["build"]["toolchain"]["nvcc"]
     if sealed_with != bench.toolchain.nvcc_version:
         text = f"sealed with nvcc {sealed_with}, this is nvcc {bench.toolchain.nvcc_version}: its machine code cannot be compared"
-        return [Finding(frozen.op, path, "skew", f"{text}; install nvidia-cuda-nvcc=={sealed_with}")]
+        return [Finding(frozen.op, path, "skew", f"{text}; {name_remedy(sealed_with)}")]
     with tempfile.TemporaryDirectory() as scratch:
         try:
             library = compile_sealed(frozen.folder / kernel, manifest["build"], bench.toolchain, Path(scratch))
@@ -89,7 +91,11 @@ def find_sealed_variant(loaded: LoadedOp, manifest: dict[str, Any]) -> Variant:
 
 
 def require_sound(frozen_dir: Path, op: str) -> FrozenOp:
-    """Return an op's set if nothing in it disagrees; raises :class:`FrozenError` with the first finding else."""
+    """Return an op's set if nothing in it disagrees; raises :class:`FrozenError` with the first finding else.
+
+    What a change left that was cut short is cleared up first: it is in the way of nothing.
+    """
+    clear_up(frozen_dir, op)
     if findings := check_op(frozen_dir, op):
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise FrozenError(f"{findings[0].describe()}{more}; nothing was changed")

@@ -6,11 +6,15 @@ frozen/<op>/<kernel>/manifest.json       a sealed kernel; <kernel> is the varian
 frozen/<op>/<kernel>/sources/            its closure of sources, laid out as in ops/
 frozen/<op>/evidence/<bucket>-<hash>.json    why a kernel has a bucket, with samples and conditions
 frozen/<op>/history/<time>-<what>-<hash>.json    every change of the index, as lines removed and added
+
+All of it is folders and plain files. What is no part of the set begins with a dot: ``frozen/.lock-<op>``, and of a change that is being
+made ``frozen/<op>/.journal.json`` and files ``.new-*`` that have not got their names yet.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -24,15 +28,23 @@ SOURCES = "sources"
 EVIDENCE = "evidence"
 HISTORY = "history"
 SCHEMA = "schema"
-# What is no part of the set: the lock and the journal of a change that is being made, and files not renamed yet.
-PRIVATE_PREFIX = "."
+LOCK_PREFIX = ".lock-"
+JOURNAL = ".journal.json"
+TEMPORARY_PREFIX = ".new-"
 SCHEMA_VERSION = 1
+# As in index.schema.json: a name that is a word is no path.
+_OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 BUCKET_KEYS = ("arch", "dtypes", "layout", "epilogue", "region")
 
 
 def find_frozen_dir(root: Path | None = None) -> Path:
     """Return the folder ``frozen`` of the project."""
     return (root or find_project_root()) / "frozen"
+
+
+def is_op_name(name: str) -> bool:
+    """Return whether a name can be an op's folder in the set."""
+    return _OP_NAME.match(name) is not None and name != SCHEMA
 
 
 def dump_line(value: Any) -> str:

@@ -28,7 +28,7 @@ from harness.timing.timer import Mode, Timer
 
 @dataclass(frozen=True)
 class Match:
-    """A contest on one problem of a bucket. ``names`` are the sides', the incumbent first."""
+    """What came of one problem of a bucket: a contest, or why there was none. ``names`` are the sides', the incumbent first."""
 
     held: Held
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Match:
         """Return a challenger's outcome, or why it has none."""
         place = self._place(name)
         if place is None or self.held.contest is None:
-            return f"not served: {self.held.not_served.get(name, 'the incumbent is not served')}"
+            return self._explain(name)
         if fault := self.held.faults[0] or self.held.faults[place]:
             return fault
         if self.held.contest.is_void:
@@ -63,7 +63,11 @@ class Match:
     def find_fault(self, name: str) -> str:
         """Return what is wrong with a side's own measurement, "" where nothing is."""
         place = self._place(name)
-        return "not served" if place is None else self.held.faults[place]
+        return self._explain(name) if place is None else self.held.faults[place]
+
+    def _explain(self, name: str) -> str:
+        """Return why a side was not timed: without the first side nobody is."""
+        return f"not measured: {self.held.not_served.get(name) or f'{self.names[0]} does not serve it'}"
 
     def find_median_us(self, name: str) -> float | None:
         """Return a side's median, None where it has none."""
@@ -78,7 +82,10 @@ class Match:
     def to_json(self, records: Records) -> dict[str, Any]:
         """Return what evidence keeps of it: every sample, with the clock of each."""
         contest = self.held.contest
-        assert contest is not None
+        if contest is None:
+            empty: dict[str, list[Any]] = {key: [] for key in ("contenders", "records", "median_us", "times_us", "clocks_mhz")}
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.held.not_served.items())
+            return {"problem": self.problem.name, "mode": self.mode.value, "verdict": f"not held: {reasons}", "is_void": False} | empty
         figures = contest.to_figures(0)
         return {
             "problem": self.problem.name,
@@ -127,7 +134,8 @@ class Arena:
     def hold(self, problems: Sequence[Problem], incumbent: Row | None, candidates: Sequence[tuple[BuildResult, Path]]) -> list[Match]:
         """Hold a contest a problem; without an incumbent the first candidate is held against the others, or against its own copy.
 
-        The error of the criteria is shared among the problems.
+        The error of the criteria is shared among the problems. Every problem has its match: one without a contest, because a side does
+        not serve it, says so, and keeps the incumbent.
         """
         sides = [Side(b.variant.name, self.session.loaded.op, b, binding) for b, binding in candidates]
         if incumbent is not None:
@@ -145,7 +153,7 @@ class Arena:
         names = tuple(s.name for s in sides)
         criteria = share_error(self.criteria, len(problems))
         held = [hold_contest(self.session, self.timer, sides, opened, p, self.mode, criteria, self.budget_s) for p in problems]
-        return [Match(h, names) for h in held if h.contest is not None]
+        return [Match(h, names) for h in held]
 
     def _open_incumbent(self, entry: Row, binding: Path) -> Side:
         """Build a frozen kernel from its sealed sources; it must come out with the machine code that its manifest pins."""

@@ -157,7 +157,7 @@ def _decide(
             if not serving:
                 return Decision(name, "kept", old, "it has the bucket already", old)
         matches = hold(problems, rival, [(c.build, c.binding) for c in serving])
-        choice = _choose(matches, serving, rival, request)
+        choice = _choose(matches, problems, serving, rival, request)
         if choice.winner is None:
             gate = Gate("faster", False, choice.reason)
             if not request.force_reason:
@@ -171,10 +171,13 @@ def _decide(
     return Decision(name, outcome, winner.manifest["kernel"], reason, old)
 
 
-def _choose(matches: Sequence[Match], serving: Sequence[Candidate], rival: Row | None, request: Request) -> Ruling:
+def _choose(
+    matches: Sequence[Match], problems: Sequence[Problem], serving: Sequence[Candidate], rival: Row | None, request: Request
+) -> Ruling:
     """Choose among the candidates: against the incumbent, or in an empty bucket, where nothing is at stake, by the least mean time."""
-    if not matches:
-        return Ruling(None, "no contest was held")
+    measured = {m.problem.name for m in matches}
+    if left_out := [p.name for p in problems if p.name not in measured]:
+        return Ruling(None, f"{left_out[0]}: no contest was held")
     if rival is not None:
         challengers = {c.name: {m.problem.name: m.find_outcome(c.name) for m in matches} for c in serving}
         return choose(challengers, request.criteria)

@@ -1,28 +1,22 @@
-"""Reading one op's frozen set, and finding what in it disagrees with itself: nothing here compiles or runs a kernel.
-
-The chain of trust: a history event's name holds its hash; the events, replayed, give the index; an entry of the index holds the hash of
-its evidence and its kernel's seal, the seal the manifest, and the manifest the hash of every source.
-"""
+"""Reading one op's frozen set: every document is a value that its schema allows, or a finding that says what is wrong with it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from device.documents import DocumentError, parse_json, read_plain_file
 from harness.errors import FrozenError
 from harness.freezing.layout import (
     EVIDENCE,
     HISTORY,
     INDEX,
     MANIFEST,
-    PRIVATE_PREFIX,
-    SOURCES,
     dump_line,
-    hash_bytes,
     hash_value,
+    is_op_name,
     make_seal,
     name_bucket,
     sort_key,
@@ -36,7 +30,8 @@ Row = dict[str, Any]
 class Finding:
     """One disagreement: the file it is in, relative to the op's folder, a keyword, and what is wrong.
 
-    ``kind`` is ``unreadable``, ``schema``, ``changed``, ``missing``, ``added``, ``interrupted``, ``skew``, ``rebuild`` or ``reference``.
+    ``kind`` is ``unreadable``, ``schema``, ``changed``, ``missing``, ``added``, ``link``, ``interrupted``, ``skew``, ``rebuild`` or
+    ``reference``. ``op`` is "" for what lies beside the ops.
     """
 
     op: str
@@ -46,7 +41,7 @@ class Finding:
 
     def describe(self) -> str:
         """Return one line."""
-        return f"{self.op}/{self.path}: {self.kind}: {self.detail}"
+        return f"{self.op}{'/' if self.op else ''}{self.path}: {self.kind}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class FrozenOp:
     def read_manifest(self, kernel: str) -> Row:
         """Return a kernel's manifest, checked against its schema and its seal; raises :class:`FrozenError`."""
         path = self.folder / kernel / MANIFEST
-        manifest = _read_json(path)
+        manifest = read_document(path)
         if isinstance(manifest, Finding):
             raise FrozenError(manifest.describe())
         fault = find_schema_fault("manifest", manifest)
@@ -96,14 +91,17 @@ class FrozenOp:
 
 
 def list_frozen_ops(frozen_dir: Path) -> list[str]:
-    """Return the ops that have an index."""
-    return sorted(path.parent.name for path in frozen_dir.glob(f"*/{INDEX}"))
+    """Return the ops that have a folder, whatever is in it: one without an index is an op that something happened to."""
+    folders = frozen_dir.iterdir() if frozen_dir.is_dir() else ()
+    return sorted(path.name for path in folders if is_op_name(path.name) and path.is_dir())
 
 
 def read_frozen_op(frozen_dir: Path, op: str) -> FrozenOp:
     """Return an op's index, each line validated; raises :class:`FrozenError` that names file, line and fault."""
+    if not is_op_name(op):
+        raise FrozenError(f"{op!r} is no op's name: lower-case letters, digits and underscores, a letter first")
     folder = frozen_dir / op
-    rows, findings = _read_index(folder)
+    rows, findings = read_index(folder)
     if findings:
         raise FrozenError(f"{findings[0].describe()}; `python -m harness frozen verify {op}` says more")
     return FrozenOp(op, folder, tuple(rows))
@@ -117,17 +115,22 @@ def render_index(rows: Sequence[Row]) -> str:
     return "".join(dump_line(row) + "\n" for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: pair[0]))
 
 
-def _read_index(folder: Path) -> tuple[list[Row], list[Finding]]:
-    path = folder / INDEX
-    if not path.exists():
+def read_index(folder: Path) -> tuple[list[Row], list[Finding]]:
+    """Return the lines of an op's index, and what is wrong with them; an op that has no folder has none."""
+    if not folder.is_dir():
         return [], []
+    try:
+        content = read_plain_file(folder / INDEX)
+    except FileNotFoundError:
+        return [], [Finding(folder.name, INDEX, "missing", f"the op's folder is there without it: `git checkout {folder}` restores it")]
+    except OSError as error:
+        return [], [Finding(folder.name, INDEX, "unreadable", str(error))]
     rows: list[Row] = []
     findings = []
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(content.splitlines(), start=1):
         try:
-            row = json.loads(line)
-        except ValueError as error:
+            row = parse_json(line)
+        except DocumentError as error:
             findings.append(Finding(folder.name, INDEX, "unreadable", f"line {number}: {error}"))
             continue
         if fault := find_schema_fault("index", row):
@@ -136,21 +139,21 @@ def _read_index(folder: Path) -> tuple[list[Row], list[Finding]]:
             rows.append(row)
     if not findings:
         try:
-            if render_index(rows) != text:
+            if render_index(rows).encode() != content:
                 findings.append(Finding(folder.name, INDEX, "changed", "its lines are not as promote writes them: sorted, canonical JSON"))
         except FrozenError as error:
             findings.append(Finding(folder.name, INDEX, "changed", str(error)))
     return rows, findings
 
 
-def _read_json(path: Path) -> Any:
-    """Return the document, or the finding that it cannot be read."""
+def read_document(path: Path) -> Any:
+    """Return a document's value, or the :class:`Finding` that it cannot be read."""
     op, name = _name_within_op(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(read_plain_file(path))
     except FileNotFoundError:
         return Finding(op, name, "missing", "the file is not there")
-    except (OSError, ValueError) as error:
+    except (OSError, DocumentError) as error:
         return Finding(op, name, "unreadable", str(error))
 
 
@@ -163,8 +166,9 @@ def _name_within_op(path: Path) -> tuple[str, str]:
 def read_history(folder: Path) -> tuple[list[tuple[str, Row]], list[Finding]]:
     """Return an op's events as (file name, event), oldest first, and what is wrong with them."""
     events, findings = [], []
-    for path in sorted((folder / HISTORY).glob("*.json")):
-        event = _read_json(path)
+    paths = (folder / HISTORY).iterdir() if (folder / HISTORY).is_dir() else ()
+    for path in sorted(p for p in paths if p.suffix == ".json" and not p.name.startswith(".")):
+        event = read_document(path)
         if isinstance(event, Finding):
             findings.append(event)
         elif fault := find_schema_fault("event", event):
@@ -194,78 +198,3 @@ def replay(events: Sequence[tuple[str, Row]]) -> list[Row]:
             rows.pop(dump_line(row), None)
         rows.update((dump_line(row), row) for row in event["added"])
     return list(rows.values())
-
-
-def check_op(frozen_dir: Path, op: str) -> list[Finding]:
-    """Return everything in an op's frozen set that disagrees: with its schema, its hashes, its history, and what lies in the folder."""
-    folder = frozen_dir / op
-    rows, findings = _read_index(folder)
-    events, faults = read_history(folder)
-    findings += faults
-    if (folder / f"{PRIVATE_PREFIX}journal.json").exists():
-        findings.append(Finding(op, INDEX, "interrupted", "a change was cut short; the next one, or `frozen recover`, clears it up"))
-    if not findings and {dump_line(r) for r in rows} != {dump_line(r) for r in replay(events)}:
-        findings.append(Finding(op, INDEX, "changed", "it is not what its history leads to: a line was edited, added or removed by hand"))
-    known: dict[str, str] = {}  # every kernel that the history ever named, and its seal
-    evidence: dict[str, str] = {}
-    for _, event in events:
-        for row in event["added"]:
-            if row["kind"] == "entry":
-                known[row["kernel"]] = row["seal"]
-                evidence[row["evidence"]["file"]] = row["evidence"]["sha256"]
-    description = next((r for r in rows if r["kind"] == "op"), None)
-    for kernel, seal in sorted(known.items()):
-        findings += _check_kernel(folder, kernel, seal, description)
-    for name, digest in sorted(evidence.items()):
-        findings += _check_evidence(folder, name, digest)
-    expected = {INDEX, *known, EVIDENCE, HISTORY} | set(evidence) | {f"{HISTORY}/{name}" for name, _ in events}
-    findings += _find_added(folder, expected, {f.path for f in findings})
-    return findings
-
-
-def _check_kernel(folder: Path, kernel: str, seal: str, description: Row | None) -> Iterator[Finding]:
-    manifest = _read_json(folder / kernel / MANIFEST)
-    if isinstance(manifest, Finding):
-        yield manifest
-        return
-    name = f"{kernel}/{MANIFEST}"
-    if fault := find_schema_fault("manifest", manifest):
-        yield Finding(folder.name, name, "schema", fault)
-        return
-    if make_seal(manifest) != manifest["seal"]:
-        yield Finding(folder.name, name, "changed", "it was edited after it was sealed: its seal is of another content")
-    elif manifest["seal"] != seal:
-        yield Finding(folder.name, name, "changed", "its seal is not the one that the index names")
-    if manifest["kernel"] != kernel or manifest["op"] != folder.name:
-        yield Finding(folder.name, name, "changed", f"it says that it is of {manifest['op']}/{manifest['kernel']}")
-    if description is not None and manifest["interface"] != hash_value(description["interface"]):
-        yield Finding(folder.name, name, "skew", "its C interface is not the one that the index describes")
-    for path, digest in sorted(manifest["files"].items()):
-        source = folder / kernel / path
-        if not source.is_file():
-            yield Finding(folder.name, f"{kernel}/{path}", "missing", "the manifest lists this source")
-        elif hash_bytes(source.read_bytes()) != digest:
-            yield Finding(folder.name, f"{kernel}/{path}", "changed", "it is not the source that was sealed")
-    for source in sorted((folder / kernel).rglob("*")):
-        relative = str(source.relative_to(folder / kernel))
-        if not source.is_dir() and relative != MANIFEST and relative not in manifest["files"]:
-            yield Finding(folder.name, f"{kernel}/{relative}", "added", "the manifest does not list it")
-
-
-def _check_evidence(folder: Path, name: str, digest: str) -> Iterator[Finding]:
-    document = _read_json(folder / name)
-    if isinstance(document, Finding):
-        yield document
-    elif hash_bytes((folder / name).read_bytes()) != digest:
-        yield Finding(folder.name, name, "changed", "it is not the evidence that the index names")
-    elif fault := find_schema_fault("evidence", document):
-        yield Finding(folder.name, name, "schema", fault)
-
-
-def _find_added(folder: Path, expected: set[str], found: set[str]) -> Iterator[Finding]:
-    """Find what lies beside the kernels, and in the folders of evidence and history, and nothing names."""
-    here = [*folder.glob("*"), *(folder / EVIDENCE).glob("*"), *(folder / HISTORY).glob("*")] if folder.is_dir() else []
-    for path in sorted(here):
-        name = str(path.relative_to(folder))
-        if name not in expected and name not in found and not path.name.startswith(PRIVATE_PREFIX):
-            yield Finding(folder.name, name, "added", f"nothing names it; a kernel's folder has {MANIFEST} and {SOURCES}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,22 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from harness.errors import FrozenError
-from harness.freezing.layout import SCHEMA, SCHEMA_VERSION, find_frozen_dir
+from harness.freezing.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir
 
-_DOCUMENTS = ("index", "manifest", "event", "evidence")
+# What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
+DIGESTS = {
+    "event": "634863a8b10c798a3cf9c34a28f511f9ee1c127b56cc6b15c5c267f1d15b60e2",
+    "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
+    "index": "6cdf60df7b2fdfb5c4d176bf191a387bdb82d2d698ee33f9a97f02ea826fa081",
+    "journal": "7b4d57323c1407ee96d56cd4bddb5c95c4c99f44343087d828eba78e2c36a6c5",
+    "manifest": "f544a2cf95fdb1e1a02af0ea66cf06b551f6d8b8e270db37aa4806e60c97b16f",
+}
 
 
 @cache
 def _load_validators(folder: Path) -> dict[str, Draft202012Validator]:
     try:
-        schemas = {name: json.loads((folder / f"{name}.schema.json").read_text()) for name in _DOCUMENTS}
+        schemas = {name: json.loads((folder / f"{name}.schema.json").read_text()) for name in DIGESTS}
     except (OSError, ValueError) as error:
         raise FrozenError(f"the schemas of the frozen set cannot be read: {error}; `git checkout {folder}` restores them") from error
     registry: Registry[Any] = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in schemas.values())
@@ -27,14 +34,46 @@ def _load_validators(folder: Path) -> dict[str, Draft202012Validator]:
 
 
 def find_schema_fault(document: str, value: Any, folder: Path | None = None) -> str:
-    """Return what is wrong with a document (``index``: one line of it, ``manifest``, ``event``, ``evidence``), "" where nothing is."""
+    """Return what is wrong with a document (``index``: one line of it; else a key of ``DIGESTS``), "" where nothing is."""
     version = value.get("schema") if isinstance(value, dict) else None
-    if version is not None and version != SCHEMA_VERSION:
+    if isinstance(version, int) and version != SCHEMA_VERSION:
         return f"is of format {version}, and this version reads format {SCHEMA_VERSION}: use the version of the project that wrote it"
-    # A line of the index is checked as what it says it is: "none of four" would not say what is wrong with it.
-    validator = _load_validators(folder or find_frozen_dir() / SCHEMA)[document]
-    if document == "index" and isinstance(value, dict) and value.get("kind") in ("op", "entry", "median", "survey"):
-        validator = validator.evolve(schema={"$ref": f"aicf:index#/$defs/{value['kind']}"})
+    place = folder or find_frozen_dir() / SCHEMA
+    try:
+        if document == "index":
+            return _find_row_fault(place, dump_line(value))
+        if document == "event":
+            return _find_event_fault(place, value)
+        return _find_fault(_load_validators(place)[document], value)
+    except RecursionError:
+        return "is nested too deeply"
+
+
+def _find_event_fault(folder: Path, event: Any) -> str:
+    """Check an event and its rows apart: a row of the index is in several events, and is checked once."""
+    bare = dict(event) if isinstance(event, dict) else event
+    rows: list[tuple[str, Any]] = []
+    for key in ("removed", "added"):
+        if isinstance(bare, dict) and isinstance(bare.get(key), list):
+            rows += [(f"{key}/{i}", row) for i, row in enumerate(bare[key])]
+            bare[key] = []
+    if fault := _find_fault(_load_validators(folder)["event"], bare):
+        return fault
+    faults = ((where, _find_row_fault(folder, dump_line(row))) for where, row in rows)
+    return next((f"{where}: {fault}" for where, fault in faults if fault), "")
+
+
+@lru_cache(maxsize=4096)
+def _find_row_fault(folder: Path, line: str) -> str:
+    row = json.loads(line)
+    validator = _load_validators(folder)["index"]
+    # A line is checked as what it says it is: "none of four" would not say what is wrong with it.
+    if isinstance(row, dict) and row.get("kind") in ("op", "entry", "median", "survey"):
+        validator = validator.evolve(schema={"$ref": f"aicf:index#/$defs/{row['kind']}"})
+    return _find_fault(validator, row)
+
+
+def _find_fault(validator: Draft202012Validator, value: Any) -> str:
     error = next(iter(sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))), None)
     if error is None:
         return ""

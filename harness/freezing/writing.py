@@ -123,7 +123,7 @@ def gather(
             raise FrozenError(f"the manifest of {kernel} would not be valid: {fault}")
         writing.files[f"{kernel}/{MANIFEST}"] = dump_document(manifest).encode()
         writing.files |= {f"{kernel}/{SOURCES}/{name}": content for name, content in winner.sources.items()}
-    status = "measured" if matches else "provisional"
+    status = "measured" if any(m.find_median_us(winner.name) is not None for m in matches) else "provisional"
     evidence: Row = {
         "schema": SCHEMA_VERSION,
         "op": session.loaded.op.name,

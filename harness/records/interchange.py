@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from harness.build.store import write_atomically
@@ -57,8 +58,9 @@ def import_records(records: Records, path: Path) -> tuple[int, int]:
         with records.write() as session:
             for row in rows:
                 added += _insert(session, row)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{path} holds no records: {type(error).__name__}: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, SQLAlchemyError) as error:
+        text = str(error).partition("\n")[0][:300]
+        raise RecordError(f"{path} holds no records: {type(error).__name__}: {text}") from error
     return added, len(rows) - added
 
 
@@ -80,15 +82,27 @@ def _insert(session: Session, row: Mapping[str, Any]) -> bool:
         place = share_environment(session, _pick(Environment, environment))
         found = Run(**(_pick(Run, run) | {"uid": run_uid}), environment=place)
         session.add(found)
-    values = _pick(Result, row) | {name: pack_floats(np.asarray(row[name], np.float32)) if row.get(name) else None for name in _BLOBS}
+    values = _pick(Result, row) | {name: _pack(name, row.get(name)) for name in _BLOBS}
     session.add(Result(**(values | {"uid": uid}), run=found))
     session.flush()
     return True
 
 
 def _pick(table: type[Environment] | type[Run] | type[Result], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row's values that the table has columns for, but keys of another database."""
-    return {c.name: row[c.name] for c in table.__table__.columns if c.name in row and c.name not in _OWN_KEYS}
+    """Return the row's values that the table has columns for, but keys of another database; raises TypeError for one of another type."""
+    columns = {c.name: c.type.python_type for c in table.__table__.columns if c.name in row and c.name not in _OWN_KEYS}
+    for name, kind in columns.items():
+        if name not in _BLOBS and type(row[name]) is not kind:
+            raise TypeError(f"{table.__tablename__}.{name} must be of type {kind.__name__}, is {row[name]!r:.80}")
+    return {name: row[name] for name in columns}
+
+
+def _pack(name: str, values: Any) -> bytes | None:
+    if values is None or values == []:
+        return None
+    if not isinstance(values, list) or not all(type(v) in (int, float) for v in values):
+        raise TypeError(f"{name} must be a list of numbers, is {values!r:.80}")
+    return pack_floats(np.asarray(values, np.float32))
 
 
 def _name_row(row: Mapping[str, Any]) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aicf.errors import FrozenError
+from aicf.ops.functions import write_function
 from aicf.registry import HwCaps, Problem, Registry
-from aicf.registry.reading import find_frozen_dir, hash_value, list_ops, read_op
+from aicf.registry.reading import hash_value, list_ops, read_op
+from aicf.registry.schemas import _load_validators
 from tests.freezing.frozen_sets import OP, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
@@ -20,9 +24,7 @@ KERNEL = "plain__threads32__00000001"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    frozen = write_frozen_set(tmp_path_factory.mktemp("written"))
-    shutil.copytree(find_frozen_dir() / "schema", frozen / "schema")
-    return frozen
+    return write_frozen_set(tmp_path_factory.mktemp("written"))
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ def test_what_is_missing_or_no_json_is_named(frozen_dir: Path) -> None:
         read_op("conv", frozen_dir)
     index = frozen_dir / OP / "index.jsonl"
     index.write_text(index.read_text() + "{\n")
-    with pytest.raises(FrozenError, match=r"index.jsonl: line \d: is no JSON"):
+    with pytest.raises(FrozenError, match=r"index.jsonl: line \d: is not JSON"):
         read_op(OP, frozen_dir)
     index.write_text(index.read_text().removesuffix("{\n"))
     (frozen_dir / OP / KERNEL / "manifest.json").unlink()
@@ -120,7 +122,96 @@ def test_what_is_missing_or_no_json_is_named(frozen_dir: Path) -> None:
         read_op(OP, frozen_dir)
 
 
-def test_missing_schemas_are_named(frozen_dir: Path) -> None:
-    (frozen_dir / "schema" / "index.schema.json").unlink()
-    with pytest.raises(FrozenError, match=r"schema: the schemas cannot be read"):
+def test_missing_schemas_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FrozenError, match=r"the schemas cannot be read"):
+        _load_validators(tmp_path)
+
+
+def test_a_set_is_held_against_the_projects_schemas_and_not_its_own(frozen_dir: Path) -> None:
+    (frozen_dir / "schema").mkdir(exist_ok=True)
+    for name in ("index", "manifest"):
+        (frozen_dir / "schema" / f"{name}.schema.json").write_text(json.dumps({"$id": f"aicf:{name}"}))
+    edit_row(frozen_dir, "entry", lambda r: r.update(kernel="../../elsewhere"))
+    with pytest.raises(FrozenError, match=r"index.jsonl: line \d: kernel: '../../elsewhere' does not match"):
         read_op(OP, frozen_dir)
+
+
+@pytest.mark.parametrize("symbol", ["system", "tiny_launch__plain__threads64__00000002", "dlopen"])
+def test_entry_points_are_the_kernels_own(frozen_dir: Path, symbol: str) -> None:
+    edit_manifest(frozen_dir, lambda m: m["entry_points"].update(launch=symbol))
+    with pytest.raises(FrozenError, match=rf"entry_points/launch: {symbol} is not this kernel's"):
+        read_op(OP, frozen_dir)
+
+
+@pytest.mark.parametrize(
+    "flag", ["-ccbin=/tmp/g++", "--compiler-bindir", "-Xcompiler=-fplugin=/tmp/x.so", "-fplugin=x.so", "-include", "-o", "-DAICF_X=`id`"]
+)
+def test_a_flag_that_could_run_something_is_refused(frozen_dir: Path, flag: str) -> None:
+    edit_manifest(frozen_dir, lambda m: m["build"]["flags"].append(flag))
+    with pytest.raises(FrozenError, match=r"build/flags/2: "):
+        read_op(OP, frozen_dir)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda i: i["tensors"][0].update(name="x=print('run'))"), r"interface/tensors/0/name: .* does not match"),
+        (lambda i: i["tensors"][0].update(name="class"), r"interface: class is a keyword of Python"),
+        (lambda i: i["tensors"][0].update(field="gone"), r"interface/tensors/x: gone is not one of n, x, y"),
+        (lambda i: i["tensors"][0].update(field="n"), r"interface/tensors/x: field n is no pointer"),
+        (lambda i: i["tensors"][1].update(name="x"), r"interface: x is given twice"),
+        (lambda i: i["sizes"].update(n="x"), r"interface/fields: x is a pointer, and holds a number"),
+        (lambda i: i.update(include="../../../etc/passwd"), r"interface/include: .* does not match"),
+        (lambda i: i.update(struct="X; int y"), r"interface/struct: .* does not match"),
+        (lambda i: i["tensors"][0]["shape"][0].update(value=["m"]), r"interface/tensors/x/shape: m is not one of n"),
+        (lambda i: i["tensors"][0]["shape"][0].update(when={"act": "relu"}), r"interface/tensors/x/shape: act is not one of none"),
+    ],
+)
+def test_an_interface_is_held_together(frozen_dir: Path, change: Any, message: str) -> None:
+    digest: dict[str, str] = {}
+
+    def edit(row: dict[str, Any]) -> None:
+        change(row["interface"])
+        digest["new"] = hash_value(row["interface"])
+
+    edit_row(frozen_dir, "op", edit)
+    for manifest in (frozen_dir / OP).glob("*/manifest.json"):
+        document = json.loads(manifest.read_text())
+        old = document["seal"]
+        document["interface"] = digest["new"]
+        document["seal"] = hash_value({k: v for k, v in document.items() if k != "seal"})
+        manifest.write_text(json.dumps(document))
+        index = frozen_dir / OP / "index.jsonl"
+        index.write_text(index.read_text().replace(old, document["seal"]))
+    with pytest.raises(FrozenError, match=message):
+        read_op(OP, frozen_dir)
+
+
+def test_a_folder_that_has_no_ops_name_is_no_op(frozen_dir: Path) -> None:
+    shutil.copytree(frozen_dir / OP, frozen_dir / "x(y)")
+    assert list_ops(frozen_dir) == [OP]
+    with pytest.raises(FrozenError, match="is not frozen; there are: tiny"):
+        read_op("../frozen/tiny", frozen_dir)
+
+
+@pytest.mark.parametrize("name", ["x=1):\n    print()\n    def f(x", "class", "", "a b", "x,"])
+def test_no_name_of_a_document_is_run_as_code(name: str) -> None:
+    """Even if no schema had looked at it."""
+    signature = SimpleNamespace(op="tiny", inputs=((name, False),), options=(), interface=SimpleNamespace(tensors=()))
+    with pytest.raises(FrozenError, match="cannot be the name of a function or of an argument"):
+        write_function(signature, print, print)  # type: ignore[arg-type]
+
+
+def test_a_default_is_a_value_and_not_a_text() -> None:
+    class Trap:
+        def __repr__(self) -> str:
+            return "open('/tmp/ran', 'w')"
+
+    option = {"name": "act", "default": Trap(), "choices": []}
+    signature = SimpleNamespace(op="tiny", inputs=(("x", False), ("bias", True)), options=(option,), interface=SimpleNamespace(tensors=()))
+    function = write_function(signature, lambda *values: values, print)  # type: ignore[arg-type]
+    assert list(inspect.signature(function).parameters) == ["x", "bias", "act"]
+    assert function(1) == (1, None, option["default"])
+    assert function(1, 2, act="relu") == (1, 2, "relu") and function.__name__ == "tiny"
+    with pytest.raises(TypeError, match=r"tiny\(\) missing 1 required positional argument: 'x'"):
+        function()

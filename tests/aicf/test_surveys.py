@@ -20,7 +20,8 @@ from aicf.registry import How, HwCaps, Problem, Registry, explain
 from aicf.registry.reading import FrozenOp, find_frozen_dir
 from aicf.registry.surveys import _SOURCE
 from harness.freezing.changing import demote
-from harness.freezing.reading import check_op, read_frozen_op
+from harness.freezing.consistency import check_op
+from harness.freezing.reading import read_frozen_op
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "selection"
 HOPPER = HwCaps(9, 0)

@@ -17,8 +17,9 @@ import pytest
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from deploy.__main__ import write
 from deploy.dispatch import make_dispatcher
+from deploy.documents import DeployError
 from deploy.header import make_header
-from deploy.selection import DeployedOp, DeployError, select
+from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.freezing.layout import dump_line, find_frozen_dir

@@ -23,6 +23,19 @@ class QuickDisk(Disk):
         pass
 
 
+def make_tensor_row(name: str, role: str, shape: list[str], stride: str | None = None) -> dict[str, Any]:
+    """Return a tensor of an interface, which is always there."""
+    return {
+        "name": name,
+        "role": role,
+        "field": name,
+        "stride": stride,
+        "dtype": [{"when": {}, "value": "float32"}],
+        "shape": [{"when": {}, "value": shape}],
+        "present": [{"when": {}, "value": True}],
+    }
+
+
 SOURCES = {
     "sources/common/twice.cuh": b"inline float twice(float x) { return x + x; }\n",
     "sources/tiny/launcher.cu": b'#include "common/twice.cuh"\n',
@@ -34,18 +47,7 @@ INTERFACE: dict[str, Any] = {
     "fields": [{"name": "x", "type": "pointer"}, {"name": "y", "type": "pointer"}, {"name": "n", "type": "int64"}],
     "sizes": {"n": "n"},
     "attributes": [],
-    "tensors": [
-        {
-            "name": name,
-            "role": role,
-            "field": name,
-            "stride": None,
-            "dtype": [{"when": {}, "value": "float32"}],
-            "shape": [{"when": {}, "value": ["n"]}],
-            "present": [{"when": {}, "value": True}],
-        }
-        for name, role in (("x", "input"), ("y", "output"))
-    ],
+    "tensors": [make_tensor_row(name, role, ["n"]) for name, role in (("x", "input"), ("y", "output"))],
 }
 DESCRIPTION: dict[str, Any] = {
     "kind": "op",

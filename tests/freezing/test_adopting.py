@@ -13,8 +13,9 @@ import pytest
 from harness.errors import FrozenError
 from harness.freezing import recorded as recorded_module
 from harness.freezing.adopting import adopt
+from harness.freezing.consistency import check_op
 from harness.freezing.promoting import Decision, Request
-from harness.freezing.reading import check_op, read_frozen_op
+from harness.freezing.reading import read_frozen_op
 from harness.freezing.recorded import RecordedTime, Recording, find_other_code, list_variants, read_recording
 from harness.records.published import list_published
 from tests.freezing.test_promoting import BUCKET, LOADED, make_candidate, make_hold, make_session, run_promote

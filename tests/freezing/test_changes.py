@@ -13,8 +13,9 @@ import pytest
 
 from harness.errors import FrozenError
 from harness.freezing.changing import change_index, demote, roll_back
+from harness.freezing.consistency import check_op
 from harness.freezing.layout import INDEX
-from harness.freezing.reading import check_op, read_frozen_op, read_history
+from harness.freezing.reading import read_frozen_op, read_history
 from harness.freezing.transaction import Disk, lock_op, recover
 from tests.freezing.frozen_sets import OP, QuickDisk, make_bucket, make_median, make_rows, read_everything, write_frozen_set
 

@@ -91,7 +91,7 @@ def test_the_incumbent_comes_from_its_sealed_sources(contests: Contests) -> None
     assert [m.names for m in found] == [(entry["kernel"], "naive/threads64")] * 2
     outcome = found[0].find_outcome("naive/threads64")
     assert not isinstance(outcome, str) and found[0].find_median_us(entry["kernel"]) == pytest.approx(50.0, rel=0.02)
-    assert found[0].find_outcome("somebody") == "not served: the incumbent is not served"
+    assert found[0].find_outcome("somebody") == f"not measured: {entry['kernel']} does not serve it"
 
 
 def test_a_candidate_alone_is_timed_against_its_copy(contests: Contests) -> None:
@@ -99,6 +99,17 @@ def test_a_candidate_alone_is_timed_against_its_copy(contests: Contests) -> None
     with arena:
         arena.hold([PROBLEM], None, [candidate])
     assert contests.sides == ["naive/threads64", "naive/threads64 (copy)"]
+
+
+def test_a_problem_without_a_contest_is_not_left_out(contests: Contests, monkeypatch: pytest.MonkeyPatch) -> None:
+    arena, candidate, entry = make_arena()
+    monkeypatch.setattr(matches, "hold_contest", lambda *words: Held(words[4], Mode.COLD, {"naive/threads64": "rows too long"}))
+    with arena:
+        (match,) = arena.hold([PROBLEM], entry, [candidate])
+    assert match.problem is PROBLEM
+    assert match.find_outcome("naive/threads64") == match.find_fault("naive/threads64") == "not measured: rows too long"
+    assert match.find_median_us("naive/threads64") is None
+    assert match.to_json(SimpleNamespace())["verdict"] == "not held: naive/threads64: rows too long"  # type: ignore[arg-type]
 
 
 def test_an_incumbent_with_other_machine_code_is_not_measured(contests: Contests, monkeypatch: pytest.MonkeyPatch) -> None:

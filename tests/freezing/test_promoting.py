@@ -16,13 +16,14 @@ from harness.compare.comparing import Held
 from harness.compare.contest import Contest, judge_rounds
 from harness.compare.verdicts import Verdict, is_void
 from harness.discover import find_op
+from harness.freezing.consistency import check_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.gates import Candidate, Gate
 from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import hash_value, make_seal
 from harness.freezing.matches import Match
 from harness.freezing.promoting import PROMOTION, Decision, Request, promote
-from harness.freezing.reading import check_op, read_frozen_op
+from harness.freezing.reading import read_frozen_op
 from harness.freezing.sealing import collect_sources
 from harness.spec import Problem
 from harness.targets import find_target
@@ -225,6 +226,50 @@ def test_a_kernel_that_loses_somewhere_does_not_take_the_bucket() -> None:
 def test_a_problem_without_an_outcome_keeps_the_incumbent() -> None:
     ruling = judge_challenger({"one": "void: the incumbent differs from its own copy"}, PROMOTION)
     assert ruling.winner is None and ruling.reason.startswith("one: void")
+
+
+def leave_out(hold: Any, not_served: Mapping[str, str], *, gone: bool = False) -> Any:
+    """Return what measures as ``hold`` does, but on the second problem, where somebody does not serve and nobody is timed."""
+
+    def run(problems: Sequence[Problem], *rest: Any) -> list[Match]:
+        found = hold(problems, *rest)
+        held = Held(found[1].problem, Mode.COLD, not_served)
+        return [found[0], *([] if gone else [Match(held, found[1].names)]), *found[2:]]
+
+    return run
+
+
+@pytest.mark.parametrize("who", ["the incumbent", "the candidate", "nobody says"])
+def test_a_problem_that_was_not_measured_keeps_the_incumbent(tmp_path: Path, who: str) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))
+    old = find_holder(tmp_path)["kernel"]
+    reasons = {"the incumbent": {}, "the candidate": {NEW: "rows too long"}, "nobody says": {}}[who]
+    hold = leave_out(make_hold({old: 50.0, NEW: 40.0}), reasons, gone=who == "nobody says")
+    (decision,) = run_promote(tmp_path, [make_candidate(NEW, 2)], hold)
+    words = {"the incumbent": f"not measured: {old} does not serve it", "the candidate": "not measured: rows too long"}
+    assert decision.outcome == "kept" and decision.kernel == old
+    problem = LOADED.op.select_problems("bench")
+    named = [p.name for p in problem if f"{p.name}: " in decision.reason]
+    assert len(named) == 1 and words.get(who, "no contest was held") in decision.reason
+    assert find_holder(tmp_path)["kernel"] == old
+
+
+def test_a_kernel_forced_past_an_unmeasured_problem_says_so_in_its_evidence(tmp_path: Path) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))
+    old = find_holder(tmp_path)["kernel"]
+    hold = leave_out(make_hold({old: 50.0, NEW: 40.0}), {NEW: "rows too long"})
+    (decision,) = run_promote(tmp_path, [make_candidate(NEW, 2)], hold, force_reason="the rest is enough")
+    assert decision.outcome == "promoted" and "not measured: rows too long" in decision.reason
+    evidence = json.loads((tmp_path / "softmax" / find_holder(tmp_path)["evidence"]["file"]).read_text())
+    assert [c.get("verdict", "") for c in evidence["contests"]][1] == f"not held: {NEW}: rows too long"
+    assert evidence["contests"][1]["times_us"] == [] and len(evidence["contests"][0]["times_us"]) == 3
+
+
+def test_an_empty_bucket_is_not_taken_with_an_unmeasured_problem(tmp_path: Path) -> None:
+    hold = leave_out(make_hold({OLD: 50.0, NEW: 40.0}), {NEW: "rows too long", OLD: ""})
+    (decision,) = run_promote(tmp_path, [make_candidate(OLD, 1), make_candidate(NEW, 2)], hold)
+    assert decision.outcome == "refused" and "not measured: rows too long" in decision.reason
+    assert find_holder(tmp_path) is None
 
 
 def test_the_closure_of_sources_is_what_the_op_is_made_of() -> None:

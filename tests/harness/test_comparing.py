@@ -123,9 +123,10 @@ def test_unchanged_machine_code_is_not_timed(gpu: Gpu, capsys: pytest.CaptureFix
 def test_an_output_that_goes_wrong_has_no_verdict(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "compare", "toy", "--base", "honest")[0] == 0
     gpu.bodies["atomic"] = give_wrong
-    _, out, _ = run(capsys, "compare", "toy", "--base", "honest", "--json")
+    code, out, _ = run(capsys, "compare", "toy", "--base", "honest", "--json")
     (row,) = json.loads(out)["rows"]
     assert row["outcome"] is None and "wrong after it was timed" in row["reason"]
+    assert code == 1, "times of what is wrong open no gate"
 
 
 def test_two_records_are_compared_with_a_wider_margin(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:

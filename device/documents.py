@@ -1,0 +1,62 @@
+"""Reading JSON that others wrote: a value, or :class:`DocumentError` that says what is wrong, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+# Half of a character beyond U+FFFF, which no text can hold alone.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class DocumentError(ValueError):
+    """A document is not JSON in UTF-8, or holds what has no one meaning: NaN, an infinite number, a key given twice."""
+
+
+def parse_json(content: bytes) -> Any:
+    """Return the value of a JSON document; raises :class:`DocumentError` for all that is not one, however it is broken."""
+    try:
+        text = content.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_constant, parse_float=_read_float)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise DocumentError("is nested too deeply") from None
+    except UnicodeError:
+        raise DocumentError("is not UTF-8") from None
+    except ValueError as error:
+        raise DocumentError(f"is not JSON: {error}") from None
+    return value
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(n for n in names if names.count(n) > 1)!r} is given twice")
+    return made
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _read_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def read_plain_file(path: Path) -> bytes:
+    """Return a file's content; raises OSError, also for what is not a plain file: a symbolic link, a pipe, a device."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is not a plain file")
+        return file.read()
