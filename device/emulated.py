@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from ctypes import CDLL, c_char_p, c_int
+from ctypes import CDLL, c_char_p, c_int, c_ulonglong
 from typing import Any
 
 from device.cudart import Cudart
@@ -52,11 +52,23 @@ class EmulatorObserver(Observer):
     """Sanitizer, counters and options of the emulator, through the functions of ``aicf_emulator.h``."""
 
     def __init__(self, library: CDLL) -> None:
-        for name in ("Version", "GetOption", "OptionNames", "TakeReports", "TakeCounters", "TakeLines", "Allocations", "Message"):
+        for name in (
+            "Version",
+            "GetOption",
+            "OptionNames",
+            "TakeReports",
+            "TakeCounters",
+            "TakeLines",
+            "Allocations",
+            "Message",
+            "Written",
+        ):
             getattr(library, f"aicfEmulator{name}").restype = c_char_p
         library.aicfEmulatorGetOption.argtypes = (c_char_p,)
         library.aicfEmulatorSetOption.argtypes = (c_char_p, c_char_p)
         library.aicfEmulatorSetOption.restype = c_int
+        library.aicfEmulatorWritten.argtypes = (c_ulonglong, c_ulonglong)
+        library.aicfEmulatorClearError.restype = c_int
         self._library = library
 
     @property
@@ -110,6 +122,15 @@ class EmulatorObserver(Observer):
             KernelLines(item["kernel"], item["launches"], tuple(LineCounters(**line) for line in item["lines"]))
             for item in _parse_list(self._library.aicfEmulatorTakeLines())
         ]
+
+    def find_written(self, address: int, size_bytes: int) -> list[tuple[int, int]]:
+        """Return which of the bytes from ``address`` on were written since they were allocated: [begin, end) offsets, ascending."""
+        text = _decode(self._library.aicfEmulatorWritten(address, size_bytes))
+        return [(begin, end) for begin, end in json.loads(text)]
+
+    def clear_error(self) -> None:
+        """Forget an error that has ended the context; memory, streams and modules stay as they are."""
+        self._library.aicfEmulatorClearError()
 
     def list_allocations(self) -> list[dict[str, Any]]:
         """Return the live allocations, oldest first: ``address``, ``size_bytes``, ``serial``, ``kind``, ``label``."""

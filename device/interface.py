@@ -283,6 +283,14 @@ class Observer(ABC):
     def take_counters(self) -> list[LaunchCounters]:
         """Return one entry per launch since the last call, and forget them."""
 
+    def find_written(self, address: int, size_bytes: int) -> list[tuple[int, int]]:
+        """Return which of the bytes from ``address`` on were written since they were allocated: [begin, end) offsets, ascending."""
+        raise NotImplementedError
+
+    def clear_error(self) -> None:
+        """Forget an error that has ended the context; memory, streams and modules stay as they are."""
+        raise NotImplementedError
+
     def lines(self) -> list[KernelLines]:
         """Return the counts by PTX line of each kernel that was counted since the last call, and forget them."""
         return []

@@ -19,6 +19,9 @@ from device.cudart import Cudart
 from device.interface import Buffer, Device, DeviceArray, DeviceError, Event, Graph, KernelNode, Stream
 from device.layout import check_dtype, check_strides, check_unmasked, contiguous_strides, split_rows
 
+# cudaDevAttrMaxPitch.
+_MAX_PITCH_BYTES = 2**31 - 1
+
 
 class RuntimeBuffer(Buffer):
     """A buffer in the memory of the device behind ``cudart``. ``release`` gives the memory back."""
@@ -128,8 +131,11 @@ class RuntimeArray(DeviceArray):
             address = self.address + sum(i * stride for i, (_, stride) in zip(index, leading, strict=True))
             to_device = kind == api.MEMCPY_HOST_TO_DEVICE
             target, source = (address, host_address) if to_device else (host_address, address)
-            if num_rows == 1:  # a pitch has a limit of 2 GiB, a plain copy has none
-                call("cudaMemcpy", target, source, row_bytes, kind)
+            if num_rows == 1 or pitch_bytes > _MAX_PITCH_BYTES:  # a plain copy has no such limit
+                for row in range(num_rows):
+                    device_at, host_at = row * pitch_bytes, row * row_bytes
+                    target_at, source_at = (device_at, host_at) if to_device else (host_at, device_at)
+                    call("cudaMemcpy", target + target_at, source + source_at, row_bytes, kind)
             else:
                 target_pitch, source_pitch = (pitch_bytes, row_bytes) if to_device else (row_bytes, pitch_bytes)
                 call("cudaMemcpy2D", target, target_pitch, source, source_pitch, row_bytes, num_rows, kind)

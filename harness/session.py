@@ -26,7 +26,7 @@ from harness.spec import Variant
 from harness.targets import Target, find_target
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.verify.judge import VERIFY_VERSION, Verifier
-from harness.verify.plan import Effort
+from harness.verify.plan import Effort, includes_proof
 from harness.verify.workers import Job, WorkerSetup, share_cores, verify_variants
 
 
@@ -120,6 +120,7 @@ class Session:
     ) -> list[Judged]:
         """Verify the builds and record each verdict at once; with ``reuse``, variants that passed before unchanged are not run again.
 
+        A verdict counts for what it proved: one of less than ``effort`` (by default, what the op lists) is no verdict.
         With ``committed_only``, what passed in a tree with changes, or at a commit that the present one does not follow, is run again.
         Returns the verdicts in the order of ``builds``.
         """
@@ -131,7 +132,8 @@ class Session:
 
         waiting: dict[str, BuildResult] = {}
         for build in builds:
-            earlier = self._find_passed(build, committed_only=committed_only) if reuse and not problem_names else None
+            proof = (effort or Effort()).proof
+            earlier = self._find_passed(build, proof, committed_only=committed_only) if reuse and not problem_names else None
             if build.library is None:
                 note(self._record(build, make_unbuilt_result(self.loaded.op.name, build)))
             elif earlier is not None:
@@ -175,9 +177,9 @@ class Session:
         )
         return self.records.add_results(self.run_id, [facts])[0]
 
-    def _find_passed(self, build: BuildResult, *, committed_only: bool) -> Result | None:
+    def _find_passed(self, build: BuildResult, proof: str, *, committed_only: bool) -> Result | None:
         found = self.find_earlier("verify", build, "*", clean_only=committed_only)
-        if found is None or found.status != "passed":
+        if found is None or found.status != "passed" or not includes_proof(found.figures, proof):
             return None
         return None if committed_only and not is_ancestor(find_project_root(), found.run.commit) else found
 

@@ -39,6 +39,10 @@ from harness.domain import settle as settle
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+# What inputs are drawn from, see ``harness.verify.inputs``: with values of every kind, and with one value of a row that stands out.
+VALUE_DISTRIBUTIONS = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
+PLACE_DISTRIBUTIONS = ("largest_first", "largest_last", "largest_middle", "largest_anywhere", "one_differs", "shifted")
+DISTRIBUTIONS = VALUE_DISTRIBUTIONS + PLACE_DISTRIBUTIONS
 BUCKET_AXES = ("dtypes", "layout", "epilogue", "region")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -109,7 +113,9 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes (elements), attribute values, and row padding per tensor (elements added to the row stride).
+    """Sizes (elements), attribute values, and per tensor row padding (elements added to the row stride) and offset of the base address.
+
+    An offset is in elements beyond an address that is a multiple of 256 bytes.
 
     ``suites`` says where the problem is used: ``"verify"`` problems are small and ragged, ``"bench"`` problems are timed on a GPU,
     ``"emulated"`` problems stand in for them on the emulated device, where only counts are taken; ``"sweep"`` problems are those that a
@@ -120,6 +126,7 @@ class Problem:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     padding: Mapping[str, int] = field(default_factory=dict)
     suites: frozenset[str] = frozenset({"verify"})
+    offsets: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, size in self.sizes.items():
@@ -128,7 +135,10 @@ class Problem:
         for name, pad in self.padding.items():
             if pad < 0:
                 raise SpecError(f"padding {name}={pad}: must not be negative")
-        for attr in ("sizes", "attributes", "padding"):
+        for name, offset in self.offsets.items():
+            if offset < 0:
+                raise SpecError(f"offset {name}={offset}: must not be negative")
+        for attr in ("sizes", "attributes", "padding", "offsets"):
             object.__setattr__(self, attr, MappingProxyType(dict(getattr(self, attr))))
 
     def __hash__(self) -> int:
@@ -136,7 +146,7 @@ class Problem:
 
     @cached_property
     def name(self) -> str:
-        """A stable, readable id: sizes, then attributes, then paddings (``M128_N64_K32-act=relu-bias-pad_a=3``)."""
+        """A stable, readable id: sizes, attributes, paddings, offsets (``M128_N64_K32-act=relu-bias-pad_a=3-at_b=1``)."""
         parts = ["_".join(f"{k}{v}" for k, v in self.sizes.items())]
         for key, value in self.attributes.items():
             if value is True:
@@ -144,6 +154,7 @@ class Problem:
             elif value is not False:
                 parts.append(f"{key}={value}")
         parts += [f"pad_{k}={v}" for k, v in self.padding.items() if v]
+        parts += [f"at_{k}={v}" for k, v in self.offsets.items() if v]
         return "-".join(parts)
 
 
@@ -379,7 +390,7 @@ class Op:
     tolerance: Callable[[Arrays, Arrays, Problem], dict[str, NDArray[np.float64]]]
     cost: Callable[[Problem], Cost]
     attributes: tuple[Attribute, ...] = ()
-    distributions: tuple[str, ...] = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
+    distributions: tuple[str, ...] = DISTRIBUTIONS
     goals: tuple[Goal, ...] = ()
     choose: Callable[[Problem], Choice] | None = None
     sampling: Sampling | None = None
@@ -431,6 +442,8 @@ class Op:
         paddable = {t.name for t in self.tensors if t.can_pad_rows}
         if refused := sorted(set(problem.padding) - paddable):
             raise SpecError(f"op {self.name}, problem {problem.name}: tensor {', '.join(refused)} cannot have padded rows")
+        if unknown := sorted(set(problem.offsets) - {t.name for t in self.tensors}):
+            raise SpecError(f"op {self.name}, problem {problem.name}: offset of unknown tensor {', '.join(unknown)}")
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

@@ -79,6 +79,7 @@ def run(
     from harness.session import Judged, Session
     from harness.spec import SpecError
     from harness.timing.timer import Timer
+    from harness.verify.plan import THOROUGH
 
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
@@ -109,7 +110,7 @@ def run(
             progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
 
         with open_progress(f"verify {op}", len(variants), quiet=json) as progress:
-            judged = session.judge(builds, binding, reuse=True, on_judged=note, committed_only=True)
+            judged = session.judge(builds, binding, reuse=True, on_judged=note, effort=THOROUGH, committed_only=True)
         candidates = [Candidate(b, binding) for b in builds]
         for candidate, verdict in zip(candidates, judged, strict=True):
             say(f"{candidate.name}")

@@ -20,6 +20,7 @@ def run(
     schedules: Annotated[
         int, typer.Option(min=0, metavar="N", help="run under N orders of blocks and warps (emulated device), and compare the bits")
     ] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="draw other problems; the same number draws the same ones")] = 0,
     json: AsJson = False,
 ) -> ExitCode:
     """Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
@@ -30,17 +31,19 @@ def run(
       python -m harness verify gemm_bias_act --variant naive --json
       python -m harness verify softmax --device emulated --schedules 6
     """
+    from dataclasses import replace
+
     from device import UnavailableError
     from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.report.printing import print_tables
     from harness.report.terminal import list_fault_lines, make_verify_table
     from harness.session import Judged, Session
-    from harness.verify.plan import Effort, describe_plan, make_plan
+    from harness.verify.plan import THOROUGH, describe_plan, make_plan
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
-    effort = Effort(schedules=schedules)
+    effort = replace(THOROUGH, schedules=schedules, seed=seed)
     steps = make_plan(loaded.op, effort, problem or [])
     with Session.start(loaded, f"verify {op}", device=device, target=target, jobs=jobs) as session:
         if schedules and session.device.observer is None:

@@ -7,13 +7,14 @@ output's dtype, is NaN or infinite, the element must be NaN or the same infinity
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.dtypes import find_largest, is_float
+from harness.verify.bias import Bias
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Comparison:
 
     ``max_error_ratio`` is the largest error divided by the bound allowed there (at most 1 when ``ok``); ``max_ulp`` is the largest error
     in units of the output dtype's spacing at the reference value. Errors are over elements whose reference is finite; one that is not
-    finite itself counts as an infinite error. ``first_bad_index`` is in row-major order, None when ``ok``.
+    finite itself counts as an infinite error. ``bias`` is the mean over rows of the signed error, as a share of the bound.
+    ``first_bad_index`` is in row-major order, None when ``ok``.
     """
 
     ok: bool
@@ -32,6 +34,7 @@ class Comparison:
     max_abs_error: float
     max_error_ratio: float
     max_ulp: float
+    bias: Bias = field(default_factory=Bias)
     first_bad_index: tuple[int, ...] | None = None
     actual: float = 0.0
     expected: float = 0.0
@@ -88,6 +91,13 @@ def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArra
     return np.asarray(np.abs(np.spacing(np.clip(expected, -limit, limit).astype(dtype)).astype(np.float64)))
 
 
+def _find_bias(signed: NDArray[np.float64]) -> Bias:
+    """Return the mean of signed error ratios; an output that is wrong has none that means anything."""
+    if not signed.size or not np.isfinite(signed).all():
+        return Bias()
+    return Bias(float(signed.mean()), signed.size // signed.shape[-1] if signed.ndim else 1)
+
+
 def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> Comparison:
     """Compare an output in its own dtype with a float64 reference of the same shape under an absolute bound per element."""
     bad = find_mismatches(actual, expected, bound)
@@ -107,6 +117,7 @@ def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[
         max_abs_error=float(error.max(initial=0.0)),
         max_error_ratio=float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0)),
         max_ulp=float(ulp.max(initial=0.0)),
+        bias=_find_bias(np.where(got < expected, -ratio, ratio)),
     )
     if result.ok:
         return result

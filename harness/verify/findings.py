@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from device.interface import Report
+from harness.verify.bias import Bias, pool
+from harness.verify.compare import Comparison
 
 
 class FaultKind(StrEnum):
@@ -27,6 +29,7 @@ class FaultKind(StrEnum):
     WRONG_STREAM = "wrong_stream"
     NOT_CAPTURABLE = "not_capturable"
     INPUT_MODIFIED = "input_modified"
+    INPUT_WRITTEN = "input_written"
     GUARD_OVERWRITTEN = "guard_overwritten"
     LAUNCH_ERROR = "launch_error"
     CRASHED = "crashed"
@@ -40,6 +43,8 @@ class FaultKind(StrEnum):
     NAN = "nan"
     MISMATCH = "mismatch"
     REPLAY_DIFFERS = "replay_differs"
+    LAUNCH_DEPENDENT = "launch_dependent"
+    BIASED = "biased"
     SUPPORTS_NOTHING = "supports_nothing"
     TOLERANCE_ACCEPTS_ZEROS = "tolerance_accepts_zeros"
     TOLERANCE_INVALID = "tolerance_invalid"
@@ -59,6 +64,8 @@ _REPORT_KINDS: Mapping[str, FaultKind] = {
     "shuffle_inactive_lane": FaultKind.SYNC_MASK,
     "assertion_failed": FaultKind.TRAP,
     "instruction_limit": FaultKind.TIMEOUT,
+    # verify marks nothing read-only but inputs.
+    "read_only_write": FaultKind.INPUT_WRITTEN,
 }
 
 
@@ -102,7 +109,8 @@ class ProblemResult:
     """How a variant did on one problem.
 
     ``max_abs_error``, ``max_error_ratio`` (of the allowed bound) and ``max_ulp`` are the worst over all comparisons made, on outputs
-    whose reference is finite. ``hidden`` marks a problem that the op does not list. ``reason`` says why it was not served or not run.
+    whose reference is finite; ``bias`` is the mean signed error on normal inputs. ``hidden`` marks a problem that the op does not list,
+    ``large`` one that was judged in part. ``reason`` says why it was not served or not run.
     """
 
     problem: str
@@ -115,11 +123,17 @@ class ProblemResult:
     max_error_ratio: float = 0.0
     max_ulp: float = 0.0
     num_launches: int = 0
+    bias: Bias = field(default_factory=Bias)
+    large: bool = False
 
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """How a variant did over all problems. ``complete`` is False when only some of the problems were asked for."""
+    """How a variant did over all problems.
+
+    ``complete`` is False when only some of the problems were asked for. ``proof`` says what they were: ``listed`` in op.py (with some
+    hidden ones), or ``drawn`` as well.
+    """
 
     op: str
     variant: str
@@ -128,6 +142,7 @@ class VerifyResult:
     complete: bool = True
     device_lost: bool = False
     seconds: float = 0.0
+    proof: str = "listed"
 
     @property
     def all_faults(self) -> tuple[Fault, ...]:
@@ -160,9 +175,14 @@ class VerifyResult:
         """Worst error in units of the last place, over all problems."""
         return max((p.max_ulp for p in self.problems), default=0.0)
 
+    @property
+    def bias(self) -> Bias:
+        """Mean signed error over the bound, over all rows of all problems on normal inputs."""
+        return pool(p.bias for p in self.problems)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"ok": self.ok, "reason": self.reason}
+        return asdict(self) | {"ok": self.ok, "reason": self.reason, "bias": asdict(self.bias)}
 
 
 @dataclass
@@ -175,6 +195,7 @@ class Tally:
     max_error_ratio: float = 0.0
     max_ulp: float = 0.0
     num_launches: int = 0
+    biases: list[Bias] = field(default_factory=list)
 
     def add(self, kind: FaultKind, check: str, detail: str, inputs: str = "normal") -> None:
         """Note a fault."""
@@ -184,13 +205,20 @@ class Tally:
         """Note that a check was made."""
         self.checks[name] = None
 
-    def note_errors(self, max_abs_error: float, max_error_ratio: float, max_ulp: float) -> None:
-        """Keep the worst figures."""
-        self.max_abs_error = max(self.max_abs_error, max_abs_error)
-        self.max_error_ratio = max(self.max_error_ratio, max_error_ratio)
-        self.max_ulp = max(self.max_ulp, max_ulp)
+    def note_comparison(self, comparison: Comparison, inputs: str = "normal") -> None:
+        """Keep the worst figures, and the bias where values are drawn independently."""
+        self.max_abs_error = max(self.max_abs_error, comparison.max_abs_error)
+        self.max_error_ratio = max(self.max_error_ratio, comparison.max_error_ratio)
+        self.max_ulp = max(self.max_ulp, comparison.max_ulp)
+        if inputs == "normal":
+            self.biases.append(comparison.bias)
 
-    def finish(self, problem: str, *, hidden: bool) -> ProblemResult:
+    def note_bias(self) -> None:
+        """Note a fault where the errors so far go one way."""
+        if not self.faults and (detail := pool(self.biases).find_fault()):
+            self.add(FaultKind.BIASED, "bias", detail)
+
+    def finish(self, problem: str, *, hidden: bool, large: bool = False) -> ProblemResult:
         """Return the result."""
         return ProblemResult(
             problem=problem,
@@ -202,4 +230,6 @@ class Tally:
             max_error_ratio=self.max_error_ratio,
             max_ulp=self.max_ulp,
             num_launches=self.num_launches,
+            bias=pool(self.biases),
+            large=large,
         )

@@ -2,7 +2,10 @@
 
 Each tensor has its own PCG64 stream, seeded by a hash of (op, problem, tensor, distribution, seed), so that neither the order of the
 tensors nor a change to another one moves its values. A distribution is a way to be wrong that the others do not show: ``wide`` finds
-lost precision and wrong tails, ``ties`` wrong comparisons and argmax, ``denormal`` flushes to zero, ``nonfinite`` lost NaN and Inf.
+lost precision and wrong tails, ``ties`` wrong comparisons and argmax, ``denormal`` flushes to zero, ``nonfinite`` lost NaN and Inf. In
+the ``largest_`` ones a value of each row towers over the others, at its first, last or middle place, or at all places in turn (every other
+row's tower is too high for an fp32 exponential, the others' is not); ``one_differs`` has rows that are constant but for one value;
+``shifted`` rows lie far from zero.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype, find_smallest_normal
+from harness.spec import DISTRIBUTIONS as DISTRIBUTIONS
 from harness.spec import Op, Problem, SpecError
 
 _Floats = NDArray[np.float64]
@@ -65,6 +69,57 @@ def _draw_nonfinite(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.
     return values
 
 
+def _find_heights(dtype: np.dtype[Any], num_rows: int) -> _Floats:
+    """Return how far the largest value of each row lies above the others: over the range of an fp32 exponential, and within it."""
+    tall, low = (28.0, 6.0) if dtype.name == "float16" else (110.0, 12.0)
+    return np.where(np.arange(num_rows) % 2 == 0, tall, low)
+
+
+def _raise_places(values: _Floats, places: NDArray[Any], dtype: np.dtype[Any]) -> _Floats:
+    """Lift one place of each row of ``values`` above the rest; a row is all along the last axis."""
+    rows = values.reshape(-1, values.shape[-1])
+    index = np.arange(len(rows))
+    rows[index, places] = rows.max(axis=1) + _find_heights(dtype, len(rows))
+    return values
+
+
+def _draw_largest(find_place: Callable[[int], int]) -> Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], _Floats]:
+    def draw_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+        values = rng.standard_normal(shape)
+        num_rows = values.size // shape[-1]
+        return _raise_places(values, np.full(num_rows, find_place(shape[-1])), dtype)
+
+    return draw_values
+
+
+def _take_turns(rng: np.random.Generator, num_rows: int, columns: int) -> NDArray[Any]:
+    """Return a place for each row, each place once before any comes again."""
+    return np.resize(rng.permutation(columns), num_rows)
+
+
+def _draw_largest_anywhere(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    values = rng.standard_normal(shape)
+    return _raise_places(values, _take_turns(rng, values.size // shape[-1], shape[-1]), dtype)
+
+
+def _draw_one_differs(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    columns = shape[-1]
+    num_rows = int(np.prod(shape)) // columns
+    rows = np.repeat(rng.choice(np.array(_TIED_VALUES), (num_rows, 1)), columns, axis=1)
+    # By a little, by much, in both directions; and every fifth row is constant.
+    steps = np.resize([1.0, -1.0, _find_heights(dtype, 1)[0], -_find_heights(dtype, 1)[0], 0.0], num_rows)
+    rows[np.arange(num_rows), _take_turns(rng, num_rows, columns)] += steps
+    return rows.reshape(shape)
+
+
+def _draw_shifted(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Floats:
+    values = rng.standard_normal(shape)
+    rows = values.reshape(-1, shape[-1])
+    span = 4.0 if dtype.name == "float16" else 120.0
+    rows += (np.resize([-1.0, 1.0], len(rows)) * span)[:, np.newaxis]
+    return values
+
+
 _FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], _Floats]] = MappingProxyType(
     {
         "normal": _draw_normal,
@@ -73,10 +128,14 @@ _FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dt
         "ties": _draw_ties,
         "denormal": _draw_denormal,
         "nonfinite": _draw_nonfinite,
+        "largest_first": _draw_largest(lambda columns: 0),
+        "largest_last": _draw_largest(lambda columns: columns - 1),
+        "largest_middle": _draw_largest(lambda columns: columns // 2),
+        "largest_anywhere": _draw_largest_anywhere,
+        "one_differs": _draw_one_differs,
+        "shifted": _draw_shifted,
     }
 )
-
-DISTRIBUTIONS: tuple[str, ...] = tuple(_FLOAT_DRAWS)
 
 
 def _draw_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], distribution: str) -> NDArray[Any]:

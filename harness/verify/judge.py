@@ -14,13 +14,21 @@ The protocol on one problem, on normal inputs, all on a non-default, non-blockin
                     must give the same bits. Where they differ within the bound and the kernel uses atomics, that is said to be their
                     order; a kernel that is declared otherwise need only stay within the bound.
 
-Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 and 7.
+Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 and 7. Inputs are marked read-only in step 6, so that a store
+to one is found even where it is undone. Where drawn problems are asked for (:class:`harness.verify.plan.Effort`):
+
+8. ``sampled``      large problems are judged in part, on the emulated device by some of their blocks (:mod:`harness.verify.sampling`);
+9. ``launches``     the smallest problem is launched thousands of times (:mod:`harness.verify.repeating`).
+
+Of all comparisons on normal inputs together, the mean signed error must look like that of roundings (:mod:`harness.verify.bias`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -28,15 +36,20 @@ from numpy.typing import NDArray
 from device.interface import Device, DeviceError, Graph, Stream
 from harness.spec import Kernel, Launchable, Op, Problem, Variant
 from harness.timing.ranges import mark_range
+from harness.verify.bias import pool
 from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, Tally, VerifyResult, classify_report
-from harness.verify.plan import Effort, Step, make_plan
+from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.reference import Expected, References, check_tolerance
-from harness.verify.runner import POISON_FINITE, POISON_NAN, Case, Layout
+from harness.verify.repeating import CHECK as LAUNCHES
+from harness.verify.repeating import check_launches
+from harness.verify.runner import POISON_FINITE, POISON_NAN, Case, Layout, plan_arguments
+from harness.verify.sampling import CHECK as SAMPLED
+from harness.verify.sampling import NotJudgedError, SampledRun
 from harness.verify.schedules import Schedule, count_atomics, make_schedules
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.
-VERIFY_VERSION = 2
+VERIFY_VERSION = 3
 
 _Outputs = dict[str, NDArray[Any]]
 # What a binding may raise for a launch: RuntimeError by contract (DeviceError is one), the others for arguments it refuses.
@@ -55,7 +68,8 @@ class Verifier:
     def __init__(self, op: Op, device: Device, effort: Effort | None = None, problem_names: Sequence[str] = ()) -> None:
         self.op = op
         self.device = device
-        effort = effort or Effort()
+        self.effort = effort = effort or Effort()
+        self.pools = () if problem_names else make_pools(op, effort)
         self.steps = make_plan(op, effort, problem_names)
         self.schedules = make_schedules(effort.schedules) if device.observer is not None else ()
         self.complete = not problem_names
@@ -70,21 +84,26 @@ class Verifier:
         started = time.perf_counter()
         kernel = self.op.find_kernel(variant.kernel)
         results: list[ProblemResult] = []
+        steps = [*self.steps, *(s for each in self.pools for s in self._select_served(each, launchable))]
         lost = ""
-        for step in self.steps:
+        for step in steps:
             if lost:
                 reason = f"not run: the device was lost on problem {lost}"
                 results.append(ProblemResult(step.problem.name, Status.NOT_RUN, step.hidden, reason))
                 continue
-            session = _Session(self.device, self.op, kernel, launchable, self._references, step, self.schedules)
+            session = self._make_session(kernel, launchable, step)
             with mark_range(self.op.name, variant.name, step.problem.name, "verify"):
                 results.append(session.run())
             lost = step.problem.name if session.device_lost else ""
             if on_step is not None:
                 on_step(results[-1])
+        if not lost and self.effort.num_launches and self.complete:
+            lost = self._repeat_launches(kernel, launchable, steps, results)
         faults = []
         if all(r.status is Status.UNSUPPORTED for r in results):
             faults.append(Fault(FaultKind.SUPPORTS_NOTHING, "supports", f"no problem is served; the last reason was: {results[-1].reason}"))
+        elif not any(r.faults for r in results) and (detail := pool(r.bias for r in results).find_fault()):
+            faults.append(Fault(FaultKind.BIASED, "bias", detail))
         return VerifyResult(
             op=self.op.name,
             variant=variant.name,
@@ -93,7 +112,44 @@ class Verifier:
             complete=self.complete,
             device_lost=bool(lost),
             seconds=time.perf_counter() - started,
+            proof=self.effort.proof,
         )
+
+    def _make_session(self, kernel: Kernel, launchable: Launchable, step: Step) -> _Session:
+        return _Session(self.device, self.op, kernel, launchable, self._references, step, self.schedules)
+
+    def _select_served(self, candidates: Pool, launchable: Launchable) -> list[Step]:
+        """Return the pool's steps up to the last that counts; those that are not served among them are reported as such."""
+        chosen, served = [], 0
+        for step in candidates.steps:
+            if served == candidates.count:
+                break
+            chosen.append(step)
+            # What a binding raises here, it raises when the step is run, and is a fault there.
+            with contextlib.suppress(*_LAUNCH_ERRORS):
+                served += not launchable.supports(**plan_arguments(self.op, step.problem))
+        return chosen
+
+    def _repeat_launches(self, kernel: Kernel, launchable: Launchable, steps: Sequence[Step], results: list[ProblemResult]) -> str:
+        """Launch the smallest problem that passed many times, and put what is found to its result.
+
+        Returns the problem's name if that lost the device.
+        """
+        passed = [i for i, r in enumerate(results) if r.status is Status.PASSED and not r.large]
+        if not passed:
+            return ""
+        index = min(passed, key=lambda i: find_size(self.op, steps[i].problem))
+        session = self._make_session(kernel, launchable, steps[index])
+        found = session.repeat(self.effort.num_launches)
+        before = results[index]
+        results[index] = replace(
+            before,
+            status=found.status,
+            faults=found.faults,
+            checks=(*before.checks, *found.checks),
+            num_launches=before.num_launches + found.num_launches,
+        )
+        return before.problem if session.device_lost else ""
 
 
 class _Session:
@@ -124,6 +180,8 @@ class _Session:
         return self.step.problem
 
     def run(self) -> ProblemResult:
+        if self.step.large:
+            return self._run_large()
         stream = self.device.create_stream(non_blocking=True)
         try:
             with Case(self.device, self.op, self.problem) as case:
@@ -137,8 +195,47 @@ class _Session:
             if self.device.observer is not None:
                 self._run_sanitized(stream)
         except DeviceLostError as error:
-            self.device_lost = True
-            self.tally.add(FaultKind.LAUNCH_ERROR, "launch", f"{error}; the device is lost, and needs a new process")
+            self._note_lost(error)
+        self.tally.note_bias()
+        return self.tally.finish(self.problem.name, hidden=self.step.hidden)
+
+    def _note_lost(self, error: DeviceLostError) -> None:
+        self.device_lost = True
+        self.tally.add(FaultKind.LAUNCH_ERROR, "launch", f"{error}; the device is lost, and needs a new process")
+
+    def _run_large(self) -> ProblemResult:
+        """Judge a large problem in part; NOT_RUN with the reason where that cannot be done."""
+        name, stream = self.problem.name, self.device.create_stream(non_blocking=True)
+        try:
+            reason = self.launchable.supports(**plan_arguments(self.op, self.problem))
+            if reason:
+                return ProblemResult(name, Status.UNSUPPORTED, self.step.hidden, reason, large=True)
+            SampledRun(self.device, self.op, self.problem, self.launchable, self.tally, stream).run()
+        except NotJudgedError as error:
+            if not self.tally.faults:
+                return ProblemResult(name, Status.NOT_RUN, self.step.hidden, f"not run: {error}", large=True)
+        except _LAUNCH_ERRORS as error:
+            self._note_failure(error, SAMPLED)
+        return self.tally.finish(name, hidden=self.step.hidden, large=True)
+
+    def _note_failure(self, error: Exception, check: str) -> None:
+        self.tally.add(FaultKind.LAUNCH_ERROR, check, str(error))
+        try:
+            self._require_device(str(error))
+        except DeviceLostError as lost:
+            self._note_lost(lost)
+
+    def repeat(self, count: int) -> ProblemResult:
+        """Launch the problem ``count`` times."""
+        stream = self.device.create_stream(non_blocking=True)
+        expected = self.references.get(self.problem, "normal", 0)
+        try:
+            with Case(self.device, self.op, self.problem) as case:
+                case.prepare(self.launchable)
+                is_fixed = self.kernel.deterministic
+                check_launches(self.device, case, self.launchable, stream, expected, count, self.tally, deterministic=is_fixed)
+        except _LAUNCH_ERRORS as error:
+            self._note_failure(error, LAUNCHES)
         return self.tally.finish(self.problem.name, hidden=self.step.hidden)
 
     def _ask_support(self, case: Case) -> str:
@@ -192,7 +289,7 @@ class _Session:
         for part in expected.parts:
             for name, actual in outputs.items():
                 result = part.compare(name, actual)
-                self.tally.note_errors(result.max_abs_error, result.max_error_ratio, result.max_ulp)
+                self.tally.note_comparison(result, distribution)
                 if not result.ok:
                     bad, blank = part.find_mismatches(name, actual), part.take(name, unwritten[name])
                     kind = classify_mismatch(
@@ -305,14 +402,17 @@ class _Session:
             try:
                 case.prepare(self.launchable)
                 case.upload(expected.inputs)
-                self._launch(case, stream, "sanitizer", "normal")
+                with observer.use_options({"read_only": ",".join(map(str, case.input_addresses))}):
+                    self._launch(case, stream, "sanitizer", "normal")
             finally:
                 reports = observer.take_reports()
                 self.tally.note_check("sanitizer")
                 for report in reports:
                     if report.severity == "error":
                         times = f" ({report.count} times)" if report.count > 1 else ""
-                        self.tally.add(classify_report(report), "sanitizer", report.text + times)
+                        name = case.find_input(report.address) if report.kind == "read_only_write" else ""
+                        what = f"a store to input {name}, which may be changed by no kernel, not even for a while: " if name else ""
+                        self.tally.add(classify_report(report), "sanitizer", what + report.text + times)
 
     def _launch(self, case: Case, stream: Stream, check: str, distribution: str) -> bool:
         """Run once to its end. False (and a fault) when it failed; raises :class:`DeviceLostError` when the device went with it."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from harness.spec import Facts, Op, Problem, settle
+from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Facts, Op, Problem, settle
+from harness.verify.drawing import draw_large_problems, draw_problems
 
 
 @dataclass(frozen=True)
@@ -19,21 +21,53 @@ class Effort:
     ``max_extra_flops`` or bytes moved. ``num_hidden`` problems of sizes that the op does not list are added, each of at most
     ``max_hidden_flops``, so that a kernel which is right for the listed sizes alone is found. On an emulated device each problem
     runs under ``schedules`` orders of blocks and warps, whose results must have the same bits.
+
+    The following are 0 where only what is listed is to be proved. Of problems that are drawn, with sizes, row strides and base addresses
+    of their own, ``num_drawn`` that the variant serves are verified, each of at most ``max_drawn_bytes`` and ``max_drawn_flops``, also on
+    inputs with a value that stands out; of those as large as the bench problems ``num_large`` are judged in part; and one small problem is
+    launched ``num_launches`` times. ``seed`` draws others.
     """
 
     max_extra_flops: float = 4e6
     num_hidden: int = 4
     max_hidden_flops: float = 32e6
     schedules: int = 0
+    num_drawn: int = 0
+    num_large: int = 0
+    num_launches: int = 0
+    max_drawn_bytes: float = 2.0**17
+    max_drawn_flops: float = 8e6
+    seed: int = 0
+
+    @property
+    def proof(self) -> str:
+        """What a verdict of this effort is worth: ``listed`` or ``drawn``, which includes it."""
+        wanted = THOROUGH
+        is_drawn = all(getattr(self, name) >= getattr(wanted, name) for name in ("num_drawn", "num_large", "num_launches"))
+        return "drawn" if is_drawn else "listed"
+
+
+# What ``verify`` and ``promote`` ask for; ``bench`` is content with what is listed.
+THOROUGH = Effort(num_drawn=12, num_large=8, num_launches=4096)
+
+
+def includes_proof(figures: Mapping[str, Any], proof: str) -> bool:
+    """Return whether a recorded verdict proved as much as ``proof`` asks for."""
+    return proof == "listed" or figures.get("proof") == proof
+
+
+# How many are drawn for each that is to be served: a kernel may serve one kind of problem alone, and one alignment in four.
+_DRAWN_PER_SERVED = 8
 
 
 @dataclass(frozen=True)
 class Step:
-    """One problem with the distributions to run beside ``normal``."""
+    """One problem with the distributions to run beside ``normal``; a ``large`` one is judged in part."""
 
     problem: Problem
     distributions: tuple[str, ...]
     hidden: bool = False
+    large: bool = False
 
 
 def find_size(op: Op, problem: Problem) -> float:
@@ -67,23 +101,60 @@ def make_hidden_problems(op: Op, effort: Effort) -> list[Problem]:
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Steps of which the first ``count`` that a variant serves are run."""
+
+    steps: tuple[Step, ...]
+    count: int
+
+
+def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
+    """Return the drawn problems, small and large."""
+    places = tuple(d for d in op.distributions if d in PLACE_DISTRIBUTIONS)
+    count = effort.num_drawn * _DRAWN_PER_SERVED
+    small = draw_problems(op, effort.seed, count, effort.max_drawn_bytes, effort.max_drawn_flops) if count else []
+    count = effort.num_large * _DRAWN_PER_SERVED
+    large = draw_large_problems(op, effort.seed, count) if count else []
+    return (
+        # Half of the distributions with every other problem.
+        Pool(tuple(Step(p, places[i % 2 :: 2], hidden=True) for i, p in enumerate(small)), effort.num_drawn),
+        Pool(tuple(Step(p, (), hidden=True, large=True) for p in large), effort.num_large),
+    )
+
+
 def make_plan(op: Op, effort: Effort, problem_names: Sequence[str] = ()) -> list[Step]:
-    """Return the steps of a verification: all of the op, or the named problems alone."""
-    extra = tuple(d for d in op.distributions if d != "normal")
-    listed = op.select_problems("verify", problem_names)
+    """Return the steps that every variant goes through: all that the op lists and some hidden ones, or the named problems alone.
+
+    What is drawn can be named too, so that a finding can be repeated.
+    """
+    extra = tuple(d for d in op.distributions if d in VALUE_DISTRIBUTIONS and d != "normal")
+    drawn = {s.problem.name: s for pool in make_pools(op, effort) for s in pool.steps} if problem_names else {}
+    known = {p.name for p in op.problems}
+    chosen = [drawn[name] for name in problem_names if name in drawn and name not in known]
+    names = [name for name in problem_names if name in known or name not in drawn]
+    if chosen and not names:
+        return chosen
+    listed = op.select_problems("verify", names)
     steps = [Step(p, extra if find_size(op, p) <= effort.max_extra_flops else ()) for p in listed]
     if not problem_names:
         steps += [Step(p, (), hidden=True) for p in make_hidden_problems(op, effort)]
-    return steps
+    return steps + chosen
 
 
 def describe_plan(op: Op, steps: Sequence[Step], effort: Effort | None = None) -> str:
     """Say in one line what a verification runs."""
     hidden = sum(s.hidden for s in steps)
     varied = sum(bool(s.distributions) for s in steps)
-    extra = [d for d in op.distributions if d != "normal"]
+    extra = [d for d in op.distributions if d in VALUE_DISTRIBUTIONS and d != "normal"]
     text = f"{len(steps) - hidden} problems on normal inputs"
     if varied and extra:
         text += f", {varied} of them also on {', '.join(extra)}"
     text += f"; {hidden} of unlisted sizes" if hidden else ""
-    return text + (f"; each under {effort.schedules} schedules" if effort and effort.schedules else "")
+    if effort is None:
+        return text
+    text += f"; each under {effort.schedules} schedules" if effort.schedules else ""
+    if effort.num_drawn:
+        text += f"; {effort.num_drawn} that are served of those drawn with strides and addresses of their own"
+    text += f"; {effort.num_large} large ones in part" if effort.num_large else ""
+    return text + (f"; one launched {effort.num_launches} times" if effort.num_launches else "")

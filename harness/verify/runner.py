@@ -12,7 +12,8 @@ Two layouts of memory serve two kinds of evidence:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -30,6 +31,8 @@ GUARD_BYTES = 16384
 _GUARD_PATTERN = 0xA5
 POISON_NAN = 0xFF
 POISON_FINITE = 0x4B
+# Planned tensors are this far apart, so that they do not overlap.
+_PLANNED_SPACING = 1 << 48
 
 
 class Layout(StrEnum):
@@ -56,57 +59,82 @@ class Damage:
 class _Slot:
     """One tensor's allocation, with the host's copy of what its bytes should be."""
 
-    def __init__(self, device: Device, name: str, shape: tuple[int, ...], dtype: str, row_pad: int, layout: Layout) -> None:
+    def __init__(
+        self, device: Device, name: str, shape: tuple[int, ...], dtype: str, row_pad: int, layout: Layout, offset_elems: int = 0
+    ) -> None:
         self.name = name
         self.shape = shape
         self.dtype = find_dtype(dtype)
         self.layout = layout
         self.strides = _find_strides(shape, self.dtype.itemsize, row_pad)
         self.span_bytes = self.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True))
-        self.guard_bytes = GUARD_BYTES if layout is Layout.GUARDED else 0
-        self.buffer: Buffer = device.allocate(self.span_bytes + 2 * self.guard_bytes)
-        self.array: DeviceArray = self.buffer.view(shape, self.dtype, self.guard_bytes, self.strides)
-        self.image: NDArray[np.uint8] = np.full(self.span_bytes + 2 * self.guard_bytes, _GUARD_PATTERN, np.uint8)
+        guard_bytes = GUARD_BYTES if layout is Layout.GUARDED else 0
+        self.start_bytes = guard_bytes + offset_elems * self.dtype.itemsize
+        size_bytes = self.start_bytes + self.span_bytes + guard_bytes
+        self.buffer: Buffer = device.allocate(size_bytes)
+        self.array: DeviceArray = self.buffer.view(shape, self.dtype, self.start_bytes, self.strides)
+        # An exact allocation may be far larger than the host's memory, where its rows lie far apart.
+        self.image: NDArray[np.uint8] = np.full(size_bytes if layout is Layout.GUARDED else 0, _GUARD_PATTERN, np.uint8)
 
     def _view(self, image: NDArray[np.uint8]) -> NDArray[Any]:
-        return np.ndarray(self.shape, self.dtype, image.data, self.guard_bytes, self.strides)
+        return np.ndarray(self.shape, self.dtype, image.data, self.start_bytes, self.strides)
 
     def set_elements(self, values: NDArray[Any]) -> None:
+        if self.layout is Layout.EXACT:
+            self.array.copy_from_host(np.ascontiguousarray(values))
+            return
         self._view(self.image)[...] = values
-        self._upload(values)
+        self.buffer.write(self.image)
 
     def poison(self, byte: int) -> None:
-        poison = np.full(self.dtype.itemsize, byte, np.uint8).view(self.dtype)
-        self._view(self.image)[...] = poison
         if self.layout is Layout.GUARDED:
-            self._upload(None)
-
-    def _upload(self, values: NDArray[Any] | None) -> None:
-        if self.layout is Layout.GUARDED or values is None:
+            self._view(self.image)[...] = np.full(self.dtype.itemsize, byte, np.uint8).view(self.dtype)
             self.buffer.write(self.image)
-        else:
-            self.array.copy_from_host(np.ascontiguousarray(values))
+
+    def read_elements(self) -> NDArray[Any]:
+        """Return the elements as they are now, contiguous."""
+        return self.array.copy_to_host() if self.layout is Layout.EXACT else self.read()[0]
 
     def read(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Return the elements (contiguous) and all bytes of the allocation as they are now."""
+        """Return the elements (contiguous) and all bytes of the allocation as they are now (guarded layout)."""
         now = np.ascontiguousarray(self.buffer.read())
         return np.ascontiguousarray(self._view(now)), now
+
+    def _find_row(self, index: Sequence[int]) -> int:
+        """Return the byte offset of a row in the buffer, by its index along the leading axes."""
+        return self.start_bytes + sum(int(i) * stride for i, stride in zip(index, self.strides[:-1], strict=True))
+
+    def write_grid(self, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
+        row = np.zeros(self.shape[-1], self.dtype)
+        dense = all(len(places) == n for places, n in zip(grid, self.shape, strict=True)) and self.span_bytes == values.nbytes
+        if dense and all((np.diff(places) == 1).all() for places in grid):
+            self.buffer.write(np.ascontiguousarray(values), self.start_bytes)
+            return
+        rows = values.reshape(-1, values.shape[-1])
+        for index, elements in zip(itertools.product(*grid[:-1]), rows, strict=True):
+            row[grid[-1]] = elements
+            self.buffer.write(row, self._find_row(index))
+
+    def read_grid(self, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
+        row_bytes = self.shape[-1] * self.dtype.itemsize
+        rows = [self.buffer.read(self._find_row(i), row_bytes).view(self.dtype)[grid[-1]] for i in itertools.product(*grid[:-1])]
+        return np.concatenate(rows).reshape(tuple(map(len, grid)))
 
     def find_damage(self, now: NDArray[np.uint8], *, elements_too: bool) -> list[Damage]:
         changed = now != self.image
         if not elements_too:
-            kept = np.ndarray((*self.shape, self.dtype.itemsize), np.bool_, changed.data, self.guard_bytes, (*self.strides, 1))
+            kept = np.ndarray((*self.shape, self.dtype.itemsize), np.bool_, changed.data, self.start_bytes, (*self.strides, 1))
             kept[...] = False
         if not changed.any():
             return []
-        end = self.guard_bytes + self.span_bytes
-        regions = (("before", 0, self.guard_bytes), ("inside", self.guard_bytes, end), ("after", end, len(changed)))
+        end = self.start_bytes + self.span_bytes
+        regions = (("before", 0, self.start_bytes), ("inside", self.start_bytes, end), ("after", end, len(changed)))
         found = []
         for where, start, stop in regions:
             places = np.flatnonzero(changed[start:stop])
             if len(places):
                 label = "in the row padding of" if where == "inside" and not elements_too else where
-                found.append(Damage(self.name, label, len(places), start + int(places[0]) - self.guard_bytes))
+                found.append(Damage(self.name, label, len(places), start + int(places[0]) - self.start_bytes))
         return found
 
 
@@ -143,8 +171,8 @@ class Case:
         self._slots = {t.name: self._place(t) for t in op.tensors if t.present(problem)}
 
     def _place(self, tensor: Tensor) -> _Slot:
-        pad = self.problem.padding.get(tensor.name, 0)
-        return _Slot(self.device, tensor.name, tensor.resolve_shape(self.problem), tensor.resolve_dtype(self.problem), pad, self.layout)
+        pad, at = self.problem.padding.get(tensor.name, 0), self.problem.offsets.get(tensor.name, 0)
+        return _Slot(self.device, tensor.name, tensor.resolve_shape(self.problem), tensor.resolve_dtype(self.problem), pad, self.layout, at)
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +232,34 @@ class Case:
 
     def read_outputs(self) -> dict[str, NDArray[Any]]:
         """Return the outputs as contiguous host arrays."""
-        return {t.name: self._slots[t.name].read()[0] for t in self.op.outputs if t.name in self._slots}
+        return {t.name: self._slots[t.name].read_elements() for t in self.op.outputs if t.name in self._slots}
+
+    @property
+    def input_addresses(self) -> list[int]:
+        """Device addresses of the allocations that hold the inputs."""
+        return [self._slots[t.name].buffer.address for t in self.op.inputs if t.name in self._slots]
+
+    def find_input(self, address: int) -> str:
+        """Return the name of the input whose allocation holds an address, "" where none does."""
+        for tensor in self.op.inputs:
+            slot = self._slots.get(tensor.name)
+            if slot is not None and 0 <= address - slot.buffer.address < slot.buffer.size_bytes:
+                return tensor.name
+        return ""
+
+    def fill_outputs(self, byte: int) -> None:
+        """Set every byte of the outputs' allocations, row padding included, without a copy of them on the host."""
+        for tensor in self.op.outputs:
+            if tensor.name in self._slots:
+                self._slots[tensor.name].buffer.fill(byte)
+
+    def write_grid(self, name: str, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
+        """Write ``values`` to the elements of a tensor at a grid of places, and zeros beside them in the rows that are touched."""
+        self._slots[name].write_grid(grid, values)
+
+    def read_grid(self, name: str, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
+        """Return the elements of a tensor at a grid of places, which are given per axis; other rows are not read."""
+        return self._slots[name].read_grid(grid)
 
     def find_damage(self) -> list[Damage]:
         """Return what was overwritten beside the outputs: guards and row padding of all tensors and of the workspace (guarded layout)."""
@@ -248,3 +303,33 @@ class Case:
 
 def _as_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+class _PlannedArray(DeviceArray):
+    """An array that has an address, a shape and strides, and no memory."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides_bytes: tuple[int, ...]) -> None:
+        self.address = address
+        self.shape = shape
+        self.dtype = dtype
+        self.strides_bytes = strides_bytes
+
+    def copy_to_host(self) -> NDArray[Any]:
+        raise ValueError("a planned array has no memory")
+
+    def copy_from_host(self, values: NDArray[Any]) -> None:
+        raise ValueError("a planned array has no memory")
+
+
+def plan_arguments(op: Op, problem: Problem) -> dict[str, Any]:
+    """Return what a variant's ``supports`` is asked with, as :attr:`Case.arguments` are, without allocating any memory."""
+    arguments: dict[str, Any] = dict.fromkeys((t.name for t in op.tensors), None)
+    for place, tensor in enumerate(op.tensors):
+        if not tensor.present(problem):
+            continue
+        dtype, shape = find_dtype(tensor.resolve_dtype(problem)), tensor.resolve_shape(problem)
+        strides = _find_strides(shape, dtype.itemsize, problem.padding.get(tensor.name, 0))
+        address = (place + 1) * _PLANNED_SPACING + problem.offsets.get(tensor.name, 0) * dtype.itemsize
+        arguments[tensor.name] = _PlannedArray(address, shape, dtype, strides)
+    values = op.attribute_values(problem)
+    return arguments | {a.name: values[a.name] for a in op.attributes if a.passed}

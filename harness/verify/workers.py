@@ -28,6 +28,8 @@ from harness.verify.plan import Effort
 
 # Silence after which a job counts as hung: the longest step is one problem, emulated with all checks.
 _TIMEOUT_S = 120.0
+# Address space of the emulated device: drawn problems have strides beyond 2^32 elements, of whose memory little is touched.
+_MEMORY_BYTES = 96 << 30
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class VariantWorker:
         if self._device.observer is not None:
             self._device.observer.set_option("workers", str(setup.emulator_workers))
             self._device.observer.set_option("target", setup.target)
+            if int(self._device.observer.get_option("memory_bytes")) < _MEMORY_BYTES:
+                self._device.observer.set_option("memory_bytes", str(_MEMORY_BYTES))
         self._op = load_op(setup.op_folder)
         self._target = find_target(setup.target)
         self._codes: dict[Path, dict[str, SassKernel]] = {}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Axis, Constraint, Cost, Count, Kernel, Op, Problem, Role, Tensor, Tunable
+from harness.spec import Arrays, Axis, Constraint, Cost, Count, Kernel, Op, Problem, Role, Sampling, Tensor, Tunable
 
 FLOAT_BYTES = 4
 MAX_THREADS = 1024
@@ -57,6 +57,11 @@ def cost(problem: Problem) -> Cost:
     """Return about 5 flops an element (maximum, difference, exponential, sum, scaling), with X read and Y written once."""
     elems = problem.sizes["rows"] * problem.sizes["columns"]
     return Cost(flops=5.0 * elems, bytes_read=float(FLOAT_BYTES * elems), bytes_written=float(FLOAT_BYTES * elems))
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows of Y at ``places``."""
+    return {"x": inputs["x"][places]}, Problem(dict(problem.sizes) | {"rows": len(places)}, suites=problem.suites)
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
@@ -176,6 +181,7 @@ OP = Op(
     tolerance=tolerance,
     accumulate="float32",
     cost=cost,
+    sampling=Sampling((0,), restrict),
     axes=(
         Axis(
             "region",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Constraint, Cost, Count, Kernel, Op, Problem, Role, Rows, Tensor, Tunable
+from harness.spec import Arrays, Constraint, Cost, Count, Kernel, Op, Problem, Role, Rows, Sampling, Tensor, Tunable
 
 Values = Mapping[str, int]
 
@@ -32,6 +32,12 @@ def cost(problem: Problem) -> Cost:
     """Return no flops, with X read and Y written once."""
     size_bytes = float(FLOAT_BYTES * problem.sizes["rows"] * problem.sizes["columns"])
     return Cost(flops=0.0, bytes_read=size_bytes, bytes_written=size_bytes)
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows (axis 0) or columns (axis 1) of Y at ``places``."""
+    x = inputs["x"][:, places] if axis == 0 else inputs["x"][places]
+    return {"x": x}, Problem(dict(zip(("rows", "columns"), x.shape, strict=True)), suites=problem.suites)
 
 
 def _count_elems(t: Values) -> int:
@@ -159,4 +165,5 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0, 1), restrict),
 )

@@ -36,6 +36,9 @@ const char* aicfEmulatorTakeCounters(void);
 const char* aicfEmulatorTakeLines(void);
 /* Live allocations as a JSON array of {"address","size_bytes","serial","kind","label"}: the leaks, at the end of a program. */
 const char* aicfEmulatorAllocations(void);
+/* Which of the bytes [address, address + size_bytes) the host or a kernel has written since they were allocated, as a JSON array of
+ * [begin, end) offsets from the address, ascending. */
+const char* aicfEmulatorWritten(unsigned long long address, unsigned long long size_bytes);
 /* The long form of the last error of this thread (what cudaGetErrorString has no room for); "" when there is none. */
 const char* aicfEmulatorMessage(void);
 /* Forgets an error that has ended the context (700, 716, ...) and this thread's last error, and returns the former (0: there was none).

@@ -263,6 +263,7 @@ enum class Finding : uint8_t {
     kRegisterBudget,
     kConditionalHandle,
     kGridDependencyMissing,
+    kReadOnlyWrite,
 };
 
 struct FindingInfo {

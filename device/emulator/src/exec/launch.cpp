@@ -114,6 +114,22 @@ void note_primary(const LaunchState& state) {
     primary.places = state.image->places;  // which outlive the module
 }
 
+// `sampled` of `clusters`, ascending: spread evenly, or with a seed the first, the last, and one drawn in each of the equal bands between.
+std::vector<uint64_t> choose_sample(uint64_t clusters, uint64_t sampled, uint64_t seed) {
+    std::vector<uint64_t> chosen(sampled);
+    for (uint64_t i = 0; i < sampled; ++i) {
+        if (seed == 0) {
+            chosen[i] = static_cast<uint64_t>((static_cast<double>(i) + 0.5) * clusters / sampled);
+        } else if (i == 0 || i + 1 == sampled) {
+            chosen[i] = i == 0 ? 0 : clusters - 1;
+        } else {
+            const auto edge = [&](uint64_t band) { return 1 + static_cast<uint64_t>(static_cast<double>(band) * (clusters - 2) / (sampled - 2)); };
+            chosen[i] = edge(i - 1) + next_random(seed) % (edge(i) - edge(i - 1));
+        }
+    }
+    return chosen;
+}
+
 void print_output(LaunchState& state) {
     std::stable_sort(state.output.begin(), state.output.end(), [](const auto& x, const auto& y) { return x.block < y.block; });
     for (const LaunchState::Output& line : state.output) std::fputs(line.text.c_str(), line.is_error ? stderr : stdout);
@@ -159,9 +175,7 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     const uint64_t sampled = (options.sample_blocks + state.cluster_blocks - 1) / state.cluster_blocks;
     if (sampled != 0 && sampled < state.grid_clusters && !launch.cooperative) {  // blocks that wait for each other need all of them
         state.run_clusters = sampled;
-        state.cluster_order.resize(sampled);
-        for (uint64_t i = 0; i < sampled; ++i)
-            state.cluster_order[i] = static_cast<uint64_t>((static_cast<double>(i) + 0.5) * state.grid_clusters / sampled);
+        state.cluster_order = choose_sample(state.grid_clusters, sampled, options.sample_seed);
     }
     const uint32_t per_sm = std::max(1u, std::min({kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / std::max(32u, state.block_threads),
                                                    kSharedPerMultiprocessor / (state.shared_bytes + 1024)}));

@@ -61,6 +61,7 @@ constexpr FindingInfo kFindings[] = {
     {"register_budget", Severity::kError, "Misuse of setmaxnreg"},
     {"conditional_handle", Severity::kError, "Value set for a conditional handle that no graph has"},
     {"grid_dependency_missing", Severity::kError, "Access to what the kernel before has touched, which may not be over"},
+    {"read_only_write", Severity::kError, "Write to an allocation that is marked read-only"},
 };
 
 std::string hex(uint64_t value) {

@@ -87,6 +87,10 @@ bool Interpreter<M>::check_run(uint32_t lane, uint64_t address, uint32_t bytes, 
     const Allocation* allocation = memory_.find(address);
     const bool inside = allocation && address >= allocation->address && address + bytes <= allocation->address + allocation->size_bytes;
     if (inside && allocation->live && memory_.reaches(*allocation)) {
+        if (is_write && allocation->read_only && checking(kMemcheck)) {
+            report_access(worker_, block_, warp_, pc_, lane, {Finding::kReadOnlyWrite, MemSpace::kGlobal, true, false, address, bytes});
+            return true;
+        }
         range = {allocation->address, allocation->address + allocation->size_bytes};
         return true;
     }

@@ -266,8 +266,13 @@ uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, ui
         const Allocation* allocation = memory_.find(at);
         const bool inside = allocation && at >= allocation->address && at + size <= allocation->address + allocation->size_bytes;
         if (inside && allocation->live && memory_.reaches(*allocation)) {
-            range = {allocation->address, allocation->address + allocation->size_bytes};
             good |= 1u << lane;
+            if (is_write && allocation->read_only && checking(kMemcheck)) {  // told, and done all the same
+                finding.finding = Finding::kReadOnlyWrite;
+                report_access(worker_, block_, warp_, pc_, lane, finding);
+                return;
+            }
+            range = {allocation->address, allocation->address + allocation->size_bytes};
             return;
         }
         finding.finding = inside && allocation->live ? Finding::kPeerAccess

@@ -78,11 +78,14 @@ struct DeviceMemory::State {
         if (next != free_spans.begin()) {
             auto previous = std::prev(next);
             if (previous->second == begin) {
-                previous->second = end;
-                return;
+                begin = previous->first;
+                free_spans.erase(previous);
             }
         }
-        free_spans.emplace(begin, end);
+        if (end == bump)
+            bump = begin;  // what scans all that was handed out need not go through what was huge once
+        else
+            free_spans.emplace(begin, end);
     }
 
     void expire_quarantine(size_t keep_count, uint64_t keep_bytes) {
@@ -345,6 +348,50 @@ bool DeviceMemory::is_initialized(uint64_t address, uint64_t size_bytes) const {
         if (init_bits_[at] != 0xFF) return false;
     }
     return true;
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> DeviceMemory::find_initialized(uint64_t address, uint64_t size_bytes) const {
+    std::vector<std::pair<uint64_t, uint64_t>> runs;
+    if (size_bytes == 0 || !contains(address) || size_bytes > base_ + capacity_ - address) return runs;
+    const auto add = [&](uint64_t at, uint64_t bytes) {
+        if (!runs.empty() && runs.back().second == base_ + at)
+            runs.back().second += bytes;
+        else
+            runs.emplace_back(base_ + at, base_ + at + bytes);
+    };
+    uint64_t at = address - base_;
+    const uint64_t last = at + size_bytes;
+    while (at < last) {
+        // What nobody wrote has no pages in the file: a large allocation is mostly holes.
+        const off_t data = lseek(state_->descriptor, static_cast<off_t>(at), SEEK_DATA);
+        if (data < 0 || static_cast<uint64_t>(data) >= last) break;
+        const off_t hole = lseek(state_->descriptor, data, SEEK_HOLE);
+        const uint64_t end = hole < 0 ? last : std::min(last, static_cast<uint64_t>(hole));
+        for (at = std::max(at, static_cast<uint64_t>(data)); at < end;) {
+            uint64_t word = 0;
+            const bool whole = at % 64 == 0 && end - at >= 64;
+            if (whole) std::memcpy(&word, init_bits_ + at / 8, 8);
+            if (whole && (word == 0 || word == ~0ull)) {  // most of it is all or nothing
+                if (word != 0) add(at, 64);
+                at += 64;
+            } else {
+                if (init_bits_[at / 8] >> (at % 8) & 1) add(at, 1);
+                ++at;
+            }
+        }
+    }
+    return runs;
+}
+
+uint64_t DeviceMemory::set_read_only(const std::vector<uint64_t>& addresses) {
+    std::unique_lock lock(state_->mutex);
+    for (auto& [begin, block] : state_->blocks) block.allocation.read_only = false;
+    for (const uint64_t address : addresses) {
+        const auto found = state_->block_at(address);
+        if (found == state_->blocks.end() || !found->second.allocation.live || found->second.allocation.address != address) return address;
+        state_->blocks.at(found->first).allocation.read_only = true;
+    }
+    return 0;
 }
 
 uint64_t DeviceMemory::used_bytes(uint32_t device) const {

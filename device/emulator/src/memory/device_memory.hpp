@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace aicf::emu {
@@ -41,6 +42,7 @@ struct Allocation {
     std::string label;        // variable name for kModule and kManagedVariable
     uint32_t granted = 0;     // kAsync: a bit for each other device that its pool lets in
     int device = 0;           // that was current when it was made
+    bool read_only = false;   // a store by a kernel is a finding
 };
 
 enum class FreeResult : uint8_t { kOk, kNotAllocated, kDoubleFree, kInsidePointer };
@@ -64,6 +66,9 @@ public:
     }
     // The devices that may touch stream-ordered memory beside its own.
     void set_granted(uint64_t address, uint32_t devices);
+
+    // Marks the live allocations that begin at these addresses, and no others. Returns the first address that is none, 0 when all are.
+    uint64_t set_read_only(const std::vector<uint64_t>& addresses);
 
     // Memory of graphs comes and goes at one address; its bytes are uninitialised each time it comes.
     void set_live(uint64_t address, bool live);
@@ -96,6 +101,8 @@ public:
     // Initialisation state, one bit a byte.
     void mark_initialized(uint64_t address, uint64_t size_bytes);
     bool is_initialized(uint64_t address, uint64_t size_bytes) const;
+    // The runs [begin, end) of initialised bytes in [address, address + size), ascending.
+    std::vector<std::pair<uint64_t, uint64_t>> find_initialized(uint64_t address, uint64_t size_bytes) const;
     const uint8_t* init_bits() const { return init_bits_; }  // bit i of byte j: arena byte 8*j+i
     uint8_t* init_bits() { return init_bits_; }
 

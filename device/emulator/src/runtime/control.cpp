@@ -125,6 +125,18 @@ AICF_EXPORT const char* aicfEmulatorAllocations(void) {
     });
 }
 
+AICF_EXPORT const char* aicfEmulatorWritten(unsigned long long address, unsigned long long size_bytes) {
+    thread_local std::string kept;
+    return answer(kept, [&](Runtime& runtime) {
+        const DeviceMemory* memory = runtime.memory_if_made();
+        std::string out = "[";
+        if (memory != nullptr)
+            for (const auto& [begin, end] : memory->find_initialized(address, size_bytes))
+                out += (out.size() == 1 ? "[" : ",[") + std::to_string(begin - address) + "," + std::to_string(end - address) + "]";
+        return out + "]";
+    });
+}
+
 AICF_EXPORT const char* aicfEmulatorMessage(void) {
     thread_local std::string kept;
     kept = thread_state().message;

@@ -57,6 +57,30 @@ std::string format_checks(uint32_t bits) {
     return text.empty() ? "none" : text;
 }
 
+void set_read_only(Runtime& runtime, const std::string& value) {
+    std::vector<uint64_t> addresses;
+    for (size_t begin = 0; begin < value.size();) {
+        const size_t end = std::min(value.find(',', begin), value.size());
+        addresses.push_back(parse_number("read_only", value.substr(begin, end - begin), 1, UINT64_MAX));
+        begin = end + 1;
+    }
+    DeviceMemory* memory = runtime.memory_if_made();
+    if (memory == nullptr && addresses.empty()) return;
+    const uint64_t unknown = memory == nullptr ? addresses.front() : memory->set_read_only(addresses);
+    if (unknown != 0)
+        throw Failure{kErrInvalidValue, "option read_only: no live allocation begins at " + std::to_string(unknown) +
+                                            "; give addresses that cudaMalloc returned"};
+}
+
+std::string list_read_only(const Runtime& runtime) {
+    const DeviceMemory* memory = runtime.memory_if_made();
+    std::string text;
+    if (memory == nullptr) return text;
+    for (const Allocation& allocation : memory->live_allocations())
+        if (allocation.read_only) text += (text.empty() ? "" : ",") + std::to_string(allocation.address);
+    return text;
+}
+
 struct Option {
     const char* name;
     void (*write)(Runtime&, const std::string&);
@@ -93,6 +117,9 @@ const Option kOptions[] = {
      [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
     {"sample_blocks", [](Runtime& r, const std::string& v) { r.options.sample_blocks = parse_number("sample_blocks", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.sample_blocks); }},
+    {"sample_seed", [](Runtime& r, const std::string& v) { r.options.sample_seed = parse_number("sample_seed", v, 0, UINT64_MAX); },
+     [](const Runtime& r) { return std::to_string(r.options.sample_seed); }},
+    {"read_only", [](Runtime& r, const std::string& v) { set_read_only(r, v); }, [](const Runtime& r) { return list_read_only(r); }},
     {"l1_bytes",
      [](Runtime& r, const std::string& v) { r.options.l1_bytes = static_cast<uint32_t>(parse_number("l1_bytes", v, 0, 1 << 20)); },
      [](const Runtime& r) { return std::to_string(r.options.l1_bytes); }},

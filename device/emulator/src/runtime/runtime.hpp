@@ -124,7 +124,7 @@ public:
 
     // The arena; made on first use. Throws Failure(2) when the address space cannot be had.
     DeviceMemory& memory();
-    DeviceMemory* memory_if_made() { return memory_.get(); }
+    DeviceMemory* memory_if_made() const { return memory_.get(); }
     bool is_device_address(const void* pointer) const;
     // The number of devices; before the first use of memory only.
     void set_device_count(size_t count);

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Attribute, Cost, Kernel, Op, Problem, Role, Tensor
+from harness.spec import Arrays, Attribute, Cost, Kernel, Op, Problem, Role, Sampling, Tensor
 
 _UNIT = float(np.finfo(np.float32).eps) / 2
 _TINY = float(np.finfo(np.float32).smallest_subnormal)
@@ -38,6 +38,16 @@ def cost(problem: Problem) -> Cost:
     """Count the product alone: two flops for each of M N K terms."""
     m, n, k = (problem.sizes[dim] for dim in "MNK")
     return Cost(flops=2.0 * m * n * k, bytes_read=4.0 * (m * k + k * n), bytes_written=4.0 * m * n)
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows (axis 0) or columns (axis 1) of Y at ``places``."""
+    taken = dict(inputs)
+    if axis == 0:
+        taken["A"] = inputs["A"][places]
+    else:
+        taken |= {name: inputs[name][..., places] for name in ("B", "bias") if name in inputs}
+    return taken, Problem(dict(problem.sizes) | {"MN"[axis]: len(places)}, problem.attributes, suites=problem.suites)
 
 
 def _compute_linear(inputs: Arrays) -> NDArray[Any]:
@@ -95,4 +105,5 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0, 1), restrict),
 )

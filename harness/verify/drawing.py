@@ -1,0 +1,231 @@
+"""Problems that an op does not list, drawn from those that it does: sizes, row strides, base addresses.
+
+A kernel that is right for what is listed and wrong elsewhere is wrong for a reason that its author did not have in mind, so that what is
+run must not be chosen by hand either. Draws are seeded by the op's name and a number, thus the same on every machine; what is drawn from
+is dealt like cards, so that a few draws have some of everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.dtypes import find_dtype
+from harness.spec import Facts, Op, Problem, Tensor, settle
+
+# What vector accesses and tensor copies ask of rows and base addresses.
+_VECTOR_BYTES = 16
+# Indices of 32 bits overflow beyond this many elements, signed or not.
+_BEYOND_INDEX = 2**32
+# Row padding may not make a tensor larger than this, but where strides are drawn for their size.
+_MAX_SPAN_BYTES = 2**22
+_ROUND = (10, 96, 100, 128, 1000, 1024)
+_MAX_TRIES = 24
+
+
+class Deck:
+    """Deals the numbers below ``size`` in random order, each once before any comes again."""
+
+    def __init__(self, rng: np.random.Generator, size: int) -> None:
+        self._rng = rng
+        self._size = size
+        self._left: list[int] = []
+
+    def deal(self) -> int:
+        """Return the next number."""
+        if not self._left:
+            self._left = [int(i) for i in self._rng.permutation(self._size)]
+        return self._left.pop()
+
+
+def make_generator(op: Op, what: str, seed: int) -> np.random.Generator:
+    """Return the random numbers for one kind of draw."""
+    digest = hashlib.sha256(f"{what}\0{op.name}\0{seed}".encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+
+
+def _draw_extent(rng: np.random.Generator, kind: int, limit: int) -> int:
+    """Return a size from 1 to ``limit``: of any order of magnitude, a power of two, next to one, round, or any."""
+    bits = int(rng.integers(0, limit.bit_length()))
+    some = int(rng.integers(1 << bits, min(limit, (2 << bits) - 1), endpoint=True))
+    if kind == 1:
+        return 1 << bits
+    if kind == 2:
+        return min(max((1 << bits) + int(rng.choice([-3, -1, 1, 3])), 1), limit)
+    if kind == 3:
+        unit = int(rng.choice([u for u in _ROUND if u <= limit] or [1]))
+        return max(some // unit, 1) * unit
+    return some if kind == 0 else int(rng.integers(1, limit, endpoint=True))
+
+
+_NUM_EXTENTS, _NUM_PADDINGS, _NUM_OFFSETS, _NUM_ALIGNMENTS = 5, 6, 4, 4
+
+
+def _draw_padding(rng: np.random.Generator, kind: int, row: int) -> int:
+    """Return what is added to a row of ``row`` elements: nothing, little, up to a row, several rows, or up to a power of two."""
+    if kind == 2:
+        return int(rng.integers(1, 7, endpoint=True))
+    if kind == 3:
+        return int(rng.integers(1, row + 64, endpoint=True))
+    if kind == 4:
+        return row * int(rng.integers(1, 8, endpoint=True)) + int(rng.integers(65, 80))
+    return (1 << row.bit_length()) - row if kind == 5 else 0
+
+
+def _draw_offset(rng: np.random.Generator, kind: int) -> int:
+    if kind == 0:
+        return 0
+    return int(rng.integers(1, 3, endpoint=True)) if kind == 1 else 2 * int(rng.integers(2, 31)) + kind % 2
+
+
+def list_kinds(op: Op, suite: str) -> list[Problem]:
+    """Return a problem of the suite for each set of attributes there is, the first listed."""
+    kinds: dict[tuple[tuple[str, object], ...], Problem] = {}
+    for problem in op.select_problems(suite):
+        kinds.setdefault(tuple(sorted(op.attribute_values(problem).items())), problem)
+    return list(kinds.values())
+
+
+class _Drawer:
+    """Draws problems of one op; what kernels need of alignment is asked of a quarter of them in full."""
+
+    def __init__(self, op: Op, what: str, seed: int) -> None:
+        self.op = op
+        self.rng = make_generator(op, what, seed)
+        self._extents = {name: Deck(self.rng, _NUM_EXTENTS) for name in sorted({n for p in op.problems for n in p.sizes})}
+        self._paddings = {t.name: Deck(self.rng, _NUM_PADDINGS) for t in op.tensors}
+        self._offsets = {t.name: Deck(self.rng, _NUM_OFFSETS) for t in op.tensors}
+
+    def draw(self, base: Problem, limits: Mapping[str, int], alignment: int, max_bytes: float, max_flops: float) -> Problem | None:
+        """Return a problem with the attributes of ``base``, None where none was found that is small enough."""
+        aligned_rows, aligned_bases = alignment in (0, 1), alignment in (0, 2)
+        for _ in range(_MAX_TRIES):
+            sizes = {name: _draw_extent(self.rng, self._extents[name].deal(), limits[name]) for name in base.sizes}
+            if alignment == 0:  # what is asked of rows is often asked of sizes
+                sizes = {name: -(-size // 8) * 8 for name, size in sizes.items()}
+            sizes = dict(settle(self.op.ties, Facts(sizes, self.op.attribute_values(base))).sizes)
+            problem = Problem(sizes, base.attributes, suites=frozenset({"drawn"}))
+            cost = self.op.cost(problem)
+            if cost.bytes_moved <= max_bytes and cost.flops <= max_flops:
+                return self._place(problem, aligned_rows=aligned_rows, aligned_bases=aligned_bases)
+        return None
+
+    def _place(self, problem: Problem, *, aligned_rows: bool, aligned_bases: bool) -> Problem:
+        padding, offsets = {}, {}
+        for tensor in self.op.tensors:
+            if not tensor.present(problem):
+                continue
+            unit, shape = find_unit(tensor, problem), tensor.resolve_shape(problem)
+            if tensor.can_pad_rows:
+                pad = _draw_padding(self.rng, self._paddings[tensor.name].deal(), shape[-1])
+                stride = shape[-1] + pad
+                stride = -(-stride // unit) * unit if aligned_rows else stride
+                if stride * math.prod(shape[:-1]) * _VECTOR_BYTES // unit <= _MAX_SPAN_BYTES:
+                    padding[tensor.name] = stride - shape[-1]
+            offset = _draw_offset(self.rng, self._offsets[tensor.name].deal())
+            offsets[tensor.name] = offset * unit if aligned_bases else offset
+        return Problem(problem.sizes, problem.attributes, padding, problem.suites, offsets)
+
+
+def find_unit(tensor: Tensor, problem: Problem) -> int:
+    """Return how many elements of a tensor are a vector of 16 bytes."""
+    return max(_VECTOR_BYTES // find_dtype(tensor.resolve_dtype(problem)).itemsize, 1)
+
+
+def draw_problems(op: Op, seed: int, count: int, max_bytes: float, max_flops: float) -> list[Problem]:
+    """Return up to ``count`` problems of at most ``max_bytes`` and ``max_flops``, none of which the op lists."""
+    bases = list_kinds(op, "verify")
+    if not bases:
+        return []
+    listed = op.select_problems("verify")
+    limits = {name: max(p.sizes[name] for p in listed) for name in bases[0].sizes}
+    drawer = _Drawer(op, "drawn", seed)
+    deck = Deck(drawer.rng, len(bases))
+    names = {p.name for p in op.problems}
+    found: dict[str, Problem] = {}
+    for index in range(0, count, _NUM_ALIGNMENTS):
+        base = bases[deck.deal()]
+        for alignment in range(min(_NUM_ALIGNMENTS, count - index)):
+            problem = drawer.draw(base, limits, alignment, max_bytes, max_flops)
+            if problem is not None and problem.name not in names:
+                found[problem.name] = problem
+    return list(found.values())
+
+
+def draw_large_problems(op: Op, seed: int, count: int) -> list[Problem]:
+    """Return up to ``count`` problems as large as the op's bench problems, of which a part is run and judged.
+
+    In turns: a bench problem, one of which a single size is as large as that, one with row strides beyond indices of 32 bits, and one with
+    more elements than such indices can tell apart.
+    """
+    rng = make_generator(op, "large", seed)
+    groups: list[list[Problem]] = [_draw_stretched(op, rng), _shuffle(rng, op.select_problems("bench"))]
+    groups += [_draw_distant(op, rng), _draw_vast(op, rng)]
+    turns = [group[i] for i in range(max(map(len, groups))) for group in groups if i < len(group)]
+    return list({p.name: p for p in turns}.values())[:count]
+
+
+def _shuffle(rng: np.random.Generator, problems: Sequence[Problem]) -> list[Problem]:
+    return [problems[int(i)] for i in rng.permutation(len(problems))]
+
+
+def _find_largest(op: Op) -> dict[str, int]:
+    listed = op.select_problems("bench") or op.problems
+    return {name: max(p.sizes.get(name, 1) for p in listed) for name in listed[0].sizes}
+
+
+def _settle(op: Op, base: Problem, sizes: Mapping[str, int], padding: Mapping[str, int] | None = None) -> Problem:
+    agreed = settle(op.ties, Facts(sizes, op.attribute_values(base))).sizes
+    return Problem(agreed, base.attributes, padding or {}, frozenset({"drawn"}))
+
+
+def _draw_stretched(op: Op, rng: np.random.Generator) -> list[Problem]:
+    """Return problems with one large size: the largest that is benched, one up to twice that, and a power of two on the way there."""
+    kinds = _shuffle(rng, list_kinds(op, "verify"))
+    ways = [(way, name, most) for way in range(3) for name, most in _find_largest(op).items()]
+    found = []
+    for turn in range(len(kinds)):
+        # Neighbours are of different kinds, so that a kernel that serves a few of them meets every way.
+        for place, (way, name, most) in enumerate(ways):
+            base = kinds[(turn + place) % len(kinds)]
+            small = {other: int(rng.integers(1, 5, endpoint=True)) if way == 2 else 8 for other in base.sizes}
+            power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
+            size = (most, power, int(rng.integers(most // 2, 2 * most, endpoint=True)))[way]
+            found.append(_settle(op, base, small | {name: max(size, 1)}))
+    return found
+
+
+def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:
+    """Return problems of few elements whose last row begins more than 2^32 elements behind the first."""
+    found = []
+    for base in _shuffle(rng, list_kinds(op, "verify")):
+        sizes = {name: 8 * int(rng.integers(1, 4, endpoint=True)) for name in base.sizes}
+        problem = _settle(op, base, sizes)
+        padding = {}
+        for tensor in op.tensors:
+            shape = tensor.resolve_shape(problem) if tensor.present(problem) else ()
+            if tensor.can_pad_rows and math.prod(shape[:-1]) > 1:
+                unit = find_unit(tensor, problem)
+                stride = -(-_BEYOND_INDEX // (math.prod(shape[:-1]) - 1)) + int(rng.integers(1, 1024))
+                padding[tensor.name] = -(-stride // unit) * unit - shape[-1]
+        if padding:
+            found.append(_settle(op, base, problem.sizes, padding))
+    return found
+
+
+def _draw_vast(op: Op, rng: np.random.Generator) -> list[Problem]:
+    """Return problems of which a tensor has more than 2^32 elements, in rows of moderate length."""
+    found = []
+    for base in _shuffle(rng, list_kinds(op, "verify")):
+        for tensor in op.tensors:
+            names = tensor.name_sizes(base) if tensor.present(base) else ()
+            if len(names) != 2:
+                continue
+            sizes = dict.fromkeys(base.sizes, 64)
+            sizes[names[1]] = 1024
+            sizes[names[0]] = _BEYOND_INDEX // 1024 + 8 * int(rng.integers(1, 128))
+            found.append(_settle(op, base, sizes))
+    return found

@@ -1,0 +1,76 @@
+"""Thousands of launches of one small problem: a kernel must not know how often it was launched."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from numpy.typing import NDArray
+
+from device.interface import Device, Stream
+from harness.spec import Launchable
+from harness.verify.differences import describe_difference, find_different_bits
+from harness.verify.findings import FaultKind, Tally
+from harness.verify.reference import Expected
+from harness.verify.runner import POISON_NAN, Case
+
+CHECK = "launches"
+# Launches take microseconds. Where a kernel is slow to start, fewer are made within this time of the processor, and the count is recorded.
+_MAX_SECONDS = 1.0
+_LEAST_LAUNCHES = 1024
+_STRIDE = 16
+
+
+def check_launches(
+    device: Device, case: Case, launchable: Launchable, stream: Stream, expected: Expected, count: int, tally: Tally, *, deterministic: bool
+) -> None:
+    """Launch ``count`` times on the same inputs: the output must keep the bits of the first, or stay right where it may vary.
+
+    Outputs are poisoned, and looked at, every few launches. Raises what a launch raises.
+    """
+    tally.note_check(CHECK)
+    case.upload(expected.inputs)
+    observer = device.observer
+    started = time.process_time()
+    first: dict[str, NDArray[Any]] = {}
+    made = 0
+    with contextlib.nullcontext() if observer is None else observer.use_options({"workers": "1"}):
+        while made < count and (made < _LEAST_LAUNCHES or time.process_time() - started < _MAX_SECONDS):
+            case.fill_outputs(POISON_NAN)
+            for _ in range(min(_STRIDE if made else 1, count - made)):
+                case.launch(launchable, stream)
+                made += 1
+            stream.synchronize()
+            outputs = case.read_outputs()
+            first = first or outputs
+            if _find_change(first, outputs, expected, made, tally, deterministic=deterministic):
+                break
+    tally.num_launches += made
+
+
+def _find_change(
+    first: dict[str, NDArray[Any]],
+    outputs: dict[str, NDArray[Any]],
+    expected: Expected,
+    index: int,
+    tally: Tally,
+    *,
+    deterministic: bool,
+) -> bool:
+    for name, values in outputs.items():
+        if deterministic:
+            if values.tobytes() == first[name].tobytes():
+                continue
+            differs = find_different_bits(values, first[name])
+            detail = describe_difference(
+                f"launch {index} of the same call gives other bits than the first", name, first[name], values, differs
+            )
+        else:
+            detail = expected.find_wrong({name: values})
+            if not detail:
+                continue
+            detail = f"launch {index} of the same call: {detail}"
+        tally.add(FaultKind.LAUNCH_DEPENDENT, CHECK, detail)
+        return True
+    return False

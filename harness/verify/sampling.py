@@ -1,0 +1,340 @@
+"""Large problems: a part of the outputs is judged, and on the emulated device only a few blocks of a launch are run.
+
+Running a bench problem whole on the emulated device would take minutes to hours. So the first block, the last one and some drawn between
+them are run once with nothing in memory, to see which elements they write; then inputs are put where those elements need them
+(:class:`harness.spec.Sampling` knows), the blocks run again, and what they write is compared with the reference. Memory is touched only
+where it is needed, so that problems of many GiB cost no more than others.
+
+Nothing is judged, and that is said, where blocks that were left out may have had a part in the result: launches of several kernels,
+atomics on global memory, reads of a workspace that no block that ran has written. On a GPU the launch is whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device.interface import Device, DeviceError, Graph, Report, Stream
+from harness.spec import Arrays, Launchable, Op, Problem, Tensor
+from harness.verify.compare import compare
+from harness.verify.findings import FaultKind, Tally, classify_report
+from harness.verify.inputs import draw
+from harness.verify.reference import compute_expected
+from harness.verify.runner import POISON_NAN, Case, Layout
+
+CHECK = "sampled"
+# Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
+NUM_BLOCKS = 4
+_MAX_INSTRUCTIONS = 16_000_000
+_MAX_COUNTED_INSTRUCTIONS = 6_000_000
+# What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
+_MAX_SHARE_BYTES = 2e7
+_MAX_SHARE_FLOPS = 1e9
+# Elements that are located, and the work of the reference for those that are judged.
+_MAX_ELEMS = 1 << 20
+_MAX_REFERENCE = 4e6
+_MAX_PLACES = 64
+
+Places = dict[int, NDArray[np.intp]]
+
+
+class NotJudgedError(Exception):
+    """A problem cannot be judged here; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Elements of an output that were written: an index array per axis (of some, where there are many), and how many there are."""
+
+    indices: tuple[NDArray[np.intp], ...]
+    num_elems: int
+
+
+@dataclass(frozen=True)
+class SampledRun:
+    """One variant on one large problem; what is wrong goes into ``tally``."""
+
+    device: Device
+    op: Op
+    problem: Problem
+    launchable: Launchable
+    tally: Tally
+    stream: Stream
+    seed: int = 1
+
+    def run(self) -> None:
+        """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
+        if self.op.sampling is None:
+            raise NotJudgedError("op.py says nothing of sampling, so that its reference is all or nothing")
+        try:
+            case = Case(self.device, self.op, self.problem, Layout.EXACT)
+        except DeviceError as error:
+            raise NotJudgedError(f"its tensors do not fit the device's memory: {error}") from error
+        with case:
+            case.prepare(self.launchable)
+            graph = self._capture(case)
+            is_partial = self.device.observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes)
+            if is_partial and len(graph.kernel_nodes) > 1:
+                raise NotJudgedError(f"its {len(graph.kernel_nodes)} kernels depend on each other's blocks, of which only some would run")
+            if is_partial:
+                self._check_share(max(math.prod(n.grid) for n in graph.kernel_nodes))
+                self._launch(case, counters=True)
+                places = self._choose_places({n: w.indices for n, w in self._find_written(case).items()})
+            else:
+                places = self._choose_places({t.name: _span(t.resolve_shape(self.problem)) for t in self._outputs})
+            restricted, problem = self._upload(case, places)
+            self._launch(case)
+            self._judge(case, places, restricted, problem, is_partial=is_partial)
+
+    @property
+    def _outputs(self) -> list[Tensor]:
+        return [t for t in self.op.outputs if t.present(self.problem)]
+
+    def _check_share(self, num_blocks: int) -> None:
+        cost, share = self.op.cost(self.problem), NUM_BLOCKS / num_blocks
+        if cost.bytes_moved * share > _MAX_SHARE_BYTES or cost.flops * share > _MAX_SHARE_FLOPS:
+            moved, computed = cost.bytes_moved * share / 1e6, cost.flops * share / 1e6
+            raise NotJudgedError(
+                f"{NUM_BLOCKS} of its {num_blocks} blocks move {moved:.0f} MB and do {computed:.0f} Mflop, too many to run here"
+            )
+
+    def _capture(self, case: Case) -> Graph:
+        with self.device.capture(self.stream) as graphs:
+            case.launch(self.launchable, self.stream)
+        return graphs[0]
+
+    # ---------------------------------------------------------------------------------------------------------- launch
+
+    def _launch(self, case: Case, *, counters: bool = False) -> None:
+        """Launch, whole on a GPU and by sampled blocks on the emulated device; ``counters`` tell whether blocks are on their own."""
+        observer = self.device.observer
+        self.tally.num_launches += 1
+        if observer is None:
+            self._run(case)
+            return
+        # Counting is slow.
+        limit = _MAX_COUNTED_INSTRUCTIONS if counters else _MAX_INSTRUCTIONS
+        options = {
+            "sample_blocks": str(NUM_BLOCKS),
+            "sample_seed": str(self.seed),
+            "instruction_limit": str(limit),
+            "read_only": ",".join(map(str, case.input_addresses)),
+        }
+        observer.take_reports()
+        observer.take_counters()
+        with observer.use_options(options), observer.observe(("memcheck",), counters=counters):
+            try:
+                self._run(case)
+            finally:
+                self._note_reports(observer.take_reports(), limit)
+        if any(c.counts.get("global_atomics", 0) or c.counts.get("bulk_reduce_bytes", 0) for c in observer.take_counters()):
+            raise NotJudgedError("its blocks use atomics on global memory, by which those that run may depend on those that do not")
+
+    def _run(self, case: Case) -> None:
+        case.launch(self.launchable, self.stream)
+        self.stream.synchronize()
+
+    def _note_reports(self, reports: Sequence[Report], limit: int) -> None:
+        if any(r.kind == "instruction_limit" for r in reports):
+            observer = self.device.observer
+            assert observer is not None
+            observer.clear_error()
+            raise NotJudgedError(f"{NUM_BLOCKS} of its blocks take more than {limit / 1e6:.0f} million warp instructions") from None
+        for report in reports:
+            if report.severity == "error":
+                self.tally.add(classify_report(report), CHECK, report.text)
+
+    # --------------------------------------------------------------------------------------------------------- written
+
+    def _find_written(self, case: Case) -> dict[str, _Written]:
+        """Return what was written of each output since the case was made."""
+        found = {tensor.name: self._locate(case, tensor.name) for tensor in self._outputs}
+        if all(w.num_elems == 0 for w in found.values()):
+            self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{NUM_BLOCKS} blocks ran, the first and the last among them, and wrote no output")
+        return found
+
+    def _locate(self, case: Case, name: str) -> _Written:
+        observer = self.device.observer
+        assert observer is not None
+        array = case.arguments[name]
+        item = array.dtype.itemsize
+        runs = np.array(observer.find_written(array.address, array.span_bytes), np.int64).reshape(-1, 2)
+        count = int((runs[:, 1] - runs[:, 0]).sum()) // item
+        runs = _thin(runs, _MAX_ELEMS * item)
+        starts, lengths = runs[:, 0] // item, -(-(runs[:, 1] - runs[:, 0]) // item)
+        rest = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+        indices = []
+        for stride in array.strides_bytes:
+            indices.append(rest // (stride // item))
+            rest = rest % (stride // item)
+        beside = indices[-1] >= array.shape[-1]
+        if beside.any():
+            place = [int(i[np.argmax(beside)]) for i in indices]
+            self.tally.add(
+                FaultKind.GUARD_OVERWRITTEN, CHECK, f"{int(beside.sum())} elements in the row padding of {name}, first at {place}"
+            )
+        return _Written(tuple(i[~beside] for i in indices), count)
+
+    # ---------------------------------------------------------------------------------------------------------- places
+
+    def _find_axis(self, tensor: str, axis: int) -> int:
+        sampling = self.op.sampling
+        return axis if sampling is None or sampling.find_axis is None else sampling.find_axis(tensor, axis, self.problem)
+
+    def _choose_places(self, indices: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
+        """Choose where along each of the op's axes outputs are judged: some of what was written, the first and the last always."""
+        assert self.op.sampling is not None
+        count = _MAX_PLACES
+        while True:
+            places = {}
+            for axis in self.op.sampling.axes:
+                seen = [np.unique(found[self._find_axis(name, axis)]) for name, found in indices.items()]
+                places[axis] = _pick(np.unique(np.concatenate(seen)), count, self.seed)
+            sizes = self._restrict({}, places, dry=True)[1]
+            cost = self.op.cost(sizes)
+            if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
+                return places
+            count //= 2
+
+    def _restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:
+        """Return inputs and problem of the outputs at ``places``. ``dry`` uses inputs that are nothing but shapes."""
+        sampling = self.op.sampling
+        assert sampling is not None
+        taken = {n: np.broadcast_to(np.int8(0), s) for n, s in self._input_shapes.items()} if dry else dict(inputs)
+        problem = self.problem
+        for axis, chosen in places.items():
+            if len(chosen):
+                taken, problem = sampling.restrict(taken, problem, axis, chosen)
+        return taken, problem
+
+    @property
+    def _input_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {t.name: t.resolve_shape(self.problem) for t in self.op.inputs if t.present(self.problem)}
+
+    def _upload(self, case: Case, places: Places) -> tuple[dict[str, NDArray[Any]], Problem]:
+        """Put inputs where the outputs at ``places`` need them; return those inputs alone, and their problem."""
+        shapes = self._input_shapes
+        needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
+        problem = self.problem
+        for axis in range(max(map(len, shapes.values()), default=0)):
+            # Arrays of indices that take no memory, restricted as the inputs would be.
+            lines = {n: np.broadcast_to(_index(s, min(axis, len(s) - 1)), s) for n, s in shapes.items()}
+            taken, problem = self._restrict(lines, places)
+            for name, values in taken.items():
+                if axis < len(shapes[name]):
+                    needed[name].append(values[tuple(slice(None) if i == axis else 0 for i in range(values.ndim))])
+        if self.device.observer is None:
+            case.fill_outputs(POISON_NAN)
+        inputs = {}
+        for tensor in self.op.inputs:
+            if tensor.name not in needed:
+                continue
+            axes = needed[tensor.name]
+            values = draw(
+                tuple(map(len, axes)), tensor.resolve_dtype(self.problem), "normal",
+                op=self.op.name, problem=self.problem.name, tensor=tensor.name, seed=self.seed,
+            )  # fmt: skip
+            inputs[tensor.name] = values
+            case.write_grid(tensor.name, axes, values)
+        return inputs, problem
+
+    # ----------------------------------------------------------------------------------------------------------- judge
+
+    def _judge(
+        self,
+        case: Case,
+        places: Places,
+        inputs: dict[str, NDArray[Any]],
+        problem: Problem,
+        *,
+        is_partial: bool,
+    ) -> None:
+        self.tally.note_check(CHECK)
+        (part,) = compute_expected(self.op, problem, inputs, math.inf).parts
+        written = self._find_written(case) if self.device.observer is not None else {}
+        for tensor in self._outputs:
+            grid = [np.arange(n) for n in tensor.resolve_shape(self.problem)]
+            for axis, chosen in places.items():
+                grid[self._find_axis(tensor.name, axis)] = chosen
+            actual = case.read_grid(tensor.name, grid)
+            known = np.ones(actual.shape, np.bool_)
+            if tensor.name in written:
+                known = _mark(written[tensor.name].indices, grid)
+                wanted = math.prod(tensor.resolve_shape(self.problem))
+                if not is_partial and written[tensor.name].num_elems < wanted:
+                    detail = f"{wanted - written[tensor.name].num_elems} of {wanted} elements of {tensor.name} were not written"
+                    self.tally.add(FaultKind.NOT_WRITTEN, CHECK, detail)
+            self._compare(tensor.name, grid, actual, part.outputs[tensor.name], part.bounds[tensor.name], known)
+
+    def _compare(
+        self,
+        name: str,
+        grid: Sequence[NDArray[np.intp]],
+        actual: NDArray[Any],
+        expected: NDArray[np.float64],
+        bound: NDArray[np.float64],
+        known: NDArray[np.bool_],
+    ) -> None:
+        if not known.any():
+            return
+        result = compare(actual[known], expected[known], np.broadcast_to(bound, expected.shape)[known])
+        self.tally.note_comparison(result)
+        if result.ok:
+            return
+        assert result.first_bad_index is not None
+        index = np.argwhere(known)[result.first_bad_index[0]]
+        where = [int(axis[i]) for axis, i in zip(grid, index, strict=True)]
+        kind = FaultKind.NAN if result.num_nan == result.num_mismatched else FaultKind.MISMATCH
+        detail = (
+            f"{name}: {result.num_mismatched} of {result.num_elems} sampled elements wrong; first at {where}: got {result.actual!r}, "
+            f"expected {result.expected!r}, error {abs(result.actual - result.expected):.3g} where {result.bound:.3g} is allowed"
+        )
+        self.tally.add(kind, CHECK, detail)
+
+
+def _span(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
+    return tuple(np.arange(n) for n in shape)
+
+
+def _index(shape: tuple[int, ...], axis: int) -> NDArray[np.int64]:
+    return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+
+
+def _pick(values: NDArray[np.intp], count: int, seed: int) -> NDArray[np.intp]:
+    """Return at most ``count`` of ascending values: the ends and some drawn between."""
+    if len(values) <= count:
+        return values
+    rng = np.random.Generator(np.random.PCG64(seed))
+    edges = np.arange(count + 1) * len(values) // count
+    chosen = rng.integers(edges[:-1], edges[1:])
+    chosen[-1] = len(values) - 1
+    if count > 1:
+        chosen[0] = 0
+    return values[chosen]
+
+
+def _thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:
+    """Leave out runs of bytes from the middle where there are too many, and cut long ones."""
+    share = max(most_bytes // max(len(runs), 1), 4096)
+    if int((runs[:, 1] - runs[:, 0]).sum()) > most_bytes:
+        keep = _pick(np.arange(len(runs)), max(most_bytes // share, 1), 0)
+        runs = runs[keep].copy()
+        runs[:, 1] = np.minimum(runs[:, 1], runs[:, 0] + share)
+    return runs
+
+
+def _mark(indices: tuple[NDArray[np.intp], ...], grid: Sequence[NDArray[np.intp]]) -> NDArray[np.bool_]:
+    """Return which elements of a grid (ascending places per axis) are among the indexed ones."""
+    marked = np.zeros(tuple(map(len, grid)), np.bool_)
+    where, inside = [], np.ones(len(indices[0]), np.bool_)
+    for index, places in zip(indices, grid, strict=True):
+        at = np.minimum(np.searchsorted(places, index), len(places) - 1)
+        inside &= places[at] == index
+        where.append(at)
+    marked[tuple(at[inside] for at in where)] = True
+    return marked
