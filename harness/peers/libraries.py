@@ -13,6 +13,9 @@ import numpy as np
 from harness.peers.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product
 
 
+_MAX_SHAPES = 1 << 16
+
+
 class TunedCublasLt:
     """cuBLASLt with the heuristic's first choice, or the fastest of its first ``num_algorithms``: timed hot, five launches each."""
 
@@ -63,6 +66,23 @@ def find_stride(array: Any) -> int:
     return 0 if array is None else max(int(array.strides_bytes[0]) // int(array.dtype.itemsize), int(array.shape[1]))
 
 
+def compile_for_shapes(torch: Any, function: Any, **options: Any) -> Any:
+    """Return a function under ``torch.compile`` that is compiled anew for every shape, however many there are.
+
+    Left alone, PyTorch makes sizes dynamic from the second shape on, and runs what is given uncompiled from the ninth: neither is what a
+    program with fixed shapes gets. What is tuned on the GPU is not kept on disk, since processes that compile ahead would tune on a busy one.
+    """
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
+
+    for name in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
+        if hasattr(dynamo, name):
+            setattr(dynamo, name, _MAX_SHAPES)
+    if hasattr(inductor, "autotune_local_cache"):
+        inductor.autotune_local_cache = False
+    return torch.compile(function, dynamic=False, **options)
+
+
 class _Int16View:
     """A device array of 16-bit floats as integers: PyTorch takes no bfloat16 from the array interface."""
 
@@ -71,7 +91,9 @@ class _Int16View:
 
 
 def view_in_torch(torch: Any, array: Any) -> Any:
-    """Return a device array of 16-bit floats as a PyTorch tensor on the same memory, None for None."""
+    """Return a device array of 16-bit floats or float32 as a PyTorch tensor on the same memory, None for None."""
     if array is None:
         return None
+    if array.dtype == np.float32:
+        return torch.as_tensor(array, device="cuda")
     return torch.as_tensor(_Int16View(array), device="cuda").view(getattr(torch, str(array.dtype.name)))
