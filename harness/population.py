@@ -23,7 +23,7 @@ def _always(_: Sizes) -> bool:
 
 @dataclass(frozen=True)
 class LogRange:
-    """Sizes from ``low`` to ``high``, evenly over their logarithm, down to a multiple of ``multiple``: as many from 1 to 2 as from 64 to 128."""
+    """Sizes from ``low`` to ``high``, evenly over their logarithm (as many from 1 to 2 as from 64 to 128), multiples of ``multiple``."""
 
     low: int
     high: int

@@ -82,7 +82,9 @@ def _draw(op: Op, group: Group, stream: random.Random) -> Problem | None:
     defaults = {a.name: a.default for a in op.attributes}
     agreed = settle(op.ties, Facts(sizes, defaults | attributes))
     given = {name: value for name, value in agreed.attributes.items() if name in attributes or value != defaults[name]}
-    problem = Problem(agreed.sizes, given, {t: pad for t, pad in padding.items() if pad and _is_present(op, t, agreed)}, frozenset({"drawn"}))
+    problem = Problem(
+        agreed.sizes, given, {t: pad for t, pad in padding.items() if pad and _is_present(op, t, agreed)}, frozenset({"drawn"})
+    )
     op.check_problem(problem)
     return problem
 

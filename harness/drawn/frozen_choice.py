@@ -70,7 +70,8 @@ def _describe_call(op: Op, problem: Problem) -> dict[str, Any]:
 
 
 def _read_choice(row: Mapping[str, Any]) -> FrozenChoice:
-    return FrozenChoice(**{k: tuple(v) if k == "legal" else v for k, v in row.items()})
+    given = dict(row)
+    return FrozenChoice(legal=tuple(given.pop("legal", ())), **given)
 
 
 def hash_index(op: str, frozen_dir: Path | None = None) -> str:

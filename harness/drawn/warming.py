@@ -6,15 +6,17 @@ The process that times finds the code on disk; it tunes what is tuned by itself,
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from device import open_device
 from harness.bench import open_peers
 from harness.discover import load_op, load_peers
+from harness.drawn.drawing import describe_problem, read_problem
 from harness.spec import Launchable, Op, Problem
 from harness.verify.runner import Case
 
@@ -32,19 +34,18 @@ _state: _State | None = None
 
 def _start(folder: Path, names: Sequence[str]) -> None:
     global _state
-    device = open_device("cuda")
+    open_device("cuda")
     wanted = [p for p in load_peers(folder) if p.name in names]
     _state = _State(load_op(folder), dict(open_peers(wanted, lambda _: None)))
-    assert not device.is_emulated
 
 
-def _warm(problem: dict[str, object], names: Sequence[str]) -> str:
+def _warm(row: dict[str, Any], names: Sequence[str]) -> str:
     """Launch peers once on a problem; return what could not be compiled."""
     assert _state is not None
     device, op = open_device("cuda"), _state.op
     failed = []
-    made = Problem(**problem)  # type: ignore[arg-type]
-    with Case(device, op, made) as case:
+    problem = read_problem(row)
+    with Case(device, op, problem) as case:
         for name in names:
             if name not in _state.peers:
                 continue
@@ -53,29 +54,24 @@ def _warm(problem: dict[str, object], names: Sequence[str]) -> str:
                     case.launch(_state.peers[name], device.create_stream())
                     device.synchronize()
             except (RuntimeError, TypeError, ValueError) as error:
-                failed.append(f"{name} on {made.name}: {error}")
+                failed.append(f"{name} on {problem.name}: {error}")
     return "; ".join(failed)
 
 
-def warm_peers(folder: Path, wanted: Sequence[tuple[Problem, Sequence[str]]], jobs: int, say: Callable[[str], None]) -> None:
-    """Compile the named peers for each problem; ``say`` is told of each problem that is done, and of what went wrong."""
+def warm_peers(folder: Path, wanted: Sequence[tuple[Problem, Sequence[str]]], jobs: int) -> list[str]:
+    """Compile the named peers for each problem, and return what went wrong: those are compiled when they are timed, or fail there."""
     names = sorted({n for _, peers in wanted for n in peers})
     if not names:
-        return
+        return []
     count = max(1, min(_MAX_PROCESSES, jobs, len(wanted)))
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(count, context, _start, (folder, names)) as pool:
-            jobs_by_problem = {pool.submit(_warm, _describe(p), peers): p for p, peers in wanted if peers}
+            futures = [pool.submit(_warm, dict(describe_problem(p)), peers) for p, peers in wanted if peers]
             try:
-                for done in as_completed(jobs_by_problem):
-                    say(done.result() or f"compiled for {jobs_by_problem[done].name}")
+                return [fault for f in as_completed(futures) if (fault := f.result())]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     except BrokenProcessPool as error:
-        say(f"peers are compiled when they are timed: a process that compiled ahead died ({error})")
-
-
-def _describe(problem: Problem) -> dict[str, object]:
-    return {"sizes": dict(problem.sizes), "attributes": dict(problem.attributes), "padding": dict(problem.padding)}
+        return [f"peers were compiled when they were timed: a process that compiled ahead died ({error})"]

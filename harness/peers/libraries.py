@@ -6,12 +6,12 @@ Imported on a real device only, by an op's ``peers.py``.
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from harness.peers.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product
-
 
 _MAX_SHAPES = 1 << 16
 
@@ -70,11 +70,9 @@ def compile_for_shapes(torch: Any, function: Any, **options: Any) -> Any:
     """Return a function under ``torch.compile`` that is compiled anew for every shape, however many there are.
 
     Left alone, PyTorch makes sizes dynamic from the second shape on, and runs what is given uncompiled from the ninth: neither is what a
-    program with fixed shapes gets. What is tuned on the GPU is not kept on disk, since processes that compile ahead would tune on a busy one.
+    program with fixed shapes gets. What is tuned on the GPU is not kept on disk: processes that compile ahead would tune on a busy one.
     """
-    import torch._dynamo.config as dynamo
-    import torch._inductor.config as inductor
-
+    dynamo, inductor = (import_module(f"torch.{name}.config") for name in ("_dynamo", "_inductor"))
     for name in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
         if hasattr(dynamo, name):
             setattr(dynamo, name, _MAX_SHAPES)

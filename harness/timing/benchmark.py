@@ -81,8 +81,8 @@ def time_problem(
 ) -> Iterator[Timed]:
     """Time all (name, launchable) on one problem together in each mode, and yield each.
 
-    Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute, where it is
-    known already; ``with_errors`` finds out how far from it each output is.
+    Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute,
+    where it is known already; ``with_errors`` finds out how far from it each output is.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -153,9 +153,7 @@ def _measure_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
         return
 
 
-def _judge(
-    timer: Timer, case: Placements, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float], *, with_error: bool
-) -> None:
+def _judge(timer: Timer, case: Placements, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float], *, with_error: bool) -> None:
     """Hold the times against the floors, and the output of more samples, timed like the others, against the reference."""
     with _own_failure(case, entry):
         for mode, timing in entry.timings.items():

@@ -40,7 +40,7 @@ class _TorchPeer:
             if self._compiled is not None:
                 self._compiled(x, y)
             else:
-                torch.softmax(x, dim=1, out=y)
+                torch.ops.aten._softmax.out(x, 1, False, out=y)
 
 
 PEERS = (
