@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from harness.errors import ExitCode
 if TYPE_CHECKING:
     from harness.compare.comparing import Compared
     from harness.compare.verdicts import Criteria
+    from harness.drawn.record import GroupResult
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -115,7 +117,7 @@ def run(
 
         if publish is not None:
             claim_output(publish, "--publish", is_folder=True)
-        return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json)
+        return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json, _lead_goals(op, publish))
     if goal or publish:
         raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
     if given != 1:
@@ -134,6 +136,16 @@ def run(
     else:
         _print(rows, where)
     return ExitCode.CHECK_FAILED if any(r.is_regression for r in rows) else ExitCode.DONE
+
+
+def _lead_goals(op: str, publish: Path | None) -> list[str]:
+    """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
+    from harness.discover import find_op
+    from harness.drawn.page import summarize
+    from harness.drawn.record import FILE, find_record, read_runs
+
+    beside = publish / FILE if publish is not None else None
+    return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
 
 
 def _compare_drawn(
@@ -160,7 +172,15 @@ def _compare_drawn(
     words = [f"compare {op} --drawn {count} --seed {chosen}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
     command = " ".join([*words, *(f"--peer {name}" for name in peers)])
     request = Request(op, count, chosen, command, seconds, regret, tuple(peers), use, publish, device, target, jobs, json)
-    return run_cliffs(request) if cliffs else run_drawn(request)
+    return run_cliffs(request) if cliffs else run_drawn(request, _draw)
+
+
+def _draw(results: Sequence[GroupResult], heading: str) -> str:
+    from harness.pictures.drawn import plot_drawn  # matplotlib takes a second to import
+    from harness.pictures.svg import Drawing
+    from harness.pictures.theme import WIDE
+
+    return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
 
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:

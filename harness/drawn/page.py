@@ -37,12 +37,13 @@ def summarize(op: Op, runs: Sequence[DrawnRun]) -> list[str]:
     if not rows:
         return []
     lines = ["## Drawn problems, which nobody listed", "", *_make_table(group_rows(rows, find_titles(op))), "", f"{_RATIO}.", ""]
-    return [*lines, *(f"- {_describe_run(r)}" for r in alike), ""]
+    return [*lines, *(f"- {describe_run(r)}" for r in alike), ""]
 
 
-def _describe_run(run: DrawnRun) -> str:
-    seed = f"seed {run.seed}, fresh" if not run.seed_note else f"**seed {run.seed} was used before: {run.seed_note}**"
-    return f"{seed}; {len(run.rows)} of {run.asked} problems; {run.where}: `{run.command}`"
+def describe_run(run: DrawnRun) -> str:
+    """Return a run's seed, whether it was fresh, how far it came, and where it was measured."""
+    seed = f"seed {run.seed}, fresh" if not run.seed_note else f"seed {run.seed} is NOT fresh, it was used before: {run.seed_note}"
+    return f"{seed}; {len(run.rows)} of {run.asked} problems; {run.where}: {run.command}"
 
 
 def _make_table(results: Sequence[GroupResult]) -> list[str]:
@@ -62,7 +63,7 @@ def make_page(op: Op, runs: Sequence[DrawnRun]) -> str:
     earlier = [r for r in runs if r not in alike]
     if earlier:
         lines += ["## Earlier frozen sets, or other GPUs", ""]
-        lines += [f"- geomean {_format(group_rows(r.rows, {})[-1].geomean)}: {_describe_run(r)}" for r in earlier]
+        lines += [f"- geomean {_format(group_rows(r.rows, {})[-1].geomean)}: {describe_run(r)}" for r in earlier]
     return "\n".join(lines).rstrip() + "\n"
 
 

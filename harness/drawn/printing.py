@@ -35,7 +35,7 @@ def print_run(op: Op, run: DrawnRun) -> None:
             print(f"{ratio:.3f}  {row.problem}: {times}")
     for text in (*run.left_out, *dict.fromkeys(f"{r.problem}: {r.reason}" for r in run.rows if r.reason)):
         print(text)
-    seed = f"seed {run.seed} was used before: {run.seed_note}" if run.seed_note else f"seed {run.seed} is fresh"
+    seed = f"seed {run.seed} is NOT fresh, it was used before: {run.seed_note}" if run.seed_note else f"seed {run.seed} is fresh"
     print("Ratio: time of the fastest library over that of what users get, cold medians of one run.")
     print(f"{len(run.rows)} of {run.asked} problems; {seed}. {run.where}")
 

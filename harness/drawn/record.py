@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from device.settings import find_project_root
 from harness.build.store import write_atomically
 from harness.errors import RecordError
 
@@ -116,22 +117,22 @@ class DrawnRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        own = {"ratio": self.ratio, "regret": self.regret}
-        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()} | {
-            "contenders": [asdict(c) for c in self.contenders],
-            **own,
-        }
+        plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+        found = {name: getattr(self, name) for name in ("ratio", "regret")} | {"peer": self.peer.name if self.peer else ""}
+        return plain | {"contenders": [asdict(c) for c in self.contenders]} | found
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> DrawnRow:
         """Return what :meth:`to_json` wrote."""
-        kept = {k: v for k, v in row.items() if k not in ("ratio", "regret", "contenders")}
+        kept = {k: v for k, v in row.items() if k not in ("ratio", "regret", "peer", "contenders")}
         return cls(**kept, contenders=tuple(Contender(**c) for c in row["contenders"]))
 
 
 @dataclass(frozen=True)
 class DrawnRun:
     """One run: its seed, how many problems were asked for, in what circumstances, and of which frozen set (the hash of its index).
+
+    ``arch`` is the architecture that kernels were chosen for.
 
     ``seed_note`` says what the seed was used for before, "" where it is fresh.
     """
@@ -142,6 +143,7 @@ class DrawnRun:
     started: str
     command: str
     commit: str
+    arch: str
     index: str
     environment: Mapping[str, Any]
     seed_note: str = ""
@@ -207,6 +209,12 @@ def group_rows(rows: Iterable[DrawnRow], titles: Mapping[str, str]) -> list[Grou
     names += sorted({r.group for r in listed} - set(names))
     found = [GroupResult(titles.get(n, n), tuple(r for r in listed if r.group == n)) for n in names]
     return [*found, GroupResult("all", tuple(listed))]
+
+
+def find_record(op: str, *, published: bool = False) -> Path:
+    """Return where an op's record lies: what was measured here, or, where there is nothing or ``published`` is asked for, in profiles/."""
+    here = find_project_root() / ".aicf" / "drawn" / op / FILE
+    return here if here.is_file() and not published else find_project_root() / "profiles" / op / FILE
 
 
 def read_runs(path: Path) -> list[DrawnRun]:

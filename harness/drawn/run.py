@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +22,7 @@ from harness.drawn.frozen_choice import choose_frozen, hash_index
 from harness.drawn.modelling import model_all, open_modelled
 from harness.drawn.page import find_titles, make_page
 from harness.drawn.printing import print_plan, print_run
-from harness.drawn.record import DrawnRow, DrawnRun
+from harness.drawn.record import DrawnRow, DrawnRun, GroupResult
 from harness.drawn.timing import POLICY, time_matches
 from harness.drawn.warming import warm_peers
 from harness.errors import ExitCode
@@ -33,6 +33,8 @@ from harness.timing.benchmark import TIMING_DISTRIBUTION, Timed
 from harness.timing.timer import Timer
 
 PAGE, PICTURE = "drawn.md", "drawn.svg"
+# Groups and a heading, to an SVG document.
+Draw = Callable[[Sequence[GroupResult], str], str]
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, .
     return Plan(drawn, choose_frozen(op, problems, arch), owns)
 
 
-def run_drawn(request: Request) -> ExitCode:
-    """Judge an op on drawn problems: timed on a GPU, modelled without one.
+def run_drawn(request: Request, draw: Draw) -> ExitCode:
+    """Judge an op on drawn problems: timed on a GPU, modelled without one. ``draw`` makes the picture.
 
     Raises SpecError for an op without a population, FrozenError where the frozen set cannot be read, BuildError where a kernel does not
     come out as it was sealed. The result is CHECK_FAILED where the output of what users get is wrong on a problem.
@@ -81,7 +83,7 @@ def run_drawn(request: Request) -> ExitCode:
         plan = make_plan(loaded.op, request.count, request.seed, session.target.real_arch, request.peers)
         if session.device.is_emulated:
             return _show_modelled(session, request, plan, deadline)
-        run = _time_drawn(session, request, plan, folder, deadline)
+        run = _time_drawn(session, request, plan, folder, deadline, draw)
         run_id = session.run_id
     if request.as_json:
         print_json(run.to_json() | {"run": run_id})
@@ -96,7 +98,7 @@ def _is_wrong(row: DrawnRow) -> bool:
     return found is None or (found.status == "failed" and found.us is not None)
 
 
-def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, deadline: float) -> DrawnRun:
+def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, deadline: float, draw: Draw) -> DrawnRun:
     """Time the plan's problems as far as the deadline allows; what was found is kept however this ends."""
     op = session.loaded.op
     left_out: list[str] = []
@@ -116,7 +118,7 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     run = _start_run(session, request, folder, tuple(left_out))
     timer = Timer(session.device, POLICY)
     try:
-        with _publishing(op, folder), open_progress(f"compare {op.name}", len(matches), quiet=quiet) as progress:
+        with _publishing(op, folder, draw), open_progress(f"compare {op.name}", len(matches), quiet=quiet) as progress:
             for row, timed in _until(deadline, time_matches(session, timer, matches)):
                 _record(session, contenders, run.seed, row, timed)
                 run = record.add_row(run, row)
@@ -154,7 +156,8 @@ def _start_run(session: Session, request: Request, folder: Path, left_out: tuple
     started = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     environment = asdict(session.environment)
     commit = session.commit.describe()
-    return DrawnRun(op, request.seed, request.count, started, request.command, commit, index, environment, note, left_out)
+    arch = session.target.real_arch
+    return DrawnRun(op, request.seed, request.count, started, request.command, commit, arch, index, environment, note, left_out)
 
 
 def _keep(folder: Path, run: DrawnRun) -> None:
@@ -163,26 +166,22 @@ def _keep(folder: Path, run: DrawnRun) -> None:
 
 
 @contextmanager
-def _publishing(op: Op, folder: Path) -> Iterator[None]:
+def _publishing(op: Op, folder: Path, draw: Draw) -> Iterator[None]:
     """Write page and picture of all runs of the folder when the block ends, also where it is interrupted."""
     try:
         yield
     finally:
         if runs := record.read_runs(folder / record.FILE):
-            publish(op, runs, folder)
+            publish(op, runs, folder, draw)
 
 
-def publish(op: Op, runs: list[DrawnRun], folder: Path) -> None:
+def publish(op: Op, runs: list[DrawnRun], folder: Path, draw: Draw) -> None:
     """Write the page and the picture of runs to a folder."""
-    from harness.pictures.drawn import plot_drawn  # matplotlib takes a second to import
-    from harness.pictures.svg import Drawing
-    from harness.pictures.theme import WIDE
-
     write_atomically(folder / PAGE, make_page(op, runs))
     alike, rows = record.merge_runs(runs)
     results = record.group_rows(rows, find_titles(op))
     if results[-1].measured:
-        write_atomically(folder / PICTURE, Drawing(plot_drawn(results, f"{op.name}. {alike[-1].where}", WIDE)).to_svg())
+        write_atomically(folder / PICTURE, draw(results, f"{op.name}. {alike[-1].where}"))
 
 
 def _record(session: Session, contenders: Contenders, seed: int, row: DrawnRow, timed: Mapping[str, Timed]) -> None:

@@ -72,12 +72,13 @@ def compile_for_shapes(torch: Any, function: Any, **options: Any) -> Any:
     Left alone, PyTorch makes sizes dynamic from the second shape on, and runs what is given uncompiled from the ninth: neither is what a
     program with fixed shapes gets. What is tuned on the GPU is not kept on disk: processes that compile ahead would tune on a busy one.
     """
-    dynamo, inductor = (import_module(f"torch.{name}.config") for name in ("_dynamo", "_inductor"))
-    for name in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
-        if hasattr(dynamo, name):
-            setattr(dynamo, name, _MAX_SHAPES)
-    if hasattr(inductor, "autotune_local_cache"):
-        inductor.autotune_local_cache = False
+    limits = ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit")
+    wanted: dict[str, dict[str, Any]] = {"_dynamo": dict.fromkeys(limits, _MAX_SHAPES), "_inductor": {"autotune_local_cache": False}}
+    for name, values in wanted.items():
+        config = import_module(f"torch.{name}.config")
+        for key, value in values.items():
+            if hasattr(config, key):  # versions differ
+                setattr(config, key, value)
     return torch.compile(function, dynamic=False, **options)
 
 

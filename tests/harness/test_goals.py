@@ -75,6 +75,8 @@ def test_page_and_plot_hold_every_problem() -> None:
     row = make_row({"honest": timed(10), "lib": timed(20)}, {})
     page = make_page("toy", [row], "GPU", ["peer x left out"])
     assert "| both sizes | lib or other | 2.0000 |" in page and "Not there: peer x left out." in page
+    led = make_page("toy", [row], "GPU", [], ["## Drawn problems", ""])
+    assert led.index("## Drawn problems") < led.index("## Listed problems") < led.index("| both sizes")
     plot = Drawing(plot_goals([row], "toy. GPU <0>", WIDE)).to_svg()
     texts = [t.text for t in ET.fromstring(plot).iter("{http://www.w3.org/2000/svg}text")]
     assert {"toy. GPU <0>", "2.000", "not measured", *shorten_problems([SMALL.name, LARGE.name]).values()} <= set(texts)
