@@ -18,7 +18,7 @@ from harness.bench import open_peers
 from harness.discover import load_op, load_peers
 from harness.drawn.drawing import describe_problem, read_problem
 from harness.spec import Launchable, Op, Problem
-from harness.verify.runner import Case
+from harness.verify.runner import Case, Layout
 
 _MAX_PROCESSES = 8
 
@@ -45,12 +45,13 @@ def _warm(row: dict[str, Any], names: Sequence[str]) -> str:
     device, op = open_device("cuda"), _state.op
     failed = []
     problem = read_problem(row)
-    with Case(device, op, problem) as case:
+    with Case(device, op, problem, Layout.EXACT) as case:
         for name in names:
             if name not in _state.peers:
                 continue
             try:
                 if not _state.peers[name].supports(**case.arguments):
+                    case.prepare(_state.peers[name])
                     case.launch(_state.peers[name], device.create_stream())
                     device.synchronize()
             except (RuntimeError, TypeError, ValueError) as error:

@@ -359,7 +359,9 @@ def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.Captur
         draw_problems(make_toy(), 1, 1)
 
 
-def test_the_report_leads_with_drawn_problems(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_report_leads_with_drawn_problems(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pandas as pd
 
     from harness.pictures.page import write_page
@@ -367,6 +369,7 @@ def test_the_report_leads_with_drawn_problems(gpu: DrawnBench, capsys: pytest.Ca
 
     assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
     runs = read_runs(tmp_path / ".aicf" / "drawn" / "toy" / "drawn.json")
+    monkeypatch.setattr("harness.records.frames.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
     frame = load("toy", "store")
     assert isinstance(frame, pd.DataFrame) and set(frame.kind) == {"drawn"}
     html = write_page(gpu.op, frame, runs)
