@@ -36,6 +36,9 @@ from harness.domain import OneOf as OneOf
 from harness.domain import Rows as Rows
 from harness.domain import Tie as Tie
 from harness.domain import settle as settle
+from harness.population import Group as Group
+from harness.population import LogRange as LogRange
+from harness.population import Population as Population
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -310,12 +313,14 @@ class Peer:
     """A library's own implementation of the op, verified and timed beside the variants and never promoted.
 
     Peers live in an op's optional ``peers.py`` as ``PEERS``, which is imported only on a real device. ``open`` raises ImportError when
-    ``library`` is not there.
+    ``library`` is not there. ``compiles``: its first launch on a problem compiles for seconds, and other processes may do that ahead, into
+    caches on disk.
     """
 
     name: str
     library: str
     open: Callable[[], Launchable]
+    compiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -379,6 +384,7 @@ class Op:
     its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
     ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on. ``ties`` say what a
     call's sizes and attributes agree in; each may undo what one before it asked for, and problems are held to all of them.
+    ``population`` is what users bring: ``compare --drawn`` judges the op on problems drawn from it.
     """
 
     name: str
@@ -397,6 +403,7 @@ class Op:
     axes: tuple[Axis, ...] = ()
     accumulate: str | None = None
     ties: tuple[Tie, ...] = ()
+    population: Population | None = None
 
     def __post_init__(self) -> None:
         _require_identifier("op", self.name)
@@ -416,13 +423,25 @@ class Op:
         if unknown := sorted(named - {a.name for a in self.attributes}):
             raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")
         for problem in self.problems:
-            self._check_problem(problem)
+            self.check_problem(problem)
         known = {p.name for p in self.problems}
         for goal in self.goals:
             if unknown := sorted({p.name for p in goal.problems} - known):
                 raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is none of the op's problems")
+        for group in self.population.groups if self.population else ():
+            self._check_group(group)
 
-    def _check_problem(self, problem: Problem) -> None:
+    def _check_group(self, group: Group) -> None:
+        known = {a.name: a for a in self.attributes}
+        for name, values in group.attributes.items():
+            if name not in known or not set(values) <= set(known[name].choices):
+                raise SpecError(f"op {self.name}, group {group.name}: attribute {name} or one of its values {list(values)} is unknown")
+        paddable = {t.name for t in self.tensors if t.can_pad_rows}
+        if refused := sorted(set(group.padding) - paddable):
+            raise SpecError(f"op {self.name}, group {group.name}: tensor {', '.join(refused)} cannot have padded rows")
+
+    def check_problem(self, problem: Problem) -> None:
+        """Raise :class:`SpecError` where the op has no such problem."""
         needed = {dim for t in self.tensors for dim in t.name_sizes(problem)}
         if missing := sorted(needed - set(problem.sizes)):
             raise SpecError(f"op {self.name}, problem {problem.name}: size {', '.join(missing)} is missing")

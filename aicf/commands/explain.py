@@ -52,6 +52,8 @@ def run(
 ) -> int:
     """Print the kernels of an op, what is known of their time on a call, and why each was chosen or dropped.
 
+    Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too.
+
     \b
     Examples:
       python -m aicf explain softmax rows=4096 columns=1000 --arch sm_90a
@@ -138,5 +140,8 @@ def _print(explanation: Explanation) -> None:
     if explanation.nearest:
         console.print(f"nearest measured problem: {explanation.nearest}", highlight=False)
     console.print(table)
+    if explanation.library:
+        style = "bold" if explanation.library.speedup < 1 else None
+        console.print(f"library: {explanation.library.describe()}", highlight=False, style=style)
     if explanation.chosen is None:
         console.print(explanation.reason)

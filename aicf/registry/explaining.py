@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aicf.registry.deciding import Decision, How, decide, find_nearest, predict
+from aicf.registry.libraries import LibraryTime, find_library_time
 from aicf.registry.problems import HwCaps, Preferences, Problem
 from aicf.registry.queries import Query
 from aicf.registry.selection import NO_PREFERENCES, Registry, open_registry
@@ -28,7 +29,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A decision with all that it looked at. ``chosen`` is None where no kernel can be had; then ``reason`` says so."""
+    """A decision with all that it looked at. ``chosen`` is None where no kernel can be had; then ``reason`` says so.
+
+    ``library`` is what the fastest library took on the call's problem or one near it, None where nothing is published.
+    """
 
     op: str
     arch: str
@@ -41,6 +45,7 @@ class Explanation:
     predicted_us: float | None
     reason: str
     candidates: tuple[Candidate, ...]
+    library: LibraryTime | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -88,6 +93,7 @@ def explain(
         predicted_us=None if decision is None else decision.predicted_us,
         reason="no kernel serves this call, or has what is preferred" if decision is None else decision.reason,
         candidates=tuple(candidates),
+        library=find_library_time(registry.frozen_dir.parent / "profiles", tables.interface, tables.arch, query),
     )
 
 

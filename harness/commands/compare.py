@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from harness.errors import ExitCode
 if TYPE_CHECKING:
     from harness.compare.comparing import Compared
     from harness.compare.verdicts import Criteria
+    from harness.drawn.record import GroupResult
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -21,7 +23,19 @@ ModeName = Annotated[str, typer.Option("--mode", metavar="cold|hot", help="what 
 Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
 GoalNames = Annotated[list[str] | None, typer.Option("--goal", metavar="NAME", help="only these goals of the op; may be repeated")]
 Publish = Annotated[
-    Path | None, typer.Option("--publish", metavar="FOLDER", help="write goals.md, goals.svg and goals.json there", file_okay=False)
+    Path | None,
+    typer.Option("--publish", metavar="FOLDER", help="write page, picture and record (goals.* or drawn.*) there", file_okay=False),
+]
+Drawn = Annotated[int | None, typer.Option("--drawn", min=1, metavar="N", help="judge N problems drawn from the op's population")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, metavar="S", help="with --drawn: which problems; a fresh one when left out")]
+Seconds = Annotated[float, typer.Option("--seconds", min=0.0, metavar="S", help="with --drawn: begin no further problem after this")]
+Regret = Annotated[bool, typer.Option("--regret", help="with --drawn: time all frozen kernels and variants too")]
+Cliffs = Annotated[bool, typer.Option("--cliffs", help="with --drawn: neighbours in the sizes whose times jump, worst first")]
+PeerNames = Annotated[
+    list[str] | None, typer.Option("--peer", metavar="NAME", help="with --drawn: this library beside those of each group; repeatable")
+]
+SeedUse = Annotated[
+    str, typer.Option("--use", metavar="TEXT", help="with --drawn: what else its seed is used for (tuning, ...), for the ledger of seeds")
 ]
 Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a verdict, over all looks")]
 
@@ -38,6 +52,13 @@ def run(
     problem: ProblemNames = None,
     goal: GoalNames = None,
     publish: Publish = None,
+    drawn: Drawn = None,
+    seed: Seed = None,
+    seconds: Seconds = 600.0,
+    regret: Regret = False,
+    cliffs: Cliffs = False,
+    peer: PeerNames = None,
+    use: SeedUse = "",
     mode: ModeName = "cold",
     margin: Margin = 0.5,
     confidence: Confidence = 99.0,
@@ -56,6 +77,10 @@ def run(
     candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
     Two records are compared without a GPU; where the database has none of the op, the published ones are read.
 
+    With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
+    own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
+    times jump.
+
     \b
     Examples:
       # the op beside its peers: all goals, or one, kept as page and plot
@@ -65,6 +90,9 @@ def run(
       python -m harness compare softmax --base naive/threads64 -v warp_per_row
       # did this branch make it slower? exits with 1 if so
       python -m harness compare softmax --against main -v row_in_shared
+      # problems that nobody listed, and where times jump
+      python -m harness compare softmax --drawn 60 --seed 7
+      python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
       # two records, with no GPU; `report` lists their numbers
       python -m harness compare softmax --published --record 63 --record 65
     """
@@ -73,6 +101,12 @@ def run(
     from harness.spec import SpecError
 
     given = sum(x is not None for x in (base, against, record))
+    if drawn is not None:
+        if given or goal or variant or problem or mode != "cold" or published:
+            raise SpecError("--drawn goes with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish alone")
+        return _compare_drawn(op, drawn, seed, seconds, regret, cliffs, peer or [], use, publish, device, target, jobs, json)
+    if seed is not None or seconds != 600.0 or regret or cliffs or peer or use:
+        raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
     if not given:
         if published:
             raise SpecError("--published goes with --record: the goals are measured anew")
@@ -83,7 +117,7 @@ def run(
 
         if publish is not None:
             claim_output(publish, "--publish", is_folder=True)
-        return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json)
+        return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json, _lead_goals(op, publish))
     if goal or publish:
         raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
     if given != 1:
@@ -102,6 +136,51 @@ def run(
     else:
         _print(rows, where)
     return ExitCode.CHECK_FAILED if any(r.is_regression for r in rows) else ExitCode.DONE
+
+
+def _lead_goals(op: str, publish: Path | None) -> list[str]:
+    """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
+    from harness.discover import find_op
+    from harness.drawn.page import summarize
+    from harness.drawn.record import FILE, find_record, read_runs
+
+    beside = publish / FILE if publish is not None else None
+    return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
+
+
+def _compare_drawn(
+    op: str,
+    count: int,
+    seed: int | None,
+    seconds: float,
+    regret: bool,
+    cliffs: bool,
+    peers: list[str],
+    use: str,
+    publish: Path | None,
+    device: str | None,
+    target: str | None,
+    jobs: int | None,
+    json: bool,
+) -> ExitCode:
+    import secrets
+
+    from harness.drawn.cliff_run import run_cliffs
+    from harness.drawn.run import Request, run_drawn
+
+    chosen = secrets.randbelow(1_000_000) if seed is None else seed
+    words = [f"compare {op} --drawn {count} --seed {chosen}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
+    command = " ".join([*words, *(f"--peer {name}" for name in peers)])
+    request = Request(op, count, chosen, command, seconds, regret, tuple(peers), use, publish, device, target, jobs, json)
+    return run_cliffs(request) if cliffs else run_drawn(request, _draw)
+
+
+def _draw(results: Sequence[GroupResult], heading: str) -> str:
+    from harness.pictures.drawn import plot_drawn  # matplotlib takes a second to import
+    from harness.pictures.svg import Drawing
+    from harness.pictures.theme import WIDE
+
+    return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
 
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:

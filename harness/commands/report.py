@@ -64,6 +64,7 @@ def run(
         claim_output(html, "--html")
     with_page = not (json or markdown or run_id)
     if published and with_page and not list_published(loaded.op.name) and list_goals(loaded.op.name):
+        _lead(loaded, published)
         _write_page(loaded, html, "published")  # goals are published, and no records
         return ExitCode.DONE
     records, place = open_records(loaded.op.name, read_settings().records_url, published=published)
@@ -83,24 +84,43 @@ def run(
         print_json([r.to_json() for results in runs for r in results])
     elif markdown:
         print(make_markdown(loaded.op, [r for results in runs for r in results]))
-    elif runs:
-        print_tables([make_record_table(results) for results in runs])
-        print(f"from {place}")
-        if timed is not None and timed not in chosen and not run_id:
-            print(f"the newest times of a GPU are those of run {timed}: --run {timed}")
+    else:
+        if with_page:
+            _lead(loaded, published)
+        if runs:
+            print_tables([make_record_table(results) for results in runs])
+            print(f"from {place}")
+            if timed is not None and timed not in chosen and not run_id:
+                print(f"the newest times of a GPU are those of run {timed}: --run {timed}")
     if with_page:
         _write_page(loaded, html, "published" if published else "auto")
     return ExitCode.DONE
+
+
+def _lead(loaded: LoadedOp, published: bool) -> None:
+    """Print what drawn problems came to, where there is a record of them."""
+    from harness.drawn.page import describe_run, find_titles, list_cells
+    from harness.drawn.record import find_record, group_rows, merge_runs, read_runs
+
+    alike, rows = merge_runs(read_runs(find_record(loaded.op.name, published=published)))
+    if rows:
+        print("drawn problems: geometric mean of the fastest library's time over that of what users get, worst, share at least level")
+        for result in group_rows(rows, find_titles(loaded.op)):
+            title, count, mean, worst, level, _ = list_cells(result)
+            print(f"  {mean or '-':>6} {level:>6}  {title} ({count}): worst {worst or '-'}")
+        print(*(f"  {describe_run(r)}" for r in alike), sep="\n")
 
 
 def _write_page(loaded: LoadedOp, html: Path | None, source: str) -> None:
     from device.settings import find_project_root
     from harness.build.store import write_atomically
     from harness.console import claim_output
+    from harness.drawn.record import find_record, read_runs
     from harness.pictures.page import write_page
     from harness.records import load
 
     path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
     claim_output(path, "--html")
-    write_atomically(path, write_page(loaded.op, load(loaded.op.name, source)))
+    drawn = read_runs(find_record(loaded.op.name, published=source == "published"))
+    write_atomically(path, write_page(loaded.op, load(loaded.op.name, source), drawn))
     print(f"page: {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
@@ -30,10 +31,12 @@ def run_goals(
     target: str | None,
     jobs: int | None,
     json: bool,
+    lead: Sequence[str] = (),
 ) -> ExitCode:
     """Measure an op's goals (all, or those named), print them, and write them to the folder ``publish``.
 
-    The variants ``rivals`` (names as on the command line) are timed beside each choice where they serve its problem.
+    The variants ``rivals`` (names as on the command line) are timed beside each choice where they serve its problem. ``lead`` are lines of
+    Markdown with which the page begins.
 
     Raises UnavailableError on the emulated device, BuildError where a choice does not build or verify. The result is CHECK_FAILED where
     one could not be timed; a goal that is missed is a finding, no failure.
@@ -82,7 +85,7 @@ def run_goals(
         "timings": {p: {n: _describe_timing(t) for n, t in timed.items()} for p, timed in found.items()},
     }
     if publish is not None:
-        (publish / "goals.md").write_text(make_page(op, rows, where, left_out))
+        (publish / "goals.md").write_text(make_page(op, rows, where, left_out, lead))
         _write_plot(op, rows, where, publish / "goals.svg")
         (publish / "goals.json").write_text(dumps(payload, indent=1) + "\n")
     if json:

@@ -20,6 +20,7 @@ from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
 from harness.timing.benchmark import Timed, time_problem
 from harness.timing.stats import StopRule, find_ratio_interval
 from harness.timing.timer import Mode, Timer, TimingPolicy
+from harness.verify.reference import Expected
 
 # Of one problem, for each contender: what is left of the noise is far below what a goal asks for.
 _POLICY = TimingPolicy(stop=StopRule(budget_s=0.4, min_samples=20), warmup_cap_s=0.8)
@@ -155,7 +156,7 @@ def measure_goals(
             own = choices[problem.name].variant.name
             own_names = dict.fromkeys([own, *rivals])
             entries = [(n, p) for n, p in opened.items() if n in wanted] + [(n, variants[n]) for n in own_names]
-            found = _time_all(session, timer, problem, entries)
+            found = time_all(session, timer, problem, entries)
             for timed in found.values():
                 record_timed(session, builds.get(timed.name), timed)
             yield problem, found
@@ -163,13 +164,23 @@ def measure_goals(
         timer.close()
 
 
-def _time_all(session: Session, timer: Timer, problem: Problem, entries: Sequence[tuple[str, Launchable]]) -> dict[str, Timed]:
-    """Time the entries on one problem, and all of them once more where one that serves it got no time.
+def time_all(
+    session: Session,
+    timer: Timer,
+    problem: Problem,
+    entries: Sequence[tuple[str, Launchable]],
+    expected: Expected | None = None,
+    **options: Any,
+) -> dict[str, Timed]:
+    """Time the entries on one problem, cold, and all of them once more where one that serves it got no time.
+
+    ``expected`` and ``options`` are those of :func:`harness.timing.benchmark.time_problem`.
 
     A host that stalls holds a stream too long for a sample, and without its peers a problem says nothing.
     """
+    op, modes = session.loaded.op, (Mode.COLD,)
     for is_last in (False, True):
-        timed = time_problem(session.device, timer, session.loaded.op, problem, entries, session.target, (Mode.COLD,))
+        timed = time_problem(session.device, timer, op, problem, entries, session.target, modes, expected, **options)
         found = {t.name: t for t in timed}
         if is_last or all(t.cold is not None or t.status == "unsupported" for t in found.values()):
             break

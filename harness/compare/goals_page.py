@@ -24,9 +24,19 @@ def list_cells(row: Row) -> tuple[str, ...]:
 HEADINGS = ("problems", "peer", "geomean", "worst", "aim", "least", "verdict")
 
 
-def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str]) -> str:
-    """Return the goals and every problem's ratio as Markdown. ``where`` says on what and when, ``left_out`` which peers were not there."""
-    lines = [f"# Goals of {op}", "", f"{where}. Ratio: time of the fastest peer over the own, cold medians of one run.", ""]
+def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str], lead: Sequence[str] = ()) -> str:
+    """Return the goals and every problem's ratio as Markdown, behind the lines ``lead``.
+
+    ``where`` says on what and when, ``left_out`` which peers were not there.
+    """
+    lines = [
+        f"# Goals of {op}",
+        "",
+        *lead,
+        *(["## Listed problems", ""] if lead else []),
+        f"{where}. Ratio: time of the fastest peer over the own, cold medians of one run.",
+        "",
+    ]
     lines += [*(f"Not there: {text}." for text in left_out), *([""] if left_out else [])]
     lines += [f"| {' | '.join(HEADINGS)} |", "|---|---|--:|---|--:|--:|---|"]
     lines += [f"| {' | '.join(list_cells(r))} |" for r in rows]

@@ -23,6 +23,8 @@ from harness.targets import Target
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _VARIANT_FLAG = "-DAICF_VARIANT="
 _ENTRIES = ("supports", "workspace_bytes", "launch")
+# What ptxas said of a sealed kernel, beside its library.
+PTXAS_LOG = "ptxas.txt"
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def compile_sealed(folder: Path, build: Mapping[str, Any], toolchain: Toolchain,
         status, log = Compiler().run(command, scratch)
         if status != 0:
             raise BuildError(f"{folder.name} does not compile from its sealed sources:\n{log.strip()}")
+        if command is commands[0]:
+            (scratch / PTXAS_LOG).write_text(log)
     return library
 
 

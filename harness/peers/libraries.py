@@ -6,11 +6,14 @@ Imported on a real device only, by an op's ``peers.py``.
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from harness.peers.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product
+
+_MAX_SHAPES = 1 << 16
 
 
 class TunedCublasLt:
@@ -63,6 +66,22 @@ def find_stride(array: Any) -> int:
     return 0 if array is None else max(int(array.strides_bytes[0]) // int(array.dtype.itemsize), int(array.shape[1]))
 
 
+def compile_for_shapes(torch: Any, function: Any, **options: Any) -> Any:
+    """Return a function under ``torch.compile`` that is compiled anew for every shape, however many there are.
+
+    Left alone, PyTorch makes sizes dynamic from the second shape on, and runs what is given uncompiled from the ninth: neither is what a
+    program with fixed shapes gets. What is tuned on the GPU is not kept on disk: processes that compile ahead would tune on a busy one.
+    """
+    limits = ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit")
+    wanted: dict[str, dict[str, Any]] = {"_dynamo": dict.fromkeys(limits, _MAX_SHAPES), "_inductor": {"autotune_local_cache": False}}
+    for name, values in wanted.items():
+        config = import_module(f"torch.{name}.config")
+        for key, value in values.items():
+            if hasattr(config, key):  # versions differ
+                setattr(config, key, value)
+    return torch.compile(function, dynamic=False, **options)
+
+
 class _Int16View:
     """A device array of 16-bit floats as integers: PyTorch takes no bfloat16 from the array interface."""
 
@@ -71,7 +90,9 @@ class _Int16View:
 
 
 def view_in_torch(torch: Any, array: Any) -> Any:
-    """Return a device array of 16-bit floats as a PyTorch tensor on the same memory, None for None."""
+    """Return a device array of 16-bit floats or float32 as a PyTorch tensor on the same memory, None for None."""
     if array is None:
         return None
+    if array.dtype == np.float32:
+        return torch.as_tensor(array, device="cuda")
     return torch.as_tensor(_Int16View(array), device="cuda").view(getattr(torch, str(array.dtype.name)))

@@ -15,9 +15,14 @@ from matplotlib.figure import Figure
 
 from harness.compare.goals import Row
 from harness.compare.goals_page import HEADINGS
+from harness.drawn.page import HEADINGS as DRAWN_HEADINGS
+from harness.drawn.page import describe_run, find_titles
+from harness.drawn.page import list_cells as list_drawn_cells
+from harness.drawn.record import DrawnRun, group_rows, merge_runs
 from harness.errors import RecordError
 from harness.pictures import choose, contests, tables
 from harness.pictures.charts import index_kernels, plot_distributions, plot_history, plot_roofline, plot_shares
+from harness.pictures.drawn import plot_drawn
 from harness.pictures.forest import plot_comparisons, plot_goal
 from harness.pictures.heatmap import choose_axes, plot_heatmap
 from harness.pictures.labels import name_sizes, shorten_problems, shorten_variants
@@ -67,6 +72,16 @@ class ComparisonPart:
     goal_rows: Sequence[Mapping[str, Any]]
 
 
+@dataclass(frozen=True)
+class DrawnPart:
+    """What is said of problems that nobody listed."""
+
+    picture: Picture
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    runs: Sequence[str]
+
+
 @dataclass
 class Page:
     """Everything that the template shows; an empty part is left out."""
@@ -79,6 +94,7 @@ class Page:
     pictures: Sequence[Picture] = ()
     problems: Sequence[ProblemPart] = ()
     comparisons: ComparisonPart | None = None
+    drawn: DrawnPart | None = None
     styles: Stylesheet = field(default_factory=Stylesheet)
     heatmaps: Sequence[Picture] = ()
     modelled: Sequence[Picture] = ()
@@ -108,8 +124,8 @@ class _Pens:
         return self.styles.share(make_svg(figure, f"f{self._num}-", f"{title}. {note}", classes))
 
 
-def write_page(op: Op, frame: pd.DataFrame) -> str:
-    """Return the page of an op's records, from :func:`harness.records.load`.
+def write_page(op: Op, frame: pd.DataFrame, drawn: Sequence[DrawnRun] = ()) -> str:
+    """Return the page of an op's records, from :func:`harness.records.load`, led by its runs on drawn problems.
 
     Raises :class:`RecordError` where they hold nothing to show.
     """
@@ -118,10 +134,10 @@ def write_page(op: Op, frame: pd.DataFrame) -> str:
     )
     environment.filters["us"] = tables.format_time
     template = environment.get_template("report.html")
-    return template.render(page=make_page(op, frame), light=LIGHT, dark=DARK)
+    return template.render(page=make_page(op, frame, drawn), light=LIGHT, dark=DARK)
 
 
-def make_page(op: Op, frame: pd.DataFrame) -> Page:
+def make_page(op: Op, frame: pd.DataFrame, drawn: Sequence[DrawnRun] = ()) -> Page:
     """Choose what is shown and draw it."""
     device = choose.find_device(frame)
     latest = choose.select_latest(frame, op, device)
@@ -130,7 +146,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
     counters, profiles = choose.find_counters(frame), choose.find_profiles(frame)
     sweeps, modelled = choose.select_sweeps(frame, device), choose.select_modelled(frame)
     compared, goals = contests.select_comparisons(frame, device), contests.read_goals(frame, device)
-    if not goals and all(rows.empty for rows in (timed, sweeps, modelled, verdicts, counters, profiles, compared)):
+    if not goals and not drawn and all(rows.empty for rows in (timed, sweeps, modelled, verdicts, counters, profiles, compared)):
         raise RecordError(
             f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
         )
@@ -143,6 +159,7 @@ def make_page(op: Op, frame: pd.DataFrame) -> Page:
         name_sizes(next(iter(labels), "")),
     )
     page.styles = pens.styles
+    page.drawn = _draw_drawn(pens, op, drawn)
     page.variants = tables.make_variant_rows(op, latest, verdicts)
     page.counters = tables.make_counter_rows(op, counters, labels)
     page.profiles = tables.make_profile_rows(profiles, labels)
@@ -236,6 +253,17 @@ def _draw_comparisons(pens: _Pens, compared: pd.DataFrame, goals: Sequence[Row])
         note = f"Beside {' or '.join(goal.goal.peers)}: {goal.verdict}. {name_sizes(goal.ratios[0].problem)}."
         pictures.append(pens.draw(goal.goal.title, note, functools.partial(plot_goal, goal, names)))
     return ComparisonPart(effects, rows, pictures, HEADINGS, contests.make_goal_rows(goals, labels_of_goals))
+
+
+def _draw_drawn(pens: _Pens, op: Op, runs: Sequence[DrawnRun]) -> DrawnPart | None:
+    alike, rows = merge_runs(runs)
+    results = group_rows(rows, find_titles(op))
+    if not results[-1].measured:
+        return None
+    plot = functools.partial(plot_drawn, results, "")
+    note = "A dot per problem, a diamond for the geometric mean; right of 1 what users get is faster than every library of the group."
+    picture = pens.draw("Drawn problems", note, lambda width: plot(width_px=width))
+    return DrawnPart(picture, DRAWN_HEADINGS, [list_drawn_cells(r) for r in results], [describe_run(r) for r in alike])
 
 
 def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame) -> Picture | None:

@@ -225,6 +225,8 @@ def _describe_figures(result: Result) -> str:
         return f"{f['tool']}: {f['summary']['bound']}"
     if result.kind == "goal":
         return f"{f['title']}: {f['ratio']:.3f} of {f['peer']}"
+    if result.kind == "drawn":
+        return f"{f['group']} of seed {f['seed']}: {format_us(f.get('median_us'))} us"
     if result.kind == "sanitizer":
         return ", ".join(f"{check}: {count} errors" for check, count in f["errors"].items())
     if result.kind == "sweep_use":

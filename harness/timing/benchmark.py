@@ -15,7 +15,7 @@ from device.interface import Device
 from harness.model.roofline import find_floor
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
-from harness.timing.placement import Placements
+from harness.timing.placement import NUM_PLACES, Placements
 from harness.timing.ranges import name_range
 from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError, check_floor
 from harness.verify.inputs import make_inputs
@@ -30,7 +30,8 @@ class Timed:
     """What timing gave for one variant on one problem: the timings, or the reason why one or both are missing.
 
     ``status`` is ``passed``, ``unsupported`` or ``failed``; ``checked`` says what of the outputs was judged. Of a failed one the times may
-    be there all the same, where it ran and was wrong.
+    be there all the same, where it ran and was wrong. ``error`` is the largest error of its outputs over the op's bound, where it was asked
+    for and every element was written.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Timed:
     cold: Timing | None = None
     hot: Timing | None = None
     checked: str = "whole"
+    error: float | None = None
 
 
 @dataclass
@@ -53,6 +55,7 @@ class _Entry:
     timings: dict[Mode, Timing] = field(default_factory=dict)
     status: str = ""
     reason: str = ""
+    error: float | None = None
 
     def fail(self, reason: str) -> None:
         self.status, self.reason = "failed", reason
@@ -71,17 +74,22 @@ def time_problem(
     entries: Sequence[tuple[str, Launchable]],
     target: Target,
     modes: Sequence[Mode] = tuple(Mode),
+    expected: Expected | None = None,
+    *,
+    with_errors: bool = False,
+    num_places: int = NUM_PLACES,
 ) -> Iterator[Timed]:
     """Time all (name, launchable) on one problem together in each mode, and yield each.
 
-    Cold launches of short ones take many places in memory in turn.
+    Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute,
+    where it is known already; ``with_errors`` finds out how far from it each output is.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
     """
-    expected = expect_timed(op, problem)
+    expected = expected or expect_timed(op, problem)
     floor = find_floor(op.cost(problem), target)
-    with Placements(device, op, problem) as case:
+    with Placements(device, op, problem, num_places) as case:
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
         _prepare_entries(timer, case, all_entries, modes)
@@ -89,10 +97,10 @@ def time_problem(
             _measure_entries(timer, case, all_entries, mode)
         for entry in all_entries:
             if entry.timings and not entry.status:
-                _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us})
+                _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us}, with_error=with_errors)
             status = entry.status or "passed"
             timings = (entry.timings.get(Mode.COLD), entry.timings.get(Mode.HOT))
-            yield Timed(entry.name, problem.name, status, entry.reason, *timings, expected.describe())
+            yield Timed(entry.name, problem.name, status, entry.reason, *timings, expected.describe(), entry.error)
 
 
 def _bind(case: Placements, launchable: Launchable) -> dict[Mode, Launch]:
@@ -145,25 +153,34 @@ def _measure_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
         return
 
 
-def _judge(timer: Timer, case: Placements, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float]) -> None:
+def _judge(timer: Timer, case: Placements, entry: _Entry, expected: Expected, floors_us: Mapping[Mode, float], *, with_error: bool) -> None:
     """Hold the times against the floors, and the output of more samples, timed like the others, against the reference."""
     with _own_failure(case, entry):
         for mode, timing in entry.timings.items():
             check_floor(timing.summary.median, floors_us[mode], mode)
-        if wrong := check_output(timer, case, [entry.subjects[mode] for mode in entry.timings], expected):
+        wrong, entry.error = judge_output(timer, case, [entry.subjects[mode] for mode in entry.timings], expected, with_error=with_error)
+        if wrong:
             entry.fail(wrong)
 
 
 def check_output(timer: Timer, case: Placements, subjects: Sequence[Subject], expected: Expected) -> str:
     """Take more samples of each of a launch's subjects, one a place, over poison; return "" or what is wrong with the output."""
+    return judge_output(timer, case, subjects, expected, with_error=False)[0]
+
+
+def judge_output(
+    timer: Timer, case: Placements, subjects: Sequence[Subject], expected: Expected, *, with_error: bool
+) -> tuple[str, float | None]:
+    """Do what :func:`check_output` does; return also the largest error over the bound, None where it was not asked for or not written."""
     case.poison(0xFF)
     timer.run_batch([s for s in subjects for _ in range(case.num_places)])
     outputs = case.read_outputs()
     for name, unwritten in case.find_unwritten(outputs).items():
         if unwritten.any():
-            return f"wrong after it was timed: {np.count_nonzero(unwritten)} elements of {name} were not written"
+            return f"wrong after it was timed: {np.count_nonzero(unwritten)} elements of {name} were not written", None
+    error = max((c.max_error_ratio for c in expected.compare(outputs).values()), default=0.0) if with_error else None
     wrong = expected.find_wrong(outputs)
-    return f"wrong after it was timed: {wrong}" if wrong else ""
+    return f"wrong after it was timed: {wrong}" if wrong else "", error
 
 
 @contextmanager

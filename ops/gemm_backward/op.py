@@ -13,6 +13,7 @@ from harness.spec import Attribute, Axis, Count, Goal, OneOf, Op, Problem, Role,
 
 from .choose import FEW_ELEMENTS, LONG_SUMS, SHORT_SUMS, SMOOTH, WIDE, choose
 from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
+from .population import POPULATION
 from .space import KERNELS
 
 
@@ -164,6 +165,7 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    population=POPULATION,
     goals=GOALS,
     choose=choose,
     accumulate="float32",

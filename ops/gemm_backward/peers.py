@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.peers.cublaslt import Product
-from harness.peers.libraries import TunedCublasLt, find_stride, view_in_torch
+from harness.peers.libraries import TunedCublasLt, compile_for_shapes, find_stride, view_in_torch
 from harness.spec import Peer
 
 
@@ -152,7 +152,7 @@ class _TorchPeer:
                 dbias.copy_(gradient.sum(0))
                 dw.copy_(torch.mm(dy.t(), x) if is_nk else torch.mm(x.t(), dy))
 
-            self._compiled[act, is_nk] = torch.compile(run)
+            self._compiled[act, is_nk] = compile_for_shapes(torch, run)
         return self._compiled[act, is_nk]
 
 
@@ -160,5 +160,5 @@ PEERS = (
     Peer("cublaslt", "cublasLt", lambda: _CublasLtPeer(1)),
     Peer("cublaslt_best32", "cublasLt", lambda: _CublasLtPeer(32)),
     Peer("torch_autograd", "torch", lambda: _TorchPeer(is_compiled=False)),
-    Peer("torch_compile", "torch", lambda: _TorchPeer(is_compiled=True)),
+    Peer("torch_compile", "torch", lambda: _TorchPeer(is_compiled=True), compiles=True),
 )

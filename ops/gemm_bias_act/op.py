@@ -14,6 +14,7 @@ from harness.spec import Attribute, Goal, OneOf, Op, Problem, Role, Sampling, Te
 from .choose import choose
 from .domains import AXES
 from .numerics import cost, find_dtype, is_nk, reference, restrict, tolerance
+from .population import POPULATION
 from .space import KERNELS
 
 
@@ -163,6 +164,7 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    population=POPULATION,
     goals=GOALS,
     choose=choose,
     sampling=Sampling((0, 1), restrict),

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from harness.peers.cublaslt import Product, find_unsupported
-from harness.peers.libraries import TunedCublasLt, find_stride, view_in_torch
+from harness.peers.libraries import TunedCublasLt, compile_for_shapes, find_stride, view_in_torch
 from harness.spec import Launchable, Peer
 
 _FLOAT_BYTES = 4
@@ -61,18 +61,18 @@ class _Sgemm:
     one: Any = field(default_factory=lambda: np.ones((), np.float32))
     zero: Any = field(default_factory=lambda: np.zeros((), np.float32))
 
-    def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """Queue ``out = a b`` on CuPy's current stream. a [M, K], b [K, N], out [M, N], float32 with contiguous rows."""
+    def multiply(self, a: Any, b: Any, out: Any, *, is_nk: bool) -> None:
+        """Queue ``out = a b`` on CuPy's current stream. a [M, K], b [K, N] or [N, K], out [M, N], float32 with contiguous rows."""
         cublas = self.cupy.cuda.cublas
         handle = self.cupy.cuda.device.get_cublas_handle()
         math_mode, pointer_mode = cublas.getMathMode(handle), cublas.getPointerMode(handle)
         cublas.setMathMode(handle, cublas.CUBLAS_PEDANTIC_MATH if hasattr(cublas, "CUBLAS_PEDANTIC_MATH") else 2)
         cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
-        (m, k), n = a.shape, b.shape[1]
+        (m, k), n = a.shape, out.shape[1]
         try:
             cublas.sgemm(
                 handle,
-                cublas.CUBLAS_OP_N,
+                cublas.CUBLAS_OP_T if is_nk else cublas.CUBLAS_OP_N,
                 cublas.CUBLAS_OP_N,
                 n,
                 m,
@@ -120,7 +120,7 @@ class _CublasPeer:
         a, b, bias, y, z, act = (arguments[name] for name in ("a", "b", "bias", "y", "z", "act"))
         with cupy.cuda.ExternalStream(stream):
             product = cupy.asarray(y if z is None else z)
-            self._sgemm.multiply(cupy.asarray(a), cupy.asarray(b), product)
+            self._sgemm.multiply(cupy.asarray(a), cupy.asarray(b), product, is_nk=arguments["b_layout"] == "nk")
             if act == "none" and bias is None and z is None:
                 return
             addend = np.float32(0.0) if bias is None else cupy.asarray(bias)
@@ -228,7 +228,7 @@ class _TorchPeer:
             def run(a: Any, b: Any, bias: Any, y: Any) -> None:
                 y.copy_(activate(functional.linear(a, b.t(), bias)))
 
-            self._compiled[act] = self._torch.compile(run, mode=self._mode, dynamic=False)
+            self._compiled[act] = compile_for_shapes(self._torch, run, mode=self._mode)
         return self._compiled[act]
 
 
@@ -270,8 +270,8 @@ PEERS = (
     Peer("cublaslt", "cublasLt", lambda: _CublasLtPeer(1)),
     Peer("cublaslt_best32", "cublasLt", lambda: _CublasLtPeer(32)),
     Peer("torch_eager", "torch", _TorchPeer),
-    Peer("torch_compile", "torch", lambda: _TorchPeer("default")),
-    Peer("torch_max_autotune", "torch", lambda: _TorchPeer("max-autotune-no-cudagraphs")),
+    Peer("torch_compile", "torch", lambda: _TorchPeer("default"), compiles=True),
+    Peer("torch_max_autotune", "torch", lambda: _TorchPeer("max-autotune-no-cudagraphs"), compiles=True),
     Peer("triton", "triton", _TritonPeer),
     Peer("cutlass", "nvidia-cutlass", _open_cutlass),
 )

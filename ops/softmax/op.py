@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from harness.spec import Arrays, Axis, Constraint, Cost, Count, Kernel, Op, Problem, Role, Sampling, Tensor, Tunable
 
+from .population import POPULATION
+
 FLOAT_BYTES = 4
 MAX_THREADS = 1024
 WARP_SIZE = 32
@@ -51,6 +53,11 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         mean_distance = (y * distance).sum(axis=1, keepdims=True)
         roundings = distance + 2.0 * mean_distance + _SUM_ROUNDINGS * num_terms + 2.0 * _EXP_ROUNDINGS + _SCALE_ROUNDINGS
         return {"y": np.expm1(np.minimum(roundings * UNIT_ROUNDOFF, 1.0)) * y + 2.0 * SMALLEST_NORMAL}
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows at ``places``; a column is no softmax of its own."""
+    return {"x": inputs["x"][places]}, Problem(dict(problem.sizes) | {"rows": len(places)}, problem.attributes, suites=problem.suites)
 
 
 def cost(problem: Problem) -> Cost:
@@ -182,6 +189,7 @@ OP = Op(
     accumulate="float32",
     cost=cost,
     sampling=Sampling((0,), restrict),
+    population=POPULATION,
     axes=(
         Axis(
             "region",

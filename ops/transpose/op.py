@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from harness.spec import Arrays, Constraint, Cost, Count, Kernel, Op, Problem, Role, Rows, Sampling, Tensor, Tunable
 
+from .population import POPULATION
+
 Values = Mapping[str, int]
 
 FLOAT_BYTES = 4
@@ -26,6 +28,13 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return zero: elements are moved, nothing is rounded."""
     return {"y": np.zeros((1, 1))}
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows (axis 0) or columns (axis 1) of Y at ``places``."""
+    taken = inputs["x"][:, places] if axis == 0 else inputs["x"][places]
+    sizes = dict(problem.sizes) | {("columns", "rows")[axis]: len(places)}
+    return {"x": taken}, Problem(sizes, problem.attributes, suites=problem.suites)
 
 
 def cost(problem: Problem) -> Cost:
@@ -166,4 +175,5 @@ OP = Op(
     tolerance=tolerance,
     cost=cost,
     sampling=Sampling((0, 1), restrict),
+    population=POPULATION,
 )

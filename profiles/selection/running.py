@@ -10,6 +10,7 @@ from typing import Any
 
 from device import Device, open_device
 from device.toolchain import find_toolchain
+from harness.drawn import seeds
 from harness.provenance import find_commit
 
 FOLDER = Path(__file__).resolve().parent
@@ -77,3 +78,5 @@ def run(description: str) -> None:
         target = arguments.out / f"h200-{arguments.what}-{arguments.op}.json"
         print(json.dumps(regret.summarize(found["rows"]), indent=1))
     write(target, describe(device) | found)
+    if arguments.what == "survey":
+        seeds.note_use(seeds.find_ledger(arguments.op), seeds.SeedUse(seed, seeds.NEIGHBOURS, "survey", target.name))

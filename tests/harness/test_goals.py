@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.compare.goal_run import list_regrets
-from harness.compare.goals import Row, _time_all, make_rows, select_goals
+from harness.compare.goals import Row, make_rows, select_goals, time_all
 from harness.compare.goals_page import make_page
 from harness.pictures.forest import plot_goals
 from harness.pictures.labels import shorten_problems
@@ -75,6 +75,8 @@ def test_page_and_plot_hold_every_problem() -> None:
     row = make_row({"honest": timed(10), "lib": timed(20)}, {})
     page = make_page("toy", [row], "GPU", ["peer x left out"])
     assert "| both sizes | lib or other | 2.0000 |" in page and "Not there: peer x left out." in page
+    led = make_page("toy", [row], "GPU", [], ["## Drawn problems", ""])
+    assert led.index("## Drawn problems") < led.index("## Listed problems") < led.index("| both sizes")
     plot = Drawing(plot_goals([row], "toy. GPU <0>", WIDE)).to_svg()
     texts = [t.text for t in ET.fromstring(plot).iter("{http://www.w3.org/2000/svg}text")]
     assert {"toy. GPU <0>", "2.000", "not measured", *shorten_problems([SMALL.name, LARGE.name]).values()} <= set(texts)
@@ -107,24 +109,24 @@ def test_regret_is_to_the_fastest_variant_that_is_right() -> None:
 def test_who_got_no_time_is_timed_once_more(monkeypatch: pytest.MonkeyPatch, second: str, rounds: int) -> None:
     calls: list[int] = []
 
-    def time_problem(*_: object) -> list[Any]:
+    def time_problem(*_: object, **__: object) -> list[Any]:
         calls.append(1)
         lost = SimpleNamespace(name="lib", status="failed", reason="held too long", cold=None)
         return [lost] if len(calls) == 1 or second == "failed" else [SimpleNamespace(name="lib", status="passed", reason="", cold=object())]
 
     monkeypatch.setattr("harness.compare.goals.time_problem", time_problem)
     session: Any = SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None))
-    assert _time_all(session, None, SMALL, [])["lib"].status == second  # type: ignore[arg-type]
+    assert time_all(session, None, SMALL, [])["lib"].status == second  # type: ignore[arg-type]
     assert len(calls) == rounds
 
 
 def test_who_does_not_serve_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def time_problem(*_: object) -> list[Any]:
+    def time_problem(*_: object, **__: object) -> list[Any]:
         calls.append(1)
         return [SimpleNamespace(name="lib", status="unsupported", reason="no", cold=None)]
 
     monkeypatch.setattr("harness.compare.goals.time_problem", time_problem)
-    _time_all(SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None)), None, SMALL, [])  # type: ignore[arg-type]
+    time_all(SimpleNamespace(device=None, target=None, loaded=SimpleNamespace(op=None)), None, SMALL, [])  # type: ignore[arg-type]
     assert len(calls) == 1

@@ -1,0 +1,390 @@
+"""``compare --drawn``: who is timed, who is refused, what runs come to, pages; on a fake GPU and from made-up times."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.discover import LoadedOp
+from harness.drawn.drawing import DrawnProblem, draw_problems
+from harness.drawn.frozen_choice import FrozenChoice
+from harness.drawn.page import make_page, summarize
+from harness.drawn.record import (
+    FROZEN,
+    OWN,
+    PEER,
+    Contender,
+    DrawnRow,
+    DrawnRun,
+    add_row,
+    group_rows,
+    merge_runs,
+    put_run,
+    read_runs,
+    write_runs,
+)
+from harness.drawn.seeds import NEIGHBOURS, POPULATION, SeedUse, describe_uses, note_use, read_uses
+from harness.drawn.timing import line_up
+from harness.errors import RecordError
+from harness.pictures.drawn import plot_drawn
+from harness.pictures.svg import Drawing
+from harness.pictures.theme import NARROW, WIDE
+from harness.spec import Choice, Group, LogRange, Op, Peer, Population, SpecError, Variant
+from tests.harness.fake_device import FakeArray, FakeInstruments
+from tests.harness.test_session import Bench, give_wrong, run
+from tests.harness.toy_op import ToyKernel, honest, make_toy
+
+GROUPS = (
+    Group("small", "small ones", {"M": LogRange(2, 24), "N": (8, 16), "K": (4, 8)}, ("numpy", "missing"), {"relu": (True, False)}),
+    Group("padded", "padded rows", {"M": LogRange(2, 24), "N": (8,), "K": (4, 8)}, ("numpy",), padding={"A": (1, 3)}),
+)
+TITLES = {g.name: g.title for g in GROUPS}
+ENVIRONMENT = {"device_name": "GPU X", "driver_version": 13000, "toolchain": "nvcc 13"}
+
+
+def make_op() -> Op:
+    return make_toy(population=Population(GROUPS), choose=lambda p: Choice(Variant("honest"), "the only one"))
+
+
+def contender(name: str, role: str, us: float | None, status: str = "passed", error: float | None = 0.5) -> Contender:
+    return Contender(name, role, status, us, us and 0.99 * us, us and 1.01 * us, error)
+
+
+def make_row(
+    problem: str = "M1", group: str = "small", *others: Contender, own_us: float | None = 10.0, status: str = "passed"
+) -> DrawnRow:
+    contenders = (contender("k", FROZEN, own_us, status), *others)
+    return DrawnRow(group, problem, {"M": 1}, {}, {}, "k", "the frozen decision", "honest", "surveyed", contenders)
+
+
+def make_run(*rows: DrawnRow, seed: int = 7, started: str = "2026-01-01T00:00:00", index: str = "i", device: str = "GPU X") -> DrawnRun:
+    environment = ENVIRONMENT | {"device_name": device}
+    return DrawnRun("toy", seed, 5, started, f"compare toy --drawn 5 --seed {seed}", "commit abc", "sm_90a", index, environment, rows=rows)
+
+
+def test_a_ratio_is_the_fastest_librarys_time_over_that_of_what_users_get() -> None:
+    row = make_row("M1", "small", contender("lib", PEER, 20.0), contender("other", PEER, 12.0), contender("honest", OWN, 8.0))
+    assert row.ratio == pytest.approx(1.2) and row.peer is not None and row.peer.name == "other"
+    assert row.regret == pytest.approx(0.25) and row.best is not None and row.best.name == "honest"
+    assert make_row("M1", "small", contender("lib", PEER, 20.0)).regret is None
+
+
+def test_a_contender_whose_output_is_wrong_is_refused_and_not_averaged() -> None:
+    good = make_row("M1", "small", contender("lib", PEER, 20.0))
+    liar = make_row("M2", "small", contender("lib", PEER, 20.0), own_us=1.0, status="failed")
+    result = group_rows([good, liar], TITLES)[0]
+    assert liar.ratio is None and "k: failed" in liar.reason
+    assert result.geomean == pytest.approx(2.0) and len(result.measured) == 1
+    fast_and_wrong = contender("lib", PEER, 1.0, "failed", 70.0)
+    assert make_row("M1", "small", fast_and_wrong, contender("other", PEER, 20.0)).ratio == pytest.approx(2.0)
+    unwritten = contender("lib", PEER, 1.0, "failed", None)
+    assert make_row("M1", "small", unwritten).reason == "no library was timed"
+
+
+def test_a_library_that_rounds_once_more_counts_and_is_named() -> None:
+    row = make_row("M1", "small", contender("lib", PEER, 5.0, "failed", 1.4))
+    assert row.ratio == pytest.approx(0.5) and row.reason == "lib is off by 1.4 of the bound"
+    own_like_that = make_row("M1", "small", contender("lib", PEER, 5.0), status="failed")
+    assert own_like_that.ratio is None
+
+
+def test_groups_have_mean_worst_share_and_regret() -> None:
+    lib = contender("lib", PEER, 20.0)
+    rows = [make_row("a", "small", lib), make_row("b", "small", replace(lib, us=5.0)), make_row("c", "padded", replace(lib, us=10.0))]
+    small, padded, every = group_rows(rows, TITLES)
+    assert (small.title, padded.title, every.title) == ("small ones", "padded rows", "all")
+    assert small.geomean == pytest.approx(1.0) and small.measured[0][0] == pytest.approx(0.5) and small.share_level == 0.5
+    assert padded.share_level == 1.0 and padded.regret is None
+
+
+def test_runs_of_one_frozen_set_merge_and_the_newest_time_of_a_problem_counts() -> None:
+    lib = contender("lib", PEER, 20.0)
+    old = make_run(make_row("a", "small", replace(lib, us=99.0)), index="earlier", started="2026-01-01T00:00:00")
+    other_gpu = make_run(make_row("z", "small", lib), started="2026-01-01T01:00:00", device="GPU Y")
+    first = make_run(make_row("a", "small", lib), make_row("b", "small", lib), started="2026-01-02T00:00:00")
+    second = make_run(make_row("a", "small", replace(lib, us=30.0)), seed=8, started="2026-01-03T00:00:00")
+    alike, rows = merge_runs([old, second, first, other_gpu])
+    assert [r.seed for r in alike] == [8, 7] and {r.problem: r.ratio for r in rows} == {"a": pytest.approx(3.0), "b": pytest.approx(2.0)}
+    assert merge_runs([]) == ([], [])
+
+
+def test_a_record_keeps_everything_and_a_run_replaces_its_own_earlier_state(tmp_path: Path) -> None:
+    path = tmp_path / "drawn.json"
+    assert read_runs(path) == []
+    begun = make_run(make_row("a", "small", contender("lib", PEER, 20.0)))
+    done = add_row(begun, make_row("b", "small", contender("lib", PEER, None, "unsupported", None)))
+    write_runs(path, "toy", put_run(put_run([], begun), done))
+    assert read_runs(path) == [done]
+    assert json.loads(path.read_text())["runs"][0]["rows"][0]["peer"] == "lib"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 1}', '{"schema": 1, "runs": [{}]}', '{"schema": 99, "runs": []}'])
+def test_what_is_no_record_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "drawn.json").write_text(text)
+    with pytest.raises(RecordError, match=r"drawn\.json"):
+        read_runs(tmp_path / "drawn.json")
+
+
+def test_seeds_that_were_used_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "seeds.json"
+    note_use(path, SeedUse(3, POPULATION, "tuning of tiles", "notes"))
+    note_use(path, SeedUse(3, POPULATION, "tuning of tiles", "notes"))
+    note_use(path, SeedUse(4, NEIGHBOURS, "survey", "survey.json"))
+    uses = read_uses(path)
+    assert len(uses) == 2
+    assert describe_uses(uses, [], 3, "i") == "tuning of tiles (notes)"
+    assert describe_uses(uses, [], 4, "i") == "" == describe_uses(uses, [make_run()], 7, "i")
+    assert "a page of an earlier frozen set (2026-01-01, commit abc)" in describe_uses(uses, [make_run()], 7, "another")
+    path.write_text('[{"seed": 1}]')
+    with pytest.raises(RecordError, match="not a ledger of seeds"):
+        read_uses(path)
+
+
+def test_the_page_leads_with_groups_and_says_when_a_seed_is_not_fresh() -> None:
+    lib = contender("lib", PEER, 20.0)
+    earlier = make_run(make_row("a", "small", lib), index="earlier")
+    now = replace(
+        make_run(make_row("a", "small", lib), make_row("b", "padded", replace(lib, us=4.0)), started="2026-01-02"), seed_note="tuning"
+    )
+    page = make_page(make_op(), [earlier, now])
+    assert page.index("| small ones | 1 | 2.000 | 2.000 (a) | 100 % |") < page.index("## By library") < page.index("## padded rows")
+    assert "seed 7 is NOT fresh, it was used before: tuning" in page and "seed 7, fresh" in page[page.index("## Earlier frozen sets") :]
+    assert "| lib | 2 | 0.894 |" in page and "10.00 (0.5)" in page
+    assert summarize(make_op(), []) == []
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_picture_has_a_row_per_group(width: int) -> None:
+    lib = contender("lib", PEER, 20.0)
+    results = group_rows([make_row("a", "small", lib), make_row("b", "padded", replace(lib, us=4.0)), make_row("c", "padded")], TITLES)
+    drawing = Drawing(plot_drawn(results, "toy <on> GPU", width)).to_svg()
+    texts = [t.text for t in ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"toy <on> GPU", "small ones", "padded rows", "2.000", "0.400"} <= set(texts)
+
+
+def test_who_is_timed() -> None:
+    drawn = DrawnProblem(GROUPS[0], draw_problems(make_op(), 1, 0)[0].problem)
+    kernel: Any = object()
+    sealed, variants, peers = {"k": kernel, "k2": kernel}, {"honest": kernel, "atomic": kernel}, {"numpy": kernel, "stranger": kernel}
+    chosen = FrozenChoice("k", "honest", "near", legal=("k", "k2"))
+
+    def names(choice: FrozenChoice, own: str, as_variant: str, *, with_all: bool = False) -> list[str]:
+        found = line_up(drawn, choice, own, sealed, {"k": as_variant, "k2": "other"}, variants, peers, with_all=with_all)
+        return [f"{e.role} {e.name}" for e in found.entrants] + [found.judged]
+
+    assert names(chosen, "honest", "honest") == ["frozen k", "peer numpy", "k"]
+    assert names(chosen, "atomic", "honest") == ["frozen k", "own atomic", "peer numpy", "k"]
+    assert names(chosen, "honest", "honest", with_all=True) == ["frozen k", "frozen k2", "variant atomic", "peer numpy", "k"]
+    assert names(FrozenChoice(error="not frozen"), "atomic", "") == ["own atomic", "peer numpy", "atomic"]
+    assert names(FrozenChoice(error="not frozen"), "", "") == ["variant honest", "variant atomic", "peer numpy", ""]
+
+
+class DrawnBench(Bench):
+    """An op of two groups on a fake GPU: the frozen kernel takes 40 us, the op's own variants 50, the library 100."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, *, is_emulated: bool = False) -> None:
+        super().__init__(monkeypatch, folder, is_emulated=is_emulated)
+        self.op = make_op()
+        self.frozen_body: Callable[..., None] = honest
+        self.frozen_us = 40.0
+        self.asked: list[str] = []
+        loaded = LoadedOp(self.op, folder)
+        for name in ("run", "cliff_run"):
+            monkeypatch.setattr(f"harness.drawn.{name}.find_op", lambda _: loaded)
+            monkeypatch.setattr(f"harness.drawn.{name}.choose_frozen", self.choose, raising=False)
+            monkeypatch.setattr(f"harness.drawn.{name}.build_contenders", self.build_contenders)
+            monkeypatch.setattr(f"harness.drawn.{name}.find_project_root", lambda: folder)
+        peer = Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly))
+        monkeypatch.setattr("harness.drawn.run.load_peers", lambda _: (peer, Peer("missing", "nowhere", self.refuse)))
+        monkeypatch.setattr("harness.drawn.seeds.find_project_root", lambda: folder)
+        monkeypatch.setattr("harness.timing.timer.CudaInstruments", lambda: FakeInstruments(self.device))
+
+    @staticmethod
+    def refuse() -> Any:
+        raise ImportError("no module named nowhere")
+
+    def choose(self, op: Op, problems: Any, arch: str) -> list[FrozenChoice]:
+        self.asked.append(arch)
+        return [FrozenChoice("k", "frozen/fast", "surveyed", "the least", 40.0, ("k",)) for _ in problems]
+
+    def build_contenders(self, session: Any, kernels: Any, variants: Any, say: Any) -> Any:
+        from harness.drawn.contenders import Contenders
+
+        results, binding = session.build(session.loaded.op.select_variants(variants), lambda b: None)
+        opened = {b.variant.name: self.open_variant(self.op, binding, Path("x.so"), b.variant) for b in results}
+
+        def body(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+            self.device.clock_us += self.frozen_us
+            self.frozen_body(A=A, B=B, bias=bias, Y=Y, relu=relu)
+
+        return Contenders({b.variant.name: b for b in results}, {"k": ToyKernel(self.device, body)}, {"k": "frozen/fast"}, opened)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DrawnBench:
+    return DrawnBench(monkeypatch, tmp_path)
+
+
+def test_drawn_problems_are_timed_recorded_and_published(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, text, err = run(capsys, "compare", "toy", "--drawn", "4", "--seed", "3", "--publish", str(out))
+    assert code == 0, err
+    assert "small ones" in text and "2.500" in text and "seed 3 is fresh" in text
+    assert "peer missing left out" in text
+    (found,) = read_runs(out / "drawn.json")
+    assert len(found.rows) == 4 and {r.group for r in found.rows} == {"small", "padded"} and found.arch == "sm_90a"
+    row = found.rows[0]
+    assert row.ratio == pytest.approx(2.5, rel=0.01) and [c.role for c in row.contenders] == [FROZEN, OWN, PEER]
+    assert all(c.error is not None and c.error <= 1 for c in row.contenders)
+    assert (out / "drawn.md").read_text().startswith("# toy on drawn problems") and (out / "drawn.svg").is_file()
+    listed = json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1])
+    assert {r["kind"] for r in listed} == {"drawn"} and len(listed) == 12 and all(len(r["samples"]) >= 20 for r in listed)
+    assert "small of seed 3: 40" in run(capsys, "report", "toy", "--run", "1")[1]
+
+
+def test_runs_add_up_to_one_page(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for seed in ("3", "4"):
+        assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", seed, "--publish", str(tmp_path / "out"))[0] == 0
+    page = (tmp_path / "out" / "drawn.md").read_text()
+    assert "seed 3, fresh; 2 of 2 problems" in page and "seed 4, fresh; 2 of 2 problems" in page and "| all | 4 |" in page
+
+
+def test_a_wrong_kernel_is_refused_and_the_command_fails(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.frozen_body, gpu.frozen_us = give_wrong, 1.0
+    code, text, _ = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--json")
+    rows = json.loads(text)["rows"]
+    assert code == 1
+    assert [r["ratio"] for r in rows] == [None, None] and "wrong after it was timed" in rows[0]["contenders"][0]["reason"]
+
+
+def test_a_library_with_another_output_is_no_library(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    def cheat(**arguments: Any) -> None:
+        gpu.device.clock_us += 1.0
+        give_wrong(**arguments)
+
+    peer = Peer("numpy", "numpy", lambda: ToyKernel(gpu.device, cheat))
+    monkeypatch.setattr("harness.drawn.run.load_peers", lambda _: (peer,))
+    code, text, _ = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")
+    assert code == 0 and "no library was timed" in text
+
+
+def test_no_problem_is_begun_after_the_time_is_spent(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = run(capsys, "compare", "toy", "--drawn", "8", "--seed", "3", "--seconds", "0")
+    assert code == 0 and "1 of 8 problems" in text
+
+
+def test_what_was_timed_before_an_interrupt_is_kept(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    num_runs = 0
+
+    def interrupt(**arguments: Any) -> None:
+        nonlocal num_runs
+        num_runs += 1
+        if len(read_runs(tmp_path / "out" / "drawn.json") and read_runs(tmp_path / "out" / "drawn.json")[0].rows) == 2:
+            raise KeyboardInterrupt
+        honest(**arguments)
+
+    gpu.frozen_body = interrupt
+    code, _, _ = run(capsys, "compare", "toy", "--drawn", "6", "--seed", "3", "--publish", str(tmp_path / "out"))
+    assert code == 130
+    assert len(read_runs(tmp_path / "out" / "drawn.json")[0].rows) == 2 and "2 of 6 problems" in (tmp_path / "out" / "drawn.md").read_text()
+
+
+def test_a_seed_that_is_used_for_more_is_written_into_the_ledger(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = run(capsys, "compare", "toy", "--drawn", "1", "--seed", "3", "--use", "tuning of tiles")[1]
+    assert "seed 3 is NOT fresh, it was used before: tuning of tiles, this run" in text
+    assert [u.use for u in read_uses(tmp_path / "profiles" / "toy" / "seeds.json")] == ["tuning of tiles"]
+    assert "seed 3 is NOT fresh, it was used before: tuning of tiles" in run(capsys, "compare", "toy", "--drawn", "1", "--seed", "3")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--seed", "3"), "are for drawn problems: with --drawn N"),
+        (("--cliffs",), "are for drawn problems: with --drawn N"),
+        (("--drawn", "3", "--goal", "x"), "--drawn goes with"),
+        (("--drawn", "3", "--base", "honest"), "--drawn goes with"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str
+) -> None:
+    code, _, err = run(capsys, "compare", "toy", *words)
+    assert code == 2 and text in err
+
+
+def test_without_a_gpu_the_decisions_are_shown_with_modelled_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    DrawnBench(monkeypatch, tmp_path, is_emulated=True)
+    code, text, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--seconds", "0", "--json")
+    rows = json.loads(text)["rows"]
+    assert code == 0, err
+    assert [(r["kernel"], r["own"], r["kernel_model_us"]) for r in rows] == [("k", "honest", None)] * 2
+    assert "chooses another variant on 2" in run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--seconds", "0")[1]
+
+
+def test_the_framework_decides_and_its_failure_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from harness.discover import find_op
+    from harness.drawn import frozen_choice
+    from harness.errors import FrozenError
+
+    op = find_op("softmax").op
+    problems = [d.problem for d in draw_problems(op, 3, 5)]
+    found = frozen_choice.choose_frozen(op, problems, "sm_90a")
+    assert all(c.kernel in c.legal and c.how and not c.error for c in found)
+    assert frozen_choice.choose_frozen(op, problems, "sm_90a", tmp_path) == [FrozenChoice(error="softmax is not frozen")] * 3
+    assert "nothing is frozen for compute capability 7.0" in frozen_choice.choose_frozen(op, problems, "sm_70")[0].error
+    with pytest.raises(FrozenError, match="did not decide: aicf: arch='nonsense'"):
+        frozen_choice.choose_frozen(op, problems, "nonsense")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", ""))
+    with pytest.raises(FrozenError, match="0 answers to 3 calls"):
+        frozen_choice.choose_frozen(op, problems, "sm_90a")
+
+
+def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = LoadedOp(make_toy(), Path())
+    monkeypatch.setattr("harness.drawn.run.find_op", lambda _: loaded)
+    code, _, err = run(capsys, "compare", "toy", "--drawn", "2")
+    assert code == 2 and "no population to draw from" in err
+    with pytest.raises(SpecError):
+        draw_problems(make_toy(), 1, 1)
+
+
+def test_the_report_leads_with_drawn_problems(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pandas as pd
+
+    from harness.pictures.page import write_page
+    from harness.records import load
+
+    assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
+    runs = read_runs(tmp_path / ".aicf" / "drawn" / "toy" / "drawn.json")
+    monkeypatch.setattr("harness.records.frames.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
+    frame = load("toy", "store")
+    assert isinstance(frame, pd.DataFrame) and set(frame.kind) == {"drawn"}
+    html = write_page(gpu.op, frame, runs)
+    assert '<section id="drawn">' in html and "2.500" in html and "seed 3, fresh" in html
+
+
+def test_the_goals_page_and_the_terminals_report_lead_with_drawn_problems(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.drawn.record.find_project_root", lambda: tmp_path)
+    assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
+    text = run(capsys, "report", "toy")[1]
+    assert text.index("drawn problems: geometric mean") < text.index("seed 3, fresh")
+    from harness.commands.compare import _lead_goals
+
+    monkeypatch.setattr("harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
+    assert _lead_goals("toy", None)[0] == "## Drawn problems, which nobody listed"
+    assert _lead_goals("toy", tmp_path / "elsewhere")[0] == "## Drawn problems, which nobody listed"

@@ -1,0 +1,57 @@
+"""Frozen kernels built from their sealed sources, for drawn problems: the right machine code, right results, and no liar among them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from device import Device
+from device.toolchain import find_toolchain
+from harness.build.builder import open_store, open_variant
+from harness.discover import find_op
+from harness.drawn.drawing import draw_problems
+from harness.drawn.frozen_choice import SealedKernels, choose_frozen
+from harness.drawn.timing import expect
+from harness.errors import FrozenError
+from harness.freezing.layout import find_frozen_dir
+from harness.spec import Problem
+from harness.verify.runner import Case
+
+OP = "softmax"
+KERNEL = "naive__threads64__7036f2d1"
+
+
+def test_a_sealed_kernel_is_built_once_and_right(device: Device) -> None:
+    loaded = find_op(OP)
+    told: list[str] = []
+    for _ in range(2):
+        ((name, (build, binding, op)),) = SealedKernels(loaded, find_toolchain(), open_store()).build([KERNEL], 1, told.append).items()
+    assert name == KERNEL and told == [KERNEL, KERNEL] and build.library is not None and build.resources is not None
+    problem = Problem({"rows": 33, "columns": 65}, {}, {"x": 3})
+    expected = expect(op, problem)
+    with Case(device, op, problem) as case:
+        kernel = open_variant(op, binding, build.library, build.variant)
+        case.upload(expected.inputs)
+        case.prepare(kernel)
+        stream = device.create_stream()
+        case.launch(kernel, stream)
+        stream.synchronize()
+        assert expected.find_wrong(case.read_outputs()) == ""
+
+
+def test_a_source_that_is_not_what_was_sealed_is_refused(tmp_path: Path) -> None:
+    frozen = tmp_path / "frozen"
+    shutil.copytree(find_frozen_dir() / OP, frozen / OP)
+    source = next((frozen / OP / KERNEL / "sources").rglob("kernels.cu"))
+    source.write_text(source.read_text() + "// faster\n")
+    with pytest.raises(FrozenError, match="is not what was sealed"):
+        SealedKernels(find_op(OP), find_toolchain(), open_store(), frozen).build([KERNEL], 1, lambda _: None)
+
+
+def test_every_frozen_op_has_a_decision_for_what_its_users_bring() -> None:
+    for name in ("softmax", "gemm_backward", "gemm_bias_act"):
+        op = find_op(name).op
+        choices = choose_frozen(op, [d.problem for d in draw_problems(op, 40, 11)], "sm_90a")
+        assert all(c.kernel and c.kernel in c.legal for c in choices)
