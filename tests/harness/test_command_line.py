@@ -42,7 +42,9 @@ def test_list_names_every_op() -> None:
         (("new", "Not-a-name"), "use lower-case letters"),
         (("new", "softmax"), "exists already"),
         (("new", "common"), "is taken"),
-        (("verify", "softmax", "--problem", "rows0"), "has no problem 'rows0'; it has:"),
+        (("verify", "softmax", "--problem", "rows0"), "op softmax has no problem 'rows0'"),
+        (("verify", "softmax", "--problem", "rows0*"), "op softmax has no problem that matches 'rows0*'\n"),
+        (("build", "softmax", "--variant", "*/nothing*"), "no listed variant that matches '*/nothing*'"),
         (("nonsense",), "No such command"),
         (("build", "softmax", "--jobs", "0"), "--jobs"),
     ],
@@ -52,6 +54,26 @@ def test_wrong_use_exits_with_2_and_says_what_there_is(arguments: tuple[str, ...
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_wrong_stands_below_the_list_of_what_there_is() -> None:
+    lines = harness("verify", "softmax", "--problem", "rows0").stderr.splitlines()
+    assert len(lines) > 10 and "has no problem 'rows0'" in lines[-1]
+
+
+def test_a_pattern_names_problems_of_the_verbs_own_suite_first() -> None:
+    op = find_op("gemm_bias_act").op
+    few = op.select_problems("bench", ["M1_*"])
+    assert len(few) > 3 and all(p.sizes["M"] == 1 and "bench" in p.suites for p in few)
+    assert {p.name for p in op.select_problems("emulated", ["M1_*"])} == {p.name for p in op.problems if p.sizes["M"] == 1}
+    assert op.select_problems("emulated", ["M200_N130_K77*", "M200_N130_K77-act=gelu_tanh-with_bias"]) == op.select_problems("emulated")[2:]
+
+
+def test_a_pattern_names_listed_variants() -> None:
+    op = find_op("gemm_bias_act").op
+    assert op.select_variants(["*/bm64_*tn4"]) == op.select_variants(
+        ["reg_tiled/bm64_bn64_bk16_tm4_tn4", "vectorised/bm64_bn64_bk16_tm4_tn4", "warp_tiled/bm64_bn64_bk16_wm32_wn16_tm4_tn4"]
+    )
 
 
 def test_a_wrong_device_is_named_with_the_choices() -> None:
