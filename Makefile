@@ -52,7 +52,7 @@ build: ## compile the op's variants; what has not changed is not compiled again
 compare: ## the op beside its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
 model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
-new: ## write a new op that builds, verifies and benches at once
+new: ## write a new op that builds, verifies and benches at once (args='--kind elementwise|reduction|gemm')
 profile: ## say what binds a variant, why its warps wait, where, and what to try (on a GPU Nsight Compute and compute-sanitizer)
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
 report: ## show the op's latest recorded bench (args='--run ID' for another run), and write a page of all with pictures

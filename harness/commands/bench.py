@@ -111,5 +111,5 @@ def _print(op: Op, rows: list[BenchRow], problems: tuple[Problem, ...], target: 
     for line in make_bench_screen(op, rows, problems, target=target, everything=everything, width=width):
         console.print(line, soft_wrap=True)
     if rows and rows[0].device == "emulated":
-        words = f"emulated: no GPU was used and no time was measured. {find_note(rows)}"
+        words = f"emulated: no GPU was used and no time was measured. ~: the interval overlaps that of the fastest (*). {find_note(rows)}"
         print(f"\n{textwrap.fill(words, width, break_on_hyphens=False)}")

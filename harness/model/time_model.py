@@ -75,8 +75,9 @@ class Machine:
     def make_note(self, op: str, variant: str) -> str:
         """Say how far a variant's modelled time can be trusted."""
         low, high = self.find_interval(op, variant)
-        held_out = "those held out" if self.knows(op, variant) else "the times of whole ops held out, as this kernel was,"
-        return f"model: fitted to times measured on this target; 80 % of {held_out} lay within {low:.2f} to {high:.2f} times it"
+        if self.knows(op, variant):
+            return f"model: fitted to times measured on this target; 80 % of those held out lay within {low:.2f} to {high:.2f} times it"
+        return f"of a kernel that the fit has not seen: 80 % of the times of whole ops held out lay within {low:.2f} to {high:.2f} times it"
 
 
 @dataclass(frozen=True)

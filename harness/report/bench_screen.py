@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from rich.text import Text
 
 from harness.report.rows import BenchRow
-from harness.report.terminal import format_us
 from harness.report.unserved import SHORT_DTYPES, count_reasons
 from harness.spec import Op, Problem
 
@@ -47,11 +46,14 @@ def _format_bytes(count: int | None) -> str:
 def _format_interval(row: BenchRow) -> str:
     if row.interval_us is None:
         return ""
-    return "-".join(_round(value) for value in row.interval_us)
+    return "-".join(_round(value, 2) for value in row.interval_us)
 
 
-def _round(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):.0f}"
+def _round(value: float, digits: int) -> str:
+    """Return a positive number with so many significant digits, and no exponent."""
+    rounded = float(f"{value:.{digits - 1}e}")
+    places = digits - 1 - (math.floor(math.log10(rounded)) if rounded else 0)
+    return f"{rounded:.{max(places, 0)}f}"
 
 
 def _format_spread(row: BenchRow) -> str:
@@ -78,18 +80,18 @@ def _list_columns(rows: Sequence[BenchRow], best_us: float) -> list[_Column]:
     ratio = _Column("x best", lambda r: f"{r.order_us / best_us:.2f}")
     if rows[0].cold is None:
         times = [
-            _Column("model us", lambda r: format_us(r.model_us)),
+            _Column("model us", lambda r: _round(r.order_us, 3)),
             _Column("80 % interval", _format_interval),
             ratio,
             _Column("bound", lambda r: r.model_pipe, "bound by"),
         ]
     else:
         times = [
-            _Column("cold us", lambda r: format_us(r.order_us)),
+            _Column("cold us", lambda r: _round(r.order_us, 4)),
             _Column("spread", _format_spread),
             ratio,
             _Column("of roof", _format_roof),
-            _Column("hot us", lambda r: format_us(r.hot["median_us"]) if r.hot else ""),
+            _Column("hot us", lambda r: _round(float(r.hot["median_us"]), 4) if r.hot else ""),
         ]
     return [*times, *_STATICS]
 
@@ -139,7 +141,7 @@ def _make_table(
 ) -> Iterator[Text]:
     first = rows[0]
     where = f"emulated, model for {target}" if first.device == "emulated" else first.device
-    floor = "" if first.floor_us is None else f" · floor {_round(first.floor_us)} us ({first.floor_bound})"
+    floor = "" if first.floor_us is None else f" · floor {_round(first.floor_us, 2)} us ({first.floor_bound})"
     yield from _wrap(f"{op.name} {label} · {where}{floor}", width, _INDENT, "bold")
     timed = sorted((r for r in rows if r.order_us < math.inf), key=lambda r: r.order_us)
     own = [r for r in timed if not r.is_peer]
@@ -190,8 +192,8 @@ def _describe_others(op: Op, problem: Problem, rows: Sequence[BenchRow]) -> list
     said = []
     unserved = [r for r in rows if r.verified == "unsupported" and not r.is_peer]
     if unserved:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in count_reasons(op, problem, unserved))
-        said.append(f"not served: {len(unserved)} ({reasons})")
+        needs, reasons = (", ".join(f"{r}: {n}" for r, n in counted.most_common()) for counted in count_reasons(op, problem, unserved))
+        said.append(f"not served: {len(unserved)} ({'; '.join(filter(None, [needs and f'needs {needs}', reasons]))})")
     if libraries := [r.variant for r in rows if r.verified == "unsupported" and r.is_peer]:
         said.append(f"libraries that do not serve it: {', '.join(libraries)}")
     failed: dict[str, list[str]] = {}
@@ -231,7 +233,7 @@ def _summarize(rows: Sequence[BenchRow]) -> tuple[tuple[str, ...], str]:
     over_floor = f"{best.order_us / best.floor_us:.3g}" if best.floor_us else ""
     library_us = min((r.order_us for r in rows if r.is_peer), default=math.inf)
     of_library = f"{best.order_us / library_us:.2f}" if library_us < math.inf else ""
-    return (format_us(best.order_us), str(ties), served, over_floor, of_library), best.variant
+    return (_round(best.order_us, 4 if best.cold else 3), str(ties), served, over_floor, of_library), best.variant
 
 
 def label_problems(op: Op, problems: Sequence[Problem]) -> dict[str, str]:

@@ -7,29 +7,29 @@ from collections.abc import Sequence
 
 from harness.domain import Condition, OneOf, Rows, find_broken
 from harness.report.rows import BenchRow
-from harness.spec import AttributeValue, Count, Op, Problem, SpecError
+from harness.spec import AttributeValue, Count, Op, Problem
 
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 
-def count_reasons(op: Op, problem: Problem, rows: Sequence[BenchRow]) -> list[tuple[str, int]]:
-    """Return what rows that are not served would need, each with how many need it, the most frequent first.
+def count_reasons(op: Op, problem: Problem, rows: Sequence[BenchRow]) -> tuple[Counter[str], Counter[str]]:
+    """Return how many rows that are not served would need what, and of the others how many give which reason of their own.
 
-    It is the first condition of the kernel's domain that the problem breaks; where there is none, the launcher's own reason.
+    What is needed is the first condition of the kernel's domain that the problem breaks; one without a domain says it in its own words.
     """
     facts = op.find_facts(problem)
-
-    def explain(row: BenchRow) -> str:
+    needs: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for row in rows:
         kernel_name, _, bound = row.variant.partition("/")
-        try:
-            kernel = op.find_kernel(kernel_name)
-            domain = () if kernel.domain is None else kernel.domain(kernel.parse_variant(bound).tunables)
-        except SpecError:
-            return row.reason  # a library's
+        kernel = op.find_kernel(kernel_name)
+        domain = () if kernel.domain is None else kernel.domain(kernel.parse_variant(bound).tunables)
         broken = find_broken(domain, facts)
-        return row.reason if broken is None else f"needs {describe_need(broken)}"
-
-    return Counter(map(explain, rows)).most_common()
+        if broken is None:
+            reasons[row.reason] += 1
+        else:
+            needs[describe_need(broken)] += 1
+    return needs, reasons
 
 
 def describe_need(condition: Condition) -> str:

@@ -99,7 +99,7 @@ def test_every_verb_has_help_with_examples_that_fit_a_narrow_terminal(verb: str)
 
 
 def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
-    folder = create_op("fused_scale", tmp_path)
+    folder = create_op("fused_scale", ops_dir=tmp_path)
     assert sorted(p.name for p in folder.iterdir()) == [
         "README.md", "api.hpp", "kernels.cu", "launcher.cu", "op.py", "pybind.cpp", "test_fused_scale.py",
     ]  # fmt: skip
@@ -107,21 +107,21 @@ def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
     op = find_op("fused_scale", tmp_path).op
     assert op.name == "fused_scale" and len(op.variants) == 4
     with pytest.raises(SpecError, match="exists already"):
-        create_op("fused_scale", tmp_path)
+        create_op("fused_scale", ops_dir=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["fused_scale"]
 
 
 @pytest.mark.parametrize(("name", "language"), [("switch", "C++"), ("double", "C++"), ("lambda", "Python")])
 def test_an_op_is_not_named_like_a_word_of_its_languages(tmp_path: Path, name: str, language: str) -> None:
     with pytest.raises(SpecError, match=rf"'{name}' is a word of {re.escape(language)}; choose another, e.g. {name}_op"):
-        create_op(name, tmp_path)
+        create_op(name, ops_dir=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_op_that_is_just_being_written_is_not_found(tmp_path: Path) -> None:
     (tmp_path / ".fused-x1").mkdir()
     (tmp_path / ".fused-x1" / "op.py").write_text("half")
-    create_op("whole", tmp_path)
+    create_op("whole", ops_dir=tmp_path)
     assert list(find_ops(tmp_path)) == ["whole"]
 
 
