@@ -132,6 +132,15 @@ def test_show_gives_json() -> None:
     assert ".entry" in shown["ptx"] and "registers" in shown["log"] and "sass" not in shown
 
 
+def test_show_without_a_variant_lists_those_that_there_are() -> None:
+    names = [v.name for v in find_op("softmax").op.variants]
+    done = harness("show", "softmax")
+    assert done.returncode == 0 and set(names) <= {line.strip() for line in done.stdout.splitlines()}
+    assert json.loads(harness("show", "softmax", "--json").stdout) == {"op": "softmax", "variants": names}
+    done = harness("show", "softmax", "--ptx")
+    assert done.returncode == 2 and "`show softmax` lists those of the op" in done.stderr
+
+
 def test_an_op_file_that_cannot_be_run_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "op.py").write_text("OP = undefined\n")
