@@ -99,9 +99,9 @@ class Stages:
     def _show(self, stage: str, text: str) -> None:
         """Show the counts."""
 
-    def describe(self) -> str:
+    def describe(self, *, with_known: bool = True) -> str:
         """Return ``build 55/55 · verify 12/55 (10 before) · count 0/55``."""
-        known = {s: f" ({n} before)" if n else "" for s, n in self._known.items()}
+        known = {s: f" ({n} before)" if n and with_known else "" for s, n in self._known.items()}
         return " · ".join(f"{s} {self._done[s]}/{total}{known[s]}" for s, total in self._totals.items())
 
 
@@ -141,18 +141,18 @@ def open_stages(what: str, totals: Mapping[str, int], *, quiet: bool = False) ->
     def keep(name: str) -> TextColumn:
         return TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=Column(no_wrap=True))
 
+    elapsed = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7))
+
     # The piece has what room the rest leaves: it is cut, and the counts are not.
     piece = TextColumn("{task.fields[piece]}", style="dim", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     console = Console(stderr=True)
-    with Bar(
-        keep("what"), BarColumn(bar_width=8), keep("counts"), TimeElapsedColumn(), piece, console=console, transient=True, expand=True
-    ) as bar:
+    with Bar(keep("what"), BarColumn(bar_width=8), keep("counts"), elapsed, piece, console=console, transient=True, expand=True) as bar:
         task = bar.add_task("", total=sum(totals.values()), what=what, counts=Stages(what, totals).describe(), piece="")
 
         class _StageBar(Stages):
             def _show(self, stage: str, text: str) -> None:
                 done, total = sum(self._done.values()), sum(self._totals.values())
-                bar.update(task, completed=done, total=total, counts=self.describe(), piece=text)
+                bar.update(task, completed=done, total=total, counts=self.describe(with_known=False), piece=text)
 
             def say(self, text: str) -> None:
                 bar.console.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)

@@ -52,7 +52,7 @@ def _read_all(descriptor: int) -> Iterator[bytes]:
 def test_stages_are_one_line_on_a_terminal_with_what_is_done_and_what_remains(columns: int) -> None:
     text = run_on_terminal(PROGRAM, columns)
     plain = "".join(part.partition("m")[2] if part[:1].isdigit() and "m" in part[:6] else part for part in text.split("\x1b["))
-    assert "build 0/30 · verify 0/30" in plain and "build 30/30 (10 before) · verify 30/30" in plain
+    assert "build 0/30 · verify 0/30" in plain and "build 30/30 · verify 30/30 0:00:0" in plain
     # What stays is the failure alone: the live line is written over and erased.
     assert [line for line in text.replace("\r", "").split("\n") if "failed: race" in line]
     assert text.count("\n") <= 3
