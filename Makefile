@@ -52,7 +52,7 @@ build: ## compile the op's variants; what has not changed is not compiled again
 compare: ## the op beside its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
 model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
-new: ## write a new op that builds, verifies and benches at once
+new: ## write a new op that builds, verifies and benches at once (args='--kind elementwise|reduction|gemm')
 profile: ## say what binds a variant, why its warps wait, where, and what to try (on a GPU Nsight Compute and compute-sanitizer)
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
 report: ## show the op's latest recorded bench (args='--run ID' for another run), and write a page of all with pictures
@@ -76,7 +76,8 @@ deploy: $(ENV) ## build libaicf_kernels.a with header, CMake package and pkg-con
 	@PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S deploy -B build/deploy -G Ninja -DCMAKE_INSTALL_PREFIX="$(abspath $(prefix))" \
 		-DPython3_EXECUTABLE="$$(command -v $(RUN))" -DAICF_OPS="$(op)" $(args) > build/deploy.log || { cat build/deploy.log; exit 1; }
 	@PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/deploy install | grep -v -e Installing -e Up-to-date
-	@ls -l $(prefix)/lib*/libaicf_kernels.* && nm -g --defined-only $(prefix)/lib*/libaicf_kernels.a | awk '$$2 == "T" {print "  " $$3}'
+	@cat build/deploy/generated/summary.txt
+	@for library in $(prefix)/lib*/libaicf_kernels.*; do echo "$$library: $$(numfmt --to=iec-i --suffix=B "$$(stat -c %s "$$library")")"; done
 
 example: deploy ## build examples/cpp_mlp, a C++ program without Python, on that library, and run it on this machine's device
 	@PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S examples/cpp_mlp -B build/cpp_mlp -G Ninja -DCMAKE_PREFIX_PATH="$(abspath $(prefix))" > build/example.log \

@@ -1,4 +1,4 @@
-"""``python -m deploy``: writes what CMake compiles: header, dispatcher, and the list of kernels with their flags."""
+"""``python -m deploy``: writes what CMake compiles: header, dispatcher, the list of kernels with their flags; and a summary of it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,20 @@ def list_kernels(ops: Sequence[DeployedOp]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summarize(ops: Sequence[DeployedOp]) -> str:
+    """Return what the library has: a line per op, and one of all."""
+    lines = [
+        f"{op.name}: {len(op.kernels)} kernels for {', '.join(op.archs)}, {len(op.entries)} entries, {len(op.medians)} medians"
+        for op in ops
+    ]
+    return "\n".join([*lines, f"{len(ops)} ops, {sum(len(op.kernels) for op in ops)} kernels"]) + "\n"
+
+
 def write(folder: Path, ops: Sequence[DeployedOp]) -> None:
-    """Write the three files; one whose text is the same keeps its time, so that nothing is compiled anew for it."""
+    """Write the files; one whose text is the same keeps its time, so that nothing is compiled anew for it."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"aicf_kernels.h": make_header(ops), "aicf_dispatch.c": make_dispatcher(ops), "kernels.cmake": list_kernels(ops)}
+    texts["summary.txt"] = summarize(ops)
     for name, text in texts.items():
         path = folder / name
         if not path.is_file() or path.read_text() != text:
@@ -61,8 +71,7 @@ def main() -> int:
     except (ValueError, LookupError) as error:
         print(f"deploy: {arguments.frozen}: an index does not fit together, {error!r}; `python -m aicf build` says where", file=sys.stderr)
         return 1
-    for op in ops:
-        print(f"{op.name}: {len(op.kernels)} kernels for {', '.join(op.archs)}, {len(op.entries)} entries, {len(op.medians)} medians")
+    print(summarize(ops), end="")
     return 0
 
 

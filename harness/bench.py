@@ -18,7 +18,8 @@ from harness.model.counting import LaunchFacts, examine_launch
 from harness.model.features import read_features
 from harness.model.roofline import MODEL_NOTE, find_floor, model_launches
 from harness.model.time_model import has_machine, load_machine, predict
-from harness.report.terminal import BenchRow, Statics, sum_counts
+from harness.report.rows import BenchRow, Statics
+from harness.report.terminal import sum_counts
 from harness.session import Judged, Session
 from harness.spec import Launchable, Peer, Problem
 from harness.targets import Target
@@ -67,9 +68,25 @@ def find_statics(build: BuildResult, nodes: Sequence[KernelNode], target: Target
 
 
 def count_on_emulator(
-    session: Session, judged: Sequence[Judged], binding: Path, problems: Sequence[Problem], say: OnText
+    session: Session, judged: Sequence[Judged], binding: Path, problems: Sequence[Problem], on_counted: Callable[[str, bool], None]
+) -> list[BenchRow]:
+    """Count every verified variant on every problem, and return each problem's rows; counters of the same build are read from the records.
+
+    ``on_counted`` hears of every variant, and whether all its counters were known.
+    """
+    facts = _find_facts(session, judged, binding, problems, on_counted)
+    rows = []
+    for problem in problems:
+        made = make_rows(session, judged, problem)
+        for j in judged:
+            row, found = made[j.variant.name], facts.get((j.variant.name, problem.name))
+            rows.append(fill_counts(row, j.build, found, session.target) if found else row)
+    return rows
+
+
+def _find_facts(
+    session: Session, judged: Sequence[Judged], binding: Path, problems: Sequence[Problem], on_counted: Callable[[str, bool], None]
 ) -> dict[tuple[str, str], LaunchFacts]:
-    """Count every verified variant on every problem, by (variant, problem); counters of the same build are read from the records."""
     facts: dict[tuple[str, str], LaunchFacts] = {}
     jobs = []
     passed = [j for j in judged if j.ok]
@@ -84,7 +101,7 @@ def count_on_emulator(
         if missing and j.build.library is not None:
             jobs.append(Job(j.variant, j.build.library, tuple(missing)))
         else:
-            say(f"{j.variant.name}: counted before")
+            on_counted(j.variant.name, True)
     if not jobs:
         return facts
     builds = {j.variant.name: j.build for j in passed}
@@ -92,7 +109,7 @@ def count_on_emulator(
     for job, counted in count_variants(setup, jobs, num_workers=num_workers):
         _record_counts(session, builds[job.variant.name], counted)
         facts.update(((job.variant.name, name), fact) for name, fact in counted.facts.items())
-        say(f"{job.variant.name}: counted")
+        on_counted(job.variant.name, False)
     return facts
 
 
@@ -131,7 +148,9 @@ def fill_counts(row: BenchRow, build: BuildResult, facts: LaunchFacts, target: T
     row = replace(row, statics=find_statics(build, facts.nodes, target), counts=sum_counts([c.counts for c in facts.counters]))
     if facts.features is not None and has_machine(target.name):
         found = predict(facts.features, target)
-        return replace(row, model_us=found.time_us, model_pipe=found.bound, note=load_machine(target.name).note)
+        note = load_machine(target.name).make_note(row.op, row.variant)
+        interval_us = (found.low_us, found.high_us)
+        return replace(row, model_us=found.time_us, model_interval_us=interval_us, model_pipe=found.bound, note=note)
     model = model_launches(facts.counters, target)
     return replace(row, model_us=model.total_us, model_pipe=model.pipe, note=MODEL_NOTE)
 
@@ -153,9 +172,18 @@ def open_peers(peers: Sequence[Peer], say: OnText) -> list[tuple[str, Launchable
 
 
 def time_on_gpu(
-    session: Session, judged: Sequence[Judged], binding: Path, problems: Sequence[Problem], peers: Sequence[Peer], say: OnText
+    session: Session,
+    judged: Sequence[Judged],
+    binding: Path,
+    problems: Sequence[Problem],
+    peers: Sequence[Peer],
+    on_timed: OnText,
+    say: OnText,
 ) -> Iterator[list[BenchRow]]:
-    """Time every verified variant and peer, problem by problem, recording each; yield each problem's rows when they are complete."""
+    """Time every verified variant and peer, problem by problem, recording each; yield each problem's rows when they are complete.
+
+    ``on_timed`` hears of every timing, ``say`` of peers that are left out.
+    """
     op = session.loaded.op
     builds = {j.variant.name: j.build for j in judged}
     entries = [
@@ -177,7 +205,7 @@ def time_on_gpu(
                 )
                 rows[timed.name] = fill_times(row, timed)
                 record_timed(session, builds.get(timed.name), timed, rows[timed.name].statics)
-                say(f"{problem.name} {timed.name}: {describe_timed(timed)}")
+                on_timed(f"{problem.name} {timed.name}: {describe_timed(timed)}")
             yield compare_with_peers(list(rows.values()))
     finally:
         timer.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,6 +72,92 @@ def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Pro
 class _Silent:
     def advance(self, text: str = "") -> None:
         """Show nothing."""
+
+
+class Stages:
+    """Counts finished pieces of the stages of a job, which may run at the same time, and says them in one line."""
+
+    def __init__(self, what: str, totals: Mapping[str, int]) -> None:
+        self._what = what
+        self._totals = dict(totals)
+        self._done = dict.fromkeys(totals, 0)
+        self._known = dict.fromkeys(totals, 0)
+
+    def advance(self, stage: str, text: str = "", *, known: bool = False) -> None:
+        """Say that one more piece of a stage is done; ``text`` describes it, ``known`` says that it was done before this job."""
+        self._done[stage] += 1
+        self._known[stage] += known
+        self._show(stage, text)
+
+    def set_total(self, stage: str, total: int) -> None:
+        """Say how many pieces a stage has, where that shows on the way."""
+        self._totals[stage] = total
+
+    def say(self, text: str) -> None:
+        """Say something that is to stay on the screen."""
+
+    def _show(self, stage: str, text: str) -> None:
+        """Show the counts."""
+
+    def describe(self, *, with_known: bool = True) -> str:
+        """Return ``build 55/55 · verify 12/55 (10 before) · count 0/55``."""
+        known = {s: f" ({n} before)" if n and with_known else "" for s, n in self._known.items()}
+        return " · ".join(f"{s} {self._done[s]}/{total}{known[s]}" for s, total in self._totals.items())
+
+
+class _StageLines(Stages):
+    """Prints a line when a stage is complete, and beside that one every ``_EVERY_S`` seconds."""
+
+    _EVERY_S = 15.0
+
+    def __init__(self, what: str, totals: Mapping[str, int]) -> None:
+        super().__init__(what, totals)
+        self._began_s = self._last_s = time.monotonic()
+
+    def _show(self, stage: str, text: str) -> None:
+        now_s = time.monotonic()
+        if self._done[stage] == self._totals[stage] or now_s - self._last_s >= self._EVERY_S:
+            self._last_s = now_s
+            self.say(f"{self.describe()} ({now_s - self._began_s:.0f} s)")
+
+    def say(self, text: str) -> None:
+        print(f"{self._what}: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def open_stages(what: str, totals: Mapping[str, int], *, quiet: bool = False) -> Iterator[Stages]:
+    """Show the progress of a job's stages (pieces by name) for the length of the block: one live line on a terminal, else sparse ones."""
+    if quiet:
+        yield Stages(what, totals)
+        return
+    if not sys.stderr.isatty():
+        yield _StageLines(what, totals)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Column
+
+    def keep(name: str) -> TextColumn:
+        return TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=Column(no_wrap=True))
+
+    elapsed = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7))
+
+    # The piece has what room the rest leaves: it is cut, and the counts are not.
+    piece = TextColumn("{task.fields[piece]}", style="dim", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    console = Console(stderr=True)
+    with Bar(keep("what"), BarColumn(bar_width=8), keep("counts"), elapsed, piece, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task("", total=sum(totals.values()), what=what, counts=Stages(what, totals).describe(), piece="")
+
+        class _StageBar(Stages):
+            def _show(self, stage: str, text: str) -> None:
+                done, total = sum(self._done.values()), sum(self._totals.values())
+                bar.update(task, completed=done, total=total, counts=self.describe(with_known=False), piece=text)
+
+            def say(self, text: str) -> None:
+                bar.console.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)
+
+        yield _StageBar(what, totals)
 
 
 def claim_output(place: Path, option: str, *, is_folder: bool = False) -> None:

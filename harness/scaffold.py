@@ -1,7 +1,8 @@
 """Writing the folder of a new op from the templates beside this module.
 
-The template is a working op (``y = act(x * scale + shift)``), so that a new one builds, verifies and benches before it is changed. In a
-template ``@op@`` stands for the op's name and ``@Op@`` for its C++ type prefix; file names are templates too.
+Each kind of op is a working one, so that a new op builds, verifies and benches before it is changed. The kinds share one set of Jinja
+templates (``templates/op/*.template``), which are filled with the kind's tensors and sizes; what is a kind's own (its kernels, how they are
+launched, its maths, its problems) is in a folder of its name. Marks are ``@{ value }@`` and ``@% statement %@``: C++ and Python have none.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import keyword
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from device.settings import find_project_root
 from harness.build.store import full_disk_as_error
@@ -36,7 +43,81 @@ _TEMPLATES = Path(__file__).parent / "templates" / "op"
 _SUFFIX = ".template"
 
 
-def create_op(name: str, ops_dir: Path | None = None) -> Path:
+class KindName(StrEnum):
+    """What a new op begins as."""
+
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    GEMM = "gemm"
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor of a kind: its shape by names of sizes, and which of these no tensor before it has."""
+
+    name: str
+    shape: tuple[str, ...]
+    new_sizes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What the shared templates are filled with. The last tensor is the output; ``kernels`` are ideas by name."""
+
+    name: KindName
+    formula: str
+    what: str
+    tensors: tuple[_Tensor, ...]
+    tunable: str
+    kernels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of sizes, in the order in which tensors name them."""
+        return tuple(dict.fromkeys(size for tensor in self.tensors for size in tensor.shape))
+
+    @property
+    def output(self) -> _Tensor:
+        """The output."""
+        return self.tensors[-1]
+
+
+_KINDS = {
+    kind.name: kind
+    for kind in (
+        _Kind(
+            KindName.ELEMENTWISE,
+            "Y = act(X * scale + shift)",
+            "elementwise",
+            (_Tensor("x", ("n",), ("n",)), _Tensor("scale", ("n",)), _Tensor("shift", ("n",)), _Tensor("y", ("n",))),
+            "threads",
+            {"scalar": "a thread per element", "vector": "a thread per four elements, 16-byte accesses"},
+        ),
+        _Kind(
+            KindName.REDUCTION,
+            "Y = act(sum of X over its columns)",
+            "a value per row",
+            (_Tensor("x", ("rows", "columns"), ("rows", "columns")), _Tensor("y", ("rows",))),
+            "threads",
+            {
+                "thread_per_row": "a thread per row",
+                "warp_per_row": "a warp per row: neighbouring lanes read neighbouring elements",
+                "block_per_row": "a block per row: long rows have more threads",
+            },
+        ),
+        _Kind(
+            KindName.GEMM,
+            "C = act(A B)",
+            "a product of matrices",
+            (_Tensor("a", ("M", "K"), ("M", "K")), _Tensor("b", ("K", "N"), ("N",)), _Tensor("c", ("M", "N"))),
+            "tile",
+            {"naive": "a thread per element of C", "smem_tiled": "tiles of A and B are read once a block, into shared memory"},
+        ),
+    )
+}
+
+
+def create_op(name: str, kind: KindName = KindName.ELEMENTWISE, ops_dir: Path | None = None) -> Path:
     """Write ``ops/<name>/`` whole or not at all, and return it. Raises :class:`SpecError` for a name that cannot be an op's."""
     parent = find_project_root() / "ops" if ops_dir is None else ops_dir
     check_op_name(name)
@@ -47,9 +128,8 @@ def create_op(name: str, ops_dir: Path | None = None) -> Path:
         parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=parent, prefix=f".{name}-"))
         try:
-            for template in sorted(_TEMPLATES.glob(f"*{_SUFFIX}")):
-                target = scratch / fill_template(template.name.removesuffix(_SUFFIX), name)
-                target.write_text(fill_template(template.read_text(), name))
+            for file_name, text in fill_templates(name, kind).items():
+                (scratch / file_name).write_text(text)
             scratch.chmod(0o755)
             scratch.rename(folder)
         except BaseException:
@@ -70,7 +150,24 @@ def check_op_name(name: str) -> None:
         raise SpecError(f"op name {name!r} is taken: ops/{name}/ holds what ops share")
 
 
-def fill_template(text: str, name: str) -> str:
-    """Put the op's name into a template's text."""
-    camel = "".join(part.capitalize() for part in name.split("_"))
-    return text.replace("@op@", name).replace("@Op@", camel)
+def fill_templates(name: str, kind: KindName) -> dict[str, str]:
+    """Return the text of each file of a new op by its name."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        variable_start_string="@{",
+        variable_end_string="}@",
+        block_start_string="@%",
+        block_end_string="%@",
+        comment_start_string="@#",
+        comment_end_string="#@",
+    )
+    values: dict[str, Any] = {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]}
+    found = {}
+    for path in sorted(_TEMPLATES.glob(f"*{_SUFFIX}")):
+        file_name = path.name.removesuffix(_SUFFIX)
+        # pytest wants a name of its own for each file of tests.
+        found[f"test_{name}.py" if file_name == "test.py" else file_name] = environment.get_template(path.name).render(values)
+    return found

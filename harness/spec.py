@@ -16,10 +16,13 @@ problem
 
 from __future__ import annotations
 
+import difflib
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -483,6 +486,15 @@ class Op:
         """Return every attribute for ``problem``, defaults filled in."""
         return {a.name: problem.attributes.get(a.name, a.default) for a in self.attributes}
 
+    def find_facts(self, problem: Problem) -> Facts:
+        """Return what conditions ask of a planned problem: its tensors have row strides, and no addresses yet."""
+        strides = {}
+        for tensor in self.tensors:
+            shape = tensor.resolve_shape(problem)
+            if tensor.present(problem) and len(shape) > 1:
+                strides[tensor.name] = shape[-1] + problem.padding.get(tensor.name, 0)
+        return Facts(problem.sizes, self.attribute_values(problem), {}, strides)
+
     def find_kernel(self, name: str) -> Kernel:
         """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""
         for kernel in self.kernels:
@@ -491,11 +503,20 @@ class Op:
         raise SpecError(f"op {self.name} has no kernel {name!r}; it has: {', '.join(k.name for k in self.kernels)}")
 
     def select_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
-        """Resolve names from the command line: a kernel (all its listed variants) or a full variant id; none means all."""
+        """Resolve names from the command line: a kernel (all its listed variants), a full variant id, or a pattern of listed ids.
+
+        None means all; in a pattern ``*`` stands for anything.
+        """
         if not names:
             return self.variants
         chosen: dict[str, Variant] = {}
         for name in names:
+            if is_pattern(name):
+                matching = [v for v in self.variants if fnmatchcase(v.name, name)]
+                if not matching:
+                    raise SpecError(f"op {self.name} has no listed variant that matches {name!r}; `list {self.name}` shows them")
+                chosen.update((v.name, v) for v in matching)
+                continue
             kernel_name, _, bound = name.partition("/")
             kernel = self.find_kernel(kernel_name)
             found = [kernel.parse_variant(bound)] if bound else [kernel.bind(b) for b in kernel.variants]
@@ -503,12 +524,32 @@ class Op:
         return tuple(chosen.values())
 
     def select_problems(self, suite: str, names: Sequence[str] = ()) -> tuple[Problem, ...]:
-        """Return the problems of a suite, or those named (exact id, whatever their suite)."""
+        """Return the problems of a suite, or those named: exact ids, whatever their suite, or patterns.
+
+        In a pattern ``*`` stands for anything; it chooses among the suite's problems, or among all where it matches none of these.
+        """
+        listed = [p for p in self.problems if suite in p.suites]
         if not names:
-            return tuple(p for p in self.problems if suite in p.suites)
-        by_name = {p.name: p for p in self.problems}
+            return tuple(listed)
+        chosen: dict[str, Problem] = {}
         for name in names:
-            if name not in by_name:
-                known = "\n  ".join(by_name)
-                raise SpecError(f"op {self.name} has no problem {name!r}; it has:\n  {known}")
-        return tuple(by_name[n] for n in names)
+            matches = functools.partial(fnmatchcase, pat=name) if is_pattern(name) else name.__eq__
+            found = [p for p in self.problems if matches(p.name)]
+            if not found:
+                raise SpecError(self._describe_missing(name))
+            chosen.update((p.name, p) for p in ([p for p in found if p in listed] or found))
+        return tuple(chosen.values())
+
+    def _describe_missing(self, name: str) -> str:
+        """Say that no problem is named so, after the list of those that there are: it may be long, and its end is what is read."""
+        known = [p.name for p in self.problems]
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        listed = "\n  ".join(known)
+        what = "problem that matches" if is_pattern(name) else "problem"
+        return f"the problems of op {self.name} are\n  {listed}\nop {self.name} has no {what} {name!r}{hint}"
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name from the command line is a pattern, in which ``*`` and ``?`` stand for what they do in a shell."""
+    return any(mark in name for mark in "*?[")

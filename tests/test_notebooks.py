@@ -12,7 +12,11 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from harness.discover import find_op
+
 ROOT = Path(__file__).resolve().parents[1]
+# Kernels of gemm_bias_act of which no time of a GPU is published.
+UNTIMED = frozenset({"mma"})
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -54,7 +58,18 @@ def test_a_notebook_runs_on_published_records(path: Path, tmp_path: Path, monkey
     assert any("image/svg+xml" in o.get("data", {}) for o in outputs), "a notebook shows pictures"
     if path.stem != "model_vs_measured":
         assert any("results published in profiles/" in o.get("text", "") for o in outputs)
+    if path.stem == "roofline":
+        check_every_kernel_is_drawn(outputs)
     assert find_leftovers(done), "what a run leaves behind is noticed"
+
+
+def check_every_kernel_is_drawn(outputs: list[Any]) -> None:
+    """Check that the legend of the roofline has each kernel, but for those that are said to have no time."""
+    text = "".join(o.get("text", "") for o in outputs)
+    untimed = set(text.split("kernels without a time: ")[1].splitlines()[0].split(", ")) - {"none"}
+    picture = next(o["data"]["image/svg+xml"] for o in outputs if "image/svg+xml" in o.get("data", {}))
+    drawn = {kernel.name for kernel in find_op("gemm_bias_act").op.kernels if f">{kernel.name}<" in "".join(picture)}
+    assert untimed == UNTIMED and drawn == {k.name for k in find_op("gemm_bias_act").op.kernels} - untimed
 
 
 @pytest.mark.filterwarnings("default")

@@ -73,13 +73,14 @@ def explain(
     near_times = {k: us for us, k in reversed(points.rows[found[0]])} if points is not None and found is not None else {}
     exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}
     survey_times = predict(tables, query, kept, classes) or {}
+    in_bucket = sum(1 << k for k in tables.bucket_winners.get(classes, ()))
     candidates = []
     for i, kernel in enumerate(tables.kernels):
         estimate = tables.estimate_us(query, i) if tables.cost.find(query).unit else None
         known = (exact_times.get(i), survey_times.get(i), near_times.get(i), estimate)
         dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i)
         if not dropped and decision is not None and decision.kernel != i:
-            dropped = _explain_rank(decision, known, "winner" in tables.roles[i])
+            dropped = _explain_rank(decision, known, _describe_prior(tables, (in_bucket, kept), i))
         candidates.append(Candidate(kernel.name, tuple(tables.roles[i]), tuple(tables.statuses[i]), dropped, *known))
     return Explanation(
         op=op,
@@ -91,7 +92,7 @@ def explain(
         chosen=None if decision is None else tables.kernels[decision.kernel].name,
         how=None if decision is None else str(decision.how),
         predicted_us=None if decision is None else decision.predicted_us,
-        reason="no kernel serves this call, or has what is preferred" if decision is None else decision.reason,
+        reason=_explain_none(legal) if decision is None else decision.reason,
         candidates=tuple(candidates),
         library=find_library_time(registry.frozen_dir.parent / "profiles", tables.interface, tables.arch, query),
     )
@@ -107,7 +108,22 @@ def _explain_drop(registry: Registry, tables: Tables, query: Query, prefs: Prefe
     return ""
 
 
-def _explain_rank(decision: Decision, known: tuple[float | None, ...], is_winner: bool) -> str:
+def _explain_none(legal: int) -> str:
+    """Return why there is no decision, from the kernels that serve the call (a bit each)."""
+    return f"{legal.bit_count()} kernels serve this call, and none has what is preferred" if legal else "no kernel serves this call"
+
+
+def _describe_prior(tables: Tables, masks: tuple[int, int], kernel: int) -> str:
+    """Return why a candidate is not chosen by estimates; ``masks`` are the winners of the call's bucket, and who has what is preferred."""
+    in_bucket, kept = masks
+    if "winner" not in tables.roles[kernel]:
+        return "a fallback, and a winner serves the call"
+    if in_bucket & kept and not in_bucket >> kernel & 1:
+        return "it wins another bucket, and a winner of this one serves the call"
+    return "its estimate is no better than the chosen one's"
+
+
+def _explain_rank(decision: Decision, known: tuple[float | None, ...], by_prior: str) -> str:
     """Return why a candidate comes after the chosen one; ``known`` are its times as :class:`Candidate` has them."""
     if decision.how is How.SURVEYED:
         return "the survey does not know it" if known[1] is None else f"is predicted to take {known[1]:.4g} us"
@@ -115,6 +131,4 @@ def _explain_rank(decision: Decision, known: tuple[float | None, ...], is_winner
         time_us = known[0] if decision.how is How.MEASURED else known[2]
         where = "here" if decision.how is How.MEASURED else "at the nearest problem"
         return f"not measured {where}" if time_us is None else f"takes {time_us:.4g} us {where}"
-    if decision.how is How.PRIOR:
-        return "its estimate is no better, or it wins another bucket" if is_winner else "a fallback, and a winner serves the call"
-    return "a later fallback"
+    return by_prior if decision.how is How.PRIOR else "a later fallback"

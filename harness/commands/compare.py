@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,6 +72,7 @@ def run(
     """Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
 
     Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
+    An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
 
     With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
     effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
@@ -107,6 +109,10 @@ def run(
         return _compare_drawn(op, drawn, seed, seconds, regret, cliffs, peer or [], use, publish, device, target, jobs, json)
     if seed is not None or seconds != 600.0 or regret or cliffs or peer or use:
         raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
+    is_gate = given > 0
+    if not given and not (goal or publish) and (first := _find_first_variant(op)) is not None:
+        # It has no goals to be measured on: the ladder is compared with its first rung.
+        base, given = first, 1
     if not given:
         if published:
             raise SpecError("--published goes with --record: the goals are measured anew")
@@ -135,7 +141,21 @@ def run(
         print_json({"op": op, "where": where, "criteria": vars(criteria), "rows": [r.to_json() for r in rows]})
     else:
         _print(rows, where)
-    return ExitCode.CHECK_FAILED if any(r.is_regression for r in rows) else ExitCode.DONE
+    return ExitCode.CHECK_FAILED if any(r.is_regression and (is_gate or r.is_void) for r in rows) else ExitCode.DONE
+
+
+def _find_first_variant(op: str) -> str | None:
+    """Return the variant that an op without goals is compared with, None for an op that has goals."""
+    from harness.discover import find_op
+
+    found = find_op(op).op
+    if found.goals:
+        return None
+    print(
+        f"{op} has no goals: its variants are compared with the first, {found.variants[0].name}; --base NAME chooses another",
+        file=sys.stderr,
+    )
+    return found.variants[0].name
 
 
 def _lead_goals(op: str, publish: Path | None) -> list[str]:

@@ -90,6 +90,7 @@ def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None
     from device.settings import find_project_root, read_settings
     from harness.build.store import write_atomically
     from harness.console import claim_output, open_progress
+    from harness.model.time_model import MACHINES
     from harness.model.validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
     from harness.sweep.points import load_sweep
     from harness.targets import find_target
@@ -109,8 +110,7 @@ def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None
     write_atomically(folder / f"{chosen.name}.md", report)
     write_atomically(folder / f"{chosen.name}.csv", make_csv(found))
     if fit:
-        machines = root / "harness" / "machines.toml"
-        write_atomically(machines, write_parameters(machines.read_text(), chosen.name, found, f"profiles/model/{chosen.name}.csv"))
+        write_atomically(MACHINES, write_parameters(MACHINES.read_text(), chosen.name, found, f"profiles/model/{chosen.name}.csv"))
     titled = {"held out by variant": found.by_variant, "held out by op": found.by_op, "not fitted": found.by_prior, "fitted": found.fitted}
     for title, modelled in titled.items():
         print(f"\n{title}\n{'  '.join(COLUMNS)}")

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from harness.commands.options import AsJson, OpName
 from harness.errors import ExitCode
+from harness.scaffold import KindName
+
+Kind = Annotated[KindName, typer.Option("--kind", "-k", help="what it begins as: the tensors, kernels and maths that you then replace")]
 
 
-def run(op: OpName, json: AsJson = False) -> ExitCode:
-    """Write ops/OP/ with a fused elementwise op that at once builds, verifies and benches; then make it yours.
+def run(op: OpName, kind: Kind = KindName.ELEMENTWISE, json: AsJson = False) -> ExitCode:
+    """Write ops/OP/ with an op that at once builds, verifies and benches; then make it yours.
+
+    It is a fused elementwise op, a sum over rows, or a product of matrices, each in fp32 with an activation and a ladder of kernels.
 
     \b
     Examples:
       python -m harness new scale_shift
-      make op=scale_shift new && make op=scale_shift bench
+      # rows to a value each: norms, losses, softmaxes
+      python -m harness new row_norm --kind reduction
+      make op=batched_product new args='--kind gemm'
+      make op=batched_product bench
     """
     from harness.console import print_json
     from harness.scaffold import create_op
 
-    folder = create_op(op)
+    folder = create_op(op, kind)
     if json:
-        print_json({"op": op, "folder": str(folder), "files": sorted(path.name for path in folder.iterdir())})
+        print_json({"op": op, "kind": kind, "folder": str(folder), "files": sorted(path.name for path in folder.iterdir())})
         return ExitCode.DONE
     print(f"wrote {folder}/")
     for path in sorted(folder.iterdir()):

@@ -10,10 +10,15 @@ OpName = Annotated[str, typer.Argument(metavar="OP", help="the op: a folder belo
 VariantNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--variant", "-v", metavar="NAME", help="a kernel (all its variants) or one variant, e.g. smem_tiled/bm32_bn32_bk32; repeatable"
+        "--variant",
+        "-v",
+        metavar="NAME",
+        help="a kernel (all its variants), one variant, e.g. smem_tiled/bm32_bn32_bk32, or a pattern, e.g. '*/bm32_*'; repeatable",
     ),
 ]
-ProblemNames = Annotated[list[str] | None, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name; repeatable")]
+ProblemNames = Annotated[
+    list[str] | None, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its name, or a pattern, e.g. 'M1_*'; repeatable")
+]
 DeviceName = Annotated[str | None, typer.Option("--device", "-d", metavar="auto|cuda|emulated", help="overrides AICF_DEVICE")]
 TargetName = Annotated[
     str | None,

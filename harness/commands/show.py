@@ -1,18 +1,24 @@
-"""``show``: the PTX, SASS or resource report of one variant."""
+"""``show``: the PTX, SASS or resource report of one variant; without one, the variants that there are."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.commands.options import AsJson, OpName, TargetName
 from harness.errors import ExitCode
 
+if TYPE_CHECKING:
+    from harness.spec import Op
+
 
 def run(
     op: OpName,
-    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="one variant, e.g. naive/bm16_bn16", show_default=False)],
+    variant: Annotated[
+        str | None,
+        typer.Argument(metavar="[VARIANT]", help="one variant, e.g. naive/bm16_bn16; all are listed when left out", show_default=False),
+    ] = None,
     ptx: Annotated[bool, typer.Option("--ptx", help="the PTX that the emulated device runs")] = False,
     sass: Annotated[bool, typer.Option("--sass", help="the machine code, disassembled")] = False,
     log: Annotated[bool, typer.Option("--log", help="what ptxas reported")] = False,
@@ -21,8 +27,11 @@ def run(
 ) -> ExitCode:
     """Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
 
+    Without a variant: the names of those that there are.
+
     \b
     Examples:
+      python -m harness show gemm_bias_act
       python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
       python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
     """
@@ -38,6 +47,10 @@ def run(
     from harness.targets import find_target
 
     loaded = find_op(op)
+    if variant is None:
+        if ptx or sass or log:
+            raise SpecError(f"--ptx, --sass and --log show one variant: name it; `show {op}` lists those of the op")
+        return _list_variants(loaded.op, json)
     variants = loaded.op.select_variants([variant])
     if len(variants) != 1:
         raise SpecError(f"{variant!r} names {len(variants)} variants; show takes one of: {', '.join(v.name for v in variants)}")
@@ -59,4 +72,18 @@ def run(
         print(text)
     if not texts:
         print(f"library    {result.library}\ncode hash  {result.code_hash}\nresources  {result.resources}")
+    return ExitCode.DONE
+
+
+def _list_variants(op: Op, json: bool) -> ExitCode:
+    from harness.console import print_json
+
+    if json:
+        print_json({"op": op.name, "variants": [v.name for v in op.variants]})
+        return ExitCode.DONE
+    for kernel in op.kernels:
+        print(f"{kernel.name}: {kernel.idea}")
+        for bound in kernel.variants:
+            print(f"  {kernel.bind(bound).name}")
+    print(f"python -m harness show {op.name} {op.variants[0].name} shows what the compiler made of one")
     return ExitCode.DONE

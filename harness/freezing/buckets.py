@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.domain import Axis, Facts, OneOf, find_broken
+from harness.domain import Axis, OneOf, find_broken
 from harness.errors import FrozenError
 from harness.freezing.layout import BUCKET_KEYS
 from harness.spec import BUCKET_AXES, Op, Problem, Variant
@@ -13,20 +13,10 @@ from harness.spec import BUCKET_AXES, Op, Problem, Variant
 ANY = "any"
 
 
-def find_facts(op: Op, problem: Problem) -> Facts:
-    """Return what conditions ask of a planned problem: its tensors have row strides, and no addresses yet."""
-    strides = {}
-    for tensor in op.tensors:
-        shape = tensor.resolve_shape(problem)
-        if tensor.present(problem) and len(shape) > 1:
-            strides[tensor.name] = shape[-1] + problem.padding.get(tensor.name, 0)
-    return Facts(problem.sizes, op.attribute_values(problem), {}, strides)
-
-
 def meets_domain(op: Op, variant: Variant, problem: Problem) -> bool:
     """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
     domain = op.find_kernel(variant.kernel).domain
-    return domain is None or find_broken(domain(variant.tunables), find_facts(op, problem)) is None
+    return domain is None or find_broken(domain(variant.tunables), op.find_facts(problem)) is None
 
 
 def list_axes(op: Op) -> tuple[Axis, ...]:
@@ -47,7 +37,7 @@ def _name_value(value: object) -> str:
 
 def find_bucket(op: Op, problem: Problem, arch: str) -> dict[str, str]:
     """Return the bucket of a problem; raises :class:`FrozenError` where an axis has no class for it."""
-    facts = find_facts(op, problem)
+    facts = op.find_facts(problem)
     bucket = {"arch": arch}
     for axis in list_axes(op):
         name = axis.find_class(facts)

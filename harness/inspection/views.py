@@ -19,9 +19,11 @@ _PAGE = Path(__file__).resolve().parents[1] / "templates" / "inspect.html"
 _MAX_ROWS = 8
 # Columns of text in a file or a pipe.
 _FILE_WIDTH = 180
-# Of these the figures and the table's lines take so many; source, PTX and SASS share the rest.
-_FIGURES_WIDTH = 72
+# Source, PTX and SASS share what the figures leave: as much as it needs to the source, up to this share, and the rest to the others.
+_SOURCE_SHARE = 0.5
 _MIN_CODE_WIDTH = 16
+# Columns of a table's lines and the gaps beside them.
+_FRAME_WIDTH = 3
 
 
 def print_inspection(found: Inspection, num_lines: int, console: Console | None = None) -> None:
@@ -41,18 +43,54 @@ def print_inspection(found: Inspection, num_lines: int, console: Console | None 
 
 def make_hot_table(kernel: KernelInspection, num_lines: int, width: int) -> Table:
     """Return the costliest source lines of a kernel with their shares, conflicts, PTX and SASS, in ``width`` columns of text."""
+    lines = kernel.rank_lines()[:num_lines]
+    names = ("line", "instr", "sectors", "wavefr", "conflicts")
+    rows = [
+        (
+            line.key,
+            *(format_share(line.cost.shares.get(n)) for n in ("instructions", "sectors", "wavefronts")),
+            str(line.cost.conflicts or ""),
+        )
+        for line in lines
+    ]
+    codes = [[_stack([c for c in listed if c.key == line.key]) for listed in (kernel.ptx, kernel.sass)] for line in lines]
+    figures = sum(max(len(name), *(len(row[i]) for row in rows)) if rows else len(name) for i, name in enumerate(names))
+    room = width - figures - _FRAME_WIDTH * (len(names) + 3) - 1
+    source, *others = share_widths(
+        room,
+        max([len(line.text.strip()) for line in lines], default=0),
+        [max([_measure(row[i]) for row in codes], default=0) for i in range(2)],
+    )
     table = Table(title=f"hottest lines, of {kernel.totals.get('warp_instructions', 0)} warp instructions", title_justify="left")
-    for name in ("line", "instr", "sectors", "wavefr", "conflicts"):
+    for name in names:
         table.add_column(name, justify="left" if name == "line" else "right", no_wrap=True)
-    for name in ("source", "PTX", "SASS"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", width=max((width - _FIGURES_WIDTH) // 3, _MIN_CODE_WIDTH))
-    for line in kernel.rank_lines()[:num_lines]:
+    for name, columns in zip(("source", "PTX", "SASS"), (source, *others), strict=True):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", width=columns)
+    for line, cells, shown in zip(lines, rows, codes, strict=True):
         style = "red" if line.cost.conflicts else "yellow" if line.cost.hot else ""
-        shares = [format_share(line.cost.shares.get(name)) for name in ("instructions", "sectors", "wavefronts")]
-        cells = [line.key, *shares, str(line.cost.conflicts or "")]
-        codes = [_stack([c for c in lines if c.key == line.key]) for lines in (kernel.ptx, kernel.sass)]
-        table.add_row(*(Text(c, style=style) for c in cells), Text(line.text.strip(), style=style), *codes, end_section=True)
+        table.add_row(*(Text(c, style=style) for c in cells), Text(line.text.strip(), style=style), *shown, end_section=True)
     return table
+
+
+def share_widths(room: int, source: int, codes: Sequence[int]) -> list[int]:
+    """Return the widths of source, PTX and SASS in ``room`` columns, from those of their longest lines.
+
+    The source has what it needs, up to a share of the room, or more where the others need less; these have equal parts of the rest.
+    """
+    codes = [max(needed, _MIN_CODE_WIDTH) for needed in codes]
+    source = max(min(source, max(int(_SOURCE_SHARE * room), room - sum(codes))), _MIN_CODE_WIDTH)
+    left = room - source
+    widths = []
+    for i, needed in enumerate(codes):
+        # What one does not need is the other's.
+        part = max(left // (len(codes) - i), left - sum(codes[i + 1 :]))
+        widths.append(max(min(needed, part), _MIN_CODE_WIDTH))
+        left -= widths[-1]
+    return [source, *widths]
+
+
+def _measure(text: Text) -> int:
+    return max((len(line) for line in text.plain.splitlines()), default=0)
 
 
 def format_share(share: float | None) -> str:

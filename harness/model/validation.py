@@ -66,8 +66,21 @@ class Validation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Measured over modelled, as the quantiles of the residuals held out by variant."""
-        low, high = np.quantile(self.measured / self.by_variant, _INTERVAL)
+        """Measured over modelled, as the quantiles of the residuals held out by variant: for kernels that the fit knows."""
+        return self._find_quantiles(self.by_variant)
+
+    @property
+    def unseen_interval(self) -> tuple[float, float]:
+        """Measured over modelled, as the quantiles of the residuals held out by op: for kernels that the fit has not seen."""
+        return self._find_quantiles(self.by_op)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels with variants among the points, as ``op/kernel``, sorted."""
+        return tuple(sorted({f"{p.op}/{p.variant.partition('/')[0]}" for p in self.points}))
+
+    def _find_quantiles(self, modelled: Floats) -> tuple[float, float]:
+        low, high = np.quantile(self.measured / modelled, _INTERVAL)
         return float(low), float(high)
 
 
@@ -167,6 +180,7 @@ def make_report(validation: Validation, about: Mapping[str, str], target: Target
     variants = len({p.group for p in validation.points})
     ops = ", ".join(dict.fromkeys(p.op for p in validation.points))
     low, high = validation.interval
+    unseen_low, unseen_high = validation.unseen_interval
     compiler = about["toolchain"].split(";")[0]
     head = [
         f"# The time model on {about['device']}",
@@ -182,8 +196,9 @@ def make_report(validation: Validation, about: Mapping[str, str], target: Target
         "first tenth over the fastest of all: what measuring no more than these loses; *first / best* is that of its first choice. "
         "The quantiles are of modelled over measured times.",
         "",
-        f"The interval that is printed with a modelled time is {low:.2f} to {high:.2f} times it: 80 % of the times held out by variant lie "
-        "within.",
+        f"The interval that is printed with a modelled time is {low:.2f} to {high:.2f} times it for a kernel with variants in the fit: "
+        "80 % of the times held out by variant lie within. "
+        f"For any other kernel it is {unseen_low:.2f} to {unseen_high:.2f} times it, by the times held out by op.",
     ]
     parts = [
         ("Held out by variant", "Five folds: each variant by a fit to the variants of the other folds.", validation.by_variant),
@@ -223,9 +238,12 @@ def read_points(path: Path) -> list[Point]:
 
 def write_parameters(machines: str, target: str, validation: Validation, record: str) -> str:
     """Return the text of ``machines.toml`` with a target's fitted part replaced."""
-    low, high = validation.interval
     rows = "\n".join(f"{name} = {validation.parameters[name]:.4g}" for name in PARAMETERS)
-    made = f'[{target}.fitted]\nrecord = "{record}"\ninterval = [{low:.3f}, {high:.3f}]\n\n[{target}.fitted.parameters]\n{rows}\n'
+    intervals = {"interval": validation.interval, "unseen_interval": validation.unseen_interval}
+    spans = "\n".join(f"{name} = [{low:.3f}, {high:.3f}]" for name, (low, high) in intervals.items())
+    kernels = "\n".join(f'    "{name}",' for name in validation.kernels)
+    head = f'[{target}.fitted]\nrecord = "{record}"\n{spans}\nkernels = [\n{kernels}\n]'
+    made = f"{head}\n\n[{target}.fitted.parameters]\n{rows}\n"
     pattern = re.compile(rf"^\[{target}\.fitted\]\n.*?(?=^\[(?!{target}\.fitted)|\Z)", re.MULTILINE | re.DOTALL)
     if not pattern.search(machines):
         return f"{machines.rstrip()}\n\n{made}"

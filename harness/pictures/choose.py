@@ -35,6 +35,15 @@ def select_timed(latest: pd.DataFrame, mode: str = "cold") -> pd.DataFrame:
     return latest[(latest.status == "passed") & (latest["mode"] == mode) & latest.median_us.notna()]
 
 
+def select_measured(frame: pd.DataFrame, op: Op, device: str) -> pd.DataFrame:
+    """Return every cold time of a device: of each problem's newest bench, and of the op's choices for its goals where there is no other."""
+    timed = select_timed(select_latest(frame, op, device))
+    goals = frame[(frame.kind == "goal") & (frame.device == device) & (frame.status == "passed") & frame.median_us.notna()]
+    newest = goals.sort_values(["started_at", "record"]).drop_duplicates(["problem", "variant"], keep="last")
+    known = pd.MultiIndex.from_frame(timed[["problem", "variant"]])
+    return pd.concat([timed, newest[~pd.MultiIndex.from_frame(newest[["problem", "variant"]]).isin(known)]])
+
+
 def find_best(timed: pd.DataFrame) -> pd.DataFrame:
     """Return the fastest own variant of each problem, with ``peer_us`` and ``peer`` of the fastest peer (NaN and "" without one)."""
     own = timed[~timed.is_peer]

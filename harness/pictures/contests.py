@@ -23,7 +23,8 @@ _EFFECT = ("change", "low", "high")
 def select_comparisons(frame: pd.DataFrame, device: str) -> pd.DataFrame:
     """Return each candidate's newest contest against each incumbent on each problem, in the order of problems, contests and changes.
 
-    Columns: ``problem``, ``mode``, ``contest`` (a name for what was timed in the same rounds), ``started_at``, ``incumbent``,
+    Columns: ``problem``, ``mode``, ``contest`` (a name for what was timed in the same rounds), ``started_at``, ``device``,
+    ``device_kind``, ``commit``, ``dirty``, ``incumbent``,
     ``candidate``, ``variant``, ``verdict`` (of :class:`harness.compare.verdicts.Verdict`, or :data:`VOID` or :data:`FAILED`), ``why``;
     ``change``, ``low`` and ``high`` (the candidate's time over the incumbent's, less one), ``p_value``, ``confidence`` (of the
     interval), ``num_rounds``, ``margin``;
@@ -49,7 +50,7 @@ def _read_candidate(r: Any) -> dict[str, Any]:
         "problem": r.problem,
         "mode": f["mode"],
         "contest": f"{r.run_uid} {f['incumbent']} {control.change:.9g} {control.low:.9g}",
-        "started_at": r.started_at,
+        **{name: getattr(r, name) for name in ("started_at", "device", "device_kind", "commit", "dirty")},
         "incumbent": f["incumbent"],
         "candidate": str(f.get("name", r.variant)),
         "variant": r.variant,
@@ -118,18 +119,20 @@ def _format_us(time_us: float) -> str:
     return f"{time_us:#.4g}".rstrip(".")
 
 
+def select_goals(frame: pd.DataFrame, device: str) -> pd.DataFrame:
+    """Return the rows of an op's goals as they were last measured on a device, with the goal's name in the column ``goal``."""
+    rows = frame[(frame.kind == "goal") & (frame.device == device)]
+    named = rows.assign(goal=[f["goal"] for f in rows.figures]).sort_values(["started_at", "record"], kind="stable")
+    return named[named.run_uid == named.groupby("goal", sort=False).run_uid.transform("last")] if len(named) else named
+
+
 def read_goals(frame: pd.DataFrame, device: str) -> list[Row]:
     """Return an op's goals as they were last measured on a device, each with all of its problems."""
-    rows = frame[(frame.kind == "goal") & (frame.device == device)]
-    if rows.empty:
-        return []
-    named = rows.assign(goal=[f["goal"] for f in rows.figures]).sort_values(["started_at", "record"], kind="stable")
     found = []
-    for _, group in named.groupby("goal", sort=False):
-        figures = [f for f, uid in zip(group.figures, group.run_uid, strict=True) if uid == group.run_uid.iloc[-1]]
-        f = figures[0]
+    for _, group in select_goals(frame, device).groupby("goal", sort=False):
+        f = group.figures.iloc[-1]
         goal = Goal(f["goal"], f["title"], (), tuple(f["peers"]), aim=f["aim"], least=f["least"], worst=f["worst"])
-        found.append(Row(goal, tuple(_read_ratio(f) for f in figures)))
+        found.append(Row(goal, tuple(_read_ratio(f) for f in group.figures)))
     return found
 
 

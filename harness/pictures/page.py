@@ -36,6 +36,8 @@ _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 _WORTH_A_MAP = 3.0
 # Of so many problems the samples are drawn for both widths; those of more have to be scrolled on a telephone, and the page stays small.
 _NUM_WIDTHS = 32
+# Problems whose intensities are within this of each other stand at one place of a roofline.
+_ONE_INTENSITY = 1.05
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class ProblemPart:
     unit: str
     rows: Sequence[Mapping[str, Any]]
     unserved: Sequence[str]
+    source: str
     spread: Picture
 
 
@@ -84,11 +87,12 @@ class DrawnPart:
 
 @dataclass
 class Page:
-    """Everything that the template shows; an empty part is left out."""
+    """Everything that the template shows; an empty part is left out. ``sources`` say which devices and commits each part speaks of."""
 
     op: Op
     where: Mapping[str, str]
     tiles: Sequence[tables.Tile]
+    sources: Mapping[str, str]
     sizes: str = ""
     best: Sequence[Mapping[str, Any]] = ()
     pictures: Sequence[Picture] = ()
@@ -145,17 +149,31 @@ def make_page(op: Op, frame: pd.DataFrame, drawn: Sequence[DrawnRun] = ()) -> Pa
     verdicts = choose.find_verdicts(frame)
     counters, profiles = choose.find_counters(frame), choose.find_profiles(frame)
     sweeps, modelled = choose.select_sweeps(frame, device), choose.select_modelled(frame)
-    compared, goals = contests.select_comparisons(frame, device), contests.read_goals(frame, device)
+    compared, goals, goal_rows = (
+        contests.select_comparisons(frame, device),
+        contests.read_goals(frame, device),
+        contests.select_goals(frame, device),
+    )
     if not goals and not drawn and all(rows.empty for rows in (timed, sweeps, modelled, verdicts, counters, profiles, compared)):
         raise RecordError(
             f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
         )
+    parts = {
+        "timed": (timed,),
+        "comparisons": (compared, goal_rows),
+        "sweeps": (sweeps,),
+        "modelled": (modelled,),
+        "variants": (verdicts, latest),
+        "counters": (counters,),
+        "profiles": (profiles,),
+    }
     pens = _Pens()
     labels = shorten_problems([*timed.problem, *counters.problem, *profiles.problem])
     page = Page(
         op,
         tables.describe_place(frame, latest),
-        tables.make_tiles(op, timed, verdicts, compared, goals),
+        tables.make_tiles(op, timed, verdicts, compared, goals, goal_rows),
+        {name: tables.describe_source(*frames) for name, frames in parts.items()},
         name_sizes(next(iter(labels), "")),
     )
     page.styles = pens.styles
@@ -172,7 +190,7 @@ def make_page(op: Op, frame: pd.DataFrame, drawn: Sequence[DrawnRun] = ()) -> Pa
     kernels = index_kernels([k.name for k in op.kernels] + list(timed.kernel))
     target = find_target(str(timed.target.iloc[-1]))
     page.best = tables.make_best_rows(choose.find_best(timed), latest, labels)
-    page.pictures = list(_draw_rates(pens, op, timed, target, kernels, labels))
+    page.pictures = list(_draw_rates(pens, page, timed, target, kernels, labels))
     page.problems = [
         _make_problem(pens, p, labels[p], latest[latest.problem == p], kernels, is_slim=i >= _NUM_WIDTHS)
         for i, p in enumerate(dict.fromkeys(timed.problem))
@@ -182,10 +200,15 @@ def make_page(op: Op, frame: pd.DataFrame, drawn: Sequence[DrawnRun] = ()) -> Pa
 
 
 def _draw_rates(
-    pens: _Pens, op: Op, timed: pd.DataFrame, target: Target, kernels: Mapping[str, int], labels: Mapping[str, str]
+    pens: _Pens, page: Page, timed: pd.DataFrame, target: Target, kernels: Mapping[str, int], labels: Mapping[str, str]
 ) -> Iterator[Picture]:
     described = timed[timed.flops > 0]
-    if len(described):
+    intensity = described.flops / described.bytes_moved
+    if len(described) and intensity.max() < _ONE_INTENSITY * intensity.min():
+        words = f"{intensity.iloc[0]:.2g} flop per byte"
+        page.missing.append(f"Roofline: all problems have one arithmetic intensity ({words}), so that it would say what the shares say.")
+    elif len(described):
+        op = page.op
         units = {p: op.cost(op.select_problems("", [p])[0]).flop_unit for p in dict.fromkeys(described.problem)}
         plot = functools.partial(plot_roofline, described, target, units, kernels)
         note = (
@@ -219,7 +242,9 @@ def _make_problem(pens: _Pens, name: str, label: str, rows: pd.DataFrame, kernel
         fastest = own.loc[own.median_us.idxmin()]
         headline = f"{tables.format_time(fastest.median_us)} µs · {shorten_variants(rows.variant)[fastest.variant]}"
     unit = "TFLOP/s" if (rows.bound == "compute").any() else "GB/s"
-    return ProblemPart(name, label, headline, unit, tables.make_time_rows(rows), tables.list_unserved(rows), spread)
+    return ProblemPart(
+        name, label, headline, unit, tables.make_time_rows(rows), tables.list_unserved(rows), tables.describe_source(rows), spread
+    )
 
 
 def _draw_sweeps(pens: _Pens, sweeps: pd.DataFrame, model_of: str = "") -> Iterator[Picture]:
@@ -278,4 +303,5 @@ def _draw_history(pens: _Pens, page: Page, history: pd.DataFrame) -> Picture | N
     note = "Fastest own variant, cold, relative to the first run; bars: its quartiles" + (
         f"; the runs were made on {devices} GPUs of this kind." if devices > 1 else "."
     )
+    page.sources = {**page.sources, "history": tables.describe_source(history)}
     return pens.draw("History", note, lambda width: plot_history(shown, labels, width))

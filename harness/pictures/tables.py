@@ -21,11 +21,15 @@ Cells = dict[str, Any]
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure at the head of the page: what is counted, the figure, and how it is to be read; ``tone`` is ``good``, ``bad`` or ""."""
+    """A figure at the head of the page: what is counted, the figure, how it is to be read, and what it speaks of.
+
+    ``tone`` is ``good``, ``bad`` or "".
+    """
 
     name: str
     value: str
     note: str
+    source: str
     tone: str = ""
 
 
@@ -59,30 +63,65 @@ def describe_place(frame: pd.DataFrame, latest: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def make_tiles(op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame, compared: pd.DataFrame, goals: Sequence[Goals]) -> list[Tile]:
+def describe_source(*frames: pd.DataFrame) -> str:
+    """Return which devices and commits results speak of: ``NVIDIA H200, commit 1a2b3c4; emulated, commits 5d6e7f8 and 2 before it``."""
+    rows = pd.concat([f[["device", "device_kind", "commit", "dirty", "started_at"]] for f in frames if len(f)] or [pd.DataFrame()])
+    if rows.empty:
+        return ""
+    named = rows.assign(place=np.where(rows.device_kind == "emulated", "emulated", rows.device)).sort_values("started_at", kind="stable")
+    said = []
+    for place, group in named.groupby("place", sort=False):
+        changed = np.where(group.dirty.astype(bool), " with changes", "")
+        commits = list(dict.fromkeys((group.commit.str[:7].where(group.commit != "", "none") + changed)[::-1]))
+        before = f" and {len(commits) - 1} before it" if len(commits) > 1 else ""
+        said.append(f"{place}, commit{'s' if before else ''} {commits[0]}{before}")
+    return "; ".join(said)
+
+
+def make_tiles(
+    op: Op, timed: pd.DataFrame, verdicts: pd.DataFrame, compared: pd.DataFrame, goals: Sequence[Goals], goal_rows: pd.DataFrame
+) -> list[Tile]:
     """Return the figures that come first."""
     tiles = []
+    of_timed = describe_source(timed)
     if len(verdicts):
         passed, total = int((verdicts.status == "passed").sum()), len(verdicts)
-        tiles.append(Tile("verified", f"{passed} of {total}", "variants, on every problem", "good" if passed == total else "bad"))
+        tiles.append(
+            Tile(
+                "verified",
+                f"{passed} of {total}",
+                "variants, on every problem",
+                describe_source(verdicts),
+                "good" if passed == total else "bad",
+            )
+        )
     own = timed[~timed.is_peer]
     if len(own):
         best = own.loc[own.groupby("problem").median_us.idxmin()]
-        tiles.append(Tile("timed", str(own.variant.nunique()), f"variants on {len(best)} problem{'s' if len(best) > 1 else ''}"))
-        tiles.append(Tile("of the roofline", f"{100 * best.share_of_floor.max():.0f} %", "at most, by the fastest variant of a problem"))
+        tiles.append(Tile("timed", str(own.variant.nunique()), f"variants on {len(best)} problem{'s' if len(best) > 1 else ''}", of_timed))
+        share = f"{100 * best.share_of_floor.max():.0f} %"
+        tiles.append(Tile("of the roofline", share, "at most, by the fastest variant of a problem", of_timed))
         shares = best.share_of_peer[best.share_of_peer.notna()]
         if len(shares):
             mean = float(np.exp(np.log(shares).mean()))
             note = f"of the fastest library's rate: geometric mean, {int((shares >= 1).sum())} of {len(shares)} faster"
-            tiles.append(Tile("against libraries", f"{100 * mean:.0f} %", note, "good" if mean >= 1 else ""))
+            tiles.append(Tile("against libraries", f"{100 * mean:.0f} %", note, of_timed, "good" if mean >= 1 else ""))
     if goals:
         met = sum(g.verdict == "met" for g in goals)
         missed = sum(g.verdict == "missed" for g in goals)
         note = f"met, {missed} missed: the op's own choices beside {len({p for g in goals for p in g.goal.peers})} peers"
-        tiles.append(Tile("goals", f"{met} of {len(goals)}", note, "good" if met == len(goals) else "bad" if missed else ""))
+        tiles.append(
+            Tile(
+                "goals",
+                f"{met} of {len(goals)}",
+                note,
+                describe_source(goal_rows),
+                "good" if met == len(goals) else "bad" if missed else "",
+            )
+        )
     if len(compared):
         slower = bool(compared.verdict.isin(["SLOWER", VOID, FAILED]).any())
-        tiles.append(Tile("compared", str(len(compared)), count_verdicts(compared), "bad" if slower else ""))
+        tiles.append(Tile("compared", str(len(compared)), count_verdicts(compared), describe_source(compared), "bad" if slower else ""))
     return tiles
 
 

@@ -1,13 +1,9 @@
-"""Tables for the terminal and plain values for ``--json``, from rows that verify, bench and the records fill.
-
-On the emulated device a row has counts, a floor and a modelled time for the target, and no measured time: the columns do not exist.
-"""
+"""Tables for the terminal and plain values for ``--json``, of verdicts and of records."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,59 +14,6 @@ from harness.records.tables import Result
 from harness.verify.findings import Status, VerifyResult
 
 _STATUS_STYLE = {"passed": "green", "failed": "bold red", "unsupported": "yellow", "not_run": "yellow"}
-
-
-@dataclass(frozen=True)
-class Statics:
-    """What the build says about a variant: per-thread registers, bytes of static shared memory a block, bytes spilled, and occupancy.
-
-    ``occupancy`` is resident warps over the most an SM holds, 0..1, for the block size of the launch; ``limiter`` is what bounds it.
-    """
-
-    registers: int | None = None
-    shared_bytes: int | None = None
-    spill_bytes: int | None = None
-    occupancy: float | None = None
-    limiter: str = ""
-
-
-@dataclass(frozen=True)
-class BenchRow:
-    """One variant (or peer) on one problem. Times are microseconds; None where there is none.
-
-    ``device`` is ``emulated`` or the GPU's name. ``counts`` and ``model_us`` exist on the emulated device only, ``cold`` and ``hot``
-    (the figures of :class:`harness.timing.timer.Timing`) on a GPU only. ``note`` says how far ``model_us`` can be trusted.
-    """
-
-    op: str
-    variant: str
-    problem: str
-    device: str
-    verified: str
-    reason: str = ""
-    is_peer: bool = False
-    statics: Statics = field(default_factory=Statics)
-    floor_us: float | None = None
-    floor_bound: str = ""
-    flops: float = 0.0
-    bytes_moved: float = 0.0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    model_us: float | None = None
-    model_pipe: str = ""
-    cold: Mapping[str, Any] | None = None
-    hot: Mapping[str, Any] | None = None
-    share_of_best_peer: float | None = None
-    note: str = ""
-
-    @property
-    def order_us(self) -> float:
-        """The time that ranks the row: the cold median, else the model; infinite where there is neither or the row failed."""
-        time_us = self.cold["median_us"] if self.cold else self.model_us
-        return math.inf if time_us is None or self.verified not in ("passed", "peer") else float(time_us)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 def make_verify_table(op: str, results: Sequence[VerifyResult], device: str) -> Table:
@@ -115,84 +58,6 @@ def list_fault_lines(result: VerifyResult, max_faults: int = 3) -> list[str]:
     if len(lines) > max_faults:
         lines = [*lines[:max_faults], f"{result.variant}: {len(lines) - max_faults} more kinds of fault (--json has them all)"]
     return lines
-
-
-def make_bench_tables(rows: Sequence[BenchRow], *, target: str) -> list[Table]:
-    """Return one table per problem, in the order of the rows; the best of each is marked."""
-    by_problem: dict[str, list[BenchRow]] = {}
-    for row in rows:
-        by_problem.setdefault(row.problem, []).append(row)
-    return [_make_bench_table(group, target) for group in by_problem.values()]
-
-
-def _make_bench_table(rows: Sequence[BenchRow], target: str) -> Table:
-    first = rows[0]
-    emulated = first.device == "emulated"
-    floor = f" · floor {format_us(first.floor_us)} us on {target} ({first.floor_bound})" if first.floor_us is not None else ""
-    table = Table(
-        title=escape(f"{first.op} · {first.problem} · {first.device}{floor}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
-    columns = _EMULATED_COLUMNS if emulated else _GPU_COLUMNS
-    table.add_column("variant", overflow="fold")
-    for name in ("verified", *_STATIC_COLUMNS, *(c.format(target=target) for c in columns)):
-        table.add_column(name, justify="left" if name in ("verified", "occupancy") else "right", no_wrap=True)
-    best = min((r for r in rows if not r.is_peer), key=lambda r: r.order_us, default=first)
-    for row in rows:
-        cells = _make_emulated_cells(row) if emulated else _make_gpu_cells(row)
-        is_best = row is best and row.order_us < math.inf
-        marker = " *" if is_best else ""
-        style = _STATUS_STYLE.get(row.verified, "")
-        verified = row.verified if row.verified != "failed" or not row.reason else f"failed: {row.reason}"
-        name = f"{row.variant}{marker}"
-        table.add_row(
-            escape(name),
-            f"[{style}]{escape(verified)}[/]" if style else escape(verified),
-            *_make_static_cells(row.statics),
-            *cells,
-            style="bold" if is_best else ("dim" if row.is_peer else ""),
-        )
-    return table
-
-
-_STATIC_COLUMNS = ("regs", "smem B", "spill B", "occupancy")
-_EMULATED_COLUMNS = ("device", "warp instr", "sectors/req", "smem conflicts", "model us ({target})", "model pipe")
-_GPU_COLUMNS = ("cold us", "±%", "hot us", "TFLOP/s", "GB/s", "% of floor", "vs best peer")
-
-
-def _make_static_cells(statics: Statics) -> tuple[str, ...]:
-    occupancy = "" if statics.occupancy is None else f"{100 * statics.occupancy:.0f} %"
-    if occupancy and statics.limiter:
-        occupancy += f" ({statics.limiter})"
-    return (*("" if v is None else str(v) for v in (statics.registers, statics.shared_bytes, statics.spill_bytes)), occupancy)
-
-
-def _make_emulated_cells(row: BenchRow) -> tuple[str, ...]:
-    if not row.counts:
-        return ("emulated", "", "", "", "", "")
-    return (
-        "emulated",
-        format_count(row.counts.get("warp_instructions", 0)),
-        format_figure(find_sectors_per_request(row.counts)),
-        format_count(row.counts.get("shared_load_conflicts", 0) + row.counts.get("shared_store_conflicts", 0)),
-        format_us(row.model_us),
-        row.model_pipe,
-    )
-
-
-def _make_gpu_cells(row: BenchRow) -> tuple[str, ...]:
-    if row.cold is None:
-        return ("",) * len(_GPU_COLUMNS)
-    median = float(row.cold["median_us"])
-    spread = 100 * (float(row.cold["q3_us"]) - float(row.cold["q1_us"])) / median
-    return (
-        format_us(median),
-        f"{spread:.1f}",
-        format_us(row.hot["median_us"]) if row.hot else "",
-        f"{row.flops / median * 1e-6:.2f}",
-        f"{row.bytes_moved / median * 1e-3:.0f}",
-        "" if row.floor_us is None else f"{100 * row.floor_us / median:.1f}",
-        "" if row.share_of_best_peer is None else f"{100 * row.share_of_best_peer:.1f} %",
-    )
 
 
 def make_record_table(results: Sequence[Result]) -> Table:

@@ -118,6 +118,33 @@ def test_what_tiles_read_again_counts_where_the_index_knows_it() -> None:
     assert ask(least | {"reads": DESCRIPTION["cost"]["reads"], "l2_bytes_per_s": {"sm_80": 8e12}})[0] == "fine_tile"
 
 
+def test_a_kernel_that_estimates_pass_over_is_told_which_reason_it_is() -> None:
+    def tell(wins: dict[str, str]) -> dict[str, str]:
+        found = {n: make_kernel(n, "sm_90a", [], {"deterministic": True}, {"M": 16, "N": 16}) for n in ("a", "b", "c")}
+        rows = [(n, "winner", make_bucket("sm_90a", "plain", region)) for n, region in wins.items()]
+        rows.append(("c", "fallback", make_bucket("sm_90a", "any", "any")))
+        entries = [{"bucket": bucket, "role": role, "kernel": n, "status": "provisional"} for n, role, bucket in rows]
+        op = FrozenOp("made_up", Path("/nowhere"), DESCRIPTION, tuple(entries), (), found)
+        told = explain("made_up", Problem({"M": 1024, "N": 2048}), HOPPER, registry=Registry.holding(op))
+        return {c.kernel: c.dropped for c in told.candidates}
+
+    fallback = {"c": "a fallback, and a winner serves the call"}
+    assert tell({"a": "large", "b": "large"}) == {"a": "", "b": "its estimate is no better than the chosen one's"} | fallback
+    other = tell({"a": "large", "b": "small"})
+    assert other == {"a": "", "b": "it wins another bucket, and a winner of this one serves the call"} | fallback
+    # None wins this bucket: those of any are compared.
+    assert tell({"a": "small", "b": "small"}) == {"a": "", "b": "its estimate is no better than the chosen one's"} | fallback
+
+
+def test_no_kernel_for_a_call_and_none_with_what_is_preferred_are_told_apart() -> None:
+    refused = make_op(("a", {}), domain=[{"count": {"M": 1}, "max": 1}])
+    told = explain("made_up", Problem(CALL), HOPPER, registry=Registry.holding(refused))
+    assert told.chosen is None and told.reason == "no kernel serves this call"
+    disliked = make_op(("a", {"deterministic": False}), ("b", {"deterministic": False}))
+    told = explain("made_up", Problem(CALL), HOPPER, Preferences(deterministic=True), Registry.holding(disliked))
+    assert told.chosen is None and told.reason == "2 kernels serve this call, and none has what is preferred"
+
+
 def test_preferences_are_obeyed_or_refused() -> None:
     registry = Registry.holding(
         make_op(("a", {"deterministic": False}), ("b", {"accumulate": "float32"}), ("c", {"accumulate": "float64"}))

@@ -68,6 +68,13 @@ def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built
     print(f"libaicf_kernels.a: {archive.stat().st_size} bytes, {len(expected)} symbols; cpp_mlp: {built.program.stat().st_size} bytes")
 
 
+def test_the_build_says_which_ops_and_how_many_kernels_it_has(built: Built) -> None:
+    ops = select(find_frozen_dir(), [], ["sm_90a"], PATTERNS)
+    lines = (built.build / "generated" / "summary.txt").read_text().splitlines()
+    assert [line.partition(",")[0] for line in lines[:-1]] == [f"{op.name}: {len(op.kernels)} kernels for sm_90a" for op in ops]
+    assert lines[-1] == f"{len(ops)} ops, {sum(len(op.kernels) for op in ops)} kernels"
+
+
 def test_the_machine_code_in_the_library_is_what_was_sealed(built: Built) -> None:
     for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS):
         for kernel in op.kernels:

@@ -16,7 +16,6 @@ from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
 from harness.domain import Count, Facts, OneOf, Rows, Tie, find_broken, read_condition, settle
-from harness.freezing.buckets import find_facts
 from harness.freezing.probing import find_disagreement
 from harness.spec import Launchable, Op, Problem, SpecError
 from harness.targets import find_target
@@ -142,6 +141,6 @@ def test_conditions_hold_as_they_are_written() -> None:
     )
     assert find_broken(yes, facts) is None
     assert [find_broken((c,), facts) for c in no] == list(no)
-    assert find_facts(find_op("softmax").op, Problem({"rows": 2, "columns": 5}, {}, {"x": 3})).strides == {"x": 8, "y": 5}
+    assert find_op("softmax").op.find_facts(Problem({"rows": 2, "columns": 5}, {}, {"x": 3})).strides == {"x": 8, "y": 5}
     with pytest.raises(ValueError, match="is no condition"):
         read_condition({"moon": "full"})

@@ -249,7 +249,7 @@ def test_a_corrupt_entry_is_told_as_it_is_found(tmp_path: Path) -> None:
 def test_a_new_op_compiles(tmp_path: Path) -> None:
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "common").symlink_to(find_project_root() / "ops" / "common")
-    create_op("fused_scale", tmp_path / "ops")
+    create_op("fused_scale", ops_dir=tmp_path / "ops")
     loaded, store = find_op("fused_scale", tmp_path / "ops"), Store(tmp_path / "cache")
     variants = loaded.op.select_variants(["scalar/threads128", "vector/threads128"])
     results = build_op(loaded, variants, toolchain=find_toolchain(), target=find_target("h200"), jobs=2, store=store)

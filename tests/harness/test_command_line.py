@@ -42,7 +42,9 @@ def test_list_names_every_op() -> None:
         (("new", "Not-a-name"), "use lower-case letters"),
         (("new", "softmax"), "exists already"),
         (("new", "common"), "is taken"),
-        (("verify", "softmax", "--problem", "rows0"), "has no problem 'rows0'; it has:"),
+        (("verify", "softmax", "--problem", "rows0"), "op softmax has no problem 'rows0'"),
+        (("verify", "softmax", "--problem", "rows0*"), "op softmax has no problem that matches 'rows0*'\n"),
+        (("build", "softmax", "--variant", "*/nothing*"), "no listed variant that matches '*/nothing*'"),
         (("nonsense",), "No such command"),
         (("build", "softmax", "--jobs", "0"), "--jobs"),
     ],
@@ -52,6 +54,26 @@ def test_wrong_use_exits_with_2_and_says_what_there_is(arguments: tuple[str, ...
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_wrong_stands_below_the_list_of_what_there_is() -> None:
+    lines = harness("verify", "softmax", "--problem", "rows0").stderr.splitlines()
+    assert len(lines) > 10 and "has no problem 'rows0'" in lines[-1]
+
+
+def test_a_pattern_names_problems_of_the_verbs_own_suite_first() -> None:
+    op = find_op("gemm_bias_act").op
+    few = op.select_problems("bench", ["M1_*"])
+    assert len(few) > 3 and all(p.sizes["M"] == 1 and "bench" in p.suites for p in few)
+    assert {p.name for p in op.select_problems("emulated", ["M1_*"])} == {p.name for p in op.problems if p.sizes["M"] == 1}
+    assert op.select_problems("emulated", ["M200_N130_K77*", "M200_N130_K77-act=gelu_tanh-with_bias"]) == op.select_problems("emulated")[2:]
+
+
+def test_a_pattern_names_listed_variants() -> None:
+    op = find_op("gemm_bias_act").op
+    assert op.select_variants(["*/bm64_*tn4"]) == op.select_variants(
+        ["reg_tiled/bm64_bn64_bk16_tm4_tn4", "vectorised/bm64_bn64_bk16_tm4_tn4", "warp_tiled/bm64_bn64_bk16_wm32_wn16_tm4_tn4"]
+    )
 
 
 def test_a_wrong_device_is_named_with_the_choices() -> None:
@@ -77,7 +99,7 @@ def test_every_verb_has_help_with_examples_that_fit_a_narrow_terminal(verb: str)
 
 
 def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
-    folder = create_op("fused_scale", tmp_path)
+    folder = create_op("fused_scale", ops_dir=tmp_path)
     assert sorted(p.name for p in folder.iterdir()) == [
         "README.md", "api.hpp", "kernels.cu", "launcher.cu", "op.py", "pybind.cpp", "test_fused_scale.py",
     ]  # fmt: skip
@@ -85,21 +107,21 @@ def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
     op = find_op("fused_scale", tmp_path).op
     assert op.name == "fused_scale" and len(op.variants) == 4
     with pytest.raises(SpecError, match="exists already"):
-        create_op("fused_scale", tmp_path)
+        create_op("fused_scale", ops_dir=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["fused_scale"]
 
 
 @pytest.mark.parametrize(("name", "language"), [("switch", "C++"), ("double", "C++"), ("lambda", "Python")])
 def test_an_op_is_not_named_like_a_word_of_its_languages(tmp_path: Path, name: str, language: str) -> None:
     with pytest.raises(SpecError, match=rf"'{name}' is a word of {re.escape(language)}; choose another, e.g. {name}_op"):
-        create_op(name, tmp_path)
+        create_op(name, ops_dir=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_op_that_is_just_being_written_is_not_found(tmp_path: Path) -> None:
     (tmp_path / ".fused-x1").mkdir()
     (tmp_path / ".fused-x1" / "op.py").write_text("half")
-    create_op("whole", tmp_path)
+    create_op("whole", ops_dir=tmp_path)
     assert list(find_ops(tmp_path)) == ["whole"]
 
 
@@ -108,6 +130,15 @@ def test_show_gives_json() -> None:
     shown = json.loads(done.stdout)
     assert done.returncode == 0 and shown["variant"] == "naive/threads128" and shown["resources"]["registers"] > 0
     assert ".entry" in shown["ptx"] and "registers" in shown["log"] and "sass" not in shown
+
+
+def test_show_without_a_variant_lists_those_that_there_are() -> None:
+    names = [v.name for v in find_op("softmax").op.variants]
+    done = harness("show", "softmax")
+    assert done.returncode == 0 and set(names) <= {line.strip() for line in done.stdout.splitlines()}
+    assert json.loads(harness("show", "softmax", "--json").stdout) == {"op": "softmax", "variants": names}
+    done = harness("show", "softmax", "--ptx")
+    assert done.returncode == 2 and "`show softmax` lists those of the op" in done.stderr
 
 
 def test_an_op_file_that_cannot_be_run_is_a_clear_error(tmp_path: Path) -> None:

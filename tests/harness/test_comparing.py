@@ -86,6 +86,15 @@ def test_a_slower_candidate_stops_a_gate(gpu: Gpu, capsys: pytest.CaptureFixture
     assert "FASTER" in out and "Fake device" in out
 
 
+def test_an_op_without_goals_has_its_variants_compared(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.times_us = {("atomic", "now"): 60.0}
+    code, out, err = run(capsys, "compare", "toy")
+    assert code == 0, "the ladder is looked at, and nothing is to be guarded"
+    assert "SLOWER" in out and "atomic" in out
+    assert "toy has no goals: its variants are compared with the first, honest; --base NAME chooses another" in err
+    assert run(capsys, "compare", "toy", "--goal", "speed")[0] == 2
+
+
 def test_every_sample_of_every_contender_is_recorded(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "compare", "toy", "--base", "honest", "--variant", "atomic", "--mode", "hot")[0] == 0
     rows = [r for r in json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1]) if r["kind"] == "compare"]
@@ -148,7 +157,7 @@ def test_two_records_are_compared_with_a_wider_margin(gpu: Gpu, capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ((), 2, "one of --base NAME, --against REV, and --record"),
+        (("--goal", "speed"), 2, "give compare one of --base NAME, --against REV, and --record"),
         (("--base", "honest", "--against", "main"), 2, "one of --base NAME"),
         (("--base", "honest", "--variant", "honest"), 2, "there is no candidate"),
         (("--base", "honest", "--mode", "warm"), 2, "must be cold or hot"),

@@ -11,7 +11,7 @@ from rich.console import Console
 from device.interface import KernelLines, LineCounters
 from harness.build.sass import SassInstruction, SassKernel
 from harness.inspection.joined import Inspection, KernelInspection, find_cost, make_kernel, read_ptx_lines
-from harness.inspection.views import print_inspection, render_page
+from harness.inspection.views import print_inspection, render_page, share_widths
 
 PTX = """.version 9.0
 .target sm_90a
@@ -92,6 +92,26 @@ def test_the_terminal_shows_shares_conflicts_and_both_codes() -> None:
     text = console.export_text()
     for part in ("k.cu:7", "90.0 %", "310", "ld.shared.f32", "LDS R1, [R2]", "@P0 FADD", "registers 8", "time 3 us"):
         assert part in text
+
+
+def test_the_source_gets_the_width_that_it_needs() -> None:
+    long = "sum = fmaf(tile_a[i][k], tile_b[k][j], sum);  // of the block"
+    kernel = make_kernel(SASS, LINES, PTX, {"k.cu": [long] * 30}, grid=(1, 1, 1), block=(32, 1, 1), figures={})
+    for width in (140, 180):
+        console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True)
+        print_inspection(Inspection("op", "k/x1", "N4", "h200", (kernel,), {}), 5, console)
+        lines = console.export_text().splitlines()
+        assert max(map(len, lines)) <= width
+        assert any("sum = fmaf(tile_a[i][k], tile_b" in line for line in lines)
+    assert long in "\n".join(lines), "there is room for the whole line"
+
+
+def test_codes_share_what_the_source_leaves() -> None:
+    assert share_widths(100, 30, [90, 90]) == [30, 35, 35]
+    assert share_widths(100, 80, [90, 90]) == [50, 25, 25]
+    assert share_widths(100, 80, [20, 10]) == [64, 20, 16], "what PTX and SASS do not need is the source's"
+    assert share_widths(100, 40, [10, 90]) == [40, 16, 44]
+    assert share_widths(20, 80, [90, 90]) == [16, 16, 16], "something of each is always seen"
 
 
 def test_the_page_holds_the_data_and_loads_nothing() -> None:

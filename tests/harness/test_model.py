@@ -111,3 +111,14 @@ def test_a_prediction_lies_in_its_interval_and_names_its_bound() -> None:
     assert found.bound == max(found.terms_us, key=lambda name: found.terms_us[name])
     with pytest.raises(SpecError, match="no constants for target 'a100'"):
         predict(FEATURES, find_target("a100"))
+
+
+def test_a_kernel_that_the_fit_has_not_seen_has_the_interval_of_ops_held_out() -> None:
+    machine = load_machine("h200")
+    known = replace(FEATURES, op="softmax", variant="naive/threads999")
+    for features, (low, high) in ((known, machine.interval), (FEATURES, machine.unseen_interval)):
+        found = predict(features, TARGET)
+        assert (found.low_us / found.time_us, found.high_us / found.time_us) == pytest.approx((low, high))
+    low, high = machine.unseen_interval
+    assert high - low > machine.interval[1] - machine.interval[0]
+    assert "whole ops held out" in machine.make_note("softmax", "new/x1") and "ops" not in machine.make_note("softmax", "naive/x1")

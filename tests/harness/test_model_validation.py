@@ -54,6 +54,7 @@ def test_fitted_parameters_replace_those_of_their_target_alone() -> None:
     assert "# kept" in made and data["a100"] == {"x": 1.0} and data["h100"] == {"y": 2}
     assert data["h200"]["fitted"]["record"] == "new.csv"
     assert data["h200"]["fitted"]["parameters"]["issue"] == TRUTH["issue"]
+    assert data["h200"]["fitted"]["kernels"] == list(found.kernels) and found.kernels[0].startswith("op0/")
     assert set(tomllib.loads(write_parameters("[h200]\n", "h200", found, ""))["h200"]["fitted"]["parameters"]) == set(PARAMETERS)
 
 
@@ -70,6 +71,19 @@ def test_the_committed_parameters_are_those_of_the_committed_points() -> None:
         fitted = np.array([float(row["fitted_us"]) for row in csv.DictReader(file)])
     modelled = model_points(points, load_machine("h200").parameters)
     np.testing.assert_allclose(modelled, fitted, rtol=0.01)
+
+
+@pytest.mark.parametrize(("column", "name"), [("by_variant_us", "interval"), ("by_op_us", "unseen_interval")])
+def test_the_committed_intervals_hold_80_percent_of_the_committed_times_that_were_held_out(column: str, name: str) -> None:
+    with (FOLDER / "h200.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    machine = load_machine("h200")
+    low, high = getattr(machine, name)
+    shares = [float(r["measured_us"]) / float(r[column]) for r in rows]
+    assert np.mean([low <= share <= high for share in shares]) == pytest.approx(0.8, abs=0.005)
+    assert machine.kernels == {f"{r['op']}/{r['variant'].partition('/')[0]}" for r in rows}
+    text = (FOLDER / "h200.md").read_text()
+    assert f"{low:.2f} to {high:.2f} times it" in text
 
 
 def test_the_committed_times_are_those_of_the_sweeps() -> None:

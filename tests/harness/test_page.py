@@ -23,6 +23,7 @@ from harness.pictures.choose import find_verdicts, make_history
 from harness.pictures.heatmap import choose_axes, make_table
 from harness.pictures.labels import shorten_problems, shorten_variants
 from harness.pictures.page import write_page
+from harness.pictures.tables import describe_source
 from harness.records.database import Records, ResultFacts
 from tests.harness.browser import look_at, open_browser
 from tests.harness.test_published import GPU, OP, OTHER, OWN, make_timing
@@ -133,6 +134,32 @@ def test_the_page_says_what_the_records_say(store: Records) -> None:
     assert "77 4321 16 50 %" in text
     assert "too long" in text and "Not served by" in text
     assert "one run of these problems is recorded" in text
+
+
+def test_a_roofline_of_one_intensity_is_left_out_and_that_is_said(pages: dict[str, Path]) -> None:
+    text = pages["softmax"].read_text()
+    assert "<h2>Roofline</h2>" not in text and "<h2>Share of the roofline</h2>" in text
+    assert "Roofline: all problems have one arithmetic intensity (0.62 flop per byte)" in read_text(text)
+    assert "<h2>Roofline</h2>" in pages["gemm_bias_act"].read_text()
+
+
+def test_every_card_says_which_device_and_commit_it_speaks_of(pages: dict[str, Path]) -> None:
+    for html in (path.read_text() for path in pages.values()):
+        cards = re.findall(r"<section.*?</section>", html, flags=re.DOTALL) + re.findall(r'<li class="tile">.*?</li>', html)
+        assert len(cards) >= 8
+        assert all(re.search(r"(?:NVIDIA H200|emulated), commits? [0-9a-f]{7}", card) for card in cards)
+
+
+def test_sources_of_several_devices_and_commits_are_told_apart(store: Records) -> None:
+    store.add_results(start(store, GPU), [make_timing(OWN, 100.0), make_verdict(OWN, "passed")])
+    store.add_results(start(store, replace(GPU, device_kind="emulated")), [make_verdict(OTHER, "passed")])
+    frame = records.load("softmax", "store")
+    commit = frame.commit.iloc[0][:7]
+    assert describe_source(frame) == f"GPU, commit {commit}; emulated, commit {commit}"
+    assert describe_source(frame.assign(dirty=True).head(1)) == f"GPU, commit {commit} with changes"
+    two = frame.assign(commit=["a" * 40, "b" * 40, "b" * 40], device_kind="cuda")
+    assert describe_source(two) == "GPU, commits bbbbbbb and 1 before it"
+    assert describe_source(frame.head(0)) == ""
 
 
 def test_a_second_run_makes_a_history_and_the_newest_time_counts(store: Records) -> None:

@@ -139,7 +139,7 @@ def test_bench_on_the_emulated_device_has_counts_and_model_and_no_time(emulated:
     emulated.device.fake_observer.counts = {"warp_instructions": 123456, "global_loads": 10, "global_load_sectors": 40}
     code, out, _ = run(capsys, "bench", "toy")
     assert code == 0
-    for text in ("emulated", "123.5 k", "model us (h200)", "no GPU was used and no time was measured", "unvalidated"):
+    for text in ("emulated, model for h200", "model us", "no GPU was used and no time was measured", "unvalidated"):
         assert text in out
     assert "cold" not in out
     assert "hot" not in out
@@ -156,8 +156,8 @@ def test_a_second_bench_verifies_and_counts_nothing_again(emulated: Bench, capsy
     code, _, err = run(capsys, "bench", "toy")
     assert code == 0
     assert len(emulated.jobs) == 4
-    assert "honest: verified before, record 1" in err
-    assert "honest: counted before" in err
+    assert "verify 2/2 (2 before) · count 2/2 (2 before)" in err.splitlines()[-1]
+    assert len(err.splitlines()) == 3, "a line when a stage is complete"
     emulated.key = "edited"
     assert run(capsys, "bench", "toy")[0] == 0
     assert len(emulated.jobs) == 8
@@ -167,8 +167,8 @@ def test_a_refusal_is_not_taken_from_the_records(emulated: Bench, capsys: pytest
     emulated.bodies["atomic"] = give_wrong
     code, out, err = run(capsys, "bench", "toy")
     assert code == 1
-    assert "failed: mismatch" in out
-    assert "atomic: mismatch on" in err
+    assert "failed: 1 (mismatch: atomic) · 1 of 2 verified" in out
+    assert "bench toy: atomic failed: mismatch" in err and "atomic: mismatch on" in err
     emulated.bodies["atomic"] = honest
     code, out, _ = run(capsys, "bench", "toy")
     assert code == 0
@@ -222,7 +222,7 @@ def test_a_launch_that_fails_while_it_is_timed_is_its_own_failure(gpu: Bench, ca
     code, out, err = run(capsys, "bench", "toy")
     assert code == 1
     assert "numpy on M24_N24_K24: an odd failure" in err
-    assert "failed: an odd failure" in out
+    assert "failed: 1 (an odd failure: numpy)" in out
     recorded = json.loads(run(capsys, "report", "toy", "--json")[1])
     assert [(r["variant"], r["reason"]) for r in recorded if r["status"] == "failed"] == [("numpy", "an odd failure")]
 
