@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.drawn.frozen_choice import FrozenChoice
-from harness.freezing.buckets import find_facts
 from harness.spec import Op, Problem, SpecError
 
 _ALIGNMENT = 8
@@ -111,7 +110,7 @@ def explain_jump(op: Op, pair: Pair, choices: tuple[FrozenChoice, FrozenChoice],
 
 
 def _find_alignments(op: Op, problem: Problem) -> dict[str, bool]:
-    return {name: stride % _ALIGNMENT == 0 for name, stride in find_facts(op, problem).strides.items()}
+    return {name: stride % _ALIGNMENT == 0 for name, stride in op.find_facts(problem).strides.items()}
 
 
 def count_waves(prior: Mapping[str, Any], sizes: Mapping[str, int]) -> int:

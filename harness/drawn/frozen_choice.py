@@ -24,7 +24,6 @@ from harness.build.resources import parse_ptxas
 from harness.build.store import Store, hash_text
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
-from harness.freezing.buckets import find_facts
 from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.layout import INDEX, SOURCES, find_frozen_dir, hash_bytes, hash_value
 from harness.freezing.reading import FrozenOp, read_frozen_op
@@ -65,7 +64,7 @@ def choose_frozen(op: Op, problems: Sequence[Problem], arch: str, frozen_dir: Pa
 
 
 def _describe_call(op: Op, problem: Problem) -> dict[str, Any]:
-    facts = find_facts(op, problem)
+    facts = op.find_facts(problem)
     return {"sizes": dict(facts.sizes), "attributes": dict(facts.attributes), "strides": dict(facts.strides)}
 
 

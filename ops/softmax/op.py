@@ -66,11 +66,6 @@ def cost(problem: Problem) -> Cost:
     return Cost(flops=5.0 * elems, bytes_read=float(FLOAT_BYTES * elems), bytes_written=float(FLOAT_BYTES * elems))
 
 
-def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
-    """Return inputs and problem of the rows of Y at ``places``."""
-    return {"x": inputs["x"][places]}, Problem(dict(problem.sizes) | {"rows": len(places)}, suites=problem.suites)
-
-
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so warps, of a block")
 GROUP = Tunable("threads", (8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")

@@ -43,12 +43,6 @@ def cost(problem: Problem) -> Cost:
     return Cost(flops=0.0, bytes_read=size_bytes, bytes_written=size_bytes)
 
 
-def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
-    """Return inputs and problem of the rows (axis 0) or columns (axis 1) of Y at ``places``."""
-    x = inputs["x"][:, places] if axis == 0 else inputs["x"][places]
-    return {"x": x}, Problem(dict(zip(("rows", "columns"), x.shape, strict=True)), suites=problem.suites)
-
-
 def _count_elems(t: Values) -> int:
     return t["bm"] * t["bn"]
 
