@@ -92,8 +92,9 @@ def _pick(table: type[Environment] | type[Run] | type[Result], row: Mapping[str,
     """Return the row's values that the table has columns for, but keys of another database; raises TypeError for one of another type."""
     columns = {c.name: c.type.python_type for c in table.__table__.columns if c.name in row and c.name not in _OWN_KEYS}
     for name, kind in columns.items():
-        if name not in _BLOBS and type(row[name]) is not kind:
-            raise TypeError(f"{table.__tablename__}.{name} must be of type {kind.__name__}, is {row[name]!r:.80}")
+        wanted = dict if kind is object else kind  # of what is kept as JSON the database knows no type
+        if name not in _BLOBS and type(row[name]) is not wanted:
+            raise TypeError(f"{table.__tablename__}.{name} must be of type {wanted.__name__}, is {row[name]!r:.80}")
     return {name: row[name] for name in columns}
 
 
