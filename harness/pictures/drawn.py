@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from harness.drawn.record import GroupResult
-from harness.pictures.theme import LIGHT, NARROW, make_figure, use_style
+from harness.pictures.theme import BACKDROP, LIGHT, NARROW, make_figure, use_style
 
 _ROW_PX = 34
 _TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
@@ -27,7 +27,7 @@ def plot_drawn(results: Sequence[GroupResult], heading: str, width_px: int) -> F
     labels = [textwrap.shorten(r.title, 46, placeholder="…") for r in shown]
     texts = [f"{r.geomean:.3f}" for r in shown]
     with use_style():
-        lines = textwrap.wrap(heading, width_px // 8)
+        lines = textwrap.wrap(heading, int(width_px / 7.5))
         figure, axes = make_figure(width_px, 70 + 16 * len(lines) + _ROW_PX * steps * len(shown))
         figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=12)
         for place, (result, label, text) in enumerate(zip(shown, labels, texts, strict=True)):
@@ -53,8 +53,11 @@ def _draw_group(axes: Axes, result: GroupResult, label: str, text: str, y: float
     at = y + 0.65 if narrow else y
     x, gap = ((0.0, 0), (1.0, 0)) if narrow else ((0.0, -8), (1.0, 8))
     sides = ((x, label, LIGHT["ink"], "left" if narrow else "right"), (gap, text, color, "right" if narrow else "left"))
+    ground = BACKDROP if narrow else None  # the line at 1 crosses the text there
     for (where, offset), words, ink, align in sides:
-        axes.annotate(words, (where, at), (offset, 0), xycoords=place[0], textcoords=place[1], va="center", ha=align, color=ink)
+        axes.annotate(
+            words, (where, at), (offset, 0), xycoords=place[0], textcoords=place[1], va="center", ha=align, color=ink, bbox=ground
+        )
     for ratio, _ in result.measured:
         axes.plot([ratio], [y], "o", markersize=5.5, alpha=0.65, color=LIGHT["good" if ratio >= 1 else "bad"], markeredgewidth=0, zorder=2)
     axes.plot([result.geomean], [y], "D", markersize=8, color=LIGHT["ink"], markerfacecolor=color, zorder=3)

@@ -20,10 +20,10 @@ def _linear(name: str, title: str, low: int, high: int) -> Group:
 
 POPULATION = Population(
     (
-        _linear("rows_1_to_32", "1 to 32 rows", 1, 32),
-        _linear("rows_33_to_127", "33 to 127 rows", 33, 127),
-        _linear("rows_128_to_1023", "128 to 1023 rows", 128, 1023),
-        _linear("rows_1024_to_16384", "1024 to 16384 rows", 1024, 16384),
+        _linear("rows_1_to_32", "1 to 32 rows, bf16 and fp16", 1, 32),
+        _linear("rows_33_to_127", "33 to 127 rows, bf16 and fp16", 33, 127),
+        _linear("rows_128_to_1023", "128 to 1023 rows, bf16 and fp16", 128, 1023),
+        _linear("rows_1024_to_16384", "1024 to 16384 rows, bf16 and fp16", 1024, 16384),
         Group(
             "weights_kn",
             "weights as [K, N], bf16 and fp16",

@@ -59,7 +59,16 @@ def test_an_interface_that_lies_gives_wrong_results(device: Device, lie: str) ->
 
 def test_names_are_passed_as_the_header_numbers_them() -> None:
     op, acts = find_op("gemm_bias_act").op, Attribute("act", ("silu", "none"), "none")
-    op = replace(op, attributes=(acts,), problems=(Problem({"M": 1, "N": 1, "K": 1}),), tensors=op.tensors[:1], goals=(), axes=(), ties=())
+    op = replace(
+        op,
+        attributes=(acts,),
+        problems=(Problem({"M": 1, "N": 1, "K": 1}),),
+        tensors=op.tensors[:1],
+        goals=(),
+        axes=(),
+        ties=(),
+        population=None,
+    )
     header = "typedef struct TinyParams { void* a; int64_t m, n, k; int32_t act; } TinyParams;"
     names = '#define AICF_ACT_NAMES {"none", "relu", "silu"}\n'
     (act,) = describe_interface(op, names + header)["attributes"]
