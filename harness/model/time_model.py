@@ -77,7 +77,7 @@ class Machine:
         low, high = self.find_interval(op, variant)
         if self.knows(op, variant):
             return f"model: fitted to times measured on this target; 80 % of those held out lay within {low:.2f} to {high:.2f} times it"
-        return f"of a kernel that the fit has not seen: 80 % of the times of whole ops held out lay within {low:.2f} to {high:.2f} times it"
+        return f"model, for a kernel that the fit has not seen: 80 % of the times of whole ops held out lay within {low:.2f} to {high:.2f} times it"
 
 
 @dataclass(frozen=True)
