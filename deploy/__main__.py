@@ -36,10 +36,15 @@ def list_kernels(ops: Sequence[DeployedOp]) -> str:
 def summarize(ops: Sequence[DeployedOp]) -> str:
     """Return what the library has: a line per op, and one of all."""
     lines = [
-        f"{op.name}: {len(op.kernels)} kernels for {', '.join(op.archs)}, {len(op.entries)} entries, {len(op.medians)} medians"
+        f"{op.name}: {_count(len(op.kernels), 'kernel')} for {', '.join(op.archs)}, {len(op.entries)} entries, {len(op.medians)} medians"
         for op in ops
     ]
-    return "\n".join([*lines, f"{len(ops)} ops, {sum(len(op.kernels) for op in ops)} kernels"]) + "\n"
+    total = f"{_count(len(ops), 'op')}, {_count(sum(len(op.kernels) for op in ops), 'kernel')}"
+    return "\n".join([*lines, total]) + "\n"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def write(folder: Path, ops: Sequence[DeployedOp]) -> None:

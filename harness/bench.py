@@ -176,20 +176,15 @@ def time_on_gpu(
     judged: Sequence[Judged],
     binding: Path,
     problems: Sequence[Problem],
-    peers: Sequence[Peer],
+    peers: Sequence[tuple[str, Launchable]],
     on_timed: OnText,
-    say: OnText,
 ) -> Iterator[list[BenchRow]]:
-    """Time every verified variant and peer, problem by problem, recording each; yield each problem's rows when they are complete.
-
-    ``on_timed`` hears of every timing, ``say`` of peers that are left out.
-    """
+    """Time every verified variant and opened peer, problem by problem, recording each; yield each problem's rows when they are complete."""
     op = session.loaded.op
     builds = {j.variant.name: j.build for j in judged}
     entries = [
         (j.variant.name, open_variant(op, binding, j.build.library, j.variant)) for j in judged if j.ok and j.build.library is not None
     ]
-    peer_entries = open_peers(peers, say)
     timer = Timer(session.device)
     try:
         for problem in problems:
@@ -198,7 +193,7 @@ def time_on_gpu(
             for name, launchable in entries:
                 nodes = examine_launch(session.device, op, problem, launchable).nodes
                 rows[name] = replace(rows[name], statics=find_statics(builds[name], nodes, session.target))
-            for timed in time_problem(session.device, timer, op, problem, [*peer_entries, *entries], session.target):
+            for timed in time_problem(session.device, timer, op, problem, [*peers, *entries], session.target):
                 is_peer = timed.name not in builds
                 row = (
                     replace(template, variant=timed.name, verified="peer", is_peer=True, statics=Statics()) if is_peer else rows[timed.name]

@@ -40,7 +40,7 @@ def run(
       python -m harness bench gemm_bias_act --variant pipelined --device cuda
       python -m harness bench softmax --json
     """
-    from harness.bench import count_on_emulator, find_note, time_on_gpu
+    from harness.bench import count_on_emulator, find_note, open_peers, time_on_gpu
     from harness.console import open_stages, print_json
     from harness.discover import find_op, load_peers
     from harness.report.terminal import list_fault_lines
@@ -70,8 +70,9 @@ def run(
                 stages.set_total("count", passed)
                 rows = count_on_emulator(session, judged, binding, problems, lambda v, known: stages.advance("count", v, known=known))
             else:
-                stages.set_total("time", (passed + len(peers)) * len(problems))
-                timed = time_on_gpu(session, judged, binding, problems, peers, functools.partial(stages.advance, "time"), stages.say)
+                opened = open_peers(peers, stages.say)
+                stages.set_total("time", (passed + len(opened)) * len(problems))
+                timed = time_on_gpu(session, judged, binding, problems, opened, functools.partial(stages.advance, "time"))
                 rows = [row for group in timed for row in group]
         wrong = [r for r in rows if r.verified == "failed"]
         if json:

@@ -75,9 +75,10 @@ class Machine:
     def make_note(self, op: str, variant: str) -> str:
         """Say how far a variant's modelled time can be trusted."""
         low, high = self.find_interval(op, variant)
+        span = f"lay within {low:.2f} to {high:.2f} times it"
         if self.knows(op, variant):
-            return f"model: fitted to times measured on this target; 80 % of those held out lay within {low:.2f} to {high:.2f} times it"
-        return f"of a kernel that the fit has not seen: 80 % of the times of whole ops held out lay within {low:.2f} to {high:.2f} times it"
+            return f"model: fitted to times measured on this target; 80 % of those held out {span}"
+        return f"model, for a kernel that the fit has not seen: 80 % of the times of whole ops held out {span}"
 
 
 @dataclass(frozen=True)

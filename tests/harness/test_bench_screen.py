@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,3 +207,14 @@ def test_a_name_keeps_what_tells_it_apart() -> None:
     assert shorten_variant("k/a1_b2_c1", names, 1) == "k/*_b2_*"
     assert shorten_variant("k/a1_b1_c1", names, 1) == "k/*_b1_c1"
     assert shorten_variant("k/a9_b9", names, 1) == "k/a9_b9", "one that is not listed has no pattern"
+
+
+def test_the_screen_in_the_docs_is_one_of_todays_op() -> None:
+    lines = (Path(__file__).resolve().parents[2] / "docs" / "bench.txt").read_text().splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= PLAIN_WIDTH
+    heads = [line for line in lines if line.startswith("gemm_bias_act ")]
+    labels = list(label_problems(GEMM, EMULATED).values())
+    assert [head.partition(" · ")[0] for head in heads] == [f"gemm_bias_act {label}" for label in labels]
+    named = [line.split()[-1] for line in lines if line.startswith((" * ", " ~ "))]
+    assert len(named) >= 3 and all(len(GEMM.select_variants([name])) == 1 for name in named)
+    assert f"55 of {len(NAMES)} variants verified" in "\n".join(lines)

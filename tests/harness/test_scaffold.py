@@ -14,6 +14,7 @@ from device.settings import find_project_root
 from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, find_op
+from harness.freezing.probing import find_disagreement
 from harness.model.counting import examine_launch
 from harness.scaffold import KindName, create_op
 from harness.targets import find_target
@@ -57,6 +58,8 @@ def test_a_new_op_is_verified_and_counted_on_the_emulated_device(loaded: LoadedO
         result = verifier.verify(build.variant, launchable)
         assert result.ok, [f.describe() for f in result.all_faults]
         assert all(p.status == "passed" for p in result.problems), "each kernel serves every listed problem"
+        domain = op.find_kernel(build.variant.kernel).domain
+        assert domain is not None and find_disagreement(op, domain(build.variant.tunables), launchable) == ""
         facts = examine_launch(emulated, op, op.select_problems("emulated")[0], launchable)
         assert facts.counters and not facts.reason
 

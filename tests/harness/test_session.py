@@ -206,6 +206,18 @@ def test_bench_on_a_gpu_times_variants_beside_peers(gpu: Bench, capsys: pytest.C
     assert "cold 50 us" in run(capsys, "report", "toy")[1]
 
 
+def test_a_peer_that_is_not_there_is_said_and_not_waited_for(
+    gpu: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> ToyKernel:
+        raise ImportError("no module named cupy")
+
+    monkeypatch.setattr("harness.discover.load_peers", lambda folder: (Peer("cublas", "cupy", fail),))
+    code, _, err = run(capsys, "bench", "toy")
+    assert code == 0 and "bench toy: peer cublas left out: cupy cannot be imported (no module named cupy)" in err
+    assert "time 2/2" in err.splitlines()[-1]
+
+
 def test_a_variant_that_goes_wrong_while_it_is_timed_is_refused(gpu: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "bench", "toy")[0] == 0
     gpu.bodies["atomic"] = give_wrong
