@@ -27,7 +27,7 @@ from harness.records.tables import Result
 from harness.session import Judged, Session
 from harness.spec import Launchable, Problem
 from harness.verify.judge import VERIFY_VERSION
-from harness.verify.plan import Effort, make_plan
+from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan
 from harness.verify.runner import Case
 from harness.verify.workers import Job, verify_variants
 
@@ -135,6 +135,8 @@ def _find_unverified(session: Session, judged: Judged, record: Result) -> str:
         return f"verify says {judged.reason}; `python -m harness verify {session.loaded.op.name} --variant {judged.variant.name}` says more"
     if record.problem != "*":
         return f"record {record.id} verifies {record.problem} alone, not all problems"
+    if not includes_proof(record.figures, THOROUGH.proof):
+        return f"record {record.id} proves only the problems that op.py lists: run `python -m harness verify {session.loaded.op.name}`"
     problems = {p["problem"]: p["status"] for p in record.figures["problems"]}
     if missing := [s.problem.name for s in make_plan(session.loaded.op, Effort()) if s.problem.name not in problems]:
         return f"problem {missing[0]} was not run"
@@ -158,13 +160,15 @@ def _check_sanitized(session: Session, candidate: Candidate, record: Result) -> 
     if not session.device.is_emulated:
         build, op = candidate.build, session.loaded
         earlier = session.records.find_verified_code(op.op.name, build.code_hash, op.spec_hash, VERIFY_VERSION, "emulated")
+        if earlier is not None and not includes_proof(earlier.figures, THOROUGH.proof):
+            earlier = None
     served = [p for p in (earlier or record).figures["problems"] if p["status"] == "passed"]
     if session.device.is_emulated or earlier is not None:
-        unchecked = [p["problem"] for p in served if "sanitizer" not in p["checks"]]
+        unchecked = [p["problem"] for p in served if "sanitizer" not in p["checks"] and not p.get("large")]
         by = f", by record {earlier.uid[:12]}" if earlier else ""
         return (f"problem {unchecked[0]} was not sanitized", "") if unchecked else ("", f"emulated device, {len(served)} problems{by}")
     assert candidate.build.library is not None
-    setup, _ = session.make_worker_setup(candidate.binding, 1)
+    setup, _ = session.make_worker_setup(candidate.binding, 1, effort=THOROUGH)
     try:
         job = Job(candidate.build.variant, candidate.build.library)
         setup = replace(setup, device="emulated", emulator_workers=session.settings.jobs)

@@ -21,7 +21,7 @@ def make_verify_table(op: str, results: Sequence[VerifyResult], device: str) -> 
     table = Table(title=escape(f"{op}: verify on {device}"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("variant", "status"):
         table.add_column(name, no_wrap=True)
-    for name in ("passed", "unsupported", "error/bound", "ulp", "launches", "s"):
+    for name in ("passed", "unsupported", "error/bound", "mean/bound", "ulp", "launches", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason")
     for result in results:
@@ -33,6 +33,7 @@ def make_verify_table(op: str, results: Sequence[VerifyResult], device: str) -> 
             f"{result.num_passed}/{len(result.problems)}",
             str(unsupported) if unsupported else "",
             format_figure(result.max_error_ratio),
+            f"{result.bias.mean:+.3f}" if result.ok else "",
             format_figure(result.max_ulp),
             str(sum(p.num_launches for p in result.problems)),
             f"{result.seconds:.1f}",

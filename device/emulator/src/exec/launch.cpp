@@ -123,7 +123,9 @@ std::vector<uint64_t> choose_sample(uint64_t clusters, uint64_t sampled, uint64_
         } else if (i == 0 || i + 1 == sampled) {
             chosen[i] = i == 0 ? 0 : clusters - 1;
         } else {
-            const auto edge = [&](uint64_t band) { return 1 + static_cast<uint64_t>(static_cast<double>(band) * (clusters - 2) / (sampled - 2)); };
+            const auto edge = [&](uint64_t band) {
+                return 1 + static_cast<uint64_t>(static_cast<double>(band) * (clusters - 2) / (sampled - 2));
+            };
             chosen[i] = edge(i - 1) + next_random(seed) % (edge(i) - edge(i - 1));
         }
     }

@@ -131,6 +131,50 @@ struct WorkspaceOverrun : Honest {
     }
 };
 
+// What no listed problem shows.
+struct LongSums : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        Honest::store(p, row, column, p.k > 1024 ? value + 1.0f : value);
+    }
+};
+
+struct LateColumns : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        Honest::store(p, row, column, column > 1500 ? value + 1.0f : value);
+    }
+};
+
+struct WideStride : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        Honest::store(p, row, column, p.ldb > 3 * static_cast<int64_t>(p.n) ? value + 1.0f : value);
+    }
+};
+
+struct UnalignedWeights : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        Honest::store(p, row, column, reinterpret_cast<uintptr_t>(p.b) % 16 ? value + 1.0f : value);
+    }
+};
+
+struct SignedIndex : Honest {
+    __device__ static int64_t find_row_of_b(const Linear& p, int row) { return row * static_cast<int>(p.ldb); }
+};
+
+struct IgnoresActivation : Honest {
+    __device__ static float activate(float x) { return x; }
+};
+
+struct RestoresInput : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        Honest::store(p, row, column, value);
+        if (row != 0 || column != 0) return;
+        volatile float* a = const_cast<float*>(p.a) + (p.m - 1) * p.lda;
+        const float kept = a[p.k - 1];
+        a[p.k - 1] = 0.0f;
+        a[p.k - 1] = kept;
+    }
+};
+
 constexpr int kCacheElems = 1 << 14;
 __device__ float cached_value[kCacheElems];
 __device__ uint64_t cached_place[kCacheElems];

@@ -98,6 +98,37 @@ AicfStatus workspace_overrun(const Linear& p, cudaStream_t stream) {
 }
 
 template <class = void>
+AicfStatus long_sums(const Linear& p, cudaStream_t stream) {
+    return queue<LongSums>(p, stream);
+}
+template <class = void>
+AicfStatus late_columns(const Linear& p, cudaStream_t stream) {
+    return queue<LateColumns>(p, stream);
+}
+template <class = void>
+AicfStatus wide_stride(const Linear& p, cudaStream_t stream) {
+    return queue<WideStride>(p, stream);
+}
+template <class = void>
+AicfStatus unaligned_weights(const Linear& p, cudaStream_t stream) {
+    return queue<UnalignedWeights>(p, stream);
+}
+template <class = void>
+AicfStatus signed_index(const Linear& p, cudaStream_t stream) {
+    return queue<SignedIndex>(p, stream);
+}
+template <class = void>
+AicfStatus restores_input(const Linear& p, cudaStream_t stream) {
+    return queue<RestoresInput>(p, stream);
+}
+
+template <class = void>
+AicfStatus counts_on_host(const Linear& p, cudaStream_t stream) {
+    static int num_launches = 0;
+    return ++num_launches > 2000 ? queue<IgnoresActivation>(p, stream) : queue<Honest>(p, stream);
+}
+
+template <class = void>
 AicfStatus drops_ragged_edge(const Linear& p, cudaStream_t stream) {
     const dim3 grid(max(1, p.n / kTile), max(1, p.m / kTile));
     multiply_linear<Honest><<<grid, dim3(kTile, kTile), 0, stream>>>(p);
