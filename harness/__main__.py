@@ -14,11 +14,12 @@ import typer
 from device import DeviceError, UnavailableError
 from device.settings import SettingError
 from harness import commands
-from harness.errors import BuildError, ExitCode, FrozenError, RecordError, ToolError
+from harness.errors import BuildError, ExitCode, FrozenError, RecordError, ToolError, UseError
 from harness.spec import SpecError
 
 _NOT_VERBS = frozenset({"options"})
 _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (UseError, ExitCode.WRONG_USE),
     (SpecError, ExitCode.WRONG_USE),
     (SettingError, ExitCode.WRONG_USE),
     (UnavailableError, ExitCode.NOT_AVAILABLE),

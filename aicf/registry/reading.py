@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.errors import FrozenError, NotFrozenError
-from aicf.registry.schemas import LINES, check_document
+from aicf.registry.schemas import LINES, check_document, check_version
 from device.settings import find_project_root
 
 INDEX = "index.jsonl"
@@ -109,14 +109,17 @@ def _read_index(path: Path, schema_dir: Path) -> list[Row]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         where = f"{path}: line {number}"
         try:
-            row = json.loads(line)
-        except ValueError as error:
+            rows.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
             raise FrozenError(f"{where}: is no JSON: {error}") from error
+        # The line that says which format it is may be any of them, and the others mean nothing in another format.
+        check_version(rows[-1], where)
+    for number, row in enumerate(rows, start=1):
+        where = f"{path}: line {number}"
         kind = row.get("kind") if isinstance(row, dict) else None
         if kind not in LINES:
             raise FrozenError(f"{where}: kind: must be one of {', '.join(LINES)}, is {kind!r}")
         check_document(kind, row, schema_dir, where)
-        rows.append(row)
     return rows
 
 
@@ -124,7 +127,7 @@ def _read_kernel(folder: Path, seal: str, interface: str, schema_dir: Path) -> F
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FrozenError(f"{path}: cannot be read: {error}; the index names this kernel") from error
     check_document("manifest", manifest, schema_dir, str(path))
     found = hash_value({k: v for k, v in manifest.items() if k != "seal"})

@@ -6,12 +6,12 @@ its evidence and its kernel's seal, the seal the manifest, and the manifest the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.documents import parse_json
 from harness.errors import FrozenError
 from harness.freezing.layout import (
     EVIDENCE,
@@ -27,7 +27,7 @@ from harness.freezing.layout import (
     name_bucket,
     sort_key,
 )
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.schemas import find_schema_fault, find_version_fault
 
 Row = dict[str, Any]
 
@@ -126,10 +126,13 @@ def _read_index(folder: Path) -> tuple[list[Row], list[Finding]]:
     text = path.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
             findings.append(Finding(folder.name, INDEX, "unreadable", f"line {number}: {error}"))
             continue
+        if fault := find_version_fault(row):
+            # Of a later version, perhaps: what the other lines mean there is not known here.
+            return [], [Finding(folder.name, INDEX, "schema", f"line {number}: {fault}")]
         if fault := find_schema_fault("index", row):
             findings.append(Finding(folder.name, INDEX, "schema", f"line {number}: {fault}"))
         else:
@@ -147,7 +150,7 @@ def _read_json(path: Path) -> Any:
     """Return the document, or the finding that it cannot be read."""
     op, name = _name_within_op(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Finding(op, name, "missing", "the file is not there")
     except (OSError, ValueError) as error:

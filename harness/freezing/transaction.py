@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.documents import parse_json
 from harness.errors import FrozenError
 from harness.freezing.layout import INDEX, PRIVATE_PREFIX, hash_bytes
 
@@ -104,7 +105,7 @@ def recover(folder: Path, disk: Disk | None = None) -> bool:
     left = [p for p in folder.rglob(f"{_TEMPORARY}-*") if p.is_file()]
     journal = folder / _JOURNAL
     if journal.exists():
-        document = json.loads(journal.read_text())
+        document = parse_json(journal.read_text())
         index = folder / INDEX
         if not index.exists() or hash_bytes(index.read_bytes()) != document["index"]:
             for name in document["created"]:

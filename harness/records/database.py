@@ -23,8 +23,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, joinedload
 
-from harness.errors import RecordError
-from harness.records.engine import open_engine
+from harness.errors import RecordError, RecordUseError
+from harness.records.engine import hide_password, open_engine
 from harness.records.migrations import HEAD, migrate, read_revision
 from harness.records.tables import Environment, Result, Run
 
@@ -84,16 +84,23 @@ class Records:
         self.url = url
         self._engine = open_engine(url)
         try:
-            with _translate_errors(url):
-                self._prepare_schema()
+            if self._find_revision() != HEAD:
+                with _translate_errors(url):
+                    self._prepare_schema()
         except BaseException:
             self._engine.dispose()
             raise
 
+    def _find_revision(self) -> str:
+        """Connect for the first time; a database that cannot be, or a file that is none, is a wrong URL."""
+        try:
+            with self._engine.connect() as connection:
+                return read_revision(connection)
+        # A driver raises the latter two for arguments in the URL that it does not know.
+        except (SQLAlchemyError, TypeError, ValueError) as error:
+            raise RecordUseError(f"{_describe_failure(self.url, error)}; AICF_RECORDS_URL must name a database that can be used") from error
+
     def _prepare_schema(self) -> None:
-        with self._engine.connect() as connection:
-            if read_revision(connection) == HEAD:
-                return
         # Several processes may meet a new or an old database at once; the lock makes one of them migrate it.
         with self._engine.connect() as connection:
             if self._engine.dialect.name == "sqlite":
@@ -117,7 +124,7 @@ class Records:
         with self.write() as session:
             run = session.get(Run, run_id)
             if run is None:
-                raise RecordError(f"no run {run_id} in {self.url}: results need a run that was started")
+                raise RecordError(f"no run {run_id} in {hide_password(self.url)}: results need a run that was started")
             rows = [
                 Result(
                     run_id=run_id,
@@ -205,7 +212,7 @@ class Records:
         """Return the result with this id; raises :class:`RecordError` where there is none."""
         found = self._read(select(Result).where(Result.id == result_id))
         if not found:
-            raise RecordError(f"no record {result_id} in {self.url}")
+            raise RecordUseError(f"no record {result_id} in {hide_password(self.url)}")
         return found[0]
 
     def find_verified_code(self, op: str, code_hash: str, spec_hash: str, verify_version: int, device_kind: str) -> Result | None:
@@ -222,7 +229,7 @@ class Records:
         with _translate_errors(self.url), Session(self._engine, expire_on_commit=False) as session:
             run = session.get(Run, run_id)
             if run is None:
-                raise RecordError(f"no run {run_id} in {self.url}")
+                raise RecordError(f"no run {run_id} in {hide_password(self.url)}")
             session.expunge_all()
             return run
 
@@ -297,5 +304,9 @@ def _translate_errors(url: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or error
-        raise RecordError(f"records at {url}: {cause}; check that the place can be written, or set AICF_RECORDS_URL") from error
+        raise RecordError(f"{_describe_failure(url, error)}; check that the place can be written, or set AICF_RECORDS_URL") from error
+
+
+def _describe_failure(url: str, error: Exception) -> str:
+    cause = str(getattr(error, "orig", None) or error).splitlines()
+    return f"records at {hide_password(url)}: {cause[0] if cause else type(error).__name__}"

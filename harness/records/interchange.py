@@ -19,7 +19,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from harness.build.store import write_atomically
-from harness.errors import RecordError
+from harness.documents import parse_json
+from harness.errors import RecordError, RecordUseError
 from harness.records.database import Records, pack_floats, share_environment
 from harness.records.tables import Environment, Result, Run
 
@@ -50,21 +51,23 @@ def import_records(records: Records, path: Path) -> tuple[int, int]:
     suffix = _check_suffix(path)
     try:
         if suffix == ".json":
-            rows = json.loads(path.read_text())
+            rows = parse_json(path.read_text())
         else:
             rows = [_nest(r) for r in (_read_csv(path) if suffix == ".csv" else _read_parquet(path))]
         added = 0
         with records.write() as session:
             for row in rows:
                 added += _insert(session, row)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{path} holds no records: {type(error).__name__}: {error}") from error
+    except OSError as error:
+        raise RecordUseError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordUseError(f"{path} holds no records: {type(error).__name__}: {error}; write one with `records export`") from error
     return added, len(rows) - added
 
 
 def _check_suffix(path: Path) -> str:
     if path.suffix not in _SUFFIXES:
-        raise RecordError(f"{path}: records are written as {', '.join(_SUFFIXES)}")
+        raise RecordUseError(f"{path}: records are written as {', '.join(_SUFFIXES)}")
     return path.suffix
 
 
@@ -109,7 +112,7 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in flat.items():
         table, _, column = name.rpartition(".")
         place = {"": row, "run": row["run"], "environment": row["run"]["environment"]}[table]
-        place[column] = json.loads(value) if name == "figures" else value
+        place[column] = parse_json(value) if name == "figures" else value
     return row
 
 
