@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,22 @@ def find_project_root() -> Path:
         if (folder / "ops").is_dir() and (folder / "pyproject.toml").is_file():
             return folder
     return here
+
+
+def require_own_checkout() -> None:
+    """Raise :class:`SettingError` where the working directory lies in another checkout than the one whose code runs.
+
+    An environment belongs to the checkout that it was made in: started in a second clone, its Python still imports the first one.
+    """
+    own, here = Path(__file__).resolve().parents[1], Path.cwd().resolve()
+    for folder in (here, *here.parents):
+        if (folder / "ops").is_dir() and (folder / "harness").is_dir() and (folder / "pyproject.toml").is_file():
+            if folder != own:
+                raise SettingError(
+                    f"you stand in {folder}, and this Python ({sys.executable}) runs the project of {own}: "
+                    f"run {folder}/.venv/bin/python, which `make env` makes there, or go to {own}"
+                )
+            return
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:

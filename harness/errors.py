@@ -8,7 +8,7 @@ from device.toolchain import BuildError
 
 __all__ = (
     *("BuildError", "CacheUseError", "ExitCode", "FrozenError", "FrozenUseError"),
-    *("RecordError", "RecordUseError", "ToolError", "UseError"),
+    *("RecordError", "RecordUseError", "SpecError", "ToolError", "UseError"),
 )
 
 
@@ -24,6 +24,10 @@ class ExitCode(IntEnum):
 
 class UseError(ValueError):
     """A name, a value or a file that the user gave cannot be used."""
+
+
+class SpecError(UseError):
+    """An op's description, or a name that a user gave for one of its parts, is wrong."""
 
 
 class CacheUseError(BuildError, UseError):

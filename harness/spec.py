@@ -27,6 +27,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from device.settings import suggest
+from harness.callables import Described
 from harness.domain import AttributeValue as AttributeValue
 from harness.domain import Axis as Axis
 from harness.domain import Count as Count
@@ -36,15 +38,13 @@ from harness.domain import OneOf as OneOf
 from harness.domain import Rows as Rows
 from harness.domain import Tie as Tie
 from harness.domain import settle as settle
+from harness.errors import SpecError as SpecError
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+SUITES = ("verify", "bench", "emulated", "sweep")
 BUCKET_AXES = ("dtypes", "layout", "epilogue", "region")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
-
-
-class SpecError(ValueError):
-    """An op's description, or a name that a user gave for one of its parts, is wrong."""
 
 
 class Role(StrEnum):
@@ -125,6 +125,9 @@ class Problem:
         for name, size in self.sizes.items():
             if size < 1:
                 raise SpecError(f"size {name}={size}: must be at least 1")
+        if unknown := sorted(set(self.suites) - set(SUITES)):
+            close = suggest(unknown[0], SUITES)
+            raise SpecError(f"problem {self.name}: there is no suite {unknown[0]!r}{close} (suites: {', '.join(SUITES)})")
         for name, pad in self.padding.items():
             if pad < 0:
                 raise SpecError(f"padding {name}={pad}: must not be negative")
@@ -239,8 +242,9 @@ class Kernel:
 
     def __post_init__(self) -> None:
         _require_identifier("kernel", self.name)
-        for bound in self.variants:
-            self.bind(bound)
+        names = [self.bind(bound).name for bound in self.variants]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise SpecError(f"kernel {self.name}: variant {', '.join(twice)} is listed more than once")
 
     def bind(self, values: Mapping[str, int]) -> Variant:
         """Bind every tunable, or raise :class:`SpecError` naming the tunable or constraint that forbids it."""
@@ -398,6 +402,10 @@ class Op:
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
+        for name in ("reference", "tolerance", "cost", "choose"):
+            function = getattr(self, name)
+            if function is not None and not isinstance(function, Described):
+                object.__setattr__(self, name, Described(self.name, name, function))
         for axis in self.axes:
             if axis.name not in BUCKET_AXES:
                 raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(BUCKET_AXES)}")
@@ -456,7 +464,8 @@ class Op:
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
-        raise SpecError(f"op {self.name} has no kernel {name!r}; it has: {', '.join(k.name for k in self.kernels)}")
+        names = [k.name for k in self.kernels]
+        raise SpecError(f"op {self.name} has no kernel {name!r}{suggest(name, names)}; it has: {', '.join(names)}")
 
     def select_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
         """Resolve names from the command line: a kernel (all its listed variants) or a full variant id; none means all."""

@@ -21,12 +21,11 @@ from sqlalchemy.orm import Session
 from harness.build.store import write_atomically
 from harness.documents import parse_json
 from harness.errors import RecordError, RecordUseError
+from harness.records.checks import BLOBS, OWN_KEYS, find_row_fault
 from harness.records.database import Records, pack_floats, share_environment
 from harness.records.tables import Environment, Result, Run
 
 _SUFFIXES = (".json", ".csv", ".parquet")
-_BLOBS = ("samples", "clocks")
-_OWN_KEYS = frozenset({"id", "run_id", "environment_id", "run", "environment"})
 
 
 def export_records(records: Records, path: Path, op: str | None = None) -> int:
@@ -48,21 +47,30 @@ def import_records(records: Records, path: Path) -> tuple[int, int]:
 
     Raises :class:`RecordError` for a file that holds anything else.
     """
+    rows = _read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        if fault := find_row_fault(row):
+            raise RecordUseError(f"{path} cannot be imported: row {number}: {fault}")
+    added = 0
+    with records.write() as session:
+        for row in rows:
+            added += _insert(session, row)
+    return added, len(rows) - added
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
     suffix = _check_suffix(path)
     try:
         if suffix == ".json":
             rows = parse_json(path.read_text())
-        else:
-            rows = [_nest(r) for r in (_read_csv(path) if suffix == ".csv" else _read_parquet(path))]
-        added = 0
-        with records.write() as session:
-            for row in rows:
-                added += _insert(session, row)
+            if not isinstance(rows, list):
+                raise ValueError("it is not a list")
+            return rows
+        return [_nest(r) for r in (_read_csv(path) if suffix == ".csv" else _read_parquet(path))]
     except OSError as error:
         raise RecordUseError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordUseError(f"{path} holds no records: {type(error).__name__}: {error}; write one with `records export`") from error
-    return added, len(rows) - added
+    except ValueError as error:
+        raise RecordUseError(f"{path} holds no records ({error}); `records export` writes such a file") from error
 
 
 def _check_suffix(path: Path) -> str:
@@ -83,7 +91,7 @@ def _insert(session: Session, row: Mapping[str, Any]) -> bool:
         place = share_environment(session, _pick(Environment, environment))
         found = Run(**(_pick(Run, run) | {"uid": run_uid}), environment=place)
         session.add(found)
-    values = _pick(Result, row) | {name: pack_floats(np.asarray(row[name], np.float32)) if row.get(name) else None for name in _BLOBS}
+    values = _pick(Result, row) | {name: pack_floats(np.asarray(row[name], np.float32)) if row.get(name) else None for name in BLOBS}
     session.add(Result(**(values | {"uid": uid}), run=found))
     session.flush()
     return True
@@ -91,7 +99,7 @@ def _insert(session: Session, row: Mapping[str, Any]) -> bool:
 
 def _pick(table: type[Environment] | type[Run] | type[Result], row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row's values that the table has columns for, but keys of another database."""
-    return {c.name: row[c.name] for c in table.__table__.columns if c.name in row and c.name not in _OWN_KEYS}
+    return {c.name: row[c.name] for c in table.__table__.columns if c.name in row and c.name not in OWN_KEYS}
 
 
 def _name_row(row: Mapping[str, Any]) -> str:
@@ -111,8 +119,8 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"run": {"environment": {}}}
     for name, value in flat.items():
         table, _, column = name.rpartition(".")
-        place = {"": row, "run": row["run"], "environment": row["run"]["environment"]}[table]
-        place[column] = parse_json(value) if name == "figures" else value
+        place = {"run": row["run"], "environment": row["run"]["environment"]}.get(table, row)
+        place[column if table in ("run", "environment") else name] = parse_json(value) if name == "figures" else value
     return row
 
 
@@ -122,7 +130,7 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer = csv.DictWriter(file, list(rows[0]) if rows else ["uid"])
         writer.writeheader()
         for row in rows:
-            writer.writerow(dict(row) | {n: base64.b64encode(pack_floats(np.asarray(row[n], np.float32)) or b"").decode() for n in _BLOBS})
+            writer.writerow(dict(row) | {n: base64.b64encode(pack_floats(np.asarray(row[n], np.float32)) or b"").decode() for n in BLOBS})
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -135,19 +143,21 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
         for row in csv.DictReader(file):
             values: dict[str, Any] = {}
             for name, text in row.items():
-                if name in _BLOBS:
+                if name is None or text is None:
+                    raise ValueError("a line has more or fewer columns than the first one")
+                if name in BLOBS:
                     values[name] = np.frombuffer(base64.b64decode(text), "<f4").tolist()
-                elif types[name] is bool:
+                elif types.get(name) is bool:
                     values[name] = text == "True"
                 else:
-                    values[name] = int(text) if types[name] is int else text
+                    values[name] = int(text) if types.get(name) is int else text
             yield values
 
 
 def _write_parquet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     arrow, parquet = _import_arrow()
-    schema = arrow.Table.from_pylist([{k: v for k, v in r.items() if k not in _BLOBS} for r in rows])
-    for name in _BLOBS:
+    schema = arrow.Table.from_pylist([{k: v for k, v in r.items() if k not in BLOBS} for r in rows])
+    for name in BLOBS:
         schema = schema.append_column(name, arrow.array([r[name] for r in rows], arrow.list_(arrow.float32())))
     parquet.write_table(schema, path, compression="zstd")
 
