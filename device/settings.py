@@ -95,8 +95,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """
     env = os.environ if environ is None else environ
     if unknown := find_unknown_options(env):
-        known = [EMULATOR_PREFIX + name.upper() for name in EMULATOR_OPTIONS]
-        raise SettingError(f"{unknown[0]} is no option of the emulator{suggest(unknown[0], known)}; there are: {', '.join(known)}")
+        near = suggest(unknown[0], [EMULATOR_PREFIX + name.upper() for name in EMULATOR_OPTIONS])
+        raise SettingError(f"{unknown[0]}: the emulator has no such option{near or '; it has: ' + ', '.join(EMULATOR_OPTIONS)}")
     state = find_project_root() / ".aicf"
     library = env.get("AICF_EMULATOR_LIBRARY", "")
     return Settings(

@@ -125,9 +125,6 @@ class Problem:
         for name, size in self.sizes.items():
             if size < 1:
                 raise SpecError(f"size {name}={size}: must be at least 1")
-        if unknown := sorted(set(self.suites) - set(SUITES)):
-            close = suggest(unknown[0], SUITES)
-            raise SpecError(f"problem {self.name}: there is no suite {unknown[0]!r}{close} (suites: {', '.join(SUITES)})")
         for name, pad in self.padding.items():
             if pad < 0:
                 raise SpecError(f"padding {name}={pad}: must not be negative")
@@ -420,6 +417,9 @@ class Op:
                 raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is none of the op's problems")
 
     def _check_problem(self, problem: Problem) -> None:
+        if unknown := sorted(set(problem.suites) - set(SUITES)):
+            there = f"{suggest(unknown[0], SUITES)} (suites: {', '.join(SUITES)})"
+            raise SpecError(f"op {self.name}, problem {problem.name}: there is no suite {unknown[0]!r}{there}")
         needed = {dim for t in self.tensors for dim in t.name_sizes(problem)}
         if missing := sorted(needed - set(problem.sizes)):
             raise SpecError(f"op {self.name}, problem {problem.name}: size {', '.join(missing)} is missing")

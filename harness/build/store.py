@@ -128,6 +128,11 @@ class Store:
             self._write_pairs(kind, request, {"files": dict(files), "key": key})
         return Entry(key, place, dict(facts), dict(files))
 
+    def require_usable(self) -> None:
+        """Raise :class:`CacheUseError` where nothing can be kept below ``root``, :class:`BuildError` on a full disk."""
+        with self.scratch():
+            pass
+
     def size_bytes(self) -> int:
         """Bytes held by the cache."""
         return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file()) if self.root.exists() else 0

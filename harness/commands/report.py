@@ -50,7 +50,7 @@ def run(
     from device.settings import read_settings
     from harness.console import claim_output, print_json
     from harness.discover import find_op
-    from harness.errors import RecordError
+    from harness.errors import RecordError, RecordUseError
     from harness.records.published import list_goals, list_published, open_records
     from harness.report.printing import print_tables
     from harness.report.publish import make_markdown
@@ -78,7 +78,8 @@ def run(
         missing = [str(each) for each, results in zip(chosen, runs, strict=True) if not results]
         where = f"of run {' or '.join(missing)}" if run_id else "yet"
         newest = "" if latest is None else f" (the newest run is {latest})"
-        raise RecordError(f"no results of op {op} {where} in {place}{newest}; python -m harness bench {op} makes some")
+        kind = RecordUseError if run_id else RecordError
+        raise kind(f"no results of op {op} {where} in {place}{newest}; python -m harness bench {op} makes some")
     if json:
         print_json([r.to_json() for results in runs for r in results])
     elif markdown:

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, joinedload
 
 from harness.errors import RecordError, RecordUseError
 from harness.records.engine import hide_password, open_engine
-from harness.records.migrations import HEAD, migrate, read_revision
+from harness.records.migrations import HEAD, migrate, read_revision, require_known
 from harness.records.tables import Environment, Result, Run
 
 _MIGRATION_LOCK = 0x41494346
@@ -77,6 +77,28 @@ class ResultFacts:
     clocks: NDArray[np.float32] | None = None
 
 
+def check_database(url: str) -> None:
+    """Raise :class:`RecordUseError` unless there is a database at ``url`` that :class:`Records` can open, or a place for a new one.
+
+    Changes nothing but for an empty file and its folder, where an SQLite database is to be.
+    """
+    engine = open_engine(url)
+    try:
+        require_known(_find_revision(engine, url))
+    finally:
+        engine.dispose()
+
+
+def _find_revision(engine: Engine, url: str) -> str:
+    """Connect for the first time: a database that cannot be reached, or a file that is none, is a wrong URL."""
+    try:
+        with engine.connect() as connection:
+            return read_revision(connection)
+    # A driver raises the latter two for arguments in the URL that it does not know.
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        raise RecordUseError(f"{_describe_failure(url, error)}; AICF_RECORDS_URL must name a database that can be used") from error
+
+
 class Records:
     """The open store. All methods raise :class:`RecordError` with the remedy when the database cannot be used."""
 
@@ -84,21 +106,12 @@ class Records:
         self.url = url
         self._engine = open_engine(url)
         try:
-            if self._find_revision() != HEAD:
+            if _find_revision(self._engine, url) != HEAD:
                 with _translate_errors(url):
                     self._prepare_schema()
         except BaseException:
             self._engine.dispose()
             raise
-
-    def _find_revision(self) -> str:
-        """Connect for the first time; a database that cannot be, or a file that is none, is a wrong URL."""
-        try:
-            with self._engine.connect() as connection:
-                return read_revision(connection)
-        # A driver raises the latter two for arguments in the URL that it does not know.
-        except (SQLAlchemyError, TypeError, ValueError) as error:
-            raise RecordUseError(f"{_describe_failure(self.url, error)}; AICF_RECORDS_URL must name a database that can be used") from error
 
     def _prepare_schema(self) -> None:
         # Several processes may meet a new or an old database at once; the lock makes one of them migrate it.

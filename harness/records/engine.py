@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
 
 from harness.errors import RecordUseError
 
@@ -36,7 +37,12 @@ def open_engine(url: str) -> Engine:
     try:
         if is_sqlite and parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
+        with warnings.catch_warnings():
+            # SQLite's driver passes over what it does not know in the URL, and says so in a warning.
+            warnings.simplefilter("error", SAWarning)
+            engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
+    except SAWarning as error:
+        raise RecordUseError(f"AICF_RECORDS_URL={hide_password(url)!r} cannot be obeyed: {str(error).partition(';')[0]}") from error
     except OSError as error:
         raise RecordUseError(
             f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"

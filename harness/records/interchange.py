@@ -18,6 +18,7 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from device.settings import suggest
 from harness.build.store import write_atomically
 from harness.documents import parse_json
 from harness.errors import RecordError, RecordUseError
@@ -29,9 +30,17 @@ _SUFFIXES = (".json", ".csv", ".parquet")
 
 
 def export_records(records: Records, path: Path, op: str | None = None) -> int:
-    """Write all results, or those of one op; the suffix says how. Returns their number."""
+    """Write all results, or those of one op; the suffix says how. Returns their number.
+
+    Raises :class:`RecordUseError` for an op that there are no results of, and for a name that says no format.
+    """
     suffix = _check_suffix(path)
-    rows = [r.to_json() for r in records.list_results(op=op)]
+    results = records.list_results(op=op)
+    if op is not None and not results:
+        known = sorted({r.op for r in records.list_results()})
+        there = ", ".join(known) or "no op"
+        raise RecordUseError(f"--op {op}: there are no results of it{suggest(op, known)} (there are of {there})")
+    rows = [r.to_json() for r in results]
     path.parent.mkdir(parents=True, exist_ok=True)
     if suffix == ".json":
         write_atomically(path, json.dumps(rows, indent=1) + "\n")

@@ -59,6 +59,7 @@ _REPORT_KINDS: Mapping[str, FaultKind] = {
     "shuffle_inactive_lane": FaultKind.SYNC_MASK,
     "assertion_failed": FaultKind.TRAP,
     "instruction_limit": FaultKind.TIMEOUT,
+    "endless_loop": FaultKind.TIMEOUT,
 }
 
 

@@ -77,7 +77,7 @@ def test_an_op_file_that_fails_names_the_line(tmp_path: Path, line: str, message
 
 def test_an_unknown_suite_and_a_variant_listed_twice_are_refused() -> None:
     with pytest.raises(SpecError, match=r"no suite 'verfy'; did you mean 'verify'\? \(suites: verify, bench, emulated, sweep\)"):
-        Problem({"n": 3}, suites=frozenset({"verfy", "bench"}))
+        replace(OP, problems=(Problem(PROBLEM.sizes, suites=frozenset({"verfy", "bench"})),))
     tunable = Tunable("threads", (32, 64), "of a block")
     with pytest.raises(SpecError, match="kernel twice: variant twice/threads32 is listed more than once"):
         Kernel("twice", "", tunables=(tunable,), variants=({"threads": 32}, {"threads": 64}, {"threads": 32}))
