@@ -140,7 +140,9 @@ class _Session:
                 self._run_sanitized(stream)
         except DeviceLostError as error:
             self.device_lost = True
-            self.tally.add(FaultKind.LAUNCH_ERROR, "launch", f"{error}; the device is lost, and needs a new process")
+            # An endless loop takes the device with it, and is the reason.
+            if all(f.kind is not FaultKind.TIMEOUT for f in self.tally.faults):
+                self.tally.add(FaultKind.LAUNCH_ERROR, "launch", f"{error}; the device is lost, and needs a new process")
         return self.tally.finish(self.problem.name, hidden=self.step.hidden)
 
     def _ask_support(self, case: Case) -> str:
