@@ -7,8 +7,16 @@ from enum import IntEnum
 from device.toolchain import BuildError
 
 __all__ = (
-    *("BuildError", "CacheUseError", "ExitCode", "FrozenError", "FrozenUseError"),
-    *("RecordError", "RecordUseError", "SpecError", "ToolError", "UseError"),
+    "BuildError",
+    "CacheUseError",
+    "ExitCode",
+    "FrozenError",
+    "FrozenUseError",
+    "RecordError",
+    "RecordUseError",
+    "SpecError",
+    "ToolError",
+    "UseError",
 )
 
 

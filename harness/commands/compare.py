@@ -182,7 +182,7 @@ def _compare_variants(
                         progress.advance(f"{row.problem} {row.candidate}: {row.outcome.verdict if row.outcome else row.reason}")
         finally:
             timer.close()
-        where = f"{session.device.properties.name}; run {session.run_id} in {session.settings.records_url}"
+        where = f"{session.device.properties.name}; {session.describe_run()}"
     return rows, where
 
 

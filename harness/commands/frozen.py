@@ -78,8 +78,8 @@ def run(
     from harness.freezing.reading import list_frozen_ops
     from harness.spec import SpecError
 
-    given = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message, "--quick": quick}
-    given |= {"--device": device, "--jobs": jobs, "--json": json}
+    given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
+    given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
         its = ", ".join(_OPTIONS[action]) or "none"
         raise SpecError(f"{stray[0]} means nothing to frozen {action} (its options: {its})")

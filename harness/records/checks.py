@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import JSON, Column
+from sqlalchemy import JSON, ColumnElement
 
 from harness.records.tables import Environment, Result, Run
 
@@ -41,7 +41,7 @@ def find_row_fault(row: Any) -> str:
     return ""
 
 
-def _find_kind(column: Column[Any]) -> type[Any]:
+def _find_kind(column: ColumnElement[Any]) -> type[Any]:
     return dict if isinstance(column.type, JSON) else column.type.python_type
 
 

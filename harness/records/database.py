@@ -123,11 +123,13 @@ class Records:
             migrate(connection)
             connection.commit()
 
-    def start_run(self, facts: EnvironmentFacts, *, command: str, commit: str, dirty: bool) -> int:
-        """Insert a run, and its environment where it is new; return the run's id."""
+    def start_run(self, facts: EnvironmentFacts, *, command: str, commit: str, dirty: bool, started_at: str = "") -> int:
+        """Insert a run that started at a time (now where none is given), and its environment where it is new; return the run's id."""
         with self.write() as session:
             environment = share_environment(session, asdict(facts) | {"digest": facts.digest})
-            run = Run(started_at=_now(), command=command, commit=commit, dirty=dirty, environment=environment, uid=make_uid())
+            run = Run(
+                started_at=started_at or make_time(), command=command, commit=commit, dirty=dirty, environment=environment, uid=make_uid()
+            )
             session.add(run)
             session.flush()
             return run.id
@@ -141,7 +143,7 @@ class Records:
             rows = [
                 Result(
                     run_id=run_id,
-                    created_at=_now(),
+                    created_at=make_time(),
                     device_kind=run.environment.device_kind,
                     samples=pack_floats(facts.samples),
                     clocks=pack_floats(facts.clocks),
@@ -308,7 +310,8 @@ def pack_floats(values: NDArray[np.float32] | None) -> bytes | None:
     return None if values is None else np.asarray(values, dtype="<f4").tobytes()
 
 
-def _now() -> str:
+def make_time() -> str:
+    """Return the time as rows have it: UTC, ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

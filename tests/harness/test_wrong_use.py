@@ -153,11 +153,11 @@ def test_a_wrong_value_is_wrong_use_and_named(
     assert code in ((2, 3) if words.startswith("doctor") else (2,)), err
     said = out + err if words.startswith("doctor") else err
     assert named.format(**places) in said.replace("\n│ ", " ")
-    assert "Traceback" not in said and not out or words.startswith("doctor")
+    assert ("Traceback" not in said and not out) or words.startswith("doctor")
 
 
 def test_every_verb_has_a_case() -> None:
-    assert VERBS == {words.split()[0] for words, _ in CASES} | {"frozen"}
+    assert {words.split()[0] for words, _ in CASES} | {"frozen"} == VERBS
 
 
 @pytest.mark.parametrize(
