@@ -95,7 +95,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """
     env = os.environ if environ is None else environ
     if unknown := find_unknown_options(env):
-        near = suggest(unknown[0], [EMULATOR_PREFIX + name.upper() for name in EMULATOR_OPTIONS])
+        # By what is behind the prefix: with it, every name would be near.
+        near = suggest(unknown[0].removeprefix(EMULATOR_PREFIX), [name.upper() for name in EMULATOR_OPTIONS])
         raise SettingError(f"{unknown[0]}: the emulator has no such option{near or '; it has: ' + ', '.join(EMULATOR_OPTIONS)}")
     state = find_project_root() / ".aicf"
     library = env.get("AICF_EMULATOR_LIBRARY", "")

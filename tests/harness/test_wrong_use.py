@@ -176,7 +176,7 @@ def test_every_verb_has_a_case() -> None:
         ("AICF_TARGET", "h2000", "build softmax", "did you mean 'h200'"),
         ("AICF_DEVICE", "cudda", "verify softmax", "did you mean 'cuda'"),
         ("AICF_JOBS", "many", "build softmax", "AICF_JOBS"),
-        ("AICF_EMULATED_SCHEDUL", "random", "verify softmax", "did you mean 'AICF_EMULATED_SCHEDULE'"),
+        ("AICF_EMULATED_SCHEDUL", "random", "verify softmax", "did you mean 'SCHEDULE'"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_wrong_use(
