@@ -9,10 +9,15 @@ from __future__ import annotations
 import pytest
 
 from device import Device, choose_device, open_device
+from device.settings import SettingError, require_own_checkout
 
 pytest_plugins = ["harness.pytest_plugin"]
 
-CHOICE = choose_device()
+try:
+    require_own_checkout()
+    CHOICE = choose_device()
+except SettingError as error:
+    raise pytest.UsageError(str(error)) from None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,7 +14,7 @@ import typer
 from aicf import commands
 from aicf.errors import FrozenError, LaunchError, NotFrozenError, SelectionError
 from device import DeviceError, UnavailableError
-from device.settings import SettingError
+from device.settings import SettingError, require_own_checkout
 from device.toolchain import BuildError
 
 # Exit codes as the workbench's: 1 a check failed, 2 wrong use, 3 not available here.
@@ -61,5 +61,15 @@ def _report_errors(verb: Callable[..., int]) -> Callable[..., None]:
     return run
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run one verb."""
+    try:
+        require_own_checkout()
+    except SettingError as error:
+        print(f"aicf: {error}", file=sys.stderr)
+        sys.exit(2)
     build_app()()
+
+
+if __name__ == "__main__":
+    main()

@@ -60,6 +60,27 @@ class CudaDevice(RuntimeDevice):
         self.cudart.call("cudaFree", None)
 
 
+class _Handle:
+    """A ``cudaStream_t`` as CUDA's stream protocol has it."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def share_stream(handle: int) -> Any:
+    """Return CuPy's stream for a ``cudaStream_t`` that is not CuPy's; it is current within a ``with`` block.
+
+    By the stream protocol, which CuPy has from version 14 on and deprecates ``ExternalStream`` for.
+    """
+    cuda: Any = import_cupy().cuda
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_Handle(handle))
+    return cuda.ExternalStream(handle)
+
+
 def import_cupy() -> ModuleType:
     """Import CuPy, or raise :class:`UnavailableError` with the remedy."""
     try:

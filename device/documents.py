@@ -18,11 +18,15 @@ class DocumentError(ValueError):
     """A document is not JSON in UTF-8, or holds what has no one meaning: NaN, an infinite number, a key given twice."""
 
 
-def parse_json(content: bytes) -> Any:
-    """Return the value of a JSON document; raises :class:`DocumentError` for all that is not one, however it is broken."""
+def parse_json(content: str | bytes, *, strict: bool = True) -> Any:
+    """Return the value of a JSON document; raises :class:`DocumentError` for all that is not one, however it is broken.
+
+    Not ``strict``, numbers that JSON does not have (``NaN``, ``Infinity``) are read as Python's own ``json`` writes them.
+    """
     try:
-        text = content.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_constant, parse_float=_read_float)
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        rules: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _read_float} if strict else {}
+        value = json.loads(text, object_pairs_hook=_make_object, **rules)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:

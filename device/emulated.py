@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from ctypes import CDLL, c_char_p, c_int, c_ulonglong
 from typing import Any
 
-from device.cudart import Cudart
+from device.cudart import ERROR_INITIALIZATION, Cudart
 from device.interface import DeviceError, KernelLines, LaunchCounters, LineCounters, Observer, Report
 from device.loader import load_emulator
 from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
-from device.settings import Settings
+from device.settings import SettingError, Settings
 
 _DLPACK_CPU = 1
 _DLPACK_EXTENSION = 12  # kDLExtDev: no device type of DLPack stands for emulated memory, and kDLCUDA would be a lie
@@ -90,9 +90,13 @@ class EmulatorObserver(Observer):
         return names, self.get_option("counters") == "1"
 
     def set_option(self, name: str, value: str) -> None:
-        """Set an option of the emulator (``schedule``, ``seed``, ``workers``, ...); raises ValueError with the emulator's reason."""
-        if self._library.aicfEmulatorSetOption(name.encode(), value.encode()):
-            raise ValueError(_decode(self._library.aicfEmulatorMessage()) or f"the emulator refuses {name}={value}")
+        """Set an option of the emulator (``schedule``, ``seed``, ``workers``, ...); raises ValueError with the emulator's reason.
+
+        Where a variable ``AICF_EMULATED_*`` of the environment cannot be obeyed, that reason is a :class:`SettingError`.
+        """
+        if code := self._library.aicfEmulatorSetOption(name.encode(), value.encode()):
+            reason = _decode(self._library.aicfEmulatorMessage()) or f"the emulator refuses {name}={value}"
+            raise SettingError(reason) if code == ERROR_INITIALIZATION else ValueError(reason)
 
     def get_option(self, name: str) -> str:
         """Return an option's value; raises ValueError when there is no such option."""

@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 PREFIX = "AICF_"
 # The emulator's library reads these itself, so that they also work where there is no Python: one variable an option of aicf_emulator.h.
 EMULATOR_PREFIX = "AICF_EMULATED_"
+EMULATOR_OPTIONS = (
+    *("checks", "counters", "devices", "error_exitcode", "instruction_limit", "l1_bytes", "leak_check", "level", "loop_limit"),
+    *("max_reports", "memory_bytes", "mode", "print_limit", "print_reports", "report_file", "sample_blocks", "schedule", "seed"),
+    *("summary", "summary_file", "suppressions", "target", "warp_quantum", "workers"),
+)
 DEVICES = ("auto", "cuda", "emulated")
 TARGETS = ("h200", "h100", "a100")
 
@@ -64,12 +71,33 @@ def find_project_root() -> Path:
     return here
 
 
+def require_own_checkout() -> None:
+    """Raise :class:`SettingError` where the working directory lies in another checkout than the one whose code runs.
+
+    An environment belongs to the checkout that it was made in: started in a second clone, its Python still imports the first one.
+    """
+    own, here = Path(__file__).resolve().parents[1], Path.cwd().resolve()
+    for folder in (here, *here.parents):
+        if (folder / "ops").is_dir() and (folder / "harness").is_dir() and (folder / "pyproject.toml").is_file():
+            if folder != own:
+                raise SettingError(
+                    f"you stand in {folder}, and this Python ({sys.executable}) runs the project of {own}: "
+                    f"run {folder}/.venv/bin/python, which `make env` makes there, or go to {own}"
+                )
+            return
+
+
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from ``environ`` (the process environment when None); an empty value counts as unset.
 
-    Raises :class:`SettingError` naming the variable, its value and the values it may have.
+    Raises :class:`SettingError` naming the variable, its value and the values it may have. Values of the emulator's own options are read,
+    and refused, by its library; their names are checked here too.
     """
     env = os.environ if environ is None else environ
+    if unknown := find_unknown_options(env):
+        # By what is behind the prefix: with it, every name would be near.
+        near = suggest(unknown[0].removeprefix(EMULATOR_PREFIX), [name.upper() for name in EMULATOR_OPTIONS])
+        raise SettingError(f"{unknown[0]}: the emulator has no such option{near or '; it has: ' + ', '.join(EMULATOR_OPTIONS)}")
     state = find_project_root() / ".aicf"
     library = env.get("AICF_EMULATOR_LIBRARY", "")
     return Settings(
@@ -89,10 +117,22 @@ def find_unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[st
     return tuple(sorted(name for name in env if name.startswith(PREFIX) and not name.startswith(EMULATOR_PREFIX) and name not in known))
 
 
+def find_unknown_options(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that are set to an option of the emulator which it does not have."""
+    names = (name for name, value in environ.items() if value and name.startswith(EMULATOR_PREFIX))
+    return tuple(sorted(name for name in names if name not in {EMULATOR_PREFIX + option.upper() for option in EMULATOR_OPTIONS}))
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean '...'?`` with the nearest of the known words, "" where none is near."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 def parse_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``, else raise :class:`SettingError` naming them."""
     if value not in choices:
-        raise SettingError(f"{name}={value!r}: must be one of {', '.join(choices)}")
+        raise SettingError(f"{name}={value!r}: must be one of {', '.join(choices)}{suggest(value, choices)}")
     return value
 
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from device.interface import UnavailableError
 CUDA_RELEASE = "13.0"
 # That of the project's wheels: compilers of the release compile everything, and this one what is frozen to the same machine code.
 NVCC_VERSION = "13.0.88"
+_CUDART = "libcudart.so.13"
 _RELEASE = re.compile(r"release (\d+\.\d+), V([\d.]+)")
 
 
@@ -48,32 +49,32 @@ def name_remedy(version: str = NVCC_VERSION) -> str:
     return " ".join(["pip install", *(f"nvidia-{part}=={version}" for part in ("cuda-nvcc", "nvvm", "cuda-crt"))])
 
 
+@dataclass(frozen=True)
+class _Toolkit:
+    """An nvcc of the wanted release with what belongs to it."""
+
+    nvcc: Path
+    version: str
+    include: Path
+    cudart_library: Path
+
+
 @lru_cache(maxsize=1)
 def find_toolchain() -> Toolchain:
     """Return the compilers, or raise :class:`UnavailableError` that names what is missing and how to get it."""
-    nvcc, version = _find_nvcc()
+    toolkit = _find_toolkit(_nvcc_candidates())
     cxx = shutil.which("g++")
     if cxx is None:
         raise UnavailableError("g++ is not on the PATH; install it (Debian, Ubuntu: apt-get install g++)")
-    root = nvcc.parent.parent
     return Toolchain(
-        nvcc=nvcc,
-        nvcc_version=version,
+        nvcc=toolkit.nvcc,
+        nvcc_version=toolkit.version,
         cxx=Path(cxx),
         cxx_version=_run([cxx, "--version"]).splitlines()[0],
-        cuda_include=_first(root, "include", "targets/x86_64-linux/include", needs="cuda_runtime_api.h"),
-        cudart_library=_first(root, "lib", "lib64", "targets/x86_64-linux/lib", needs="libcudart.so.13") / "libcudart.so.13",
-        cuobjdump=_find_tool(nvcc, "cuobjdump"),
-        nvdisasm=_find_tool(nvcc, "nvdisasm"),
-    )
-
-
-def _first(root: Path, *folders: str, needs: str) -> Path:
-    for folder in folders:
-        if (root / folder / needs).exists():
-            return root / folder
-    raise UnavailableError(
-        f"{needs} is not below {root}: that CUDA toolkit is not whole; install the project again (make clean; make doctor)"
+        cuda_include=toolkit.include,
+        cudart_library=toolkit.cudart_library,
+        cuobjdump=_find_tool(toolkit.nvcc, "cuobjdump"),
+        nvdisasm=_find_tool(toolkit.nvcc, "nvdisasm"),
     )
 
 
@@ -81,23 +82,45 @@ def _nvcc_candidates() -> Iterator[Path]:
     yield Path(sysconfig.get_path("platlib")) / "nvidia" / "cu13" / "bin" / "nvcc"
     if home := os.environ.get("CUDA_HOME"):
         yield Path(home) / "bin" / "nvcc"
-    if found := shutil.which("nvcc"):
-        yield Path(found)
+    for folder in filter(None, os.environ.get("PATH", "").split(os.pathsep)):
+        yield Path(folder) / "nvcc"
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
-def _find_nvcc() -> tuple[Path, str]:
-    refused = []
-    for candidate in _nvcc_candidates():
-        if not candidate.is_file():
-            continue
+def _find_toolkit(candidates: Iterable[Path]) -> _Toolkit:
+    """Return the first whole toolkit of the release; what cannot be used is passed over, and named where nothing can."""
+    refused: dict[Path, str] = {}
+    for candidate in candidates:
         path = candidate.resolve()
-        match = _RELEASE.search(_run([str(path), "--version"]))
-        if match and match[1] == CUDA_RELEASE:
-            return path, match[2]
-        refused.append(f"{path} is release {match[1] if match else 'unknown'}")
-    seen = f" (found but not usable: {'; '.join(refused)})" if refused else ""
+        if not candidate.is_file() or path in refused:
+            continue
+        found = _examine_nvcc(path)
+        if isinstance(found, _Toolkit):
+            return found
+        refused[path] = found
+    seen = f" (found but not usable: {'; '.join(f'{path} {why}' for path, why in refused.items())})" if refused else ""
     raise UnavailableError(f"no nvcc of release {CUDA_RELEASE}{seen}; install the project's compiler: {name_remedy()}")
+
+
+def _examine_nvcc(path: Path) -> _Toolkit | str:
+    """Return the toolkit that an nvcc belongs to, or why it cannot be used, as the rest of a sentence."""
+    try:
+        match = _RELEASE.search(_run([str(path), "--version"]))
+    except UnavailableError as error:
+        return str(error).removeprefix(f"{path} ")
+    if match is None or match[1] != CUDA_RELEASE:
+        return f"is release {match[1] if match else 'unknown'}"
+    root = path.parent.parent
+    include = _first(root, "include", "targets/x86_64-linux/include", needs="cuda_runtime_api.h")
+    library = _first(root, "lib", "lib64", "targets/x86_64-linux/lib", needs=_CUDART)
+    if include is None or library is None:
+        missing = "cuda_runtime_api.h" if include is None else _CUDART
+        return f"has no {missing} below {root}: a wrapper, or a toolkit that is not whole"
+    return _Toolkit(path, match[2], include, library / _CUDART)
+
+
+def _first(root: Path, *folders: str, needs: str) -> Path | None:
+    return next((root / folder for folder in folders if (root / folder / needs).exists()), None)
 
 
 def _find_tool(nvcc: Path, name: str) -> Path | None:
@@ -113,6 +136,7 @@ def _find_tool(nvcc: Path, name: str) -> Path | None:
 def _run(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    except OSError as error:
-        raise UnavailableError(f"{command[0]} cannot be run: {error}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it does not end"
+        raise UnavailableError(f"{command[0]} cannot be run: {reason}") from error
     return done.stdout + done.stderr

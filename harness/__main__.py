@@ -12,14 +12,13 @@ from typing import Any
 import typer
 
 from device import DeviceError, UnavailableError
-from device.settings import SettingError
+from device.settings import SettingError, require_own_checkout
 from harness import commands
-from harness.errors import BuildError, ExitCode, FrozenError, RecordError, ToolError
-from harness.spec import SpecError
+from harness.errors import BuildError, ExitCode, FrozenError, RecordError, ToolError, UseError
 
 _NOT_VERBS = frozenset({"options"})
 _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
-    (SpecError, ExitCode.WRONG_USE),
+    (UseError, ExitCode.WRONG_USE),
     (SettingError, ExitCode.WRONG_USE),
     (UnavailableError, ExitCode.NOT_AVAILABLE),
     (BuildError, ExitCode.CHECK_FAILED),
@@ -68,6 +67,11 @@ def report_errors(verb: Callable[..., ExitCode]) -> Callable[..., None]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb; ends with SystemExit whose code is an :class:`harness.errors.ExitCode`."""
+    try:
+        require_own_checkout()
+    except SettingError as error:
+        print(f"harness: {error}", file=sys.stderr)
+        raise SystemExit(int(ExitCode.WRONG_USE)) from None
     build_app()(args=None if arguments is None else list(arguments))
 
 

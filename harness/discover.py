@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import sys
 from collections.abc import Mapping
@@ -11,7 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
-from device.settings import find_project_root
+from device.settings import find_project_root, suggest
+from harness.callables import find_place
 from harness.spec import Op, Peer, SpecError
 
 
@@ -57,9 +57,8 @@ def find_op(name: str, ops_dir: Path | None = None) -> LoadedOp:
     """Load an op by name; raises :class:`SpecError` that lists the ops there are."""
     folders = find_ops(ops_dir)
     if name not in folders:
-        close = difflib.get_close_matches(name, folders, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise SpecError(f"unknown op {name!r}{hint} (ops here: {', '.join(folders) or 'none; make op=NAME new writes one'})")
+        there = ", ".join(folders) or "none; make op=NAME new writes one"
+        raise SpecError(f"unknown op {name!r}{suggest(name, folders)} (ops here: {there})")
     return LoadedOp(load_op(folders[name]), folders[name])
 
 
@@ -103,8 +102,9 @@ def _run_module(folder: Path, stem: str) -> ModuleType:
         spec.loader.exec_module(module)
     except SpecError:
         raise
-    except (SyntaxError, NameError, AttributeError, TypeError, ImportError, ValueError, KeyError) as error:
-        raise SpecError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        place = find_place(error.__traceback__, folder)
+        raise SpecError(f"{path} cannot be loaded: {type(error).__name__}: {error}{f'{chr(10)}  {place}' if place else ''}") from error
     finally:
         sys.dont_write_bytecode = writes_bytecode
     return module

@@ -14,6 +14,7 @@ from device import DeviceError, UnavailableError, choose_device, open_device
 from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
 from device.toolchain import NVCC_VERSION, Toolchain, find_toolchain, name_remedy
 from harness.build.store import Store
+from harness.errors import BuildError, RecordError, UseError
 from harness.profiling.tools import REMEDIES, Tools
 
 _REQUIRED = ("jinja2", "matplotlib", "numpy", "nvtx", "pandas", "pyarrow", "pybind11", "rich", "sqlalchemy", "typer")
@@ -38,15 +39,20 @@ def examine(device: str | None = None) -> list[Finding]:
     """Look at everything; never raises for what is only missing."""
     findings = [Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")]
     findings += _guard("compilers", _look_at_compilers)
-    findings += _guard("device", lambda: _look_at_device(device))
-    findings += _guard("settings", _look_at_state)
+    wrong = _guard("settings", _look_at_settings)
+    if not wrong:
+        findings += _guard("device", lambda: _look_at_device(device))
+        findings += _guard("cache", _look_at_cache)
+        findings += _guard("records", _look_at_records)
+        findings += _guard("target", lambda: [Finding("target", "ok", read_settings().target)])
+    findings += wrong
     return findings + _look_at_packages() + _look_at_profilers() + _look_at_variables()
 
 
 def _guard(subject: str, look: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return look()
-    except (UnavailableError, SettingError) as error:
+    except (UnavailableError, SettingError, UseError, BuildError, RecordError) as error:
         what, _, remedy = str(error).partition("; ")
         return [Finding(subject, "missing", what, remedy)]
     except DeviceError as error:
@@ -80,14 +86,26 @@ def _look_at_device(choice: str | None) -> list[Finding]:
     return [Finding("device", "ok", detail)]
 
 
-def _look_at_state() -> list[Finding]:
-    settings = read_settings()
-    size_mib = Store(settings.cache_dir).size_bytes() / 2**20
-    return [
-        Finding("cache", "ok", f"{settings.cache_dir} ({size_mib:.1f} MiB)"),
-        Finding("records", "ok", settings.records_url),
-        Finding("target", "ok", settings.target),
-    ]
+def _look_at_settings() -> list[Finding]:
+    read_settings()
+    return []
+
+
+def _look_at_cache() -> list[Finding]:
+    store = Store(read_settings().cache_dir)
+    store.require_usable()
+    return [Finding("cache", "ok", f"{store.root} ({store.size_bytes() / 2**20:.1f} MiB)")]
+
+
+def _look_at_records() -> list[Finding]:
+    url = read_settings().records_url
+    if importlib.util.find_spec("sqlalchemy") is None:  # said among the packages
+        return []
+    from harness.records.database import check_database
+    from harness.records.engine import hide_password
+
+    check_database(url)
+    return [Finding("records", "ok", hide_password(url))]
 
 
 def _look_at_packages() -> list[Finding]:

@@ -6,7 +6,18 @@ from enum import IntEnum
 
 from device.toolchain import BuildError
 
-__all__ = ("BuildError", "ExitCode", "FrozenError", "RecordError")
+__all__ = (
+    "BuildError",
+    "CacheUseError",
+    "ExitCode",
+    "FrozenError",
+    "FrozenUseError",
+    "RecordError",
+    "RecordUseError",
+    "SpecError",
+    "ToolError",
+    "UseError",
+)
 
 
 class ExitCode(IntEnum):
@@ -19,12 +30,32 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class UseError(ValueError):
+    """A name, a value or a file that the user gave cannot be used."""
+
+
+class SpecError(UseError):
+    """An op's description, or a name that a user gave for one of its parts, is wrong."""
+
+
+class CacheUseError(BuildError, UseError):
+    """What ``AICF_CACHE_DIR`` names cannot be a cache."""
+
+
 class RecordError(RuntimeError):
     """Records cannot be read or written."""
 
 
+class RecordUseError(RecordError, UseError):
+    """There is no such run, record or database, or the file that was given holds none."""
+
+
 class FrozenError(RuntimeError):
     """The frozen set cannot be read or written as asked: what is in it disagrees with itself, or a promotion is refused."""
+
+
+class FrozenUseError(FrozenError, UseError):
+    """The frozen set has no such bucket, kernel or event, or the file that was given holds no times."""
 
 
 class ToolError(RuntimeError):

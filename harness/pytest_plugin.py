@@ -11,7 +11,8 @@ its tables, ``--benchmark-json``, ``--benchmark-compare`` and histograms show de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -36,10 +37,15 @@ class _SampleClock:
 class GpuBenchmark:
     """What the fixture gives. Each may be used once, as pytest-benchmark's own."""
 
-    def __init__(self, benchmark: Any, timer: Timer, clock: _SampleClock) -> None:
-        self.benchmark = benchmark
+    def __init__(self, find_benchmark: Callable[[], Any], timer: Timer, clock: _SampleClock) -> None:
+        self._find_benchmark = find_benchmark
         self.timer = timer
         self._clock = clock
+
+    @cached_property
+    def benchmark(self) -> Any:
+        """pytest-benchmark's own fixture, asked for when there is something to time: it takes a test that does not use it for a mistake."""
+        return self._find_benchmark()
 
     def __call__(self, launch: Launch, mode: Mode = Mode.COLD) -> Timing | None:
         """Time a launch and hand its samples over; returns the timing, or None where benchmarks are off and it ran once."""
@@ -85,4 +91,4 @@ def gpu_benchmark(request: pytest.FixtureRequest, gpu_timer: Timer) -> GpuBenchm
     asked = request.node.get_closest_marker("benchmark")
     options = dict(asked.kwargs) if asked is not None else {}
     request.node.add_marker(pytest.mark.benchmark(**(options | {"timer": clock})), append=False)
-    return GpuBenchmark(request.getfixturevalue("benchmark"), gpu_timer, clock)
+    return GpuBenchmark(lambda: request.getfixturevalue("benchmark"), gpu_timer, clock)

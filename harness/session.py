@@ -19,7 +19,8 @@ from device.toolchain import Toolchain, find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op
 from harness.discover import LoadedOp
 from harness.provenance import Commit, describe_environment, find_commit, find_device_kind, is_ancestor
-from harness.records.database import EnvironmentFacts, Records, ResultFacts
+from harness.records.database import EnvironmentFacts, Records, ResultFacts, make_time
+from harness.records.engine import hide_password
 from harness.records.tables import Result
 from harness.report.terminal import clean_json
 from harness.spec import Variant
@@ -49,7 +50,10 @@ class Judged:
 
 @dataclass
 class Session:
-    """An open device, the store of records, and a run in it. Close it, or use it as a context manager."""
+    """An open device, the store of records, and a run in it. Close it, or use it as a context manager.
+
+    The run is inserted with its first result: a command that finds everything recorded before leaves none (``recorded_run`` is None).
+    """
 
     loaded: LoadedOp
     settings: Settings
@@ -58,14 +62,16 @@ class Session:
     toolchain: Toolchain
     records: Records
     environment: EnvironmentFacts
-    run_id: int
     commit: Commit
+    command: str
+    started_at: str
+    recorded_run: int | None = None
 
     @classmethod
     def start(
         cls, loaded: LoadedOp, command: str, *, device: str | None = None, target: str | None = None, jobs: int | None = None
     ) -> Self:
-        """Open what the arguments name, or the settings where they are None, and insert the run.
+        """Open what the arguments name, or the settings where they are None.
 
         Raises UnavailableError, SettingError, SpecError or RecordError.
         """
@@ -82,14 +88,30 @@ class Session:
             records = Records(settings.records_url)
             commit = asked.result()
         facts = describe_environment(opened, toolchain.identity, chosen.name)
-        run_id = records.start_run(facts, command=command, commit=commit.sha, dirty=commit.dirty)
-        return cls(loaded, settings, opened, chosen, toolchain, records, facts, run_id, commit)
+        return cls(loaded, settings, opened, chosen, toolchain, records, facts, commit, command, make_time())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.records.close()
+
+    @property
+    def run_id(self) -> int:
+        """The id of this command's run, which is inserted by now."""
+        if self.recorded_run is None:
+            facts, commit = self.environment, self.commit
+            self.recorded_run = self.records.start_run(
+                facts, command=self.command, commit=commit.sha, dirty=commit.dirty, started_at=self.started_at
+            )
+        return self.recorded_run
+
+    def describe_run(self) -> str:
+        """Say where this command's results are."""
+        place = hide_password(self.settings.records_url)
+        if self.recorded_run is None:
+            return f"All of it was recorded before in {place}: no new run"
+        return f"Run {self.recorded_run} in {place}"
 
     @cached_property
     def _spec_hash(self) -> str:

@@ -30,6 +30,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from device.settings import suggest
+from harness.callables import Described
 from harness.domain import AttributeValue as AttributeValue
 from harness.domain import Axis as Axis
 from harness.domain import Count as Count
@@ -39,22 +41,20 @@ from harness.domain import OneOf as OneOf
 from harness.domain import Rows as Rows
 from harness.domain import Tie as Tie
 from harness.domain import settle as settle
+from harness.errors import SpecError as SpecError
 from harness.population import Group as Group
 from harness.population import LogRange as LogRange
 from harness.population import Population as Population
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+SUITES = ("verify", "bench", "emulated", "sweep")
 # What inputs are drawn from, see ``harness.verify.inputs``: with values of every kind, and with one value of a row that stands out.
 VALUE_DISTRIBUTIONS = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
 PLACE_DISTRIBUTIONS = ("largest_first", "largest_last", "largest_middle", "largest_anywhere", "one_differs", "shifted")
 DISTRIBUTIONS = VALUE_DISTRIBUTIONS + PLACE_DISTRIBUTIONS
 BUCKET_AXES = ("dtypes", "layout", "epilogue", "region")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
-
-
-class SpecError(ValueError):
-    """An op's description, or a name that a user gave for one of its parts, is wrong."""
 
 
 class Role(StrEnum):
@@ -256,8 +256,9 @@ class Kernel:
 
     def __post_init__(self) -> None:
         _require_identifier("kernel", self.name)
-        for bound in self.variants:
-            self.bind(bound)
+        names = [self.bind(bound).name for bound in self.variants]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise SpecError(f"kernel {self.name}: variant {', '.join(twice)} is listed more than once")
 
     def bind(self, values: Mapping[str, int]) -> Variant:
         """Bind every tunable, or raise :class:`SpecError` naming the tunable or constraint that forbids it."""
@@ -419,6 +420,10 @@ class Op:
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
+        for name in ("reference", "tolerance", "cost", "choose"):
+            function = getattr(self, name)
+            if function is not None and not isinstance(function, Described):
+                object.__setattr__(self, name, Described(self.name, name, function))
         for axis in self.axes:
             if axis.name not in BUCKET_AXES:
                 raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(BUCKET_AXES)}")
@@ -426,6 +431,7 @@ class Op:
         if unknown := sorted(named - {a.name for a in self.attributes}):
             raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")
         for problem in self.problems:
+            self._check_suites(problem)
             self.check_problem(problem)
         known = {p.name for p in self.problems}
         for goal in self.goals:
@@ -433,6 +439,11 @@ class Op:
                 raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is none of the op's problems")
         for group in self.population.groups if self.population else ():
             self._check_group(group)
+
+    def _check_suites(self, problem: Problem) -> None:
+        if unknown := sorted(set(problem.suites) - set(SUITES)):
+            there = f"{suggest(unknown[0], SUITES)} (suites: {', '.join(SUITES)})"
+            raise SpecError(f"op {self.name}, problem {problem.name}: there is no suite {unknown[0]!r}{there}")
 
     def _check_group(self, group: Group) -> None:
         known = {a.name: a for a in self.attributes}
@@ -500,7 +511,8 @@ class Op:
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
-        raise SpecError(f"op {self.name} has no kernel {name!r}; it has: {', '.join(k.name for k in self.kernels)}")
+        names = [k.name for k in self.kernels]
+        raise SpecError(f"op {self.name} has no kernel {name!r}{suggest(name, names)}; it has: {', '.join(names)}")
 
     def select_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
         """Resolve names from the command line: a kernel (all its listed variants), a full variant id, or a pattern of listed ids.

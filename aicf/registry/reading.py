@@ -15,7 +15,7 @@ from typing import Any
 
 from aicf.errors import FrozenError, NotFrozenError
 from aicf.registry.agreement import check_agreement
-from aicf.registry.schemas import LINES, check_document
+from aicf.registry.schemas import LINES, check_document, check_version
 from device.documents import DocumentError, parse_json, read_plain_file
 from device.settings import find_project_root
 
@@ -119,14 +119,17 @@ def _read_index(path: Path) -> list[Row]:
     for number, line in enumerate(lines, start=1):
         where = f"{path}: line {number}"
         try:
-            row = parse_json(line)
+            rows.append(parse_json(line))
         except DocumentError as error:
             raise FrozenError(f"{where}: {error}") from error
+        # The line that says which format it is may be any of them, and the others mean nothing in another format.
+        check_version(rows[-1], where)
+    for number, row in enumerate(rows, start=1):
+        where = f"{path}: line {number}"
         kind = row.get("kind") if isinstance(row, dict) else None
         if kind not in LINES:
             raise FrozenError(f"{where}: kind: must be one of {', '.join(LINES)}, is {kind!r}")
         check_document(kind, row, where)
-        rows.append(row)
     return rows
 
 

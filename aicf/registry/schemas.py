@@ -32,13 +32,18 @@ def _load_validators(folder: Path) -> dict[str, Any]:
     return made
 
 
+def check_version(value: Any, where: str) -> None:
+    """Raise :class:`FrozenError` for a document of another format than this version reads, whatever else it may say."""
+    version = value.get("schema", FORMAT) if isinstance(value, Mapping) else FORMAT
+    if isinstance(version, int) and version != FORMAT:
+        raise FrozenError(f"{where}: schema: is of format {version}, and this version reads format {FORMAT}: use the version that wrote it")
+
+
 def check_document(kind: str, value: Any, where: str) -> None:
     """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, or a line of the index."""
     if not isinstance(value, Mapping):
         raise FrozenError(f"{where}: is no JSON object")
-    version = value.get("schema", FORMAT)
-    if isinstance(version, int) and version != FORMAT:
-        raise FrozenError(f"{where}: schema: is of format {version}, and this version reads format {FORMAT}: use the version that wrote it")
+    check_version(value, where)
     validator = _load_validators(find_project_root() / "frozen" / "schema")[kind]
     try:
         fault = min(validator.iter_errors(value), key=lambda e: [str(p) for p in e.absolute_path], default=None)

@@ -14,19 +14,22 @@ import fcntl
 import json
 import os
 import shutil
-import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from harness.errors import BuildError
+from device.documents import parse_json
+from harness.errors import BuildError, CacheUseError
 
 _MANIFEST = "manifest.json"
 _KEPT_PER_REQUEST = 32
 _STALE_S = 24 * 3600
+_NEW_S = 60  # younger folders may not be held yet
+_OWNED = "build-"  # the names of folders that are held
 
 
 def hash_text(*parts: str) -> str:
@@ -94,10 +97,17 @@ class Store:
         parent = self._make("tmp")
         _remove_stale(parent)
         with full_disk_as_error(self.root):
-            folder = Path(tempfile.mkdtemp(dir=parent))
+            # Not by mkdtemp, whose folders only their owner may read: this one becomes an entry of a cache that may be shared.
+            folder = parent / f"{_OWNED}{uuid.uuid4().hex}"
+            folder.mkdir()
+            handle = os.open(folder, os.O_RDONLY)
         try:
+            # Held as long as this process lives: what lies there without it was left by one that was killed.
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
             yield folder
         finally:
+            os.close(handle)
             shutil.rmtree(folder, ignore_errors=True)
 
     def add(self, kind: str, request: str, folder: Path, files: Mapping[str, str], facts: Mapping[str, Any]) -> Entry:
@@ -118,6 +128,11 @@ class Store:
             self._write_pairs(kind, request, {"files": dict(files), "key": key})
         return Entry(key, place, dict(facts), dict(files))
 
+    def require_usable(self) -> None:
+        """Raise :class:`CacheUseError` where nothing can be kept below ``root``, :class:`BuildError` on a full disk."""
+        with self.scratch():
+            pass
+
     def size_bytes(self) -> int:
         """Bytes held by the cache."""
         return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file()) if self.root.exists() else 0
@@ -132,7 +147,7 @@ class Store:
         if not folder.is_dir():
             return None
         try:
-            manifest = json.loads((folder / _MANIFEST).read_text())
+            manifest = parse_json((folder / _MANIFEST).read_text(), strict=False)
             broken = [name for name, digest in manifest["files"].items() if hash_file(folder / name) != digest]
             if not broken:
                 return Entry(key, folder, manifest["facts"])
@@ -153,7 +168,7 @@ class Store:
 
     def _read_pairs(self, kind: str, request: str) -> list[dict[str, Any]]:
         try:
-            pairs = json.loads(self._pairs_path(kind, request).read_text())
+            pairs = parse_json(self._pairs_path(kind, request).read_text(), strict=False)
             return [p for p in pairs if isinstance(p["key"], str) and isinstance(p["files"], dict)]
         except FileNotFoundError:
             return []
@@ -169,28 +184,40 @@ class Store:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove what a killed build left; no build takes a day."""
+    """Remove what killed builds left: folders that no process holds, and those of older versions after a day, which no build takes."""
     for folder in parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # its owner may be done with it just now
-            if time.time() - folder.stat().st_mtime > _STALE_S:
+        with contextlib.suppress(OSError):  # its owner may be done with it just now
+            age_s = time.time() - folder.stat().st_mtime
+            if age_s > _STALE_S or (folder.name.startswith(_OWNED) and age_s > _NEW_S and not _is_held(folder)):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's contents in one step: a reader sees the old or the new text."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+def _is_held(folder: Path) -> bool:
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        with os.fdopen(handle, "w") as file:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # also where the file system has no locks
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's contents in one step: a reader sees the old or the new text. The new file has the mode that the umask gives."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("x") as file:
             file.write(text)
-        Path(name).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 @contextlib.contextmanager
 def full_disk_as_error(root: Path) -> Iterator[None]:
-    """Turn "no space left" and "not writable" into a :class:`BuildError` with the remedy."""
+    """Turn "no space left" into a :class:`BuildError`, and a place that cannot be the cache into a :class:`CacheUseError`."""
     try:
         yield
     except OSError as error:
@@ -199,5 +226,11 @@ def full_disk_as_error(root: Path) -> Iterator[None]:
                 f"the disk that holds the cache {root} is full; free space there, or point AICF_CACHE_DIR to another disk"
             ) from error
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise BuildError(f"the cache {root} is not writable; point AICF_CACHE_DIR to a folder that is") from error
+            raise CacheUseError(f"the cache {root} is not writable; point AICF_CACHE_DIR to a folder that is") from error
+        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG) or (
+            error.errno == errno.ENOENT and not root.is_dir()
+        ):
+            raise CacheUseError(
+                f"the cache {root} is no folder, and none can be made there ({error.strerror}); point AICF_CACHE_DIR to another place"
+            ) from error
         raise

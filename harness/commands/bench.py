@@ -82,7 +82,7 @@ def run(
                     "device": session.device_kind,
                     "device_name": session.device.properties.name,
                     "target": session.target.name,
-                    "run": session.run_id,
+                    "run": session.recorded_run,
                     "note": find_note(rows),
                     "op_faults": [f.describe() for f in faults],
                     "rows": [r.to_json() for r in rows],
@@ -90,7 +90,7 @@ def run(
             )
         else:
             _print(loaded.op, rows, problems, session.target.name, everything)
-            print(f"{passed} of {len(judged)} variants verified. Run {session.run_id} in {session.settings.records_url}")
+            print(f"{passed} of {len(judged)} variants verified. {session.describe_run()}")
             for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
                 print(line, file=sys.stderr)
             for row in wrong:

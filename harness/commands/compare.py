@@ -207,7 +207,7 @@ def _compare_records(op: str, ids: list[int], criteria: Criteria, published: boo
     from device.settings import read_settings
     from harness.compare.comparing import compare_records
     from harness.discover import find_op
-    from harness.errors import RecordError
+    from harness.errors import RecordUseError
     from harness.records.published import open_records
     from harness.spec import SpecError
 
@@ -219,7 +219,7 @@ def _compare_records(op: str, ids: list[int], criteria: Criteria, published: boo
     finally:
         records.close()
     if missing := [i for i in ids if i not in found]:
-        raise RecordError(f"no record {missing[0]} of op {op} in {where}; python -m harness report {op} lists them")
+        raise RecordUseError(f"no record {missing[0]} of op {op} in {where}; python -m harness report {op} lists them")
     return [compare_records(found[ids[0]], found[ids[1]], criteria)], where
 
 
@@ -281,7 +281,7 @@ def _compare_variants(
                         progress.advance(f"{row.problem} {row.candidate}: {row.outcome.verdict if row.outcome else row.reason}")
         finally:
             timer.close()
-        where = f"{session.device.properties.name}; run {session.run_id} in {session.settings.records_url}"
+        where = f"{session.device.properties.name}; {session.describe_run()}"
     return rows, where
 
 

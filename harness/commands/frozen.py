@@ -26,6 +26,16 @@ class Action(StrEnum):
     RECOVER = "recover"
 
 
+# What each action obeys; any other option is refused.
+_OPTIONS: dict[Action, tuple[str, ...]] = {
+    Action.LIST: ("--json",),
+    Action.VERIFY: ("--kernel", "--quick", "--device", "--jobs", "--json"),
+    Action.HISTORY: ("--json",),
+    Action.DEMOTE: ("--bucket", "--kernel", "--all", "--message"),
+    Action.ROLLBACK: ("--to", "--message"),
+    Action.RECOVER: (),
+}
+
 Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all where none is given", show_default=False)]
 Buckets = Annotated[list[str] | None, typer.Option("--bucket", metavar="NAME", help="demote: the bucket to empty; repeatable")]
 Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", help="verify, demote: only this kernel; repeatable")]
@@ -68,6 +78,11 @@ def run(
     from harness.freezing.reading import list_frozen_ops
     from harness.spec import SpecError
 
+    given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
+    given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json}
+    if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
+        its = ", ".join(_OPTIONS[action]) or "none"
+        raise SpecError(f"{stray[0]} means nothing to frozen {action} (its options: {its})")
     frozen_dir = find_frozen_dir()
     if op is not None and not is_op_name(op):
         raise SpecError(f"{op!r} is not an op's name, which has lower-case letters, digits and underscores, and begins with a letter")
@@ -113,6 +128,7 @@ def _verify(
     from harness.console import print_json
     from harness.freezing.checking import Bench, check_frozen
 
+    _require_kernels(frozen_dir, ops, kernels)
     settings = read_settings()
     bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
     findings, num_rebuilt = check_frozen(frozen_dir, ops, bench, kernels, (lambda _: None) if json else print)
@@ -123,6 +139,21 @@ def _verify(
             print(finding.describe())
         print(f"{len(ops)} ops, {num_rebuilt} kernels rebuilt, {len(findings)} findings")
     return ExitCode.CHECK_FAILED if findings else ExitCode.DONE
+
+
+def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None:
+    """Raise for a kernel that none of the ops has a folder of; an index may be what is broken, so it is not asked."""
+    from device.settings import suggest
+    from harness.errors import FrozenUseError
+    from harness.freezing.layout import MANIFEST
+
+    folders = [frozen_dir / op for op in ops]
+    known = sorted({str(p.parent.relative_to(folder)) for folder in folders for p in folder.rglob(MANIFEST)})
+    if unknown := [name for name in names if name not in known]:
+        raise FrozenUseError(
+            f"--kernel {unknown[0]}: no kernel of {', '.join(ops)} is frozen under that name{suggest(unknown[0], known)}; "
+            f"there are: {', '.join(known) or 'none'}"
+        )
 
 
 def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:

@@ -49,6 +49,10 @@ def run(
 
     if bool(op) == bool(validate):
         raise SpecError("model needs an OP to rank, or --validate FILE")
+    if (fit or out) and not validate:
+        raise SpecError(f"{'--fit' if fit else '--out'} goes with --validate: a ranking is not written")
+    if validate and (variant or problem or json):
+        raise SpecError("--variant, --problem and --json are for ranking an op: --validate takes what its files hold")
     if validate:
         return _validate(validate, fit, out, target, jobs)
     return _rank(op, variant or [], problem or [], per_kernel, target, jobs, json)

@@ -79,7 +79,7 @@ def run(
                 else:
                     found.append(profile_variant(session, tools, build, on, wanted, folder))
                 progress.advance(f"{chosen.name} on {on.name}")
-        where = f"Run {session.run_id} in {session.settings.records_url}"
+        where = session.describe_run()
     if json:
         print_json({"op": op, "profiles": [p.to_json() for p in found]})
     else:

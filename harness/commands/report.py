@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.discover import LoadedOp
 
 RunIds = Annotated[
-    list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the op's latest bench when left out")
+    list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the newest of each variant when left out")
 ]
 # Results by which a run is the newest; what compares or sweeps is shown where it is asked for.
 _SHOWN = ("bench", "counters", "verify", "profile")
@@ -32,7 +32,7 @@ def run(
     html: PagePath = None,
     published: Published = False,
 ) -> ExitCode:
-    """Show the recorded results of an op's latest bench, or of the runs named, and write a page with all of them in pictures.
+    """Show the newest recorded figures of each variant, or the runs named, and write a page with all of them in pictures.
 
     The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
 
@@ -50,8 +50,9 @@ def run(
     from device.settings import read_settings
     from harness.console import claim_output, print_json
     from harness.discover import find_op
-    from harness.errors import RecordError
+    from harness.errors import RecordError, RecordUseError
     from harness.records.published import list_goals, list_published, open_records
+    from harness.report.latest import list_missing, select_latest
     from harness.report.printing import print_tables
     from harness.report.publish import make_markdown
     from harness.report.terminal import make_record_table
@@ -71,15 +72,21 @@ def run(
     try:
         latest = records.find_latest_run(loaded.op.name, _SHOWN)
         timed = records.find_latest_run(loaded.op.name, ["bench"])
-        chosen = run_id or ([] if latest is None else [latest])
-        runs = [records.list_results(op=loaded.op.name, run_id=each) for each in chosen]
+        variants = [v.name for v in loaded.op.variants]
+        if run_id or markdown:  # a page for profiles/ is of one commit
+            chosen = run_id or ([] if latest is None else [latest])
+            runs = [records.list_results(op=loaded.op.name, run_id=each) for each in chosen]
+        else:
+            found = select_latest(records.list_results(op=loaded.op.name), variants, _SHOWN)
+            chosen, runs = sorted({r.run_id for r in found}), [found] if found else []
     finally:
         records.close()
     if (not runs and not with_page) or not all(runs):
-        missing = [str(each) for each, results in zip(chosen, runs, strict=True) if not results]
+        missing = [str(each) for each, results in zip(chosen, runs, strict=True) if not results] if run_id else []
         where = f"of run {' or '.join(missing)}" if run_id else "yet"
         newest = "" if latest is None else f" (the newest run is {latest})"
-        raise RecordError(f"no results of op {op} {where} in {place}{newest}; python -m harness bench {op} makes some")
+        kind = RecordUseError if run_id else RecordError
+        raise kind(f"no results of op {op} {where} in {place}{newest}; python -m harness bench {op} makes some")
     if json:
         print_json([r.to_json() for results in runs for r in results])
     elif markdown:
@@ -90,6 +97,8 @@ def run(
         if runs:
             print_tables([make_record_table(results) for results in runs])
             print(f"from {place}")
+            if not run_id and (left := list_missing(runs[0], variants)):
+                print(f"{len(left)} of {len(variants)} variants have no figures there: python -m harness bench {op} makes them")
             if timed is not None and timed not in chosen and not run_id:
                 print(f"the newest times of a GPU are those of run {timed}: --run {timed}")
     if with_page:

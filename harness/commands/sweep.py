@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName
-from harness.errors import ExitCode
+from harness.errors import ExitCode, UseError
 from harness.sweep.strategies import StrategyName
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def run(
     from harness.sweep.space import select_sweep_problems
 
     loaded = find_op(op)
+    if scheduler is not None and not re.fullmatch(r"([a-z]+://)?[^\s/:]+:\d+|inproc://.+", scheduler):
+        raise UseError(f"--scheduler {scheduler}: is no address; write tcp://HOST:PORT")
     if save is not None:
         claim_output(save, "--save")
     problems = select_sweep_problems(loaded.op, problem or [])

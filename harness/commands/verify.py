@@ -64,7 +64,7 @@ def run(
                 {
                     "op": op,
                     "device": session.device_kind,
-                    "run": session.run_id,
+                    "run": session.recorded_run,
                     "plan": plan,
                     "op_faults": [f.describe() for f in faults],
                     "variants": [r.to_json() for r in results],
@@ -72,7 +72,7 @@ def run(
             )
         else:
             print_tables([make_verify_table(op, results, session.device.properties.name)])
-            print(f"{plan}. Run {session.run_id} in {session.settings.records_url}")
+            print(f"{plan}. {session.describe_run()}")
             for line in [f"op {op}: {f.describe()}" for f in faults] + [line for r in results for line in list_fault_lines(r)]:
                 print(line)
     return ExitCode.DONE if all(j.ok for j in judged) and not faults else ExitCode.CHECK_FAILED

@@ -15,7 +15,7 @@ from harness.build.builder import BuildResult, build_binding, build_op, open_var
 from harness.build.revision import find_op_at
 from harness.compare.contest import Contest, run_contest
 from harness.compare.verdicts import Criteria, Effect, Outcome, Verdict, find_unpaired_effect, judge_effect
-from harness.errors import BuildError, RecordError
+from harness.errors import BuildError, RecordUseError
 from harness.model.roofline import Floor, find_floor
 from harness.records.tables import Result, read_samples
 from harness.session import Session
@@ -251,13 +251,13 @@ def compare_records(incumbent: Result, candidate: Result, criteria: Criteria) ->
     sides = (incumbent, candidate)
     for result in sides:
         if result.samples is None or result.device_kind != "cuda" or result.status != "passed":
-            raise RecordError(f"record {result.id} ({result.kind}, {result.status}) holds no times of a GPU")
+            raise RecordUseError(f"record {result.id} ({result.kind}, {result.status}) holds no times of a GPU")
     modes, problems = ({r.figures.get("mode") for r in sides}, {(r.op, r.problem) for r in sides})
     if len(modes) > 1 or len(problems) > 1:
-        raise RecordError(f"records {incumbent.id} and {candidate.id} are of different problems or modes: {problems} {modes}")
+        raise RecordUseError(f"records {incumbent.id} and {candidate.id} are of different problems or modes: {problems} {modes}")
     labels = {r.figures.get("clock_label", "fixed-power") for r in sides}
     if len(labels) > 1:
-        raise RecordError(f"records {incumbent.id} and {candidate.id} were taken at {' and '.join(sorted(labels))}: not to be compared")
+        raise RecordUseError(f"records {incumbent.id} and {candidate.id} were taken at {' and '.join(sorted(labels))}: not to be compared")
     times = [read_samples(r).astype(np.float64) for r in sides]
     effect = find_unpaired_effect(times[0], times[1], criteria.error)
     outcome = Outcome(judge_effect(effect, max(criteria.margin, _APART_MARGIN)), effect)

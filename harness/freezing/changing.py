@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from device.settings import find_project_root
-from harness.errors import FrozenError
+from harness.errors import FrozenError, FrozenUseError
 from harness.freezing.layout import HISTORY, SCHEMA_VERSION, dump_document, dump_line, name_bucket, sort_key
 from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index, replay
 from harness.freezing.schemas import find_schema_fault
@@ -105,10 +105,10 @@ def demote(frozen_dir: Path, op: str, buckets: Sequence[str], message: str, kern
     chosen = [e for e in frozen.entries if not buckets or name_bucket(e["bucket"]) in buckets]
     known = {name_bucket(e["bucket"]) for e in frozen.entries}
     if unknown := [b for b in buckets if b not in known]:
-        raise FrozenError(f"{op} has no entry for bucket {unknown[0]}; it has: {', '.join(sorted(known)) or 'none'}")
+        raise FrozenUseError(f"{op} has no entry for bucket {unknown[0]}; it has: {', '.join(sorted(known)) or 'none'}")
     held = {e["kernel"] for e in chosen}
     if strangers := [k for k in kernels if k not in held]:
-        raise FrozenError(f"{op} has no entry of kernel {strangers[0]} there; there are: {', '.join(sorted(held))}")
+        raise FrozenUseError(f"{op} has no entry of kernel {strangers[0]} there; there are: {', '.join(sorted(held))}")
     chosen = [e for e in chosen if not kernels or e["kernel"] in kernels]
     return change_index(frozen_dir, op, "demote", message, drop=chosen, expect=frozen)
 
@@ -122,7 +122,7 @@ def roll_back(frozen_dir: Path, op: str, to: str, message: str) -> Row:
     matching = [i for i, (name, _) in enumerate(events) if name.startswith(to)] if to else [-1]
     if len(matching) != 1:
         names = "\n  ".join(name for name, _ in events)
-        raise FrozenError(f"{len(matching)} events of {op} begin with {to!r}; there are:\n  {names}")
+        raise FrozenUseError(f"{len(matching)} events of {op} begin with {to!r}; there are:\n  {names}")
     rows = replay(events[: matching[0] + 1])
     target = {sort_key(r) for r in rows}
     drop = [r for r in frozen.rows if sort_key(r) not in target]

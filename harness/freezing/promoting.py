@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.build.builder import BuildResult
 from harness.compare.verdicts import Criteria
-from harness.errors import FrozenError
+from harness.errors import FrozenUseError
 from harness.freezing.buckets import find_bucket, make_fallback_bucket, meets_domain
 from harness.freezing.deciding import Ruling, choose
 from harness.freezing.gates import Candidate, Gate
@@ -74,7 +74,7 @@ def group_problems(session: Session, request: Request) -> dict[str, tuple[dict[s
         bucket = find_bucket(op, problem, arch)
         groups.setdefault(name_bucket(bucket), (bucket, []))[1].append(problem)
     if unknown := [b for b in request.buckets if b not in groups]:
-        raise FrozenError(f"{op.name} has no bench problem in bucket {unknown[0]}; buckets with one are:\n  " + "\n  ".join(groups))
+        raise FrozenUseError(f"{op.name} has no bench problem in bucket {unknown[0]}; buckets with one are:\n  " + "\n  ".join(groups))
     return {name: group for name, group in groups.items() if not request.buckets or name in request.buckets}
 
 
@@ -115,7 +115,7 @@ def promote(
 def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
     """Return the variants that an op chooses for problems, each once; raises :class:`FrozenError` where it makes no choice."""
     if op.choose is None:
-        raise FrozenError(f"op {op.name} has no choice of its own (choose in op.py): name the candidates with --variant")
+        raise FrozenUseError(f"op {op.name} has no choice of its own (choose in op.py): name the candidates with --variant")
     return list(dict.fromkeys(op.choose(p).variant.name for p in problems))
 
 

@@ -21,7 +21,7 @@ from harness.freezing.layout import (
     name_bucket,
     sort_key,
 )
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.schemas import find_schema_fault, find_version_fault
 
 Row = dict[str, Any]
 
@@ -133,6 +133,9 @@ def read_index(folder: Path) -> tuple[list[Row], list[Finding]]:
         except DocumentError as error:
             findings.append(Finding(folder.name, INDEX, "unreadable", f"line {number}: {error}"))
             continue
+        if fault := find_version_fault(row):
+            # Of a later version, perhaps: what the other lines mean there is not known here.
+            return [], [Finding(folder.name, INDEX, "schema", f"line {number}: {fault}")]
         if fault := find_schema_fault("index", row):
             findings.append(Finding(folder.name, INDEX, "schema", f"line {number}: {fault}"))
         else:

@@ -5,15 +5,15 @@ They may fill buckets that hold no measured entry. They challenge none: that tak
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from device.documents import parse_json
 from harness.build.builder import BuildResult, build_op
 from harness.build.revision import find_op_at
-from harness.errors import FrozenError
+from harness.errors import FrozenUseError
 from harness.freezing.layout import hash_bytes
 from harness.provenance import Commit
 from harness.records.database import Records
@@ -85,20 +85,28 @@ class RecordedMatch:
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a file of goals or of records; raises :class:`FrozenError` where it holds no times of a GPU."""
-    content = path.read_bytes()
-    name = f"{path.name} ({hash_bytes(content)[:16]})"
-    if path.suffix == ".json":
-        document = json.loads(content)
+    """Read a file of goals or of records; raises :class:`FrozenUseError` where it holds no times of a GPU."""
+    try:
+        content = path.read_bytes()
+        name = f"{path.name} ({hash_bytes(content)[:16]})"
+        document = parse_json(content, strict=False) if path.suffix == ".json" else None
         if isinstance(document, dict) and "timings" in document:
             return _read_goals(document, name)
+    except FrozenUseError:
+        raise
+    except OSError as error:
+        raise FrozenUseError(f"--recorded {path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FrozenUseError(
+            f"--recorded {path}: is neither goals (compare --publish) nor records (records export): {type(error).__name__}: {error}"
+        ) from error
     return _read_records(path, name)
 
 
 def _read_goals(document: Mapping[str, Any], name: str) -> Recording:
     environment = document["environment"]
     if environment["device_kind"] != "cuda":
-        raise FrozenError(f"{name} was recorded on the {environment['device_kind']} device: it has no times")
+        raise FrozenUseError(f"{name} was recorded on the {environment['device_kind']} device: it has no times")
     times = {}
     for problem, contenders in document["timings"].items():
         passed = {n: f for n, f in contenders.items() if f["status"] == "passed" and f.get("mode") == "cold"}
@@ -117,7 +125,7 @@ def _read_records(path: Path, name: str) -> Recording:
     finally:
         records.close()
     if not rows:
-        raise FrozenError(f"{name} holds no times of a GPU")
+        raise FrozenUseError(f"{name} holds no times of a GPU")
     latest = max(r.run_id for r in rows)
     cold = [r for r in rows if r.run_id == latest and r.figures.get("mode") == "cold"]
     times: dict[str, dict[str, RecordedTime]] = {}

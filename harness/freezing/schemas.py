@@ -33,11 +33,18 @@ def _load_validators(folder: Path) -> dict[str, Draft202012Validator]:
     return {name: Draft202012Validator(schema, registry=registry) for name, schema in schemas.items()}
 
 
+def find_version_fault(value: Any) -> str:
+    """Return "" unless a document says that it is of another format than this version of the project reads."""
+    version = value.get("schema") if isinstance(value, dict) else None
+    if not isinstance(version, int) or version == SCHEMA_VERSION:
+        return ""
+    return f"is of format {version}, and this version reads format {SCHEMA_VERSION}: use the version of the project that wrote it"
+
+
 def find_schema_fault(document: str, value: Any, folder: Path | None = None) -> str:
     """Return what is wrong with a document (``index``: one line of it; else a key of ``DIGESTS``), "" where nothing is."""
-    version = value.get("schema") if isinstance(value, dict) else None
-    if isinstance(version, int) and version != SCHEMA_VERSION:
-        return f"is of format {version}, and this version reads format {SCHEMA_VERSION}: use the version of the project that wrote it"
+    if fault := find_version_fault(value):
+        return fault
     place = folder or find_frozen_dir() / SCHEMA
     try:
         if document == "index":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from device.documents import parse_json
 from harness.compare.verdicts import Criteria
 from harness.errors import RecordError
 from harness.pictures.forest import LOOKS
@@ -23,7 +23,7 @@ def read_trials(path: Path) -> pd.DataFrame:
     Raises :class:`RecordError` for a file that holds anything else.
     """
     try:
-        rows = json.loads(path.read_text())["rows"]
+        rows = parse_json(path.read_text(), strict=False)["rows"]
         return pd.DataFrame([{**{k: r[k] for k in ("kernel", "mode", "planted", "verdict", "is_void")}, **r["effect"]} for r in rows])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path} holds no contests: {type(error).__name__}: {error}") from error

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, joinedload
 
-from harness.errors import RecordError
-from harness.records.engine import open_engine
-from harness.records.migrations import HEAD, migrate, read_revision
+from harness.errors import RecordError, RecordUseError
+from harness.records.engine import hide_password, open_engine
+from harness.records.migrations import HEAD, migrate, read_revision, require_known
 from harness.records.tables import Environment, Result, Run
 
 _MIGRATION_LOCK = 0x41494346
@@ -77,6 +77,28 @@ class ResultFacts:
     clocks: NDArray[np.float32] | None = None
 
 
+def check_database(url: str) -> None:
+    """Raise :class:`RecordUseError` unless there is a database at ``url`` that :class:`Records` can open, or a place for a new one.
+
+    Changes nothing but for an empty file and its folder, where an SQLite database is to be.
+    """
+    engine = open_engine(url)
+    try:
+        require_known(_find_revision(engine, url))
+    finally:
+        engine.dispose()
+
+
+def _find_revision(engine: Engine, url: str) -> str:
+    """Connect for the first time: a database that cannot be reached, or a file that is none, is a wrong URL."""
+    try:
+        with engine.connect() as connection:
+            return read_revision(connection)
+    # A driver raises the latter two for arguments in the URL that it does not know.
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        raise RecordUseError(f"{_describe_failure(url, error)}; AICF_RECORDS_URL must name a database that can be used") from error
+
+
 class Records:
     """The open store. All methods raise :class:`RecordError` with the remedy when the database cannot be used."""
 
@@ -84,16 +106,14 @@ class Records:
         self.url = url
         self._engine = open_engine(url)
         try:
-            with _translate_errors(url):
-                self._prepare_schema()
+            if _find_revision(self._engine, url) != HEAD:
+                with _translate_errors(url):
+                    self._prepare_schema()
         except BaseException:
             self._engine.dispose()
             raise
 
     def _prepare_schema(self) -> None:
-        with self._engine.connect() as connection:
-            if read_revision(connection) == HEAD:
-                return
         # Several processes may meet a new or an old database at once; the lock makes one of them migrate it.
         with self._engine.connect() as connection:
             if self._engine.dialect.name == "sqlite":
@@ -103,11 +123,13 @@ class Records:
             migrate(connection)
             connection.commit()
 
-    def start_run(self, facts: EnvironmentFacts, *, command: str, commit: str, dirty: bool) -> int:
-        """Insert a run, and its environment where it is new; return the run's id."""
+    def start_run(self, facts: EnvironmentFacts, *, command: str, commit: str, dirty: bool, started_at: str = "") -> int:
+        """Insert a run that started at a time (now where none is given), and its environment where it is new; return the run's id."""
         with self.write() as session:
             environment = share_environment(session, asdict(facts) | {"digest": facts.digest})
-            run = Run(started_at=_now(), command=command, commit=commit, dirty=dirty, environment=environment, uid=make_uid())
+            run = Run(
+                started_at=started_at or make_time(), command=command, commit=commit, dirty=dirty, environment=environment, uid=make_uid()
+            )
             session.add(run)
             session.flush()
             return run.id
@@ -117,11 +139,11 @@ class Records:
         with self.write() as session:
             run = session.get(Run, run_id)
             if run is None:
-                raise RecordError(f"no run {run_id} in {self.url}: results need a run that was started")
+                raise RecordError(f"no run {run_id} in {hide_password(self.url)}: results need a run that was started")
             rows = [
                 Result(
                     run_id=run_id,
-                    created_at=_now(),
+                    created_at=make_time(),
                     device_kind=run.environment.device_kind,
                     samples=pack_floats(facts.samples),
                     clocks=pack_floats(facts.clocks),
@@ -205,7 +227,7 @@ class Records:
         """Return the result with this id; raises :class:`RecordError` where there is none."""
         found = self._read(select(Result).where(Result.id == result_id))
         if not found:
-            raise RecordError(f"no record {result_id} in {self.url}")
+            raise RecordUseError(f"no record {result_id} in {hide_password(self.url)}")
         return found[0]
 
     def find_verified_code(self, op: str, code_hash: str, spec_hash: str, verify_version: int, device_kind: str) -> Result | None:
@@ -222,7 +244,7 @@ class Records:
         with _translate_errors(self.url), Session(self._engine, expire_on_commit=False) as session:
             run = session.get(Run, run_id)
             if run is None:
-                raise RecordError(f"no run {run_id} in {self.url}")
+                raise RecordError(f"no run {run_id} in {hide_password(self.url)}")
             session.expunge_all()
             return run
 
@@ -288,7 +310,8 @@ def pack_floats(values: NDArray[np.float32] | None) -> bytes | None:
     return None if values is None else np.asarray(values, dtype="<f4").tobytes()
 
 
-def _now() -> str:
+def make_time() -> str:
+    """Return the time as rows have it: UTC, ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -297,5 +320,9 @@ def _translate_errors(url: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or error
-        raise RecordError(f"records at {url}: {cause}; check that the place can be written, or set AICF_RECORDS_URL") from error
+        raise RecordError(f"{_describe_failure(url, error)}; check that the place can be written, or set AICF_RECORDS_URL") from error
+
+
+def _describe_failure(url: str, error: Exception) -> str:
+    cause = str(getattr(error, "orig", None) or error).splitlines()
+    return f"records at {hide_password(url)}: {cause[0] if cause else type(error).__name__}"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
 
-from harness.errors import RecordError
+from harness.errors import RecordUseError
 
 _BUSY_TIMEOUT_MS = 30_000
 _SQLITE_PRAGMAS = (f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}", "PRAGMA foreign_keys = ON")
@@ -22,7 +23,7 @@ def hide_password(url: str) -> str:
     """Return a database URL for people and pages: without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return url
 
 
@@ -30,19 +31,24 @@ def open_engine(url: str) -> Engine:
     """Return an engine for a database URL, the folder of an SQLite file made. Raises :class:`RecordError` with the remedy."""
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise RecordError(f"AICF_RECORDS_URL={url!r} is no database URL: write for instance sqlite:////tmp/records.sqlite") from error
+    except (ArgumentError, ValueError) as error:
+        raise RecordUseError(f"AICF_RECORDS_URL={url!r} is no database URL: write for instance sqlite:////tmp/records.sqlite") from error
     is_sqlite = parsed.get_backend_name() == "sqlite"
     try:
         if is_sqlite and parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
+        with warnings.catch_warnings():
+            # SQLite's driver passes over what it does not know in the URL, and says so in a warning.
+            warnings.simplefilter("error", SAWarning)
+            engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
+    except SAWarning as error:
+        raise RecordUseError(f"AICF_RECORDS_URL={hide_password(url)!r} cannot be obeyed: {str(error).partition(';')[0]}") from error
     except OSError as error:
-        raise RecordError(
+        raise RecordUseError(
             f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"
         ) from error
     except (ImportError, NoSuchModuleError) as error:
-        raise RecordError(f"no driver for {parsed.drivername} is installed ({error}): install it, or use sqlite") from error
+        raise RecordUseError(f"no driver for {parsed.drivername} is installed ({error}): install it, or use sqlite") from error
     if is_sqlite:
         event.listen(engine, "connect", _configure_sqlite)
     return engine

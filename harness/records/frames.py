@@ -33,7 +33,7 @@ import pandas as pd
 
 from device.settings import read_settings
 from harness.discover import find_op
-from harness.errors import RecordError
+from harness.errors import RecordError, RecordUseError
 from harness.model.roofline import find_floor
 from harness.records.database import Records
 from harness.records.engine import hide_password
@@ -55,7 +55,7 @@ def load_frame(op: str, source: str = "auto", *, url: str | None = None) -> pd.D
     Raises :class:`RecordError` where there is nothing.
     """
     if source not in SOURCES:
-        raise RecordError(f"source {source!r}: must be one of {', '.join(SOURCES)}")
+        raise RecordUseError(f"source {source!r}: must be one of {', '.join(SOURCES)}")
     place = url or read_settings().records_url
     rows: list[dict[str, Any]] = []
     said = []

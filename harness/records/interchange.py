@@ -19,20 +19,29 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from device.documents import parse_json
+from device.settings import suggest
 from harness.build.store import write_atomically
-from harness.errors import RecordError
+from harness.errors import RecordError, RecordUseError
+from harness.records.checks import BLOBS, OWN_KEYS, find_row_fault
 from harness.records.database import Records, pack_floats, share_environment
 from harness.records.tables import Environment, Result, Run
 
 _SUFFIXES = (".json", ".csv", ".parquet")
-_BLOBS = ("samples", "clocks")
-_OWN_KEYS = frozenset({"id", "run_id", "environment_id", "run", "environment"})
 
 
 def export_records(records: Records, path: Path, op: str | None = None) -> int:
-    """Write all results, or those of one op; the suffix says how. Returns their number."""
+    """Write all results, or those of one op; the suffix says how. Returns their number.
+
+    Raises :class:`RecordUseError` for an op that there are no results of, and for a name that says no format.
+    """
     suffix = _check_suffix(path)
-    rows = [r.to_json() for r in records.list_results(op=op)]
+    results = records.list_results(op=op)
+    if op is not None and not results:
+        known = sorted({r.op for r in records.list_results()})
+        there = ", ".join(known) or "no op"
+        raise RecordUseError(f"--op {op}: there are no results of it{suggest(op, known)} (there are of {there})")
+    rows = [r.to_json() for r in results]
     path.parent.mkdir(parents=True, exist_ok=True)
     if suffix == ".json":
         write_atomically(path, json.dumps(rows, indent=1) + "\n")
@@ -48,25 +57,39 @@ def import_records(records: Records, path: Path) -> tuple[int, int]:
 
     Raises :class:`RecordError` for a file that holds anything else.
     """
-    suffix = _check_suffix(path)
+    rows = _read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        if fault := find_row_fault(row):
+            raise RecordUseError(f"{path} cannot be imported: row {number}: {fault}")
+    added = 0
     try:
-        if suffix == ".json":
-            rows = json.loads(path.read_text())
-        else:
-            rows = [_nest(r) for r in (_read_csv(path) if suffix == ".csv" else _read_parquet(path))]
-        added = 0
         with records.write() as session:
             for row in rows:
                 added += _insert(session, row)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, SQLAlchemyError) as error:
+    except (OverflowError, SQLAlchemyError) as error:
         text = str(error).partition("\n")[0][:300]
-        raise RecordError(f"{path} holds no records: {type(error).__name__}: {text}") from error
+        raise RecordUseError(f"{path} cannot be imported: {type(error).__name__}: {text}; nothing of it was kept") from error
     return added, len(rows) - added
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    suffix = _check_suffix(path)
+    try:
+        if suffix == ".json":
+            rows = parse_json(path.read_text(), strict=False)
+            if not isinstance(rows, list):
+                raise ValueError("it is not a list")
+            return rows
+        return [_nest(r) for r in (_read_csv(path) if suffix == ".csv" else _read_parquet(path))]
+    except OSError as error:
+        raise RecordUseError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise RecordUseError(f"{path} holds no records ({error}); `records export` writes such a file") from error
 
 
 def _check_suffix(path: Path) -> str:
     if path.suffix not in _SUFFIXES:
-        raise RecordError(f"{path}: records are written as {', '.join(_SUFFIXES)}")
+        raise RecordUseError(f"{path}: records are written as {', '.join(_SUFFIXES)}")
     return path.suffix
 
 
@@ -82,28 +105,15 @@ def _insert(session: Session, row: Mapping[str, Any]) -> bool:
         place = share_environment(session, _pick(Environment, environment))
         found = Run(**(_pick(Run, run) | {"uid": run_uid}), environment=place)
         session.add(found)
-    values = _pick(Result, row) | {name: _pack(name, row.get(name)) for name in _BLOBS}
+    values = _pick(Result, row) | {name: pack_floats(np.asarray(row[name], np.float32)) if row.get(name) else None for name in BLOBS}
     session.add(Result(**(values | {"uid": uid}), run=found))
     session.flush()
     return True
 
 
 def _pick(table: type[Environment] | type[Run] | type[Result], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row's values that the table has columns for, but keys of another database; raises TypeError for one of another type."""
-    columns = {c.name: c.type.python_type for c in table.__table__.columns if c.name in row and c.name not in _OWN_KEYS}
-    for name, kind in columns.items():
-        wanted = dict if kind is object else kind  # of what is kept as JSON the database knows no type
-        if name not in _BLOBS and type(row[name]) is not wanted:
-            raise TypeError(f"{table.__tablename__}.{name} must be of type {wanted.__name__}, is {row[name]!r:.80}")
-    return {name: row[name] for name in columns}
-
-
-def _pack(name: str, values: Any) -> bytes | None:
-    if values is None or values == []:
-        return None
-    if not isinstance(values, list) or not all(type(v) in (int, float) for v in values):
-        raise TypeError(f"{name} must be a list of numbers, is {values!r:.80}")
-    return pack_floats(np.asarray(values, np.float32))
+    """Return the row's values that the table has columns for, but keys of another database."""
+    return {c.name: row[c.name] for c in table.__table__.columns if c.name in row and c.name not in OWN_KEYS}
 
 
 def _name_row(row: Mapping[str, Any]) -> str:
@@ -123,8 +133,8 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"run": {"environment": {}}}
     for name, value in flat.items():
         table, _, column = name.rpartition(".")
-        place = {"": row, "run": row["run"], "environment": row["run"]["environment"]}[table]
-        place[column] = json.loads(value) if name == "figures" else value
+        place = {"run": row["run"], "environment": row["run"]["environment"]}.get(table, row)
+        place[column if table in ("run", "environment") else name] = parse_json(value, strict=False) if name == "figures" else value
     return row
 
 
@@ -134,7 +144,7 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer = csv.DictWriter(file, list(rows[0]) if rows else ["uid"])
         writer.writeheader()
         for row in rows:
-            writer.writerow(dict(row) | {n: base64.b64encode(pack_floats(np.asarray(row[n], np.float32)) or b"").decode() for n in _BLOBS})
+            writer.writerow(dict(row) | {n: base64.b64encode(pack_floats(np.asarray(row[n], np.float32)) or b"").decode() for n in BLOBS})
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -147,19 +157,21 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
         for row in csv.DictReader(file):
             values: dict[str, Any] = {}
             for name, text in row.items():
-                if name in _BLOBS:
+                if name is None or text is None:
+                    raise ValueError("a line has more or fewer columns than the first one")
+                if name in BLOBS:
                     values[name] = np.frombuffer(base64.b64decode(text), "<f4").tolist()
-                elif types[name] is bool:
+                elif types.get(name) is bool:
                     values[name] = text == "True"
                 else:
-                    values[name] = int(text) if types[name] is int else text
+                    values[name] = int(text) if types.get(name) is int else text
             yield values
 
 
 def _write_parquet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     arrow, parquet = _import_arrow()
-    schema = arrow.Table.from_pylist([{k: v for k, v in r.items() if k not in _BLOBS} for r in rows])
-    for name in _BLOBS:
+    schema = arrow.Table.from_pylist([{k: v for k, v in r.items() if k not in BLOBS} for r in rows])
+    for name in BLOBS:
         schema = schema.append_column(name, arrow.array([r[name] for r in rows], arrow.list_(arrow.float32())))
     parquet.write_table(schema, path, compression="zstd")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from device.settings import find_project_root
-from harness.errors import RecordError
+from harness.errors import RecordUseError
 from harness.records.database import Records
 from harness.records.engine import hide_password
 from harness.records.interchange import import_records
@@ -41,7 +41,7 @@ def open_published(op: str, root: Path | None = None) -> Records:
     """
     paths = list_published(op, root)
     if not paths:
-        raise RecordError(f"no records of op {op} are published: profiles/{op}/ has no *-records.json, .csv or .parquet")
+        raise RecordUseError(f"no records of op {op} are published: profiles/{op}/ has no *-records.json, .csv or .parquet")
     records = Records("sqlite://")
     try:
         for path in paths:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import RecordError
+from device.documents import parse_json
+from harness.errors import RecordUseError
 from harness.provenance import Commit
 from harness.records.tables import Result, read_clocks, read_samples
 from harness.sweep.points import Sweep
@@ -123,7 +123,7 @@ def make_goal_rows(path: Path) -> Iterator[dict[str, Any]]:
     Such a file has no date: its rows are older than all others. Raises :class:`RecordError` for a file that holds anything else.
     """
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_text(), strict=False)
         place, commit = document["environment"], Commit.read(document["commit"])
         for goal in document["goals"]:
             about = {name: goal[name] for name in ("goal", "title", "peers", "aim", "least", "worst")}
@@ -154,7 +154,7 @@ def make_goal_rows(path: Path) -> Iterator[dict[str, Any]]:
                     "figures": about | _find_bounds(ratio, document["timings"]) | ratio | {"mode": "cold", "median_us": ratio["own_us"]},
                 }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{path} holds no goals: {type(error).__name__}: {error}") from error
+        raise RecordUseError(f"{path} holds no goals: {type(error).__name__}: {error}") from error
 
 
 def _find_bounds(ratio: Mapping[str, Any], timings: Mapping[str, Any]) -> dict[str, float]:

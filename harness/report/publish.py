@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.errors import RecordError
+from harness.errors import RecordUseError
 from harness.model.roofline import find_floor
 from harness.provenance import Commit
 from harness.records.tables import Result
@@ -22,10 +22,10 @@ def make_markdown(op: Op, results: Sequence[Result], mode: str = "cold") -> str:
     """
     timed = [r for r in results if r.kind == "bench" and r.figures.get("mode") == mode]
     if not timed:
-        raise RecordError(f"no {mode} timings of op {op.name} among these results; they are made by bench on a GPU")
+        raise RecordUseError(f"no {mode} timings of op {op.name} among these results; they are made by bench on a GPU")
     where = {(r.run.environment.device_name, r.run.environment.device_uuid, r.run.commit, r.run.dirty) for r in timed}
     if len(where) > 1:
-        raise RecordError("these runs are of different devices or commits; publish one at a time")
+        raise RecordUseError("these runs are of different devices or commits; publish one at a time")
     times = {(r.variant, r.problem): float(r.figures["median_us"]) for r in timed if r.status == "passed"}
     peers = [v for v in dict.fromkeys(r.variant for r in timed) if v not in {x.name for x in op.variants}]
     problems = [p for p in op.problems if any(p.name == r.problem for r in timed)]

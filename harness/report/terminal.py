@@ -66,8 +66,16 @@ def make_record_table(results: Sequence[Result]) -> Table:
     run = results[0].run
     dirty = " with changes" if run.dirty else ""
     where = f"{run.environment.device_name}, {run.started_at[:19]} UTC, commit {run.commit[:12] or 'none'}{dirty}"
+    runs = sorted({r.run_id for r in results})
+    title = f"{results[0].op}: run {run.id} ({run.command}) on {where}"
+    if len(runs) > 1:
+        commits = sorted({r.run.commit[:12] or "none" for r in results})
+        title = (
+            f"{results[0].op}: the newest of each variant on {run.environment.device_name}, "
+            f"from runs {', '.join(map(str, runs))} at commit {', '.join(commits)}"
+        )
     table = Table(
-        title=escape(f"{results[0].op}: run {run.id} ({run.command}) on {where}"),
+        title=escape(title),
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

@@ -17,10 +17,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future as LocalFuture
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from device.interface import UnavailableError
+from harness.errors import UseError
 from harness.pool import JobFeed, Lost, Worker, run_jobs
 
 JobT = TypeVar("JobT")
@@ -44,22 +45,43 @@ class Station(Generic[JobT, AnswerT]):
     ) -> None:
         self._feed: JobFeed[JobT] = JobFeed()
         self._answers: dict[int, LocalFuture[AnswerT | Lost]] = {}
+        self._failure: Exception | None = None
         # Dask starts its workers as daemons, which may have no children by multiprocessing's rule. Ours end by themselves with their pipes.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
         def serve() -> None:
-            for job, answer in run_jobs(factory, arguments, self._feed, num_workers=num_workers, timeout_s=timeout_s, starts_at_once=True):
-                self._answers.pop(id(job)).set_result(answer)
+            answers = run_jobs(factory, arguments, self._feed, num_workers=num_workers, timeout_s=timeout_s, starts_at_once=True)
+            try:
+                for job, answer in answers:
+                    self._answers.pop(id(job)).set_result(answer)
+            except Exception as error:  # noqa: BLE001 - raised again in every thread that waits for an answer, and in those that will ask
+                self._failure = error
+                self._feed.abandon()
+            self._end_waiting()
 
         self._thread = threading.Thread(target=serve, daemon=True)
         self._thread.start()
 
     def do(self, job: JobT) -> AnswerT | Lost:
-        """Run a job and return its answer."""
+        """Run a job and return its answer; raises what ended the station's own work, a process that cannot be started for instance."""
         answer: LocalFuture[AnswerT | Lost] = LocalFuture()
         self._answers[id(job)] = answer
         self._feed.put(job)
-        return _END if self._feed.is_abandoned else answer.result()
+        if self._feed.is_abandoned:
+            # Nobody serves any more, or not for long: what came too late for the others' end is ended here.
+            self._thread.join()
+            self._end_waiting()
+        return answer.result()
+
+    def _end_waiting(self) -> None:
+        """Answer everyone who waits, once the processes are gone."""
+        while self._answers:
+            with suppress(KeyError):
+                answer = self._answers.popitem()[1]
+                if self._failure is not None:
+                    answer.set_exception(self._failure)
+                else:
+                    answer.set_result(_END)
 
     @property
     def is_idle(self) -> bool:
@@ -70,8 +92,6 @@ class Station(Generic[JobT, AnswerT]):
         """End the processes; what they were asked for is lost."""
         self._feed.abandon()
         self._thread.join()
-        for answer in list(self._answers.values()):
-            answer.set_result(_END)
 
 
 def _import_distributed() -> Any:
@@ -154,7 +174,7 @@ def run_jobs_on(
 def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emulated: bool = False) -> Iterator[Any]:
     """Connect to a scheduler, or start one here with a worker for each of ``num_gpus`` GPUs; yields the client.
 
-    Raises :class:`UnavailableError` where Dask is not installed, or the scheduler does not answer.
+    Raises :class:`UseError` for an address that is none, :class:`UnavailableError` where Dask is not installed, or no scheduler answers.
     """
     if importlib.util.find_spec("distributed") is None:
         raise UnavailableError(f"measuring on several GPUs {_REMEDY}")
@@ -171,6 +191,8 @@ def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emula
         if scheduler is not None:
             try:
                 client = distributed.Client(scheduler, timeout=_START_TIMEOUT_S)
+            except ValueError as error:
+                raise UseError(f"--scheduler {scheduler}: is no address ({error}); write tcp://HOST:PORT") from error
             except (OSError, TimeoutError) as error:
                 raise UnavailableError(f"no Dask scheduler answers at {scheduler}: {error}") from error
             with client:

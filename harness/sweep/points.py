@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from device.documents import parse_json
 from harness.build.store import write_atomically
-from harness.errors import RecordError
+from harness.errors import RecordUseError
 from harness.spec import Op, Problem, Variant
 
 _FORMAT = "sweep 1"
@@ -101,9 +102,9 @@ def save_sweep(path: Path, sweep: Sweep) -> None:
 def load_sweep(path: Path) -> Sweep:
     """Read what :func:`save_sweep` wrote; raises :class:`RecordError` for anything else."""
     try:
-        data = json.loads(path.read_text())
+        data = parse_json(path.read_text(), strict=False)
         if data["format"] != _FORMAT:
-            raise RecordError(f"{path} has format {data['format']!r}, not {_FORMAT!r}")
+            raise ValueError(f"its format is {data['format']!r}, not {_FORMAT!r}")
         return Sweep(data["about"], tuple(SweepPoint(**p) for p in data["points"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path} holds no sweep: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordUseError(f"{path} holds no sweep: {error}") from error

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from device.interface import Device
 from harness.dtypes import find_dtype, is_float
-from harness.errors import RecordError
+from harness.errors import RecordError, RecordUseError
 from harness.spec import Launchable, Op, Problem, Variant
 from harness.timing.ranges import mark_range
 from harness.verify.inputs import make_inputs
@@ -81,7 +81,7 @@ def load_outputs(path: Path) -> tuple[Outputs, str]:
             outputs = {key: _restore_dtype(file[key]) for key in file.files}
         return outputs, str(outputs.pop("about"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise RecordError(f"{path} holds no outputs saved by crosscheck: {error}") from error
+        raise RecordUseError(f"{path} holds no outputs saved by crosscheck: {error}") from error
 
 
 def _restore_dtype(values: NDArray[Any]) -> NDArray[Any]:

@@ -66,6 +66,7 @@ _REPORT_KINDS: Mapping[str, FaultKind] = {
     "instruction_limit": FaultKind.TIMEOUT,
     # verify marks nothing read-only but inputs.
     "read_only_write": FaultKind.INPUT_WRITTEN,
+    "endless_loop": FaultKind.TIMEOUT,
 }
 
 

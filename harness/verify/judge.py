@@ -39,6 +39,7 @@ from harness.timing.ranges import mark_range
 from harness.verify.bias import pool
 from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, Tally, VerifyResult, classify_report
+from harness.verify.loops import limit_loops
 from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.reference import Expected, References, check_tolerance
 from harness.verify.repeating import CHECK as LAUNCHES
@@ -92,7 +93,8 @@ class Verifier:
                 results.append(ProblemResult(step.problem.name, Status.NOT_RUN, step.hidden, reason))
                 continue
             session = self._make_session(kernel, launchable, step)
-            with mark_range(self.op.name, variant.name, step.problem.name, "verify"):
+            marked = mark_range(self.op.name, variant.name, step.problem.name, "verify")
+            with marked, limit_loops(self.device, self.op, step.problem):
                 results.append(session.run())
             lost = step.problem.name if session.device_lost else ""
             if on_step is not None:
@@ -421,10 +423,20 @@ class _Session:
             case.launch(self.launchable, stream)
             stream.synchronize()
         except _LAUNCH_ERRORS as error:
-            self.tally.add(FaultKind.LAUNCH_ERROR, check, str(error), distribution)
+            endless = self._find_endless_loops(check)
+            for text in endless:
+                self.tally.add(FaultKind.TIMEOUT, check, text, distribution)
+            if not endless:
+                self.tally.add(FaultKind.LAUNCH_ERROR, check, str(error), distribution)
             self._require_device(str(error))
             return False
         return True
+
+    def _find_endless_loops(self, check: str) -> list[str]:
+        """Return what the emulated device says of a launch that it ended because of a loop; the sanitizer's step takes all it says."""
+        if self.device.observer is None or check == "sanitizer":
+            return []
+        return [r.text for r in self.device.observer.take_reports() if classify_report(r) is FaultKind.TIMEOUT]
 
     def _require_device(self, reason: str) -> None:
         """Raise when the device still fails after its last error was taken."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype
-from harness.spec import Op, Problem
+from harness.spec import Op, Problem, SpecError
 from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs
@@ -156,18 +156,24 @@ def choose_places(op: Op, problem: Problem, axis: int, extent: int) -> NDArray[n
 
 def _compute_part(op: Op, problem: Problem, inputs: Mapping[str, NDArray[np.generic]]) -> Part:
     wide = {name: array.astype(np.float64) for name, array in inputs.items()}
-    with np.errstate(all="ignore"):
-        outputs = op.reference(wide, problem)
-        bounds = op.tolerance(wide, outputs, problem)
     wanted = {t.name: t.resolve_shape(problem) for t in op.outputs if t.present(problem)}
+    with np.errstate(all="ignore"):
+        outputs = _require_arrays(op, problem, "reference", op.reference(wide, problem), wanted)
+        bounds = _require_arrays(op, problem, "tolerance", op.tolerance(wide, outputs, problem), wanted)
     for name, shape in wanted.items():
-        if name not in outputs or name not in bounds:
-            raise ValueError(f"op {op.name}: reference() and tolerance() must both give output {name!r} for problem {problem.name}")
-        if outputs[name].shape != shape:
-            raise ValueError(
-                f"op {op.name}: reference() gives {name} the shape {outputs[name].shape}, problem {problem.name} wants {shape}"
+        if np.shape(outputs[name]) != shape:
+            raise SpecError(
+                f"op {op.name}: reference() gives {name} the shape {np.shape(outputs[name])}, problem {problem.name} wants {shape}"
             )
     return Part({n: outputs[n] for n in wanted}, {n: np.asarray(bounds[n], np.float64) for n in wanted})
+
+
+def _require_arrays(op: Op, problem: Problem, function: str, given: Any, wanted: Iterable[str]) -> Any:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"op {op.name}, problem {problem.name}: {function}() must return arrays by tensor name, not {type(given).__name__}")
+    if missing := [name for name in wanted if name not in given]:
+        raise SpecError(f"op {op.name}: {function}() must give output {missing[0]!r} for problem {problem.name}, and does not")
+    return given
 
 
 def check_tolerance(op: Op, problem: Problem, expected: Expected) -> list[Fault]:

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from device.cuda import share_stream
 from harness.peers.cublaslt import Product, find_unsupported
 from harness.peers.libraries import TunedCublasLt, compile_for_shapes, find_stride, view_in_torch
 from harness.spec import Launchable, Peer
@@ -118,7 +119,7 @@ class _CublasPeer:
         """Queue the product and the epilogue on a stream."""
         cupy = self._cupy
         a, b, bias, y, z, act = (arguments[name] for name in ("a", "b", "bias", "y", "z", "act"))
-        with cupy.cuda.ExternalStream(stream):
+        with share_stream(stream):
             product = cupy.asarray(y if z is None else z)
             self._sgemm.multiply(cupy.asarray(a), cupy.asarray(b), product, is_nk=arguments["b_layout"] == "nk")
             if act == "none" and bias is None and z is None:

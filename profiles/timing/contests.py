@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from device import Device, open_device
+from device.cuda import share_stream
 from device.interface import Stream
 from harness.compare.contest import run_contest
 from harness.compare.verdicts import Criteria
@@ -55,7 +56,7 @@ class Kernels:
 
     def _bind(self, kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]) -> Launch:
         def launch(stream: Stream) -> None:
-            with self.cupy.cuda.ExternalStream(stream.handle):
+            with share_stream(stream.handle):
                 kernel(grid, block, arguments)
 
         return launch

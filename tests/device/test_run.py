@@ -110,7 +110,12 @@ def test_the_report_holds_findings_counters_and_the_end(run: Run, tmp_path: Path
 
 def test_checks_can_be_left_out(run: Run) -> None:
     assert "ERROR SUMMARY: 1 error" in run("--checks=none", "overrun").stderr  # memory safety is kept whatever is switched off
-    assert run("--checks=rubbish", "clean").stderr.startswith("aicf emulator: AICF_EMULATED_CHECKS is left out")
+
+
+def test_an_option_that_cannot_be_obeyed_is_refused(run: Run) -> None:
+    done = run("--checks=rubbish", "clean")
+    assert done.returncode != 0
+    assert done.stderr.startswith('aicf emulator: AICF_EMULATED_CHECKS=rubbish: option checks: "rubbish" is none of memcheck')
 
 
 def test_a_statically_linked_program_is_refused_with_the_remedy(run: Run, tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_misspelt_variables_are_found() -> None:
     assert find_unknown_variables({"AICF_DEVIC": "cuda", "AICF_DEVICE": "cuda", "AICF_EMULATED_SEED": "1", "HOME": "/"}) == ("AICF_DEVIC",)
 
 
+def test_a_misspelt_option_of_the_emulator_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SettingError, match=r"^AICF_EMULATED_SCHEDUL: the emulator has no such option; did you mean 'SCHEDULE'\?$"):
+        read_settings({"AICF_EMULATED_SCHEDUL": "random"})
+    with pytest.raises(SettingError, match="no such option; it has: checks, counters, "):
+        read_settings({"AICF_EMULATED_X": "1"})
+    assert read_settings({"AICF_EMULATED_SCHEDULE": "random", "AICF_EMULATED_X": ""}) == read_settings({})
+
+
 def test_every_setting_has_a_described_variable() -> None:
     names = {v.name.removeprefix("AICF_").lower() for v in VARIABLES if not v.name.startswith(EMULATOR_PREFIX)}
     assert names == set(read_settings({}).__dataclass_fields__)

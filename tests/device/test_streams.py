@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from device import Device, DeviceError
+from device.cuda import share_stream
 
 from .conftest import Kernels
 
@@ -165,7 +166,7 @@ def test_a_graph_knows_kernels_that_another_library_loaded(cuda_device: Device) 
     kernel = cupy.RawKernel('extern "C" __global__ void mark(int* at) { at[threadIdx.x] = 7; }', "mark")
     at = cupy.zeros(32, cupy.int32)
     stream = cuda_device.create_stream()
-    with cuda_device.capture(stream) as graphs, cupy.cuda.ExternalStream(stream.handle):
+    with cuda_device.capture(stream) as graphs, share_stream(stream.handle):
         kernel((1,), (32,), (at,))
     (node,) = graphs[0].kernel_nodes
     assert (node.name, node.grid, node.block) == ("mark", (1, 1, 1), (32, 1, 1))

@@ -310,3 +310,26 @@ __global__ void endless(volatile int* flag) {
     }
 }
 EXPORT void run_endless(int* flag) { endless<<<1, 32>>>(flag); }
+
+// Loops that never end, each in its own way: over a row whose step skips the end; storing again and again; waiting for another word each
+// time. The last one ends, after a long while.
+__global__ void loop_without_end(const int* in, int* out, int kind, int turns) {
+    int sum = threadIdx.x;
+    switch (kind) {
+        case 0:
+            for (int i = 0; i != 7; i += 2) sum += in[i & 7] + i;
+            break;
+        case 1:
+            for (int i = 0; i < 8; sum ^= i) out[i + 8 * (sum & 1)] = sum;
+            break;
+        case 2:
+            for (int i = 0; reinterpret_cast<const volatile int*>(in)[i & 7] == 0; ++i) {
+            }
+            break;
+        case 3:
+            for (int i = 0; i < turns; ++i) sum = sum * 3 + in[i & 7];
+            break;
+    }
+    out[threadIdx.x] = sum;
+}
+EXPORT void run_loop_without_end(const int* in, int* out, int kind, int turns) { loop_without_end<<<1, 32>>>(in, out, kind, turns); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from ctypes import c_int, c_void_p
 from pathlib import Path
@@ -134,6 +135,34 @@ def test_instruction_limit(kernels: Kernels) -> None:
     with kernels.options(instruction_limit=100_000):
         _, reports = kernels.run("endless", np.zeros(1, np.int32))
     assert kinds(reports) == {"instruction_limit"} and kernels.status == TIMEOUT
+
+
+@pytest.mark.parametrize(("kind", "said"), [(0, "without a store, an atomic or a barrier"), (1, "turns of loops"), (2, "without a store")])
+def test_a_loop_without_end_is_reported_with_its_line(kernels: Kernels, kind: int, said: str) -> None:
+    start = time.monotonic()
+    with kernels.options(loop_limit=20_000):
+        _, reports = kernels.run("loop_without_end", np.zeros(8, np.int32), np.zeros(64, np.int32), kind, 0)
+    assert time.monotonic() - start < 10
+    (report,) = reports
+    assert report["kind"] == "endless_loop" and kernels.status == TIMEOUT
+    assert said in report["text"] and "loop_limit = 20000" in report["text"]
+    assert "loop_without_end" in report["kernel"] and report["ptx_line"] > 0 and re.fullmatch(r".*kernels\.cu:\d+", report["source"])
+    assert "by thread (0,0,0) of block (" in report["text"]
+
+
+def test_a_wait_for_what_nothing_changes_is_reported(kernels: Kernels) -> None:
+    start = time.monotonic()
+    with kernels.options(loop_limit=1_000_000):
+        _, reports = kernels.run("endless", np.zeros(1, np.int32))
+    assert time.monotonic() - start < 10
+    assert kinds(reports) == {"endless_loop"} and kernels.status == TIMEOUT
+    assert "no warp is left that changes it" in reports[0]["text"] and "kernels.cu:" in reports[0]["source"]
+
+
+def test_a_long_loop_within_the_limit_ends(kernels: Kernels) -> None:
+    with kernels.options(loop_limit=20_000):
+        (_, out), reports = kernels.run("loop_without_end", np.ones(8, np.int32), np.zeros(64, np.int32), 3, 60_000)
+    assert not reports and out[1] != 0, "the compiler unrolls it by four at least, and a limit counts branches"
 
 
 def test_assert(kernels: Kernels, capfd: pytest.CaptureFixture[str]) -> None:

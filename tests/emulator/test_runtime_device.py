@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from device.loader import find_cuda_library
+from device.settings import EMULATOR_OPTIONS
 
 from .cuda_runtime import LEGACY_STREAM, PER_THREAD_STREAM, ROOT, Args, Dim3, Runtime, run_isolated
 
@@ -373,9 +374,36 @@ def test_options_that_a_test_leaves_behind_are_gone(emulator: Runtime, time: int
 
 def test_defaults_come_from_the_environment(emulator: Runtime, runtime_library: Path) -> None:
     body = "print(*(cuda.library.aicfEmulatorGetOption(n).decode() for n in (b'checks', b'seed', b'workers')))"
-    done = run_isolated(runtime_library, body, AICF_EMULATED_CHECKS="initcheck", AICF_EMULATED_SEED="12", AICF_EMULATED_WORKERS="lots")
-    assert done.stdout.split() == ["initcheck", "12", "0"]
-    assert "AICF_EMULATED_WORKERS is left out" in done.stderr
+    done = run_isolated(runtime_library, body, AICF_EMULATED_CHECKS="initcheck", AICF_EMULATED_SEED="12", AICF_EMULATED_LEVEL="v3")
+    assert done.stdout.split() == ["initcheck", "12", "0"] and not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("AICF_EMULATED_WORKERS", "lots", "option workers"),
+        ("AICF_EMULATED_CHECKS", "memchek", '"memchek" is none of memcheck'),
+        ("AICF_EMULATED_LEVEL", "v9", '"v9" is none of v2, v3, v4'),
+        ("AICF_EMULATED_SCHEDUL", "random", "there is no such option; options: checks,"),
+        ("AICF_EMULATED_checks", "all", "there is no such option"),
+        ("AICF_EMULATED_SUPPRESSED", "1", "it is a count"),
+    ],
+)
+def test_a_variable_that_cannot_be_obeyed_refuses_every_call(runtime_library: Path, name: str, value: str, reason: str) -> None:
+    body = """
+    print(cuda.library.cudaFree(None), cuda.library.cudaGetDeviceCount(byref(c_int())), cuda.library.cudaDeviceSynchronize())
+    print(cuda.library.aicfEmulatorSetOption(b"seed", b"1"), cuda.library.aicfEmulatorMessage().decode())
+    """
+    done = run_isolated(runtime_library, "from ctypes import byref, c_int" + body.replace("\n    ", "\n"), **{name: value})
+    calls, setting = done.stdout.splitlines()
+    assert calls == "3 3 3", "cudaErrorInitializationError"
+    assert setting.startswith(f"3 {name}={value}: ") and reason in setting
+    assert done.stderr.count(f"aicf emulator: {name}={value}: ") == 1
+
+
+def test_the_names_that_python_knows_are_those_of_the_library(emulator: Runtime) -> None:
+    names = emulator.library.aicfEmulatorOptionNames().decode().split(",")
+    assert sorted(EMULATOR_OPTIONS) == sorted({*names, "level"} - {"suppressed"})
 
 
 def test_the_version_names_the_instruction_set(emulator: Runtime) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
+import subprocess
 import sys
 import threading
 import time
@@ -19,7 +21,7 @@ from device.settings import find_project_root
 from device.toolchain import find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op
 from harness.build.compiler import Compiler
-from harness.build.store import Store, full_disk_as_error
+from harness.build.store import Store, full_disk_as_error, write_atomically
 from harness.discover import LoadedOp, find_op
 from harness.errors import BuildError
 from harness.scaffold import create_op
@@ -266,6 +268,36 @@ def test_what_a_killed_build_left_is_removed_a_day_later(bench: Bench) -> None:
     os.utime(old, (yesterday, yesterday))
     with bench.store.scratch():
         assert not old.exists() and young.exists()
+
+
+def test_what_a_process_left_that_is_gone_is_removed_at_once_and_what_is_in_use_is_not(bench: Bench) -> None:
+    words = "import os, sys; from pathlib import Path; from harness.build.store import Store\n"
+    words += "with Store(Path(sys.argv[1])).scratch() as place: print(place.name, flush=True); os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", words, str(bench.store.root)], capture_output=True, text=True, check=False)
+    left = bench.store.root / "tmp" / done.stdout.strip()
+    assert left.is_dir() and left.name
+    with bench.store.scratch() as held:
+        assert left.exists(), "it may be so young that its owner does not hold it yet"
+        past = time.time() - 300
+        for folder in (left, held):
+            os.utime(folder, (past, past))
+        with bench.store.scratch():
+            assert not left.exists() and held.exists()
+
+
+def test_files_and_entries_have_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "page.html", "text")
+        store = Store(tmp_path / "cache")
+        with store.scratch() as scratch:
+            (scratch / "file").write_text("content")
+            entry = store.add("things", "request", scratch, {}, {})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o640
+    assert stat.S_IMODE(entry.folder.stat().st_mode) == 0o750
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["page.html"]
 
 
 def test_compilers_can_give_way_to_others(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import harness.sweep.cluster
 from device import Device
 from device.interface import UnavailableError
+from harness.errors import UseError
 from harness.pool import JobFeed, Lost
 from harness.records.database import make_uid
 from harness.sweep.cluster import Station, find_devices, open_cluster, run_jobs_on
@@ -100,6 +102,37 @@ def test_a_station_ends_its_processes() -> None:
     station.close()
     with pytest.raises(ProcessLookupError):
         os.kill(answer[1], 0)
+
+
+def test_what_ends_a_station_reaches_all_who_wait_and_all_who_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def fail(*_: object, **__: object) -> Iterator[tuple[object, object]]:
+        asked.wait(10)
+        raise OSError("no process can be started")
+        yield
+
+    monkeypatch.setattr(harness.sweep.cluster, "run_jobs", fail)
+    station: Station[Any, tuple[int, int]] = Station(Squarer, (0,), 2, 30.0)
+    jobs = [object() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        answers = [pool.submit(station.do, job) for job in jobs]
+        while len(station._answers) < len(jobs):
+            time.sleep(0.001)
+        asked.set()
+        for answer in answers:
+            with pytest.raises(OSError, match="no process can be started"):
+                answer.result(timeout=10)
+    with pytest.raises(OSError, match="no process can be started"):
+        station.do(object())
+    station.close()
+
+
+def test_an_address_that_is_none_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UseError, match=r"--scheduler nonsense: is no address .*; write tcp://HOST:PORT"), open_cluster("nonsense", 1, 1):
+        pass
+    code, _, err = run(capsys, "sweep", "transpose", "--scheduler", "nonsense")
+    assert code == 2 and err == "harness: --scheduler nonsense: is no address; write tcp://HOST:PORT\n"
 
 
 def test_leaving_early_ends_what_runs() -> None:

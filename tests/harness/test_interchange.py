@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.errors import RecordError
+from harness.errors import RecordError, RecordUseError
 from harness.records.database import Records
 from harness.records.interchange import export_records, import_records
 from tests.harness.test_records import FACTS, VERDICT, start
@@ -80,10 +81,7 @@ def test_files_from_before_rows_had_names_are_imported_once(full: Records, tmp_p
 def test_another_file_is_refused_and_leaves_nothing(full: Records, tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
-    if text == "{}":
-        assert import_records(full, path) == (0, 0)
-        return
-    with pytest.raises(RecordError, match="holds no records"):
+    with pytest.raises(RecordError, match=r"holds no records|cannot be imported: row 1"):
         import_records(full, path)
     with pytest.raises(RecordError, match=r"\.json, \.csv, \.parquet"):
         import_records(full, tmp_path / "file.xlsx")
@@ -97,7 +95,7 @@ def test_a_broken_row_among_good_ones_leaves_nothing(full: Records, tmp_path: Pa
     del rows[2]["run"]
     path.write_text(json.dumps(rows))
     other = Records(f"sqlite:///{tmp_path / 'other.sqlite'}")
-    with pytest.raises(RecordError, match="KeyError"):
+    with pytest.raises(RecordError, match="row 3: run is no object"):
         import_records(other, path)
     assert other.list_results() == []
     other.close()
@@ -118,3 +116,46 @@ def test_the_verb_copies_both_ways(
     with pytest.raises(SystemExit) as ended:
         main(["records", "import", path, "--op", "toy"])
     assert ended.value.code == 2
+
+
+def test_what_is_wrong_with_a_file_is_said_in_its_own_words(full: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "file.json"
+    export_records(full, path)
+    (row, *_) = json.loads(path.read_text())
+    cases: list[tuple[object, str]] = [
+        ({}, "it is not a list"),
+        ([3], "row 1: it is no object"),
+        ([row, {k: v for k, v in row.items() if k != "run"}], "row 2: run is no object"),
+        ([{k: v for k, v in row.items() if k != "variant"}], "row 1: variant is missing"),
+        ([row | {"energy_mj": 3.0}], "row 1: energy_mj is not known to this version of the project: use the version that wrote the file"),
+        (
+            [row | {"run": row["run"] | {"environment": row["run"]["environment"] | {"rack": 1}}}],
+            "row 1: run.environment.rack is not known",
+        ),
+        ([row | {"verify_version": "2"}], "row 1: verify_version must be a whole number"),
+        ([row | {"figures": []}], "row 1: figures must be an object"),
+        ([row | {"samples": ["fast"]}], "row 1: samples must be a list of numbers"),
+    ]
+    files = {tmp_path / f"{n}.json": (json.dumps(content), message) for n, (content, message) in enumerate(cases)}
+    files |= {
+        tmp_path / "syntax.json": ("[", "holds no records (Expecting value"),
+        tmp_path / "deep.json": ("[" * 100_000, "nested too deeply"),
+        tmp_path / "short.csv": ("uid,kind\n1\n", "a line has more or fewer columns"),
+        tmp_path / "later.csv": ("uid,rack.name\n1,2\n", "row 1: rack.name is not known"),
+        tmp_path / "text.parquet": ("nothing", "holds no records ("),
+        tmp_path / "file.txt": ("", "records are written as .json, .csv, .parquet"),
+    }
+    other = Records(f"sqlite:///{tmp_path / 'other.sqlite'}")
+    for file, (text, message) in files.items():
+        file.write_text(text)
+        with pytest.raises(RecordUseError) as caught:
+            import_records(other, file)
+        assert message in str(caught.value) and str(file) in str(caught.value)
+        assert not re.search(r"Error|Traceback|<class|NoneType", str(caught.value)), caught.value
+    with pytest.raises(RecordUseError, match="cannot be read: No such file"):
+        import_records(other, tmp_path / "none.json")
+    assert other.list_results() == []
+    other.close()
+    with pytest.raises(SystemExit) as ended:
+        main(["records", "import", str(tmp_path / "0.json")])
+    assert ended.value.code == 2 and capsys.readouterr().err.startswith("harness: ")

@@ -80,3 +80,23 @@ def test_where_benchmarks_are_off_the_launch_runs_once_and_nothing_is_reported(s
     done = suite.runpytest_subprocess("-q", "--benchmark-disable")
     done.assert_outcomes(passed=2)
     done.stdout.no_fnmatch_line("*Median*")
+
+
+def test_a_problem_that_is_not_served_skips_the_test_and_nothing_else(suite: pytest.Pytester) -> None:
+    suite.makeini("[pytest]\nfilterwarnings = error\n")
+    suite.makepyfile(
+        """
+        class Nothing:
+            arguments = {}
+            def supports(self):
+                return "rows of 3 elements"
+
+        def test_speed(gpu_benchmark):
+            case = Nothing()
+            gpu_benchmark.run_case(case, case)
+        """
+    )
+    for mode in ("--benchmark-enable", "--benchmark-disable"):
+        done = suite.runpytest_subprocess("-q", "-rs", mode)
+        done.assert_outcomes(skipped=1)
+        assert "this problem is not served: rows of 3 elements" in done.stdout.str()

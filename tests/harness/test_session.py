@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import harness.discover
 import harness.session
 import harness.verify.workers
 from device import DeviceError
@@ -17,6 +18,7 @@ from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
 from harness.pool import Lost
+from harness.session import Session
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy
@@ -286,3 +288,26 @@ def test_wrong_use_is_told(
     got, _, err = run(capsys, *arguments)
     assert got == code
     assert message in err
+
+
+def test_what_was_recorded_before_makes_no_run_and_report_shows_every_variant(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "verify", "toy")[0] == 0
+    first = json.loads(run(capsys, "report", "toy", "--json")[1])
+    assert {r["variant"] for r in first} == {"honest", "atomic"}
+    code, out, _ = run(capsys, "verify", "toy", "--variant", "atomic")
+    assert code == 0 and "Run 2 in sqlite:" in out
+    newest = json.loads(run(capsys, "report", "toy", "--json")[1])
+    assert {(r["variant"], r["run_id"]) for r in newest} == {("honest", 1), ("atomic", 2)}, "the newest of each, whichever run it is of"
+    out = run(capsys, "report", "toy")[1]
+    assert "the newest of each variant on" in out and "from runs 1, 2" in out
+    assert "2 of 2 variants have no figures there: python -m harness bench toy makes them" in out
+
+
+def test_a_bench_that_finds_everything_recorded_names_no_run(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session.start(harness.discover.find_op("toy"), "bench toy")
+    with session:
+        assert session.recorded_run is None
+        assert session.describe_run() == f"All of it was recorded before in {session.settings.records_url}: no new run"
+        session.record(None, kind="verify", variant="honest", problem="*", status="passed")
+        assert session.describe_run() == f"Run {session.recorded_run} in {session.settings.records_url}"
+        assert session.records.read_run(session.run_id).started_at == session.started_at

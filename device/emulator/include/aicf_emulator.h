@@ -11,7 +11,7 @@ extern "C" {
 const char* aicfEmulatorVersion(void);
 
 /* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck (or "all", "none"); counters = 0|1; workers = N (0:
- * all cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); max_reports = N (distinct findings kept
+ * all cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); loop_limit = N (0: none); max_reports = N (distinct findings kept
  * per launch); memory_bytes = N (of each device; before the first allocation only; 8 GiB); devices = N (before the first allocation only);
  * mode = eager|deferred (when queued work runs: at once, or at a synchronisation in an order drawn by seed); target = h200|h100|a100.
  * For programs that are run as they are: print_reports = 0|1 (each finding on stderr when it happens), print_limit = N (distinct findings
@@ -22,7 +22,8 @@ const char* aicfEmulatorVersion(void);
  * Returns 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(); CUDA's last error is left alone.
  *
  * At load, each option takes its default from the environment variable AICF_EMULATED_<NAME> (AICF_EMULATED_CHECKS=all, ...): for programs
- * that know nothing of these functions. */
+ * that know nothing of these functions. With a name or a value there that means nothing, every call fails: CUDA's with
+ * cudaErrorInitializationError (3), as aicfEmulatorSetOption does, and aicfEmulatorMessage() names the variable. */
 int aicfEmulatorSetOption(const char* name, const char* value);
 const char* aicfEmulatorGetOption(const char* name); /* NULL: no such option */
 const char* aicfEmulatorOptionNames(void);           /* comma-separated */

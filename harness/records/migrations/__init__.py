@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from harness.errors import RecordError
+from harness.errors import RecordUseError
 
 FIRST = "0001"
 HEAD = "0002"
@@ -25,19 +25,24 @@ def read_revision(connection: Connection) -> str:
     return FIRST if "schema" in tables else ""
 
 
+def require_known(revision: str) -> None:
+    """Raise :class:`RecordUseError` for tables that a later version of the project, or another program, made."""
+    if revision > HEAD:
+        raise RecordUseError(
+            f"the records have schema {revision}, this version of the project knows {HEAD}: "
+            "use the later version, or set AICF_RECORDS_URL to another database"
+        )
+
+
 def migrate(connection: Connection) -> None:
     """Bring the tables to :data:`HEAD` within the connection's transaction.
 
-    Raises :class:`RecordError` for a database that a later version of the project wrote.
+    Raises :class:`RecordUseError` for a database that a later version of the project wrote.
     """
     found = read_revision(connection)
     if found == HEAD:
         return
-    if found > HEAD:
-        raise RecordError(
-            f"the records have schema {found}, this version of the project knows {HEAD}: "
-            "use the later version, or set AICF_RECORDS_URL to another database"
-        )
+    require_known(found)
     # Slow to import, and hardly ever needed.
     from alembic import command
     from alembic.config import Config

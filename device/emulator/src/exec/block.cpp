@@ -210,6 +210,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         std::fill(std::begin(warp.alloca_used), std::end(warp.alloca_used), 0u);
         warp.cluster_arrived = warp.cluster_passed = 0;
         warp.registers = warp.register_changes = 0;
+        warp.loops = warp.moved_at = 0;
         warp.warp_floor = 0;
         std::fill(std::begin(warp.order), std::end(warp.order), 0u);
         std::fill(std::begin(warp.fence_device), std::end(warp.fence_device), 0u);

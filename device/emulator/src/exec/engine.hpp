@@ -114,6 +114,8 @@ struct Warp {
     uint32_t registers = 0;        // as the last setmaxnreg of the warp set them; 0: none was executed
     uint32_t register_changes = 0;
     uint64_t instructions = 0;
+    uint64_t loops = 0;     // backward branches taken, where ExecOptions::loop_limit asks for them
+    uint64_t moved_at = 0;  // `loops` when the warp last did what others can see, or waited for them
     std::unordered_map<const void*, Undefined> undefined;  // by the place of the row; empty but for a few warps
     std::vector<UndefinedOrigin> undefined_origins;
     // Happens-before, on the block's clock (order.hpp): accesses stamped before these are ordered before what the warp does now.
@@ -247,6 +249,7 @@ enum class Finding : uint8_t {
     kAsyncSourceOverwritten,
     kDeadlock,
     kInstructionLimit,
+    kEndlessLoop,
     kAssert,
     kTrap,
     kBreakpoint,
@@ -294,6 +297,8 @@ struct LaunchState {
     std::atomic<uint64_t> instructions{0};
     std::atomic<uint64_t> next_cluster{0};
     std::atomic<uint64_t> finished_blocks{0};
+    std::atomic<uint32_t> busy_workers{0};   // that have blocks, or may get some
+    std::atomic<uint32_t> vain_workers{0};   // of these, whose blocks have all long read what nothing changes
     uint64_t run_clusters = 0;            // of the grid's that run: all, or a sample
     std::vector<uint64_t> cluster_order;  // empty: in order
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena

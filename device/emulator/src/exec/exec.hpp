@@ -64,6 +64,9 @@ struct ExecOptions {
     Schedule schedule = Schedule::kDefault;
     uint64_t seed = 0;
     uint64_t instruction_limit = 0;  // warp instructions a launch may execute, 0 = none; beyond it: kErrorLaunchTimeout and a report
+    // Backward branches that a warp may take without storing anything, without an atomic and without a barrier, 0 = no limit; 64 times as
+    // many in all. Beyond it, or where all warps read memory again and again that nothing changes: kErrorLaunchTimeout and a report.
+    uint64_t loop_limit = 0;
     uint64_t sample_blocks =
         0;  // run only so many blocks, spread evenly over the grid, 0 = all; for counters of launches that are too large
     uint64_t sample_seed = 0;    // of the blocks run: the first, the last, and others that this draws; 0 = spread evenly

@@ -45,6 +45,7 @@ constexpr FindingInfo kFindings[] = {
     {"async_source_overwritten", Severity::kError, "Write to memory that an asynchronous copy may still be reading"},
     {"deadlock", Severity::kError, "Deadlock: no warp of the block can go on"},
     {"instruction_limit", Severity::kError, "The launch's limit of instructions is used up"},
+    {"endless_loop", Severity::kError, "A loop that does not end"},
     {"assertion_failed", Severity::kError, "Device-side assertion failed"},
     {"trap", Severity::kError, "Trap"},
     {"breakpoint", Severity::kError, "Breakpoint"},

@@ -1,5 +1,6 @@
 // Which block and which warp runs next, on which host thread.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr uint64_t kWarpQuantum = 4096;         // warp instructions before another warp of the block has its turn
 constexpr size_t kMostPause = 1000;  // microseconds that a worker rests when all its blocks only poll
+constexpr size_t kVainRounds = 1500;  // such rests in a row, about 1 s, after which what they wait for may not come
 constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
@@ -205,10 +207,32 @@ BlockStop run_unit(Worker& worker, Unit& unit) {
     }
 }
 
+// The first warp of a unit that waits for what nothing will change.
+void report_vain_wait(Worker& worker, Unit& unit) {
+    for (const auto& block : unit.blocks) {
+        for (Warp& warp : block->warps) {
+            for (const Entry& entry : warp.entries) {
+                if (entry.state != EntryState::kRunnable && entry.state != EntryState::kYielded) continue;
+                // Past what it polled with; an mbarrier's wait is repeated itself.
+                const uint32_t pc = warp.polled_block || entry.pc == 0 ? entry.pc : entry.pc - 1;
+                report_event(worker, *block, warp, pc, static_cast<uint32_t>(std::countr_zero(entry.mask)), Finding::kEndlessLoop,
+                             "every warp that is left reads memory again and again, and no warp is left that changes it");
+                worker.launch->end_with(kErrorLaunchTimeout);
+                return;
+            }
+        }
+    }
+}
+
 // Units of one worker: normally one at a time, each to its end. One that uses up its turn, or waits by polling, is set aside for another
 // one, so that blocks that wait for each other all come to run; how many are set aside grows while none of them ends.
 void run_worker(Worker& worker) {
     LaunchState& state = *worker.launch;
+    bool in_vain = false;
+    const auto set_in_vain = [&](bool now) {
+        if (now != in_vain) state.vain_workers.fetch_add(now ? 1 : -1);
+        in_vain = now;
+    };
     std::vector<std::unique_ptr<Unit>> idle_units;
     std::deque<std::unique_ptr<Unit>> resident;
     const size_t most_resident = std::max<size_t>(2, state.co_resident / state.cluster_blocks);
@@ -244,24 +268,37 @@ void run_worker(Worker& worker) {
         if (stop == BlockStop::kStopped) break;
         if (stop == BlockStop::kDone) {
             turns_without_end = polling = rounds_in_vain = 0;
+            set_in_vain(false);
             worker.counters.blocks += unit->blocks.size();
             for (const auto& block : unit->blocks) worker.counters.warps += block->num_warps;
             idle_units.push_back(std::move(unit));
             continue;
         }
         resident.push_back(std::move(unit));
-        if (stop == BlockStop::kTurn) rounds_in_vain = 0;
+        if (stop == BlockStop::kTurn) {
+            rounds_in_vain = 0;
+            set_in_vain(false);
+        }
         polling = stop == BlockStop::kPolling || stop == BlockStop::kStuck ? polling + 1 : 0;
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
             // What all wait for is up to another worker.
             std::this_thread::sleep_for(std::chrono::microseconds(std::min<size_t>(++rounds_in_vain, kMostPause)));
             polling = 0;
+            if (state.options.loop_limit != 0 && rounds_in_vain >= kVainRounds) {
+                set_in_vain(true);
+                if (state.vain_workers.load() >= state.busy_workers.load()) {
+                    report_vain_wait(worker, *resident.front());
+                    break;
+                }
+            }
         }
         if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {
             resident_limit = std::min(resident_limit * 2, most_resident);
             turns_without_end = 0;
         }
     }
+    set_in_vain(false);
+    state.busy_workers.fetch_sub(1);
 }
 
 // Host threads that live from launch to launch.
@@ -323,6 +360,7 @@ private:
 }  // namespace
 
 void run_workers(LaunchState& state, std::vector<Worker>& workers) {
+    state.busy_workers = static_cast<uint32_t>(workers.size());
     Pool::instance().run(static_cast<uint32_t>(workers.size()), [&](uint32_t i) {
         try {
             run_worker(workers[i]);

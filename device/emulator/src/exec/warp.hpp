@@ -60,6 +60,8 @@ private:
     bool gather(const Inst& inst, uint32_t& mask, uint32_t required_of_all, const uint32_t* required);
     void branch(const Inst& inst, uint32_t taken, uint32_t target);
     void branch_indexed(const Inst& inst, uint32_t mask);
+    void count_loop(uint32_t from, uint32_t lanes);
+    void stop_loop(uint32_t from, uint32_t lanes);
     void call(const Inst& inst, uint32_t mask, uint32_t function);
     void call_indirect(const Inst& inst, uint32_t mask);
     void call_builtin(const Inst& inst, uint32_t mask);

@@ -15,6 +15,7 @@ inline namespace AICF_ENGINE_NAMESPACE {
 
 namespace {
 constexpr uint32_t kMaxBackEdges = 256;
+constexpr uint64_t kMovingLoops = 64;  // a loop that stores may take so many times as many turns as one that does not
 
 bool same_group(const Entry& entry, uint32_t pc, int32_t frame) { return entry.pc == pc && entry.frame == frame; }
 }  // namespace
@@ -141,9 +142,30 @@ void Interpreter<M>::leave(uint32_t lanes) {
     pick();
 }
 
+// A backward branch of some lanes: ends the launch where it was one too many.
+template <Mode M>
+AICF_INLINE void Interpreter<M>::count_loop(uint32_t from, uint32_t lanes) {
+    ++warp_.loops;
+    if (const uint64_t limit = block_.launch->options.loop_limit)
+        if (warp_.loops - warp_.moved_at > limit || warp_.loops / kMovingLoops > limit) [[unlikely]]
+            stop_loop(from, lanes);
+}
+
+template <Mode M>
+void Interpreter<M>::stop_loop(uint32_t from, uint32_t lanes) {
+    const uint64_t limit = block_.launch->options.loop_limit;
+    const uint64_t quiet = warp_.loops - warp_.moved_at;
+    const std::string turns = quiet > limit ? std::to_string(quiet) + " turns of loops without a store, an atomic or a barrier"
+                                            : std::to_string(warp_.loops) + " turns of loops";
+    report_event(worker_, block_, warp_, from, std::countr_zero(lanes), Finding::kEndlessLoop,
+                 "the warp took " + turns + " (loop_limit = " + std::to_string(limit) + ")");
+    stop_launch(kErrorLaunchTimeout);
+}
+
 template <Mode M>
 void Interpreter<M>::branch(const Inst& inst, uint32_t taken, uint32_t target) {
     const uint32_t stay = mask_ & ~taken;
+    if (target <= pc_) count_loop(pc_, taken);
     if constexpr (kCount) {
         count().branches++;
         count().divergent_branches += taken && stay;
@@ -199,6 +221,7 @@ void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
         }
         if constexpr (kCount) count().divergent_branches += first && (todo || rest);
         first = false;
+        if (table[index[lane]] <= pc_) count_loop(pc_, group);
         push_entry(table[index[lane]], group, EntryState::kRunnable);
     }
     if (rest) push_entry(pc_ + 1, rest, EntryState::kRunnable);
@@ -376,6 +399,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                     goto polled;
                 break;
             case Op::kStore:
+                warp_.moved_at = warp_.loops;
                 if (!kCount && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
                     ++pc_;
                     break;
@@ -386,6 +410,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kAtomic:
+                warp_.moved_at = warp_.loops;
                 atomic(inst, mask);
                 ++pc_;
                 if (polled_) [[unlikely]]
@@ -402,7 +427,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kBrx: branch_indexed(inst, mask); break;
             case Op::kCall: call(inst, mask, image_.calls[inst.imm].callee); break;
             case Op::kCallIndirect: call_indirect(inst, mask); break;
-            case Op::kBuiltin: call_builtin(inst, mask); break;
+            case Op::kBuiltin:
+                warp_.moved_at = warp_.loops;
+                call_builtin(inst, mask);
+                break;
             case Op::kRet: return_from(mask); break;
             case Op::kExit:
             case Op::kEnd: exit_threads(mask); break;
@@ -415,7 +443,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                              "a breakpoint was reached, and no debugger is attached");
                 stop_launch(kErrorIllegalInstruction);
                 break;
-            case Op::kBarrier: barrier(inst, mask); break;
+            case Op::kBarrier:
+                warp_.moved_at = warp_.loops;
+                barrier(inst, mask);
+                break;
             case Op::kBarWarpSync: bar_warp_sync(inst, mask); break;
             case Op::kShfl: shuffle(inst, mask); break;
             case Op::kVote: vote(inst, mask); break;
@@ -427,6 +458,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kAsyncCopy:
+                warp_.moved_at = warp_.loops;
                 async_copy(inst, mask);
                 ++pc_;
                 break;
@@ -440,10 +472,14 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kMma: mma(inst, mask); break;
             case Op::kLoadMatrix: load_matrix(inst, mask); break;
-            case Op::kStoreMatrix: store_matrix(inst, mask); break;
+            case Op::kStoreMatrix:
+                warp_.moved_at = warp_.loops;
+                store_matrix(inst, mask);
+                break;
             case Op::kMoveMatrix: move_matrix(inst, mask); break;
             case Op::kWgmma: wgmma(inst, mask); break;
             case Op::kMbarrier:
+                warp_.moved_at = warp_.loops;
                 mbarrier(inst, mask);
                 if (polled_ && !fatal_) [[unlikely]] {
                     push_entry(pc_, mask_, EntryState::kRunnable);
@@ -452,13 +488,22 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                     return StopReason::kPolled;
                 }
                 break;
-            case Op::kBulk: bulk(inst, mask); break;
+            case Op::kBulk:
+                warp_.moved_at = warp_.loops;
+                bulk(inst, mask);
+                break;
             case Op::kProxyFence: fence_proxy(inst, mask); break;
             case Op::kMapShared: map_shared(inst, mask); break;
-            case Op::kClusterBarrier: cluster_barrier(inst, mask); break;
+            case Op::kClusterBarrier:
+                warp_.moved_at = warp_.loops;
+                cluster_barrier(inst, mask);
+                break;
             case Op::kGridDependency: grid_dependency(inst, mask); break;
             case Op::kSetMaxRegisters: set_max_registers(inst, mask); break;
-            case Op::kTexture: texture(inst, mask); break;
+            case Op::kTexture:  // surfaces are stored to
+                warp_.moved_at = warp_.loops;
+                texture(inst, mask);
+                break;
         }
         if (fatal_) [[unlikely]] {
             worker_.instructions += budget - left;
@@ -468,6 +513,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
     polled:
         // Other threads of the warp first; the turn ends when there are none.
         polled_ = false;
+        warp_.moved_at = warp_.loops;
         if (!running_) break;
         push_entry(pc_, mask_, EntryState::kYielded);
         drop(frame_);

@@ -11,6 +11,8 @@
 #include "report_file.hpp"
 #include "suppressions.hpp"
 
+extern char** environ;
+
 namespace aicf::emu {
 namespace {
 
@@ -21,6 +23,8 @@ struct CheckName {
 constexpr CheckName kCheckNames[] = {
     {"memcheck", kMemcheck}, {"initcheck", kInitcheck}, {"synccheck", kSynccheck}, {"racecheck", kRacecheck}};
 
+constexpr const char* kVariablePrefix = "AICF_EMULATED_";
+constexpr const char* kLevelVariable = "AICF_EMULATED_LEVEL";
 constexpr const char* kScheduleNames[] = {"default", "reversed", "greedy", "random"};  // in the order of Schedule
 
 uint64_t parse_number(const std::string& name, const std::string& value, uint64_t least, uint64_t most) {
@@ -115,6 +119,8 @@ const Option kOptions[] = {
     {"instruction_limit",
      [](Runtime& r, const std::string& v) { r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
+    {"loop_limit", [](Runtime& r, const std::string& v) { r.options.loop_limit = parse_number("loop_limit", v, 0, UINT64_MAX); },
+     [](const Runtime& r) { return std::to_string(r.options.loop_limit); }},
     {"sample_blocks", [](Runtime& r, const std::string& v) { r.options.sample_blocks = parse_number("sample_blocks", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.sample_blocks); }},
     {"sample_seed", [](Runtime& r, const std::string& v) { r.options.sample_seed = parse_number("sample_seed", v, 0, UINT64_MAX); },
@@ -181,6 +187,33 @@ const Option kOptions[] = {
     {"report_file", [](Runtime&, const std::string& v) { set_report_file(v); }, [](const Runtime&) { return report_file(); }},
 };
 
+constexpr const char* kLevels[] = {"v2", "v3", "v4"};
+
+std::string name_variable(const char* option) {
+    std::string variable = kVariablePrefix;
+    for (const char* c = option; *c != '\0'; ++c) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+    return variable;
+}
+
+// What is wrong with a variable of the environment that has our prefix, "" where nothing is; sets the option that it stands for.
+std::string read_variable(Runtime& runtime, const std::string& name, const std::string& value) {
+    if (value.empty()) return "";
+    if (name == kLevelVariable) {  // level.cpp reads it
+        const bool known = std::find(std::begin(kLevels), std::end(kLevels), value) != std::end(kLevels);
+        return known ? "" : "\"" + value + "\" is none of v2, v3, v4";
+    }
+    for (const Option& option : kOptions) {
+        if (name != name_variable(option.name)) continue;
+        try {
+            option.write(runtime, value);
+            return "";
+        } catch (const Failure& failure) {
+            return failure.message;
+        }
+    }
+    return "there is no such option; options: " + option_names() + ", level";
+}
+
 const Option* find_option(const std::string& name) {
     const auto* option = std::find_if(std::begin(kOptions), std::end(kOptions), [&](const Option& o) { return name == o.name; });
     return option == std::end(kOptions) ? nullptr : option;
@@ -192,20 +225,20 @@ void set_default_options(Runtime& runtime) {
     runtime.target = find_target("h200");
     runtime.options = ExecOptions{};
     runtime.memory_bytes = uint64_t{8} << 30;
-    for (const Option& option : kOptions) {
-        std::string variable = "AICF_EMULATED_";
-        for (const char* c = option.name; *c != '\0'; ++c) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
-        const char* value = std::getenv(variable.c_str());
-        if (value == nullptr || *value == '\0') continue;
-        try {
-            option.write(runtime, value);
-        } catch (const Failure& failure) {
-            std::fprintf(stderr, "aicf emulator: %s is left out: %s\n", variable.c_str(), failure.message.c_str());
-        }
+    for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+        const std::string variable = *each;
+        const size_t equals = variable.find('=');
+        if (!variable.starts_with(kVariablePrefix) || equals == std::string::npos) continue;
+        const std::string name = variable.substr(0, equals);
+        const std::string fault = read_variable(runtime, name, variable.substr(equals + 1));
+        if (fault.empty() || !runtime.wrong_setting.empty()) continue;
+        runtime.wrong_setting = variable + ": " + fault;
+        std::fprintf(stderr, "aicf emulator: %s; every call fails until it is mended\n", runtime.wrong_setting.c_str());
     }
 }
 
 void set_option(Runtime& runtime, const std::string& name, const std::string& value) {
+    if (!runtime.wrong_setting.empty()) throw Failure{kErrInitializationError, runtime.wrong_setting};
     const Option* option = find_option(name);
     if (option == nullptr) {
         std::string known;

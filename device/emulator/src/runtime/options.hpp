@@ -7,7 +7,8 @@
 
 namespace aicf::emu {
 
-// Built-in values, then AICF_EMULATED_<NAME> of the environment; a wrong value there is reported on stderr and left out.
+// Built-in values, then AICF_EMULATED_<NAME> of the environment; a wrong name or value there is said on
+// stderr, and is Runtime::wrong_setting.
 void set_default_options(Runtime& runtime);
 
 // Throws Failure(1) with the reason.

@@ -104,6 +104,7 @@ public:
     uint64_t memory_bytes = 0;  // of each device
     bool deferred = false;      // work waits for a synchronisation (queue.hpp)
     std::chrono::steady_clock::time_point last_call;
+    std::string wrong_setting;  // a variable of the environment that cannot be obeyed, "": none; every call is refused
     int sticky_error = 0;
     uint32_t last_race_launch = 0;  // LaunchResult::race_launch
     std::string sticky_message;
@@ -185,6 +186,7 @@ int api(const char* function, Body&& body, AfterError after_error = AfterError::
         Runtime& runtime = Runtime::get();
         std::lock_guard lock(runtime.mutex);
         if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
+        if (!runtime.wrong_setting.empty()) throw Failure{kErrInitializationError, runtime.wrong_setting};
         if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
             return record_error(runtime.sticky_error, runtime.sticky_message);
         if (!thread_state().has_context) thread_state().has_context = makes_context_current(function);
