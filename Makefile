@@ -55,7 +55,7 @@ model: ## rank variants by modelled time, without a GPU (args='--validate FILE' 
 new: ## write a new op that builds, verifies and benches at once (args='--kind elementwise|reduction|gemm')
 profile: ## say what binds a variant, why its warps wait, where, and what to try (on a GPU Nsight Compute and compute-sanitizer)
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
-report: ## show the op's latest recorded bench (args='--run ID' for another run), and write a page of all with pictures
+report: ## show the newest recorded figures of each variant (args='--run ID' for one run), and write a page of all with pictures
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
 sweep: ## time a wide sample of the op's tunable space on a GPU, or rank it by the model (args='--strategy tpe --gpus 4')
 verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device (there args='--schedules N': N orders of blocks)

@@ -69,9 +69,9 @@ struct ExecOptions {
     uint64_t loop_limit = 0;
     uint64_t sample_blocks =
         0;  // run only so many blocks, spread evenly over the grid, 0 = all; for counters of launches that are too large
-    uint64_t sample_seed = 0;    // of the blocks run: the first, the last, and others that this draws; 0 = spread evenly
-    uint32_t l1_bytes = 0;       // counters: a block's share of the L1, for l1_load_miss_sectors; 0 = not counted
-    uint32_t warp_quantum = 0;   // warp instructions before another warp of the block has its turn, 0 = the default
+    uint64_t sample_seed = 0;  // of the blocks run: the first, the last, and others that this draws; 0 = spread evenly
+    uint32_t l1_bytes = 0;  // counters: a block's share of the L1, for l1_load_miss_sectors; 0 = not counted
+    uint32_t warp_quantum = 0;  // warp instructions before another warp of the block has its turn, 0 = the default
     uint32_t max_reports = 100;  // distinct findings kept per launch
     std::string target = "h200";
 };
@@ -132,7 +132,7 @@ struct LaunchResult {
     int status = kSuccess;  // LaunchStatus
     std::vector<Report> reports;
     Counters counters;
-    uint32_t race_launch = 0;         // a number, when races in global memory were checked
+    uint32_t race_launch = 0;  // a number, when races in global memory were checked
     std::vector<LineCounters> lines;  // with counters on: by PTX line
 };
 
