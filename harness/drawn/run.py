@@ -19,7 +19,7 @@ from harness.drawn import record, seeds
 from harness.drawn.contenders import Contenders, Plan, build_contenders
 from harness.drawn.drawing import draw_problems
 from harness.drawn.frozen_choice import choose_frozen, hash_index
-from harness.drawn.modelling import model_all, open_modelled
+from harness.drawn.modelling import model_plan
 from harness.drawn.page import find_titles, make_page
 from harness.drawn.printing import print_plan, print_run
 from harness.drawn.record import DrawnRow, DrawnRun, GroupResult
@@ -209,14 +209,9 @@ def _show_modelled(session: Session, request: Request, plan: Plan, deadline: flo
     modelled: dict[str, dict[str, float | None]] = {}
     if has_machine(session.target.name) and request.seconds > 0:
         names = [list(filter(None, (c.kernel, own if own != c.variant else ""))) for c, own in zip(plan.choices, plan.owns, strict=True)]
-        kernels, variants = plan.list_kernels(with_all=False), sorted({n for pair in names for n in pair if "/" in n})
-        with open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=request.as_json) as progress:
-            contenders = build_contenders(session, kernels, variants, progress.advance)
-        opened = {**contenders.sealed, **contenders.variants}
-        known = {n: open_modelled(session, contenders.builds[n], launchable) for n, launchable in opened.items()}
-        wanted = list(zip(plan.problems, names, strict=True))
-        with open_progress(f"model {op.name}", len(wanted), quiet=request.as_json) as progress:
-            for problem, times in model_all(session, wanted, known, deadline - time.monotonic()):
+        with open_progress(f"model {op.name}", len(names), quiet=request.as_json) as progress:
+            wanted = list(zip(plan.problems, names, strict=True))
+            for problem, times in model_plan(session, wanted, deadline, lambda kernel: None):
                 modelled[problem.name] = times
                 progress.advance(problem.name)
     print_plan(op, plan, modelled, session.target.name, as_json=request.as_json)
