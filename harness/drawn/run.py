@@ -28,7 +28,7 @@ from harness.drawn.warming import warm_peers
 from harness.errors import ExitCode
 from harness.model.time_model import has_machine
 from harness.session import Session
-from harness.spec import Launchable, Op
+from harness.spec import Launchable, Op, SpecError
 from harness.timing.benchmark import TIMING_DISTRIBUTION, Timed
 from harness.timing.timer import Timer
 
@@ -103,7 +103,10 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     op = session.loaded.op
     left_out: list[str] = []
     wanted = {n for d in plan.drawn for n in d.group.peers}
-    peers = [p for p in load_peers(session.loaded.folder) if p.name in wanted]
+    known = load_peers(session.loaded.folder)
+    if unknown := sorted(set(request.peers) - {p.name for p in known}):
+        raise SpecError(f"--peer {unknown[0]}: op {op.name} has no such peer; it has: {', '.join(p.name for p in known) or 'none'}")
+    peers = [p for p in known if p.name in wanted]
     compiled = {p.name for p in peers if p.compiles}
     kernels = plan.list_kernels(with_all=request.with_all)
     variants = plan.list_variants([v.name for v in op.variants], with_all=request.with_all)

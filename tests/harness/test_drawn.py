@@ -350,6 +350,11 @@ def test_the_framework_decides_and_its_failure_is_told(monkeypatch: pytest.Monke
         frozen_choice.choose_frozen(op, problems, "sm_90a")
 
 
+def test_a_library_that_there_is_not_is_refused(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "compare", "toy", "--drawn", "2", "--peer", "nope")
+    assert code == 2 and "op toy has no such peer; it has: numpy, missing" in err
+
+
 def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = LoadedOp(make_toy(), Path())
     monkeypatch.setattr("harness.drawn.run.find_op", lambda _: loaded)
