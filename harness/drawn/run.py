@@ -21,10 +21,10 @@ from harness.drawn.drawing import draw_problems
 from harness.drawn.frozen_choice import choose_frozen, hash_index
 from harness.drawn.modelling import model_plan
 from harness.drawn.page import find_titles, make_page
+from harness.drawn.precompile import precompile_peers
 from harness.drawn.printing import print_plan, print_run
 from harness.drawn.record import DrawnRow, DrawnRun, GroupResult
 from harness.drawn.timing import POLICY, time_matches
-from harness.drawn.warming import warm_peers
 from harness.errors import ExitCode
 from harness.model.time_model import has_machine
 from harness.session import Session
@@ -107,15 +107,15 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     if unknown := sorted(set(request.peers) - {p.name for p in known}):
         raise SpecError(f"--peer {unknown[0]}: op {op.name} has no such peer; it has: {', '.join(p.name for p in known) or 'none'}")
     peers = [p for p in known if p.name in wanted]
-    compiled = {p.name for p in peers if p.compiles}
+    compiling = {p.name for p in peers if p.compiles}
     kernels = plan.list_kernels(with_all=request.with_all)
     variants = plan.list_variants([v.name for v in op.variants], with_all=request.with_all)
-    to_warm = [(d.problem, [n for n in d.group.peers if n in compiled]) for d in plan.drawn]
+    to_compile = [(d.problem, [n for n in d.group.peers if n in compiling]) for d in plan.drawn]
     quiet = request.as_json
     with ThreadPoolExecutor(1) as pool, open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=quiet) as progress:
-        warmed = pool.submit(warm_peers, session.loaded.folder, to_warm, session.settings.jobs)
+        compiled_ahead = pool.submit(precompile_peers, session.loaded.folder, to_compile, session.settings.jobs)
         contenders = build_contenders(session, kernels, variants, progress.advance)
-        left_out += warmed.result()
+        left_out += compiled_ahead.result()
     opened: dict[str, Launchable] = dict(open_peers(peers, left_out.append))
     matches = contenders.match(plan, opened, with_all=request.with_all)
     run = _start_run(session, request, folder, tuple(left_out))
