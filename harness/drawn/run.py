@@ -19,16 +19,16 @@ from harness.drawn import record, seeds
 from harness.drawn.contenders import Contenders, Plan, build_contenders
 from harness.drawn.drawing import draw_problems
 from harness.drawn.frozen_choice import choose_frozen, hash_index
-from harness.drawn.modelling import model_all, open_modelled
+from harness.drawn.modelling import model_plan
 from harness.drawn.page import find_titles, make_page
+from harness.drawn.precompile import precompile_peers
 from harness.drawn.printing import print_plan, print_run
 from harness.drawn.record import DrawnRow, DrawnRun, GroupResult
 from harness.drawn.timing import POLICY, time_matches
-from harness.drawn.warming import warm_peers
 from harness.errors import ExitCode
 from harness.model.time_model import has_machine
 from harness.session import Session
-from harness.spec import Launchable, Op
+from harness.spec import Launchable, Op, SpecError
 from harness.timing.benchmark import TIMING_DISTRIBUTION, Timed
 from harness.timing.timer import Timer
 
@@ -103,16 +103,19 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     op = session.loaded.op
     left_out: list[str] = []
     wanted = {n for d in plan.drawn for n in d.group.peers}
-    peers = [p for p in load_peers(session.loaded.folder) if p.name in wanted]
-    compiled = {p.name for p in peers if p.compiles}
+    known = load_peers(session.loaded.folder)
+    if unknown := sorted(set(request.peers) - {p.name for p in known}):
+        raise SpecError(f"--peer {unknown[0]}: op {op.name} has no such peer; it has: {', '.join(p.name for p in known) or 'none'}")
+    peers = [p for p in known if p.name in wanted]
+    compiling = {p.name for p in peers if p.compiles}
     kernels = plan.list_kernels(with_all=request.with_all)
     variants = plan.list_variants([v.name for v in op.variants], with_all=request.with_all)
-    to_warm = [(d.problem, [n for n in d.group.peers if n in compiled]) for d in plan.drawn]
+    to_compile = [(d.problem, [n for n in d.group.peers if n in compiling]) for d in plan.drawn]
     quiet = request.as_json
     with ThreadPoolExecutor(1) as pool, open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=quiet) as progress:
-        warmed = pool.submit(warm_peers, session.loaded.folder, to_warm, session.settings.jobs)
+        compiled_ahead = pool.submit(precompile_peers, session.loaded.folder, to_compile, session.settings.jobs)
         contenders = build_contenders(session, kernels, variants, progress.advance)
-        left_out += warmed.result()
+        left_out += compiled_ahead.result()
     opened: dict[str, Launchable] = dict(open_peers(peers, left_out.append))
     matches = contenders.match(plan, opened, with_all=request.with_all)
     run = _start_run(session, request, folder, tuple(left_out))
@@ -209,14 +212,9 @@ def _show_modelled(session: Session, request: Request, plan: Plan, deadline: flo
     modelled: dict[str, dict[str, float | None]] = {}
     if has_machine(session.target.name) and request.seconds > 0:
         names = [list(filter(None, (c.kernel, own if own != c.variant else ""))) for c, own in zip(plan.choices, plan.owns, strict=True)]
-        kernels, variants = plan.list_kernels(with_all=False), sorted({n for pair in names for n in pair if "/" in n})
-        with open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=request.as_json) as progress:
-            contenders = build_contenders(session, kernels, variants, progress.advance)
-        opened = {**contenders.sealed, **contenders.variants}
-        known = {n: open_modelled(session, contenders.builds[n], launchable) for n, launchable in opened.items()}
-        wanted = list(zip(plan.problems, names, strict=True))
-        with open_progress(f"model {op.name}", len(wanted), quiet=request.as_json) as progress:
-            for problem, times in model_all(session, wanted, known, deadline - time.monotonic()):
+        with open_progress(f"model {op.name}", len(names), quiet=request.as_json) as progress:
+            wanted = list(zip(plan.problems, names, strict=True))
+            for problem, times in model_plan(session, wanted, deadline, lambda kernel: None):
                 modelled[problem.name] = times
                 progress.advance(problem.name)
     print_plan(op, plan, modelled, session.target.name, as_json=request.as_json)

@@ -350,6 +350,11 @@ def test_the_framework_decides_and_its_failure_is_told(monkeypatch: pytest.Monke
         frozen_choice.choose_frozen(op, problems, "sm_90a")
 
 
+def test_a_library_that_there_is_not_is_refused(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "compare", "toy", "--drawn", "2", "--peer", "nope")
+    assert code == 2 and "op toy has no such peer; it has: numpy, missing" in err
+
+
 def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = LoadedOp(make_toy(), Path())
     monkeypatch.setattr("harness.drawn.run.find_op", lambda _: loaded)
@@ -388,3 +393,47 @@ def test_the_goals_page_and_the_terminals_report_lead_with_drawn_problems(
     monkeypatch.setattr("harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
     assert _lead_goals("toy", None)[0] == "## Drawn problems, which nobody listed"
     assert _lead_goals("toy", tmp_path / "elsewhere")[0] == "## Drawn problems, which nobody listed"
+
+
+def test_the_regret_is_to_the_fastest_of_all_that_serve(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.frozen_us = 60.0
+    code, text, _ = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--regret", "--json")
+    row = json.loads(text)["rows"][0]
+    assert code == 0 and [c["role"] for c in row["contenders"]] == [FROZEN, OWN, "variant", PEER]
+    assert row["regret"] == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize(("chooses", "judged_as"), [(True, "the op's own choice"), (False, "the fastest of its variants")])
+def test_an_op_that_is_not_frozen_is_judged_by_what_it_has(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chooses: bool, judged_as: str
+) -> None:
+    loaded = LoadedOp(make_op() if chooses else replace(make_op(), choose=None), tmp_path)
+    monkeypatch.setattr("harness.drawn.run.find_op", lambda _: loaded)
+    monkeypatch.setattr("harness.drawn.run.choose_frozen", lambda op, given, arch: [FrozenChoice(error="not frozen")] * len(given))
+    code, text, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--json")
+    rows = json.loads(text)["rows"]
+    assert code == 0, err
+    assert {r["judged_as"] for r in rows} == {judged_as} and all(r["ratio"] == pytest.approx(2.0, rel=0.02) for r in rows)
+    assert len(rows[0]["contenders"]) == (2 if chooses else 3)
+
+
+def test_kernels_are_built_as_they_are_modelled_and_no_problem_is_begun_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from harness.drawn import modelling
+
+    built: list[list[str]] = []
+
+    def build(session: Any, names: list[str], say: Any) -> dict[str, Any]:
+        built.append(names)
+        return dict.fromkeys(names)
+
+    monkeypatch.setattr(modelling, "_build", build)
+    monkeypatch.setattr(modelling, "model_us", lambda *_: 3.0)
+    session: Any = SimpleNamespace(settings=SimpleNamespace(jobs=2), device=None, target=None, loaded=SimpleNamespace(op=None))
+    problems = [d.problem for d in draw_problems(make_op(), 3, 0)]
+    wanted = list(zip(problems, (["a"], ["a", "b"], ["c", "d", "e"]), strict=True))
+    found = list(modelling.model_plan(session, wanted, float("inf"), lambda _: None))
+    assert built == [["a", "b"], ["c", "d", "e"]] and found[1] == (problems[1], {"a": 3.0, "b": 3.0})
+    assert list(modelling.model_plan(session, wanted, 0.0, lambda _: None)) == []
+    assert modelling.is_frozen_name("naive__threads64__7036f2d1") and not modelling.is_frozen_name("naive/threads64")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,7 @@ def _start(folder: Path, names: Sequence[str]) -> None:
     _state = _State(load_op(folder), dict(open_peers(wanted, lambda _: None)))
 
 
-def _warm(row: dict[str, Any], names: Sequence[str]) -> str:
+def _compile(row: dict[str, Any], names: Sequence[str]) -> str:
     """Launch peers once on a problem; return what could not be compiled."""
     assert _state is not None
     device, op = open_device("cuda"), _state.op
@@ -59,7 +59,12 @@ def _warm(row: dict[str, Any], names: Sequence[str]) -> str:
     return "; ".join(failed)
 
 
-def warm_peers(folder: Path, wanted: Sequence[tuple[Problem, Sequence[str]]], jobs: int) -> list[str]:
+def _find_fault(done: Future[str]) -> str:
+    error = done.exception()
+    return done.result() if error is None else f"a peer could not be compiled ahead: {type(error).__name__}: {error}"
+
+
+def precompile_peers(folder: Path, wanted: Sequence[tuple[Problem, Sequence[str]]], jobs: int) -> list[str]:
     """Compile the named peers for each problem, and return what went wrong: those are compiled when they are timed, or fail there."""
     names = sorted({n for _, peers in wanted for n in peers})
     if not names:
@@ -68,9 +73,9 @@ def warm_peers(folder: Path, wanted: Sequence[tuple[Problem, Sequence[str]]], jo
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(count, context, _start, (folder, names)) as pool:
-            futures = [pool.submit(_warm, dict(describe_problem(p)), peers) for p, peers in wanted if peers]
+            futures = [pool.submit(_compile, dict(describe_problem(p)), peers) for p, peers in wanted if peers]
             try:
-                return [fault for f in as_completed(futures) if (fault := f.result())]
+                return list(dict.fromkeys(filter(None, map(_find_fault, as_completed(futures)))))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise

@@ -1,0 +1,55 @@
+"""Ops that are judged on part of their outputs: the part is that of the whole, and what is wrong in it is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.discover import find_op, find_ops
+from harness.drawn.drawing import draw_problems
+from harness.drawn.timing import expect
+from harness.spec import Op, Problem
+from harness.timing.benchmark import TIMING_DISTRIBUTION
+from harness.verify.inputs import make_inputs
+from harness.verify.reference import compute_expected
+
+OPS = {name: op for name in find_ops() if (op := find_op(name).op).sampling is not None}
+
+
+def list_problems(op: Op) -> list[Problem]:
+    """Return problems of little work, listed and drawn, some of more rows and columns than are sampled."""
+    listed = [p for p in op.problems if 1e4 <= op.cost(p).bytes_moved <= 2e6][:6]
+    return listed + [d.problem for d in draw_problems(op, 40, 0) if op.cost(d.problem).bytes_moved <= 2e7][:3]
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_a_sample_is_that_of_the_whole(name: str) -> None:
+    op = OPS[name]
+    num_sampled = 0
+    for problem in list_problems(op):
+        inputs = make_inputs(op, problem, TIMING_DISTRIBUTION)
+        (whole,) = compute_expected(op, problem, inputs, float("inf")).parts
+        sampled = compute_expected(op, problem, inputs, -1.0)
+        num_sampled += any(p.places is not None for p in sampled.parts)
+        for part in sampled.parts:
+            for output, values in part.outputs.items():
+                np.testing.assert_allclose(values, part.take(output, whole.outputs[output]), rtol=1e-12, atol=1e-300)
+        assert sampled.find_wrong({n: v.astype(np.float64) for n, v in whole.outputs.items()}) == ""
+    assert num_sampled > 0, "none of the problems is large enough to be sampled"
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_large_problems_as_they_are_drawn_are_sampled_and_small_ones_whole(name: str) -> None:
+    op = OPS[name]
+    small = min(op.problems, key=lambda p: op.cost(p).bytes_moved)
+    assert expect(op, small).describe() == "whole"
+
+
+def test_a_row_that_is_wrong_along_all_of_it_is_found() -> None:
+    op = OPS["transpose"]
+    problem = Problem({"rows": 300, "columns": 200})
+    expected = compute_expected(op, problem, make_inputs(op, problem, "uniform"), -1.0)
+    right = np.ascontiguousarray(expected.inputs["x"].T)
+    assert expected.find_wrong({"y": right}) == ""
+    shifted = np.roll(right, 1, axis=0)
+    assert "elements wrong" in expected.find_wrong({"y": shifted})
