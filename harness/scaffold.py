@@ -117,6 +117,13 @@ _KINDS = {
 }
 
 
+def find_kind(name: str) -> KindName:
+    """Return the kind of that name; raises :class:`SpecError` with those that there are."""
+    if name not in list(KindName):
+        raise SpecError(f"--kind {name}: must be one of {', '.join(KindName)}")
+    return KindName(name)
+
+
 def create_op(name: str, kind: KindName = KindName.ELEMENTWISE, ops_dir: Path | None = None) -> Path:
     """Write ``ops/<name>/`` whole or not at all, and return it. Raises :class:`SpecError` for a name that cannot be an op's."""
     parent = find_project_root() / "ops" if ops_dir is None else ops_dir

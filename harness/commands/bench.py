@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,9 @@ from harness.errors import ExitCode
 
 if TYPE_CHECKING:
     from harness.report.rows import BenchRow
-    from harness.spec import Op, Problem
+    from harness.session import Judged, Session
+    from harness.spec import Op, Problem, Variant
+    from harness.verify.findings import Fault
 
 Everything = Annotated[bool, typer.Option("--all", help="show every variant that serves a problem, not only the fastest ten")]
 
@@ -40,41 +43,17 @@ def run(
       python -m harness bench gemm_bias_act --variant pipelined --device cuda
       python -m harness bench softmax --json
     """
-    from harness.bench import count_on_emulator, find_note, open_peers, time_on_gpu
-    from harness.console import open_stages, print_json
-    from harness.discover import find_op, load_peers
-    from harness.report.terminal import list_fault_lines
-    from harness.session import Judged, Session
+    from harness.bench import find_note
+    from harness.console import print_json
+    from harness.discover import find_op
+    from harness.session import Session
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     with Session.start(loaded, f"bench {op}", device=device, target=target, jobs=jobs) as session:
-        emulated = session.device.is_emulated
-        problems = loaded.op.select_problems("emulated" if emulated else "bench", problem or [])
-        peers = () if emulated else load_peers(loaded.folder)
-        last = "count" if emulated else "time"
-        num_last = len(variants) if emulated else (len(variants) + len(peers)) * len(problems)
-        totals = {"build": len(variants), "verify": len(variants), last: num_last}
-        with open_stages(f"bench {op}", totals, quiet=json) as stages:
-            builds, binding = session.build(variants, lambda b: stages.advance("build", b.variant.name, known=b.cached))
-
-            def say(judged: Judged) -> None:
-                stages.advance("verify", judged.variant.name, known=judged.earlier is not None)
-                if not judged.ok:
-                    stages.say(f"{judged.variant.name} failed: {judged.reason}")
-
-            judged = session.judge(builds, binding, reuse=True, on_judged=say)
-            faults = session.check_op()
-            passed = sum(j.ok for j in judged)
-            if emulated:
-                stages.set_total("count", passed)
-                rows = count_on_emulator(session, judged, binding, problems, lambda v, known: stages.advance("count", v, known=known))
-            else:
-                opened = open_peers(peers, stages.say)
-                stages.set_total("time", (passed + len(opened)) * len(problems))
-                timed = time_on_gpu(session, judged, binding, problems, opened, functools.partial(stages.advance, "time"))
-                rows = [row for group in timed for row in group]
-        wrong = [r for r in rows if r.verified == "failed"]
+        problems = loaded.op.select_problems("emulated" if session.device.is_emulated else "bench", problem or [])
+        judged, rows = _work(session, variants, problems, quiet=json)
+        faults = session.check_op()
         if json:
             print_json(
                 {
@@ -90,13 +69,53 @@ def run(
             )
         else:
             _print(loaded.op, rows, problems, session.target.name, everything)
-            print(f"{passed} of {len(judged)} variants verified. {session.describe_run()}")
-            for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
-                print(line, file=sys.stderr)
-            for row in wrong:
-                if row.reason and not any(j.variant.name == row.variant and not j.ok for j in judged):
-                    print(f"{row.variant} on {row.problem}: {row.reason}", file=sys.stderr)
-    return ExitCode.CHECK_FAILED if wrong or faults or passed < len(judged) else ExitCode.DONE
+            print(f"{sum(j.ok for j in judged)} of {len(judged)} variants verified. {session.describe_run()}")
+            _print_faults(op, judged, faults, rows)
+    is_wrong = faults or not all(j.ok for j in judged) or any(r.verified == "failed" for r in rows)
+    return ExitCode.CHECK_FAILED if is_wrong else ExitCode.DONE
+
+
+def _work(
+    session: Session, variants: Sequence[Variant], problems: Sequence[Problem], *, quiet: bool
+) -> tuple[list[Judged], list[BenchRow]]:
+    """Build, verify, and count or time, with the progress of all of it in one line."""
+    from harness.bench import count_on_emulator, open_peers, time_on_gpu
+    from harness.console import open_stages
+    from harness.discover import load_peers
+
+    emulated = session.device.is_emulated
+    peers = () if emulated else load_peers(session.loaded.folder)
+    last, num_last = ("count", len(variants)) if emulated else ("time", (len(variants) + len(peers)) * len(problems))
+    totals = {"build": len(variants), "verify": len(variants), last: num_last}
+    with open_stages(f"bench {session.loaded.op.name}", totals, quiet=quiet) as stages:
+        builds, binding = session.build(variants, lambda b: stages.advance("build", b.variant.name, known=b.cached))
+
+        def say(judged: Judged) -> None:
+            stages.advance("verify", judged.variant.name, known=judged.earlier is not None)
+            if not judged.ok:
+                stages.say(f"{judged.variant.name} failed: {judged.reason}")
+
+        judged = session.judge(builds, binding, reuse=True, on_judged=say)
+        passed = sum(j.ok for j in judged)
+        if emulated:
+            stages.set_total("count", passed)
+            return judged, count_on_emulator(session, judged, binding, problems, lambda v, known: stages.advance("count", v, known=known))
+        opened = open_peers(peers, stages.say)
+        stages.set_total("time", (passed + len(opened)) * len(problems))
+        timed = time_on_gpu(session, judged, binding, problems, opened, functools.partial(stages.advance, "time"))
+        return judged, [row for group in timed for row in group]
+
+
+def _print_faults(op: str, judged: Sequence[Judged], faults: Sequence[Fault], rows: Sequence[BenchRow]) -> None:
+    """Say on stderr what is wrong with the op, with variants, and with what was timed."""
+    from harness.report.terminal import list_fault_lines
+
+    for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
+        print(line, file=sys.stderr)
+    told = {j.variant.name for j in judged if not j.ok}
+    for row in rows:
+        if row.verified == "failed" and row.reason and row.variant not in told:
+            print(f"{row.variant} on {row.problem}: {row.reason}", file=sys.stderr)
 
 
 def _print(op: Op, rows: list[BenchRow], problems: tuple[Problem, ...], target: str, everything: bool) -> None:

@@ -8,12 +8,16 @@ import typer
 
 from harness.commands.options import AsJson, OpName
 from harness.errors import ExitCode
-from harness.scaffold import KindName
 
-Kind = Annotated[KindName, typer.Option("--kind", "-k", help="what it begins as: the tensors, kernels and maths that you then replace")]
+Kind = Annotated[
+    str,
+    typer.Option(
+        "--kind", "-k", metavar="elementwise|reduction|gemm", help="what it begins as: the tensors, kernels and maths that you then replace"
+    ),
+]
 
 
-def run(op: OpName, kind: Kind = KindName.ELEMENTWISE, json: AsJson = False) -> ExitCode:
+def run(op: OpName, kind: Kind = "elementwise", json: AsJson = False) -> ExitCode:
     """Write ops/OP/ with an op that at once builds, verifies and benches; then make it yours.
 
     It is a fused elementwise op, a sum over rows, or a product of matrices, each in fp32 with an activation and a ladder of kernels.
@@ -27,9 +31,9 @@ def run(op: OpName, kind: Kind = KindName.ELEMENTWISE, json: AsJson = False) -> 
       make op=batched_product bench
     """
     from harness.console import print_json
-    from harness.scaffold import create_op
+    from harness.scaffold import create_op, find_kind
 
-    folder = create_op(op, kind)
+    folder = create_op(op, find_kind(kind))
     if json:
         print_json({"op": op, "kind": kind, "folder": str(folder), "files": sorted(path.name for path in folder.iterdir())})
         return ExitCode.DONE

@@ -42,6 +42,7 @@ def test_list_names_every_op() -> None:
         (("new", "Not-a-name"), "use lower-case letters"),
         (("new", "softmax"), "exists already"),
         (("new", "common"), "is taken"),
+        (("new", "fresh", "--kind", "scan"), "--kind scan: must be one of elementwise, reduction, gemm"),
         (("verify", "softmax", "--problem", "rows0"), "op softmax has no problem 'rows0'"),
         (("verify", "softmax", "--problem", "rows0*"), "op softmax has no problem that matches 'rows0*'\n"),
         (("build", "softmax", "--variant", "*/nothing*"), "no listed variant that matches '*/nothing*'"),

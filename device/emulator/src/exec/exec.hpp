@@ -67,8 +67,8 @@ struct ExecOptions {
     // Backward branches that a warp may take without storing anything, without an atomic and without a barrier, 0 = no limit; 64 times as
     // many in all. Beyond it, or where all warps read memory again and again that nothing changes: kErrorLaunchTimeout and a report.
     uint64_t loop_limit = 0;
-    uint64_t sample_blocks =
-        0;  // run only so many blocks, spread evenly over the grid, 0 = all; for counters of launches that are too large
+    // Run only so many blocks, spread evenly over the grid, 0 = all: for counters of launches that are too large.
+    uint64_t sample_blocks = 0;
     uint64_t sample_seed = 0;  // of the blocks run: the first, the last, and others that this draws; 0 = spread evenly
     uint32_t l1_bytes = 0;  // counters: a block's share of the L1, for l1_load_miss_sectors; 0 = not counted
     uint32_t warp_quantum = 0;  // warp instructions before another warp of the block has its turn, 0 = the default
