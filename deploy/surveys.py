@@ -41,6 +41,8 @@ def _list_errors(names: Names, known: list[bool], group: Row, point: list[Any]) 
     num_sizes, kernels = len(names.sizes), group["kernels"]
     if len(point) != num_sizes + len(kernels):
         raise DeployError(f"{names.op.name}: survey: a point of {group['group']} must have {num_sizes} sizes and {len(kernels)} errors")
+    if any(size is None or size < 1 for size in point[:num_sizes]):
+        raise DeployError(f"{names.op.name}: survey: a point of {group['group']} has sizes of at least 1, not {point[:num_sizes]}")
     errors = dict(zip(kernels, point[num_sizes:], strict=True))
     return [errors.get(k.name) if has else None for has, k in zip(known, names.op.kernels, strict=True)]
 

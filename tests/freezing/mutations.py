@@ -38,7 +38,7 @@ TEXTS = [
 ]
 NUMBERS: list[Any] = [0, -1, 1, 2, 2**31, 2**63, 2**64, 10**30, 10**400, -(10**400), 0.5, -0.0, 1e300, 1e308, True, False, None]
 OTHERS: list[Any] = [[], {}, [[]], {"a": {}}, [None], {"": ""}, [1, [2, [3]]]]
-VALUES = st.one_of(st.sampled_from(TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS), st.text(max_size=8))
+VALUES = st.one_of(st.sampled_from(TEXTS), st.sampled_from(NUMBERS), st.sampled_from(OTHERS).map(copy.deepcopy), st.text(max_size=8))
 
 
 def list_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -144,9 +144,6 @@ def use(op: FrozenOp) -> None:
         expect(known, lambda: write_function(Signature(tables.interface, tables.ties), print, print))
 
 
-LINES = {"op": DESCRIPTION, "median": MEDIAN, "survey": SURVEY}
-
-
 @pytest.mark.parametrize("kind", ["op", "entry", "median", "survey"])
 @FUZZ
 @given(data=st.data())
@@ -161,6 +158,17 @@ def test_a_broken_line_of_the_index(place: Path, kind: str, data: st.DataObject)
         read_all(place)
     finally:
         index.write_bytes(original)
+
+
+@pytest.mark.parametrize("size", [None, 0, -1])
+def test_a_survey_with_a_size_that_is_none(place: Path, size: Any) -> None:
+    index = place / OP / INDEX
+    rows = [json.loads(line) for line in index.read_text().splitlines()]
+    next(r for r in rows if r["kind"] == "survey")["groups"][0]["points"][0][0] = size
+    index.write_text("".join(dump_line(r) + "\n" for r in rows))
+    read_all(place)
+    with pytest.raises(DeployError, match="has sizes of at least 1"):
+        make_dispatcher(select(place))
 
 
 @FUZZ
