@@ -155,17 +155,15 @@ def draw_problems(op: Op, seed: int, count: int, max_bytes: float, max_flops: fl
     return list(found.values())
 
 
-def draw_large_problems(op: Op, seed: int, count: int) -> list[Problem]:
-    """Return up to ``count`` problems as large as the op's bench problems, of which a part is run and judged.
+def draw_large_problems(op: Op, seed: int) -> list[list[Problem]]:
+    """Return problems as large as the op's bench problems, of which a part is run and judged, in four groups.
 
-    In turns: a bench problem, one of which a single size is as large as that, one with row strides beyond indices of 32 bits, and one with
-    more elements than such indices can tell apart.
+    They are those of which a single size is as large as any that is benched, the bench problems themselves, those with row strides beyond
+    indices of 32 bits, and those with more elements than such indices can tell apart.
     """
     rng = make_generator(op, "large", seed)
-    groups: list[list[Problem]] = [_draw_stretched(op, rng), _shuffle(rng, op.select_problems("bench"))]
-    groups += [_draw_distant(op, rng), _draw_vast(op, rng)]
-    turns = [group[i] for i in range(max(map(len, groups))) for group in groups if i < len(group)]
-    return list({p.name: p for p in turns}.values())[:count]
+    bench = _shuffle(rng, op.select_problems("bench"))
+    return [_draw_stretched(op, rng), bench, _draw_distant(op, rng), _draw_vast(op, rng)]
 
 
 def _shuffle(rng: np.random.Generator, problems: Sequence[Problem]) -> list[Problem]:
@@ -220,8 +218,7 @@ def _draw_vast(op: Op, rng: np.random.Generator) -> list[Problem]:
     """Return problems of which a tensor has more than 2^32 elements, in rows of moderate length."""
     found = []
     for base in _shuffle(rng, list_kinds(op, "verify")):
-        for tensor in op.tensors:
-            names = tensor.name_sizes(base) if tensor.present(base) else ()
+        for names in dict.fromkeys(tensor.name_sizes(base) for tensor in op.tensors if tensor.present(base)):
             if len(names) != 2:
                 continue
             sizes = dict.fromkeys(base.sizes, 64)

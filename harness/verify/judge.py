@@ -121,15 +121,18 @@ class Verifier:
         return _Session(self.device, self.op, kernel, launchable, self._references, step, self.schedules)
 
     def _select_served(self, candidates: Pool, launchable: Launchable) -> list[Step]:
-        """Return the pool's steps up to the last that counts; those that are not served among them are reported as such."""
+        """Return the pool's steps up to the last that counts; small ones among them that are not served are reported as such."""
         chosen, served = [], 0
         for step in candidates.steps:
             if served == candidates.count:
                 break
-            chosen.append(step)
+            is_served = True
             # What a binding raises here, it raises when the step is run, and is a fault there.
             with contextlib.suppress(*_LAUNCH_ERRORS):
-                served += not launchable.supports(**plan_arguments(self.op, step.problem))
+                is_served = not launchable.supports(**plan_arguments(self.op, step.problem))
+            served += is_served
+            if is_served or not step.large:
+                chosen.append(step)
         return chosen
 
     def _repeat_launches(self, kernel: Kernel, launchable: Launchable, steps: Sequence[Step], results: list[ProblemResult]) -> str:

@@ -48,7 +48,7 @@ class Effort:
 
 
 # What ``verify`` and ``promote`` ask for; ``bench`` is content with what is listed.
-THOROUGH = Effort(num_drawn=12, num_large=8, num_launches=4096)
+THOROUGH = Effort(num_drawn=12, num_large=14, num_launches=4096)
 
 
 def includes_proof(figures: Mapping[str, Any], proof: str) -> bool:
@@ -114,13 +114,13 @@ def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
     places = tuple(d for d in op.distributions if d in PLACE_DISTRIBUTIONS)
     count = effort.num_drawn * _DRAWN_PER_SERVED
     small = draw_problems(op, effort.seed, count, effort.max_drawn_bytes, effort.max_drawn_flops) if count else []
-    count = effort.num_large * _DRAWN_PER_SERVED
-    large = draw_large_problems(op, effort.seed, count) if count else []
-    return (
-        # Half of the distributions with every other problem.
-        Pool(tuple(Step(p, places[i % 2 :: 2], hidden=True) for i, p in enumerate(small)), effort.num_drawn),
-        Pool(tuple(Step(p, (), hidden=True, large=True) for p in large), effort.num_large),
-    )
+    # Half of the distributions with every other problem.
+    pools = [Pool(tuple(Step(p, places[i % 2 :: 2], hidden=True) for i, p in enumerate(small)), effort.num_drawn)]
+    if effort.num_large:
+        shares = (effort.num_large // 2 - 1, effort.num_large - effort.num_large // 2 - 2, 1, 2)
+        groups = zip(draw_large_problems(op, effort.seed), shares, strict=True)
+        pools += [Pool(tuple(Step(p, (), hidden=True, large=True) for p in group), share) for group, share in groups]
+    return tuple(pools)
 
 
 def make_plan(op: Op, effort: Effort, problem_names: Sequence[str] = ()) -> list[Step]:

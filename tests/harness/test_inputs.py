@@ -86,3 +86,27 @@ def test_absent_tensors_are_left_out() -> None:
 def test_what_is_not_known_is_refused(dtype: str, distribution: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         sample(distribution, dtype=dtype)
+
+
+@pytest.mark.parametrize(("distribution", "place"), [("largest_first", 0), ("largest_last", 32), ("largest_middle", 16)])
+def test_the_largest_of_each_row_is_where_the_name_says(distribution: str, place: int) -> None:
+    values = sample(distribution)
+    assert (values.argmax(axis=1) == place).all()
+    gaps = np.diff(np.sort(values, axis=1), axis=1)[:, -1]
+    assert (gaps[::2] > 88).all() and (gaps[1::2] < 20).all() and (gaps > 10).all()
+
+
+def test_the_largest_takes_every_place_in_turn() -> None:
+    assert set(sample("largest_anywhere").argmax(axis=1)) == set(range(33))
+
+
+def test_all_of_a_row_are_equal_but_one_at_most() -> None:
+    counts = [len(np.unique(row)) for row in sample("one_differs")]
+    assert set(counts) == {1, 2}
+    assert sum(c == 1 for c in counts) == 64 // 5
+    assert all(np.unique(row, return_counts=True)[1].min() in (1, 33) for row in sample("one_differs"))
+
+
+def test_shifted_rows_lie_far_from_zero_on_both_sides() -> None:
+    means = sample("shifted").mean(axis=1)
+    assert (means[::2] < -100).all() and (means[1::2] > 100).all()

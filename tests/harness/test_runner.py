@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.spec import Op, Problem, Role, Tensor
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import GUARD_BYTES, POISON_FINITE, Case, Layout
+from harness.verify.runner import GUARD_BYTES, POISON_FINITE, Case, Layout, plan_arguments
 from tests.harness.fake_device import FakeArray, FakeBuffer, FakeDevice
 from tests.harness.toy_op import ToyKernel, make_toy
 
@@ -120,3 +120,40 @@ def test_leaving_frees_everything_even_after_an_error() -> None:
         case.ensure_workspace(64)
         raise KeyError
     assert device.num_live == 0
+
+
+def test_an_offset_moves_the_base_address_and_its_guards() -> None:
+    problem = Problem({"P": 2, "M": 3, "N": 4}, padding={"X": 5}, offsets={"X": 3, "Y": 1})
+    for layout in Layout:
+        with Case(FakeDevice(), CUBE, problem, layout) as case:
+            inputs = make_inputs(CUBE, problem)
+            case.upload(inputs)
+            buffer, start = find_buffer(case.arguments["X"])
+            assert start % 256 == 12 and np.array_equal(case.arguments["X"].host, inputs["X"])
+            assert case.find_input(buffer.address + 20) == "X" and case.find_input(case.arguments["Y"].address) == ""
+            if layout is Layout.GUARDED:
+                assert case.find_damage() == []
+                buffer.host[start - 1] ^= 1
+                assert [(d.where, d.offset_bytes) for d in case.find_damage()] == [("before", -1)]
+
+
+def test_planned_arguments_are_those_of_a_case_without_memory() -> None:
+    problem = Problem({"P": 2, "M": 3, "N": 4}, padding={"X": 5}, offsets={"X": 3})
+    planned = plan_arguments(CUBE, problem)
+    with Case(FakeDevice(), CUBE, problem) as case:
+        for name, array in case.arguments.items():
+            assert (planned[name].shape, planned[name].dtype) == (array.shape, array.dtype)
+            assert (planned[name].strides_bytes, planned[name].address % 256) == (array.strides_bytes, (array.address - array.owner.address) % 256)
+
+
+def test_a_grid_of_elements_is_written_and_read_alone() -> None:
+    problem = Problem({"P": 2, "M": 3, "N": 4}, padding={"X": 5})
+    grid = (np.array([1]), np.array([0, 2]), np.array([1, 3]))
+    values = np.arange(4, dtype=np.float32).reshape(1, 2, 2) + 1
+    with Case(FakeDevice(), CUBE, problem, Layout.EXACT) as case:
+        case.write_grid("X", grid, values)
+        assert np.array_equal(case.read_grid("X", grid), values)
+        assert case.arguments["X"].host.sum() == values.sum()
+        whole = make_inputs(CUBE, problem)["X"]
+        case.write_grid("X", tuple(map(np.arange, whole.shape)), whole)
+        assert np.array_equal(case.arguments["X"].host, whole)
