@@ -33,10 +33,11 @@ EMULATOR_SOURCES := $(shell find device/emulator -type f \( -name '*.cpp' -o -na
 	-o -name '*.cmake' -o -name '*.py' -o -name '*.map' -o -name '*.in' \) -not -path '*/bench/*' -not -path '*/fuzz/*' 2>/dev/null)
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.h' | grep -v -e /third_party/ -e /templates/ -e ^frozen/)
 UV := $(shell command -v uv 2>/dev/null)
-PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check)
+# Python compiles what it imports when it first does, which is a small part of what is installed.
+PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile)
 
-ENV := $(if $(python),,$(STAMPS)/project)
-DEV_ENV := $(if $(python),,$(STAMPS)/project $(STAMPS)/dev)
+ENV := $(if $(python),,$(STAMPS)/ready$(CUDA))
+DEV_ENV := $(if $(python),,$(STAMPS)/ready$(CUDA) $(STAMPS)/dev)
 
 export AICF_DEVICE := $(if $(device),$(device),$(AICF_DEVICE))
 export AICF_TARGET := $(if $(target),$(target),$(AICF_TARGET))
@@ -134,7 +135,7 @@ format: $(DEV_ENV) ## rewrite the sources in the project's style
 	$(CLANG_FORMAT) -i $(CXX_FILES)
 
 clean: ## remove what was built and cached; records and the environment stay
-	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project
+	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/ready*
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environment too
@@ -160,27 +161,46 @@ $(STAMPS)/python:
 	fi
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/python
+$(STAMPS)/tools: | $(STAMPS)/python
+	@$(VENV)/bin/python scripts/list_requirements.py build > $(STAMPS)/tools.txt
+	@$(PIP) -r $(STAMPS)/tools.txt
+	@touch $@
+
+# What a fresh checkout needs does not wait for each other: packages are fetched, the emulated device is compiled, and the op's kernels are
+# as soon as their compiler is there. The verb finds them built, and says what does not compile.
+KERNELS := $(if $(op),$(if $(filter bench build verify,$(MAKECMDGOALS)),$(STAMPS)/kernels))
+$(STAMPS)/ready$(CUDA): pyproject.toml scripts/list_requirements.py $(EMULATOR_SOURCES) | $(STAMPS)/tools
+	@$(MAKE) -j3 $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
+	@touch $@
+
+$(STAMPS)/kernels: $(STAMPS)/base$(CUDA) always
+	@$(RUN) -m harness build $(op) $(foreach v,$(variant),--variant '$(v)') > /dev/null || true
+
+$(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/tools
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
-	@$(VENV)/bin/python scripts/list_requirements.py build base $(CUDA) > $(STAMPS)/base.txt
+	@$(VENV)/bin/python scripts/list_requirements.py base $(CUDA) > $(STAMPS)/base.txt
 	@$(PIP) -r $(STAMPS)/base.txt
 	@touch $@
 
-$(STAMPS)/project: $(STAMPS)/base$(CUDA) $(EMULATOR_SOURCES)
+always:
+
+# Neither make's jobs nor its options are the compiler's.
+$(STAMPS)/project: pyproject.toml $(EMULATOR_SOURCES) | $(STAMPS)/tools
 	@echo "building the emulated device"
-	@$(PIP) --no-build-isolation --no-deps --editable .
+	@env -u MAKEFLAGS -u MAKELEVEL $(PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-$(STAMPS)/notebook: pyproject.toml scripts/list_requirements.py | $(STAMPS)/base$(CUDA)
+$(STAMPS)/notebook: pyproject.toml scripts/list_requirements.py | $(STAMPS)/ready$(CUDA)
 	@echo "installing JupyterLab"
 	@$(VENV)/bin/python scripts/list_requirements.py notebook > $(STAMPS)/notebook.txt
 	@$(PIP) -r $(STAMPS)/notebook.txt
 	@touch $@
 
-$(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/base$(CUDA)
+$(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/ready$(CUDA)
 	@echo "installing the tools for tests and style"
 	@$(VENV)/bin/python scripts/list_requirements.py dev > $(STAMPS)/dev.txt
 	@$(PIP) -r $(STAMPS)/dev.txt
 	@$(VENV)/bin/python scripts/list_requirements.py cutlass > $(STAMPS)/cutlass.txt
 	@$(PIP) --no-deps -r $(STAMPS)/cutlass.txt
+	@$(VENV)/bin/python -W ignore -m compileall -q -j 0 $(VENV)/lib > /dev/null || true # warnings in other people's sources are not for tests
 	@touch $@

@@ -83,6 +83,12 @@ def load_emulator(settings: Settings) -> ctypes.CDLL:
     library = _load(path)
     if not hasattr(library, "aicfEmulatorVersion"):
         raise UnavailableError(f"{path} is not the emulated device's library: it has no aicfEmulatorVersion")
+    library.aicfEmulatorVersion.restype = ctypes.c_char_p
+    if library.aicfEmulatorVersion().endswith(b" none"):
+        raise UnavailableError(
+            f"{path} was built on another machine, for x86-64 levels that this CPU does not have: "
+            "build it again here, with `touch device/emulator/CMakeLists.txt && make env`"
+        )
     return library
 
 

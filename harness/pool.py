@@ -14,10 +14,11 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 JobT = TypeVar("JobT")
@@ -145,6 +146,7 @@ def run_jobs(
     starts_at_once: bool = False,
     crew: Crew | None = None,
     grace_s: float = _GRACE_S,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[JobT, AnswerT | Lost]]:
     """Run jobs in at most ``num_workers`` processes and yield each with its answer as it comes.
 
@@ -152,7 +154,8 @@ def run_jobs(
     silence of a job: each report starts it anew, and a process has time of its own to start. Leaving the iterator early ends the
     workers. Jobs may come through a feed; a worker waits for the next one as long as the feed is open. With ``starts_at_once`` the
     processes start before there is a job; those of a ``crew`` have started already, and are taken first. In the end
-    they have ``grace_s`` together to end by themselves.
+    they have ``grace_s`` together to end by themselves. ``environment`` holds variables that processes started here have beside the
+    parent's.
     """
     feed = jobs if isinstance(jobs, JobFeed) else JobFeed(jobs, is_closed=True)
     hands: list[_Hand[JobT]] = []
@@ -161,7 +164,7 @@ def run_jobs(
 
     def start_hand() -> None:
         taken = crew.take() if crew is not None else None
-        hand: _Hand[JobT] = taken or _start_hand()
+        hand: _Hand[JobT] = taken or _start_hand(environment=environment or {})
         # One that died at once is noticed when its first answer is awaited.
         with contextlib.suppress(BrokenPipeError):
             hand.connection.send((factory, arguments))
@@ -213,11 +216,27 @@ def run_jobs(
         _end_all([*hands, *leaving], grace_s)
 
 
-def _start_hand(prepare: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()) -> _Hand[Any]:
+_starting = threading.Lock()
+
+
+def _start_hand(
+    prepare: Callable[..., object] | None = None, arguments: tuple[Any, ...] = (), environment: Mapping[str, str] = MappingProxyType({})
+) -> _Hand[Any]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, prepare, arguments), daemon=True)
-    process.start()
+    # A process is born with its parent's environment, and libraries read theirs while they are imported.
+    with _starting:
+        before = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)
+        try:
+            process.start()
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
     theirs.close()
     return _Hand(process, ours)
 

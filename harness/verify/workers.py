@@ -118,17 +118,37 @@ class VariantWorker:
         return found if isinstance(found, Features) else None
 
 
+def limit_blas_threads(setup: WorkerSetup) -> dict[str, str]:
+    """Return the environment in which a worker's NumPy uses no more threads than its emulator: BLAS threads that wait use up a core."""
+    threads = str(setup.emulator_workers)
+    return {} if setup.emulator_workers < 1 else {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+
+
 def share_cores(num_jobs: int, cores: int, device: str) -> tuple[int, int]:
     """Return how many workers to run, and how many threads each one's emulator gets."""
     workers = max(1, min(num_jobs, cores)) if device == "emulated" else 1
     return workers, max(1, cores // workers)
 
 
+def _run(
+    setup: WorkerSetup, jobs: Sequence[Job], num_workers: int, on_report: Callable[[Job, str], None] | None
+) -> Iterator[tuple[Job, VerifyResult | Counted | Lost]]:
+    return run_jobs(
+        VariantWorker,
+        (setup,),
+        jobs,
+        num_workers=num_workers,
+        timeout_s=_TIMEOUT_S,
+        on_report=on_report,
+        environment=limit_blas_threads(setup),
+    )
+
+
 def verify_variants(
     setup: WorkerSetup, op: str, jobs: Sequence[Job], *, num_workers: int, on_report: Callable[[Job, str], None] | None = None
 ) -> Iterator[tuple[Job, VerifyResult]]:
     """Verify variants and yield each one's result as it comes; a job that was lost with its process is a result with that fault."""
-    answers = run_jobs(VariantWorker, (setup,), jobs, num_workers=num_workers, timeout_s=_TIMEOUT_S, on_report=on_report)
+    answers = _run(setup, jobs, num_workers, on_report)
     for job, answer in answers:
         if isinstance(answer, VerifyResult):
             yield job, answer
@@ -140,7 +160,7 @@ def count_variants(
     setup: WorkerSetup, jobs: Sequence[Job], *, num_workers: int, on_report: Callable[[Job, str], None] | None = None
 ) -> Iterator[tuple[Job, Counted]]:
     """Count variants and yield each one's counters as they come."""
-    answers = run_jobs(VariantWorker, (setup,), jobs, num_workers=num_workers, timeout_s=_TIMEOUT_S, on_report=on_report)
+    answers = _run(setup, jobs, num_workers, on_report)
     for job, answer in answers:
         if isinstance(answer, Counted):
             yield job, answer

@@ -70,6 +70,14 @@ def test_nvidias_runtime_is_not_taken_for_the_emulated_one() -> None:
     assert "is not the emulated device's library" in text
 
 
+def test_a_library_that_was_built_for_another_cpu_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path, source = tmp_path / SONAME, tmp_path / "library.c"
+    source.write_text('const char* aicfEmulatorVersion(void) { return "1 none"; }')
+    subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
+    text = fail_with("device.open_device('emulated')", AICF_EMULATOR_LIBRARY=str(path))
+    assert text.startswith(f"UnavailableError {path} was built on another machine") and "make env" in text
+
+
 def test_a_runtime_that_came_first_is_refused_by_name() -> None:
     path = find_cuda_library()
     body = f"import ctypes; ctypes.CDLL({str(path)!r}); device.open_device('emulated')"

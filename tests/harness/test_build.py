@@ -120,6 +120,15 @@ def test_sources_that_want_special_functions_get_them_and_others_are_compiled_wi
     assert not any("SPECFUN" in word for word in compiler.commands[1])
 
 
+def test_sources_that_want_algorithms_on_ranges_get_them(bench: Bench) -> None:
+    use = "#include <algorithm>\ninline void sort(int (&values)[2]) { std::ranges::sort(values); }\n__device__"
+    edit(bench.ops / "common" / "tiny.cuh", "__device__", use)
+    compiler = CountingCompiler()
+    [built], started = bench.build(compiler=compiler)
+    assert built.error is None and started == 3
+    assert any("RANGES_ALGO" in word for word in compiler.commands[0]) and not any("RANGES_ALGO" in w for w in compiler.commands[1])
+
+
 @pytest.mark.parametrize("damage", ["change", "remove", "manifest"])
 def test_a_corrupt_entry_is_said_and_built_again(bench: Bench, damage: str) -> None:
     [built], _ = bench.build()

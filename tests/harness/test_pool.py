@@ -48,6 +48,23 @@ def test_every_job_gets_its_answer_and_reports_come_through() -> None:
     assert ("bb", "working on bb") in heard
 
 
+class Reader:
+    """Answers with a variable of its environment."""
+
+    def __init__(self) -> None:
+        self.spent = False
+
+    def run(self, job: str, report: Callable[[str], None]) -> str | None:
+        return os.environ.get(job)
+
+
+def test_an_environment_is_the_workers_own() -> None:
+    jobs = ["AICF_TEST_THREADS"]
+    assert list(run_jobs(Reader, (), jobs, num_workers=1, timeout_s=20, environment={jobs[0]: "1"})) == [(jobs[0], "1")]
+    assert jobs[0] not in os.environ
+    assert list(run_jobs(Reader, (), jobs, num_workers=1, timeout_s=20)) == [(jobs[0], None)]
+
+
 def test_a_job_is_lost_with_its_worker_and_the_next_one_runs() -> None:
     jobs = ["crash", "raise", "hang", "spend", "a", "slow"]
     answers = dict(run_jobs(Calculator, (0,), jobs, num_workers=1, timeout_s=1.5))

@@ -6,6 +6,8 @@
 #include <functional>
 #include <set>
 
+#include "../memory/round_up.hpp"
+
 namespace aicf::emu {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr uint32_t kRecursionFrames = 1024;        // of stack for images whose 
 constexpr uint32_t kRecursionLocalBytes = 32768;   // of local memory per thread for those
 
 constexpr const char* kHighHalf = ":high";  // no PTX name has a colon
-
-uint32_t round_up(uint32_t value, uint32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 RegClass class_of_type(ptx::Type type) {
     if (type == ptx::Type::kPred) return RegClass::kPred;

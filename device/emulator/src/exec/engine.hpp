@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../memory/round_up.hpp"
 #include "async_state.hpp"
 #include "cache.hpp"
 #include "exec.hpp"
@@ -327,7 +328,6 @@ struct LaunchState {
     void end_with(int launch_status);
 };
 
-inline size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 // What the hardware has room for.
 constexpr uint32_t kBlocksPerMultiprocessor = 32, kThreadsPerMultiprocessor = 2048, kMultiprocessors = 132;
 

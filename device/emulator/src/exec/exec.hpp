@@ -140,7 +140,8 @@ struct LaunchResult {
 // With checks off, an access outside every allocation still ends the launch with kErrorIllegalAddress and one report.
 LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& options);
 
-// The instruction-set level of the interpreter in use: "x86-64-v2", "x86-64-v3" or "x86-64-v4".
+// The instruction-set level of the interpreter in use: "x86-64-v2", "x86-64-v3" or "x86-64-v4"; "none" where this host has none that was
+// built.
 const char* engine_level();
 
 }  // namespace aicf::emu

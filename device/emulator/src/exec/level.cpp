@@ -1,7 +1,10 @@
 #include "level.hpp"
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "host_level.hpp"
 
 namespace aicf::emu {
 
@@ -23,44 +26,52 @@ const Level& level();
 
 namespace {
 
-// By single features: compilers differ in the names of levels that they know.
-[[maybe_unused]] bool host_has_v3() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2");
-}
-
-[[maybe_unused]] bool host_has_v4() {
-    return host_has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-const Level& choose() {
+// nullptr where this host has none of the levels that were built.
+const Level* choose() {
     // AICF_EMULATED_LEVEL=v2|v3 asks for a lower level than the best, to compare them; a level that is missing is passed over.
     const char* wish = std::getenv("AICF_EMULATED_LEVEL");
-    const std::string_view most = wish ? wish : "v4";
+    [[maybe_unused]] const std::string_view most = wish ? wish : "v4";
     __builtin_cpu_init();
+    const Level* lowest = nullptr;  // serves a wish that is below all that was built
 #ifdef AICF_HAS_LEVEL_v4
-    if (most == "v4" && host_has_v4()) return engine_v4::level();
+    if (host_has_v4()) {
+        lowest = &engine_v4::level();
+        if (most == "v4") return lowest;
+    }
 #endif
 #ifdef AICF_HAS_LEVEL_v3
-    if (most != "v2" && host_has_v3()) return engine_v3::level();
+    if (host_has_v3()) {
+        lowest = &engine_v3::level();
+        if (most != "v2") return lowest;
+    }
 #endif
 #ifdef AICF_HAS_LEVEL_v2
-    return engine_v2::level();
-#elif defined(AICF_HAS_LEVEL_v3)
-    return engine_v3::level();
-#else
-    return engine_v4::level();
+    lowest = &engine_v2::level();
 #endif
+    return lowest;
+}
+
+const Level* find_engine() {
+    static const Level* chosen = choose();
+    return chosen;
 }
 
 }  // namespace
 
 const Level& engine() {
-    static const Level& chosen = choose();
-    return chosen;
+    const Level* level = find_engine();
+    if (level == nullptr) {
+        std::fputs(
+            "emulated device: this library was built for x86-64 levels that this machine does not have; build it again here: make env\n",
+            stderr);
+        std::_Exit(3);
+    }
+    return *level;
 }
 
-const char* engine_level() { return engine().name; }
+const char* engine_level() {
+    const Level* level = find_engine();
+    return level != nullptr ? level->name : "none";
+}
 
 }  // namespace aicf::emu

@@ -1,6 +1,7 @@
 #include "device_memory.hpp"
 
 #include "race_shadow.hpp"
+#include "round_up.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -26,8 +27,6 @@ constexpr uint64_t kPunchLimitBytes = 1ull << 20;     // freed memory above this
 constexpr uint64_t kQuarantineBytes = 256ull << 20;   // address space that freed allocations may hold back
 constexpr size_t kQuarantineCount = 4096;
 constexpr int kPoison = 0xCB;
-
-uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../memory/round_up.hpp"
 #include "arrays.hpp"
 #include "graph.hpp"
 #include "memory_ops.hpp"
@@ -12,10 +13,8 @@ using namespace aicf::emu;
 
 namespace {
 
-constexpr unsigned kLayered = 1, kCubemap = 4, kAllFlags = 0x0F;
+constexpr unsigned kAllFlags = 0x0F;
 constexpr uint64_t kRowAlign = 64;
-
-uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 void check_extent(const Target& target, const abi::Extent& extent, unsigned flags) {
     const auto limit = [&](int attribute) {

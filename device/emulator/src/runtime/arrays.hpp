@@ -11,6 +11,9 @@
 
 namespace aicf::emu {
 
+// cudaArrayLayered and so on: flags of an array.
+constexpr unsigned kLayered = 1, kSurfaceLoadStore = 2, kCubemap = 4;
+
 struct CudaArray {
     abi::ChannelFormatDesc format{};
     abi::Extent extent{};  // as asked for; 0 where a dimension is not there

@@ -36,8 +36,8 @@ int call(Call&& function) {
     return to_driver(code);
 }
 
-constexpr int kMostDevices = 64;
-char contexts[kMostDevices];  // a context is the address of its device's element
+constexpr int kMostContexts = 64;
+char contexts[kMostContexts];  // a context is the address of its device's element
 
 constexpr int kNoDevice = -1;  // the thread had no context
 thread_local int pushed_devices[64];
@@ -46,7 +46,7 @@ thread_local int num_pushed = 0;
 void* context_of(int device) { return &contexts[device]; }
 int device_of(const void* context) {
     const auto index = static_cast<const char*>(context) - contexts;
-    return context != nullptr && index >= 0 && index < kMostDevices ? static_cast<int>(index) : -1;
+    return context != nullptr && index >= 0 && index < kMostContexts ? static_cast<int>(index) : -1;
 }
 
 constexpr int kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500;
@@ -520,17 +520,17 @@ struct WithContext<kFunction> {
 template <auto kFunction>
 constexpr auto* with_context = &WithContext<kFunction>::run;
 
-struct Row {
+struct DriverFunction {
     std::string_view name;
     void* function;
 };
 
 template <class Function>
-Row row(std::string_view name, Function* function) {
+DriverFunction row(std::string_view name, Function* function) {
     return {name, reinterpret_cast<void*>(function)};
 }
 
-const Row kRows[] = {
+const DriverFunction kFunctions[] = {
     row("cuInit", init),
     row("cuDriverGetVersion", driver_version),
     row("cuGetErrorString", get_error_string),
@@ -641,8 +641,10 @@ std::string_view without_suffixes(std::string_view name) {
 }  // namespace
 
 void* find_driver_function(std::string_view name) {
-    const auto* found = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == without_suffixes(name); });
-    return found == std::end(kRows) ? nullptr : found->function;
+    const std::string_view plain = without_suffixes(name);
+    const auto* found =
+        std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const DriverFunction& r) { return r.name == plain; });
+    return found == std::end(kFunctions) ? nullptr : found->function;
 }
 
 }  // namespace aicf::emu

@@ -6,21 +6,21 @@
 namespace aicf::emu {
 namespace {
 
-struct Row {
+struct ErrorRow {
     int code;
     const char* name;
     const char* text;
 };
 
-constexpr Row kRows[] = {{kNoError, "cudaSuccess", "no error"},
+constexpr ErrorRow kErrors[] = {{kNoError, "cudaSuccess", "no error"},
 #define AICF_ROW(name, code, text) {code, "cudaError" #name, text},
-                         AICF_CUDA_ERRORS(AICF_ROW)
+                                AICF_CUDA_ERRORS(AICF_ROW)
 #undef AICF_ROW
 };
 
-const Row* find_row(int code) {
-    const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [code](const Row& r) { return r.code == code; });
-    return row == std::end(kRows) ? nullptr : row;
+const ErrorRow* find_row(int code) {
+    const auto* row = std::find_if(std::begin(kErrors), std::end(kErrors), [code](const ErrorRow& r) { return r.code == code; });
+    return row == std::end(kErrors) ? nullptr : row;
 }
 
 constexpr std::array kSticky = {kErrIllegalAddress,      kErrLaunchTimeout,      kErrAssert,
@@ -30,12 +30,12 @@ constexpr std::array kSticky = {kErrIllegalAddress,      kErrLaunchTimeout,     
 }  // namespace
 
 const char* error_name(int code) {
-    const Row* row = find_row(code);
+    const ErrorRow* row = find_row(code);
     return row != nullptr ? row->name : "unrecognized error code";
 }
 
 const char* error_text(int code) {
-    const Row* row = find_row(code);
+    const ErrorRow* row = find_row(code);
     return row != nullptr ? row->text : "unrecognized error code";
 }
 

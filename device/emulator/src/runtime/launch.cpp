@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../memory/round_up.hpp"
+
 namespace aicf::emu {
 namespace {
 
@@ -10,8 +12,6 @@ constexpr uint32_t kWarpThreads = 32;
 
 uint64_t volume(const Dim3& dim) { return uint64_t{dim.x} * dim.y * dim.z; }
 bool is_set(const Dim3& dim) { return dim.x != 0; }
-
-uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // CUDA 13's runtime answers every launch beyond a limit with cudaErrorInvalidValue (seen on an H200), not with
 // cudaErrorInvalidConfiguration as earlier ones did.

@@ -9,9 +9,8 @@ using namespace aicf::emu;
 
 namespace {
 
-constexpr unsigned kLayered = 1, kSurfaceLoadStore = 2, kCubemap = 4;
 constexpr int kFilterLinear = 1;
-constexpr uint64_t kTextureAlign = 512, kPitchAlign = 32;
+constexpr uint64_t kTextureAlign = 512, kTexturePitchAlign = 32;
 
 void describe_array(ImageDescriptor& image, const CudaArray& array) {
     image.source = ImageDescriptor::Source::kArray;
@@ -34,7 +33,7 @@ void describe_memory(Runtime& runtime, ImageDescriptor& image, const abi::Resour
     image.dimensions = linear ? 1 : 2;
     level.address = to_address(linear ? resource.linear.devPtr : resource.pitch2D.devPtr);
     require(runtime.is_device_address(reinterpret_cast<const void*>(level.address)), kErrInvalidValue, "the address is no device address");
-    require(level.address % (linear ? image.format.texel_bytes() : kPitchAlign) == 0, kErrInvalidValue,
+    require(level.address % (linear ? image.format.texel_bytes() : kTexturePitchAlign) == 0, kErrInvalidValue,
             "the address is not aligned to the device's texture alignment");
     if (linear) {
         level.width = static_cast<uint32_t>(resource.linear.sizeInBytes / image.format.texel_bytes());
@@ -48,7 +47,7 @@ void describe_memory(Runtime& runtime, ImageDescriptor& image, const abi::Resour
         level.height = static_cast<uint32_t>(resource.pitch2D.height);
         level.row_pitch = resource.pitch2D.pitchInBytes;
         level.slice_pitch = level.row_pitch * level.height;
-        require(level.width != 0 && level.height != 0 && level.row_pitch % kPitchAlign == 0 &&
+        require(level.width != 0 && level.height != 0 && level.row_pitch % kTexturePitchAlign == 0 &&
                     level.row_pitch >= uint64_t{level.width} * image.format.texel_bytes(),
                 kErrInvalidValue, "the extent is 0, or the pitch is less than a row or no multiple of 32 bytes");
     }
