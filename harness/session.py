@@ -28,6 +28,7 @@ from harness.targets import Target, find_target
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.verify.judge import VERIFY_VERSION, Verifier
 from harness.verify.plan import Effort, includes_proof
+from harness.verify.reference import References
 from harness.verify.workers import Job, WorkerSetup, share_cores, verify_variants
 
 
@@ -163,11 +164,19 @@ class Session:
             else:
                 waiting[build.variant.name] = build
         if waiting:
+            self._try_description(problem_names)
             setup, num_workers = self.make_worker_setup(binding, len(waiting), problem_names, effort)
             jobs = [Job(b.variant, b.library) for b in waiting.values() if b.library is not None]
             for job, result in verify_variants(setup, self.loaded.op.name, jobs, num_workers=num_workers):
                 note(self._record(waiting[job.variant.name], result))
         return [judged[b.variant.name] for b in builds]
+
+    def _try_description(self, problem_names: Sequence[str]) -> None:
+        """Raise SpecError where the op's own functions fail on its smallest problem: once, and not for each variant as its fault."""
+        op = self.loaded.op
+        problems = op.select_problems("verify", problem_names)
+        if problems:
+            References(op).get(min(problems, key=lambda p: op.cost(p).flops))
 
     def make_worker_setup(
         self, binding: Path, num_jobs: int, problem_names: Sequence[str] = (), effort: Effort | None = None

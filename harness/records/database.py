@@ -96,7 +96,7 @@ def _find_revision(engine: Engine, url: str) -> str:
             return read_revision(connection)
     # A driver raises the latter two for arguments in the URL that it does not know.
     except (SQLAlchemyError, TypeError, ValueError) as error:
-        raise RecordUseError(f"{_describe_failure(url, error)}; AICF_RECORDS_URL must name a database that can be used") from error
+        raise RecordUseError(f"{_describe_failure(url, error)}; set AICF_RECORDS_URL to a database that can be used") from error
 
 
 class Records:

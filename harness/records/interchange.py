@@ -60,7 +60,7 @@ def import_records(records: Records, path: Path) -> tuple[int, int]:
     rows = _read_rows(path)
     for number, row in enumerate(rows, start=1):
         if fault := find_row_fault(row):
-            raise RecordUseError(f"{path} cannot be imported: row {number}: {fault}")
+            raise RecordUseError(f"{path} cannot be read as records: row {number}: {fault}")
     added = 0
     try:
         with records.write() as session:

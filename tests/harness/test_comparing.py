@@ -151,7 +151,7 @@ def test_two_records_are_compared_with_a_wider_margin(gpu: Gpu, capsys: pytest.C
     assert run(capsys, "compare", "toy", "--record", str(ids[1]), "--record", str(ids[0]))[0] == 0
     verdict = next(r["id"] for r in rows if r["kind"] == "verify")
     code, _, err = run(capsys, "compare", "toy", "--record", str(verdict), "--record", str(ids[0]))
-    assert code == 1 and "holds no times of a GPU" in err
+    assert code == 2 and "holds no times of a GPU" in err
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_two_records_are_compared_with_a_wider_margin(gpu: Gpu, capsys: pytest.C
         (("--base", "honest", "--variant", "honest"), 2, "there is no candidate"),
         (("--base", "honest", "--mode", "warm"), 2, "must be cold or hot"),
         (("--record", "1"), 2, "given 1 times"),
-        (("--record", "1", "--record", "77"), 1, "no record 1"),
+        (("--record", "1", "--record", "77"), 2, "no record 1"),
     ],
 )
 def test_wrong_use_is_told(gpu: Gpu, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, message: str) -> None:

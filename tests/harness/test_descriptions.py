@@ -9,10 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from device import Device
+from device.settings import find_project_root
 from harness.callables import Described
 from harness.discover import find_op, load_op
+from harness.records.database import Records
+from harness.scaffold import create_op
 from harness.spec import Kernel, Problem, SpecError, Tunable
 from harness.verify.reference import compute_expected
+from tests.harness.test_session import run
 
 OP = find_op("softmax").op
 PROBLEM = OP.select_problems("verify")[0]
@@ -86,3 +91,24 @@ def test_an_unknown_suite_and_a_variant_listed_twice_are_refused() -> None:
 def test_every_op_still_loads() -> None:
     for name in ("softmax", "transpose", "gemm_bias_act", "gemm_backward"):
         assert find_op(name).op.name == name
+
+
+def test_a_broken_reference_is_said_once_and_no_variant_is_blamed(
+    emulated_device: Device, tmp_path: Path, store: Records, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole verb, on an op whose reference asks for a tensor that it does not have."""
+    ops = tmp_path / "ops"
+    ops.mkdir()
+    (ops / "common").symlink_to(find_project_root() / "ops" / "common")
+    source = create_op("broken", ops) / "op.py"
+    text = source.read_text()
+    assert 'inputs["shift"]' in text
+    source.write_text(text.replace('inputs["shift"]', 'inputs["shfit"]', 1))
+    monkeypatch.setattr("harness.discover.find_ops", lambda ops_dir=None: {"broken": ops / "broken"})
+    code, out, err = run(capsys, "verify", "broken", "--variant", "scalar/threads128", "--device", "emulated")
+    assert code == 2, err
+    first, place, error = err.splitlines()[-3:]
+    assert first.startswith("harness: op broken, problem n1") and first.endswith("reference() fails")
+    assert str(source) in place and "shfit" in place and error == "  KeyError: there is no 'shfit'"
+    assert "Traceback" not in err and "crashed" not in err and not out
+    assert store.list_results() == []

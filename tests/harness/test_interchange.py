@@ -81,7 +81,7 @@ def test_files_from_before_rows_had_names_are_imported_once(full: Records, tmp_p
 def test_another_file_is_refused_and_leaves_nothing(full: Records, tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
-    with pytest.raises(RecordError, match=r"holds no records|cannot be imported: row 1"):
+    with pytest.raises(RecordError, match=r"holds no records|cannot be read as records: row 1"):
         import_records(full, path)
     with pytest.raises(RecordError, match=r"\.json, \.csv, \.parquet"):
         import_records(full, tmp_path / "file.xlsx")

@@ -103,7 +103,7 @@ def test_nothing_anywhere_is_an_error_that_says_where(url: str) -> None:
 
 def test_a_published_file_that_holds_no_records_is_refused(url: str, tmp_path: Path) -> None:
     (tmp_path / "profiles" / "softmax" / "bad-records.json").write_text('[{"kind": "bench"}]')
-    with pytest.raises(RecordError, match=r"bad-records\.json holds no records"):
+    with pytest.raises(RecordError, match=r"bad-records\.json cannot be read as records: row 1: created_at is missing"):
         records.load("softmax")
 
 
@@ -137,7 +137,7 @@ def test_published_is_an_option_where_the_database_has_results(url: str, capsys:
     assert "from sqlite:" in run(capsys, "report", "softmax")[1]
     assert "from profiles/" in run(capsys, "report", "softmax", "--published")[1]
     code, _, err = run(capsys, "compare", "softmax", "--record", "1", "--record", "2")
-    assert code == 1 and "no record 2 of op softmax in sqlite:" in err
+    assert code == 2 and "no record 2 of op softmax in sqlite:" in err
     code, _, err = run(capsys, "compare", "softmax", "--base", OWN, "--published")
     assert code == 2 and "--published goes with --record" in err
 

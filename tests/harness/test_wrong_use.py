@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import harness.compare.goal_run  # noqa: F401 - now, and not while another test has replaced what it imports
 from harness import commands
 from harness.records.database import Records
 from tests.harness.test_session import run
@@ -209,3 +213,13 @@ def test_a_database_of_a_later_version_is_recognised(store: Records, capsys: pyt
     for words in ("report softmax", "doctor"):
         code, out, err = run(capsys, *words.split())
         assert code in (2, 3) and "schema 0007, this version of the project knows" in out + err
+
+
+@pytest.mark.parametrize(("name", "value"), [("AICF_EMULATED_WORKERS", "lots"), ("AICF_EMULATED_LEVEL", "v9")])
+def test_a_value_that_the_emulated_device_cannot_read_is_wrong_use(name: str, value: str) -> None:
+    """In a process of its own: the library reads its variables once."""
+    environment = {**os.environ, name: value, "AICF_DEVICE": "emulated"}
+    words = [sys.executable, "-m", "harness", "verify", OP, "--variant", VARIANT]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert f"harness: {name}={value}: " in done.stderr and "Traceback" not in done.stderr
