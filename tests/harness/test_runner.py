@@ -143,7 +143,10 @@ def test_planned_arguments_are_those_of_a_case_without_memory() -> None:
     with Case(FakeDevice(), CUBE, problem) as case:
         for name, array in case.arguments.items():
             assert (planned[name].shape, planned[name].dtype) == (array.shape, array.dtype)
-            assert (planned[name].strides_bytes, planned[name].address % 256) == (array.strides_bytes, (array.address - array.owner.address) % 256)
+            assert (planned[name].strides_bytes, planned[name].address % 256) == (
+                array.strides_bytes,
+                (array.address - array.owner.address) % 256,
+            )
 
 
 def test_a_grid_of_elements_is_written_and_read_alone() -> None:
