@@ -197,13 +197,21 @@ class SampledRun:
         sampling = self.op.sampling
         return axis if sampling is None or sampling.find_axis is None else sampling.find_axis(tensor, axis, self.problem)
 
+    @property
+    def _axes(self) -> list[int]:
+        """The op's axes, the longest first: what is left after it is small, whatever the others are."""
+        assert self.op.sampling is not None
+        first = self._outputs[0]
+        shape = first.resolve_shape(self.problem)
+        return sorted(self.op.sampling.axes, key=lambda axis: -shape[self._find_axis(first.name, axis)])
+
     def _choose_places(self, indices: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
         """Choose where along each of the op's axes outputs are judged: some of what was written, the first and the last always."""
         assert self.op.sampling is not None
         count = _MAX_PLACES
         while True:
             places = {}
-            for axis in self.op.sampling.axes:
+            for axis in self._axes:
                 seen = [np.unique(found[self._find_axis(name, axis)]) for name, found in indices.items()]
                 places[axis] = _pick(np.unique(np.concatenate(seen)), count, self.seed)
             sizes = self._restrict({}, places, dry=True)[1]
