@@ -31,6 +31,7 @@ GUARD_BYTES = 16384
 _GUARD_PATTERN = 0xA5
 POISON_NAN = 0xFF
 POISON_FINITE = 0x4B
+_SEGMENT_ELEMS = 4096
 # Planned tensors are this far apart, so that they do not overlap.
 _PLANNED_SPACING = 1 << 48
 
@@ -105,20 +106,31 @@ class _Slot:
         return self.start_bytes + sum(int(i) * stride for i, stride in zip(index, self.strides[:-1], strict=True))
 
     def write_grid(self, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
-        row = np.zeros(self.shape[-1], self.dtype)
         dense = all(len(places) == n for places, n in zip(grid, self.shape, strict=True)) and self.span_bytes == values.nbytes
         if dense and all((np.diff(places) == 1).all() for places in grid):
             self.buffer.write(np.ascontiguousarray(values), self.start_bytes)
             return
         rows = values.reshape(-1, values.shape[-1])
+        segments = _find_segments(grid[-1])
         for index, elements in zip(itertools.product(*grid[:-1]), rows, strict=True):
-            row[grid[-1]] = elements
-            self.buffer.write(row, self._find_row(index))
+            start = self._find_row(index)
+            for segment in segments:
+                places = grid[-1][segment]
+                part = np.zeros(int(places[-1] - places[0]) + 1, self.dtype)
+                part[places - places[0]] = elements[segment]
+                self.buffer.write(part, start + int(places[0]) * self.dtype.itemsize)
 
     def read_grid(self, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
-        row_bytes = self.shape[-1] * self.dtype.itemsize
-        rows = [self.buffer.read(self._find_row(i), row_bytes).view(self.dtype)[grid[-1]] for i in itertools.product(*grid[:-1])]
-        return np.concatenate(rows).reshape(tuple(map(len, grid)))
+        parts = []
+        segments = _find_segments(grid[-1])
+        for index in itertools.product(*grid[:-1]):
+            start = self._find_row(index)
+            for segment in segments:
+                places = grid[-1][segment]
+                first, size = int(places[0]), int(places[-1] - places[0]) + 1
+                read = self.buffer.read(start + first * self.dtype.itemsize, size * self.dtype.itemsize)
+                parts.append(read.view(self.dtype)[places - first])
+        return np.concatenate(parts).reshape(tuple(map(len, grid)))
 
     def find_damage(self, now: NDArray[np.uint8], *, elements_too: bool) -> list[Damage]:
         changed = now != self.image
@@ -147,6 +159,12 @@ def _find_strides(shape: tuple[int, ...], itemsize: int, row_pad: int) -> tuple[
         if axis == len(shape) - 1:
             step += row_pad * itemsize
     return tuple(reversed(strides))
+
+
+def _find_segments(places: NDArray[np.intp]) -> list[slice]:
+    """Return the parts of ascending places between which there is more than a copy of its own is worth."""
+    edges = [0, *(np.flatnonzero(np.diff(places) > _SEGMENT_ELEMS) + 1), len(places)]
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 
 def read_outputs_bits(outputs: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
@@ -254,11 +272,11 @@ class Case:
                 self._slots[tensor.name].buffer.fill(byte)
 
     def write_grid(self, name: str, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
-        """Write ``values`` to the elements of a tensor at a grid of places, and zeros beside them in the rows that are touched."""
+        """Write ``values`` to the elements of a tensor at a grid of ascending places, and zeros to those near them in their rows."""
         self._slots[name].write_grid(grid, values)
 
     def read_grid(self, name: str, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
-        """Return the elements of a tensor at a grid of places, which are given per axis; other rows are not read."""
+        """Return the elements of a tensor at a grid of places, which are given per axis, ascending; little else is read."""
         return self._slots[name].read_grid(grid)
 
     def find_damage(self) -> list[Damage]:

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, DeviceError, Graph, Report, Stream
+from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
 from harness.spec import Arrays, Launchable, Op, Problem, Tensor
 from harness.verify.compare import compare
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw
 from harness.verify.reference import compute_expected
-from harness.verify.runner import POISON_NAN, Case, Layout
+from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
 
 CHECK = "sampled"
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
@@ -35,6 +35,8 @@ _MAX_COUNTED_INSTRUCTIONS = 6_000_000
 # What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
 _MAX_SHARE_BYTES = 2e7
 _MAX_SHARE_FLOPS = 1e9
+# Of a real device's memory, so that other programs are left some.
+_MEMORY_SHARE = 0.8
 # Elements that are located, and the work of the reference for those that are judged.
 _MAX_ELEMS = 1 << 20
 _MAX_REFERENCE = 4e6
@@ -71,6 +73,7 @@ class SampledRun:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
         if self.op.sampling is None:
             raise NotJudgedError("op.py says nothing of sampling, so that its reference is all or nothing")
+        self._check_memory()
         try:
             case = Case(self.device, self.op, self.problem, Layout.EXACT)
         except DeviceError as error:
@@ -94,6 +97,14 @@ class SampledRun:
     @property
     def _outputs(self) -> list[Tensor]:
         return [t for t in self.op.outputs if t.present(self.problem)]
+
+    def _check_memory(self) -> None:
+        """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
+        planned = plan_arguments(self.op, self.problem).values()
+        wanted = sum(each.span_bytes for each in planned if isinstance(each, DeviceArray))
+        there = self.device.properties.memory_bytes
+        if self.device.observer is None and wanted > _MEMORY_SHARE * there:
+            raise NotJudgedError(f"its tensors span {wanted / 2**30:.1f} GiB, the device has {there / 2**30:.1f}")
 
     def _check_share(self, num_blocks: int) -> None:
         cost, share = self.op.cost(self.problem), NUM_BLOCKS / num_blocks
@@ -186,13 +197,21 @@ class SampledRun:
         sampling = self.op.sampling
         return axis if sampling is None or sampling.find_axis is None else sampling.find_axis(tensor, axis, self.problem)
 
+    @property
+    def _axes(self) -> list[int]:
+        """The op's axes, the longest first: what is left after it is small, whatever the others are."""
+        assert self.op.sampling is not None
+        first = self._outputs[0]
+        shape = first.resolve_shape(self.problem)
+        return sorted(self.op.sampling.axes, key=lambda axis: -shape[self._find_axis(first.name, axis)])
+
     def _choose_places(self, indices: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
         """Choose where along each of the op's axes outputs are judged: some of what was written, the first and the last always."""
         assert self.op.sampling is not None
         count = _MAX_PLACES
         while True:
             places = {}
-            for axis in self.op.sampling.axes:
+            for axis in self._axes:
                 seen = [np.unique(found[self._find_axis(name, axis)]) for name, found in indices.items()]
                 places[axis] = _pick(np.unique(np.concatenate(seen)), count, self.seed)
             sizes = self._restrict({}, places, dry=True)[1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from device.interface import DeviceError, Report
-from harness.spec import Op
+from harness.spec import Op, Problem, Sampling
 from harness.verify.findings import FaultKind, Status, VerifyResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
@@ -283,3 +283,107 @@ def test_result_is_plain_data() -> None:
     text = json.loads(json.dumps(result.to_json()))
     assert text["reason"] == "nan"
     assert text["problems"][0]["faults"][0]["detail"].startswith("Y [16x16]: 256 of 256 elements wrong, 256 of them NaN")
+
+
+def _restrict(inputs: Any, problem: Problem, axis: int, places: Any) -> tuple[dict[str, Any], Problem]:
+    taken = dict(inputs)
+    if axis == 0:
+        taken["A"] = inputs["A"][places]
+    else:
+        taken |= {name: inputs[name][..., places] for name in ("B", "bias") if name in inputs}
+    return taken, Problem(dict(problem.sizes) | {"MN"[axis]: len(places)}, problem.attributes)
+
+
+LARGE = make_toy(
+    problems=(Problem({"M": 16, "N": 16, "K": 16}), Problem({"M": 900, "N": 700, "K": 40}, suites=frozenset({"bench"}))),
+    sampling=Sampling((0, 1), _restrict),
+)
+
+
+def wrong_when_large(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+    honest(A, B, bias, Y, relu)
+    if Y.shape[0] == 900 and Y.shape[1] == 700:
+        Y.host[:, 350:] += 1
+
+
+def stops_when_large(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+    if Y.shape[0] == 900:
+        honest(A, B, bias, Y, relu)
+        Y.host[450:] = np.float32(np.nan)
+    else:
+        honest(A, B, bias, Y, relu)
+
+
+@pytest.mark.parametrize(("body", "reason"), [(honest, ""), (wrong_when_large, "mismatch"), (stops_when_large, "nan")])
+def test_large_problems_are_judged_in_part(body: Callable[..., None], reason: str) -> None:
+    device = FakeDevice()
+    result = Verifier(LARGE, device, Effort(num_hidden=0, num_large=14)).verify(LARGE.variants[0], ToyKernel(device, body))
+    assert result.reason == reason, [f.describe() for f in result.all_faults]
+    (bench,) = (p for p in result.problems if p.problem == "M900_N700_K40")
+    assert bench.large and bench.hidden and bench.checks == ("sampled",)
+    assert {f.check for p in result.problems for f in p.faults} <= {"sampled"}
+    if reason:
+        assert "sampled elements wrong; first at [" in bench.faults[0].detail
+    assert device.num_live == 0
+
+
+def test_what_cannot_be_judged_is_said_and_is_no_fault() -> None:
+    device = FakeDevice()
+    op = make_toy(problems=LARGE.problems)
+    result = Verifier(op, device, Effort(num_hidden=0, num_large=14)).verify(op.variants[0], ToyKernel(device))
+    assert result.ok
+    assert {p.status for p in result.problems if p.large} == {Status.NOT_RUN}
+    assert "op.py says nothing of sampling" in result.problems[-1].reason
+
+
+def test_drawn_problems_have_offsets_and_count_when_they_are_served() -> None:
+    device = FakeDevice()
+
+    class Picky(ToyKernel):
+        def supports(self, **arguments: Any) -> str:
+            return "" if arguments["A"].address % 16 == 0 else "A must start at a multiple of 16 bytes"
+
+    op = make_toy()
+    result = Verifier(op, device, Effort(num_hidden=0, num_drawn=5)).verify(op.variants[0], Picky(device))
+    drawn = [p for p in result.problems if p.hidden]
+    assert any("at_A=" in p.problem for p in drawn)
+    assert Status.UNSUPPORTED in {p.status for p in drawn}
+    assert sum(p.status is Status.PASSED for p in drawn) >= 1
+    assert result.ok, [f.describe() for f in result.all_faults]
+
+
+def make_tired(last: int) -> Callable[..., None]:
+    calls = [0]
+
+    def body(Y: FakeArray, **rest: Any) -> None:
+        calls[0] += 1
+        Y.host[...] = _compute(**rest) + np.float32(calls[0] > last)
+
+    return body
+
+
+@pytest.mark.parametrize("kernel", ["honest", "atomic"])
+def test_a_kernel_that_knows_how_often_it_was_launched_is_refused(kernel: str) -> None:
+    device, op = FakeDevice(), make_toy()
+    effort = Effort(num_hidden=0, num_launches=900)
+    variant = op.select_variants([kernel])[0]
+    result = Verifier(op, device, effort).verify(variant, ToyKernel(device, make_tired(600)))
+    assert result.reason == "launch_dependent", [f.describe() for f in result.all_faults]
+    (problem,) = (p for p in result.problems if p.faults)
+    assert problem.problem == "M1_N1_K1" and problem.checks[-1] == "launches"
+    right = Verifier(op, device, effort).verify(variant, ToyKernel(device))
+    assert right.ok and right.problems[2].num_launches > 900
+
+
+def test_a_bias_is_a_fault_of_the_problem_it_shows_on() -> None:
+    def lean(Y: FakeArray, K: int = 16, **rest: Any) -> None:
+        a, b = rest["A"].host.astype(np.float64), rest["B"].host.astype(np.float64)
+        bias = 0.0 if rest["bias"] is None else np.abs(rest["bias"].host)
+        bound = (a.shape[1] + 2) * float(np.finfo(np.float32).eps) * (np.abs(a) @ np.abs(b) + bias)
+        Y.host[...] = (a @ b + (0.0 if rest["bias"] is None else rest["bias"].host) + 0.8 * bound).astype(np.float32)
+
+    device = FakeDevice()
+    op = make_toy(problems=(Problem({"M": 64, "N": 16, "K": 16}),), distributions=("normal",))
+    result = Verifier(op, device, Effort(num_hidden=0)).verify(op.variants[0], ToyKernel(device, lean))
+    assert result.reason == "biased", [f.describe() for f in result.all_faults]
+    assert 0.7 < result.bias.mean < 0.9 and result.max_error_ratio < 1
