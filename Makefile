@@ -20,6 +20,8 @@ problem ?=
 jobs ?=
 prefix ?= build/prefix
 args ?=
+# Not empty: the tests marked slow too.
+slow ?=
 # An interpreter that has all requirements already (a container's, say): with it nothing is installed.
 python ?=
 
@@ -104,11 +106,11 @@ env: $(ENV) ## make the environment and build the emulator
 # so that its tests are apart. All run, also after a failure.
 WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist loadfile)
 CLUSTER_TESTS := tests/harness/test_cluster.py
-test: $(DEV_ENV) ## run the tests (args='-k name' and the like go to pytest)
+test: $(DEV_ENV) ## run the tests (slow=1 those marked slow too; args='-k name' and the like go to pytest)
 ifeq ($(strip $(args)),)
-	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(RUN) -m pytest $$part || status=$$?; done; exit $$status
+	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(RUN) -m pytest $(if $(slow),--slow) $$part || status=$$?; done; exit $$status
 else
-	$(RUN) -m pytest $(args)
+	$(RUN) -m pytest $(if $(slow),--slow) $(args)
 endif
 
 lint: $(DEV_ENV) ## check style and types: ruff, mypy, clang-format
