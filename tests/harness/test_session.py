@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
 from harness.pool import Lost
+from harness.session import Session
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy
@@ -121,7 +123,7 @@ def test_verify_lists_every_variant_and_problem_with_error_figures(emulated: Ben
     for v in data["variants"]:
         assert v["ok"] is True
         assert [p["problem"] for p in v["problems"] if not p["hidden"]] == [p.name for p in OP.select_problems("verify")]
-        assert all(p["status"] == "passed" and 0 <= p["max_error_ratio"] <= 1 and p["max_ulp"] >= 0 for p in v["problems"])
+        assert all((p["status"] == "passed" or p["large"]) and 0 <= p["max_error_ratio"] <= 1 and p["max_ulp"] >= 0 for p in v["problems"])
     assert "of unlisted sizes" in data["plan"]
 
 
@@ -274,3 +276,14 @@ def test_wrong_use_is_told(
     got, _, err = run(capsys, *arguments)
     assert got == code
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("proved", "wanted", "counts"),
+    [("listed", "listed", True), ("drawn", "listed", True), ("drawn", "drawn", True), ("listed", "drawn", False)],
+)
+def test_a_verdict_counts_for_what_it_proved(proved: str, wanted: str, counts: bool) -> None:
+    record = SimpleNamespace(status="passed", figures={"proof": proved})
+    session: Any = SimpleNamespace(find_earlier=lambda *_, **__: record)
+    found = Session._find_passed(session, cast(Any, None), wanted, committed_only=False)
+    assert (found is record) is counts
