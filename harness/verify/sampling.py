@@ -31,10 +31,10 @@ from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
 CHECK = "sampled"
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
 NUM_BLOCKS = 4
-_MAX_INSTRUCTIONS = 16_000_000
-_MAX_COUNTED_INSTRUCTIONS = 6_000_000
+_MAX_INSTRUCTIONS = 10_000_000
+_MAX_COUNTED_INSTRUCTIONS = 2_000_000
 # What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
-_MAX_SHARE_BYTES = 2e7
+_MAX_SHARE_BYTES = 1e7
 _MAX_SHARE_FLOPS = 1e9
 # Of a real device's memory, so that other programs are left some.
 _MEMORY_SHARE = 0.8
