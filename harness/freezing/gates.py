@@ -135,11 +135,11 @@ def _find_unverified(session: Session, judged: Judged, record: Result) -> str:
         return f"verify says {judged.reason}; `python -m harness verify {session.loaded.op.name} --variant {judged.variant.name}` says more"
     if record.problem != "*":
         return f"record {record.id} verifies {record.problem} alone, not all problems"
-    if not includes_proof(record.figures, THOROUGH.proof):
-        return f"record {record.id} proves only the problems that op.py lists: run `python -m harness verify {session.loaded.op.name}`"
     problems = {p["problem"]: p["status"] for p in record.figures["problems"]}
     if missing := [s.problem.name for s in make_plan(session.loaded.op, Effort()) if s.problem.name not in problems]:
         return f"problem {missing[0]} was not run"
+    if not includes_proof(record.figures, THOROUGH.proof):
+        return f"record {record.id} proves only the problems that op.py lists: run `python -m harness verify {session.loaded.op.name}`"
     return ""
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
 from harness.spec import Arrays, Launchable, Op, Problem, Tensor
 from harness.verify.compare import compare
+from harness.verify.drawing import make_generator
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw
 from harness.verify.reference import compute_expected
@@ -30,17 +31,17 @@ from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
 CHECK = "sampled"
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
 NUM_BLOCKS = 4
-_MAX_INSTRUCTIONS = 16_000_000
-_MAX_COUNTED_INSTRUCTIONS = 6_000_000
+_MAX_INSTRUCTIONS = 10_000_000
+_MAX_COUNTED_INSTRUCTIONS = 2_000_000
 # What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
-_MAX_SHARE_BYTES = 2e7
+_MAX_SHARE_BYTES = 1e7
 _MAX_SHARE_FLOPS = 1e9
 # Of a real device's memory, so that other programs are left some.
 _MEMORY_SHARE = 0.8
 # Elements that are located, and the work of the reference for those that are judged.
 _MAX_ELEMS = 1 << 20
 _MAX_REFERENCE = 4e6
-_MAX_PLACES = 64
+_MAX_PLACES = 128
 
 Places = dict[int, NDArray[np.intp]]
 
@@ -114,6 +115,10 @@ class SampledRun:
                 f"{NUM_BLOCKS} of its {num_blocks} blocks move {moved:.0f} MB and do {computed:.0f} Mflop, too many to run here"
             )
 
+    def _make_draws(self, what: str) -> np.random.Generator:
+        """Return random numbers of this problem's own: what one problem's draw misses, another's does not."""
+        return make_generator(self.op, f"{what}\0{self.problem.name}", self.seed)
+
     def _capture(self, case: Case) -> Graph:
         with self.device.capture(self.stream) as graphs:
             case.launch(self.launchable, self.stream)
@@ -132,7 +137,7 @@ class SampledRun:
         limit = _MAX_COUNTED_INSTRUCTIONS if counters else _MAX_INSTRUCTIONS
         options = {
             "sample_blocks": str(NUM_BLOCKS),
-            "sample_seed": str(self.seed),
+            "sample_seed": str(self._make_draws("blocks").integers(1, 2**31)),
             "instruction_limit": str(limit),
             "read_only": ",".join(map(str, case.input_addresses)),
         }
@@ -213,7 +218,7 @@ class SampledRun:
             places = {}
             for axis in self._axes:
                 seen = [np.unique(found[self._find_axis(name, axis)]) for name, found in indices.items()]
-                places[axis] = _pick(np.unique(np.concatenate(seen)), count, self.seed)
+                places[axis] = _pick(np.unique(np.concatenate(seen)), count, self._make_draws(f"places {axis}"))
             sizes = self._restrict({}, places, dry=True)[1]
             cost = self.op.cost(sizes)
             if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
@@ -324,11 +329,10 @@ def _index(shape: tuple[int, ...], axis: int) -> NDArray[np.int64]:
     return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
-def _pick(values: NDArray[np.intp], count: int, seed: int) -> NDArray[np.intp]:
+def _pick(values: NDArray[np.intp], count: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return at most ``count`` of ascending values: the ends and some drawn between."""
     if len(values) <= count:
         return values
-    rng = np.random.Generator(np.random.PCG64(seed))
     edges = np.arange(count + 1) * len(values) // count
     chosen = rng.integers(edges[:-1], edges[1:])
     chosen[-1] = len(values) - 1
@@ -341,7 +345,7 @@ def _thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:
     """Leave out runs of bytes from the middle where there are too many, and cut long ones."""
     share = max(most_bytes // max(len(runs), 1), 4096)
     if int((runs[:, 1] - runs[:, 0]).sum()) > most_bytes:
-        keep = _pick(np.arange(len(runs)), max(most_bytes // share, 1), 0)
+        keep = _pick(np.arange(len(runs)), max(most_bytes // share, 1), np.random.Generator(np.random.PCG64(0)))
         runs = runs[keep].copy()
         runs[:, 1] = np.minimum(runs[:, 1], runs[:, 0] + share)
     return runs

@@ -154,7 +154,7 @@ class FakeObserver(Observer):
         self.found: list[Report] = []
         self.counted: list[LaunchCounters] = []
         self.counts: dict[str, int] = {"warp_instructions": 1}
-        self.options: dict[str, str] = {}
+        self.options: dict[str, str] = {"memory_bytes": str(8 << 30)}
         self.state: tuple[tuple[str, ...], bool] = ((), False)
 
     def enable(self, checks: Sequence[str], *, counters: bool) -> None:

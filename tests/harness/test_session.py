@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_verify_lists_every_variant_and_problem_with_error_figures(emulated: Ben
     for v in data["variants"]:
         assert v["ok"] is True
         assert [p["problem"] for p in v["problems"] if not p["hidden"]] == [p.name for p in OP.select_problems("verify")]
-        assert all(p["status"] == "passed" and 0 <= p["max_error_ratio"] <= 1 and p["max_ulp"] >= 0 for p in v["problems"])
+        assert all((p["status"] == "passed" or p["large"]) and 0 <= p["max_error_ratio"] <= 1 and p["max_ulp"] >= 0 for p in v["problems"])
     assert "of unlisted sizes" in data["plan"]
 
 
@@ -311,3 +312,14 @@ def test_a_bench_that_finds_everything_recorded_names_no_run(emulated: Bench, ca
         session.record(None, kind="verify", variant="honest", problem="*", status="passed")
         assert session.describe_run() == f"Run {session.recorded_run} in {session.settings.records_url}"
         assert session.records.read_run(session.run_id).started_at == session.started_at
+
+
+@pytest.mark.parametrize(
+    ("proved", "wanted", "counts"),
+    [("listed", "listed", True), ("drawn", "listed", True), ("drawn", "drawn", True), ("listed", "drawn", False)],
+)
+def test_a_verdict_counts_for_what_it_proved(proved: str, wanted: str, counts: bool) -> None:
+    record = SimpleNamespace(status="passed", figures={"proof": proved})
+    session: Any = SimpleNamespace(find_earlier=lambda *_, **__: record)
+    found = Session._find_passed(session, cast(Any, None), wanted, committed_only=False)
+    assert (found is record) is counts

@@ -69,7 +69,7 @@ REASONS = {
         "late_columns": WRONG_IN_PART,
         "wide_stride": WRONG_WHERE_DRAWN,
         "unaligned_weights": WRONG_WHERE_DRAWN,
-        "signed_index": ("out_of_bounds_read", "sampled"),
+        "signed_index": WRONG_IN_PART,
         "counts_on_host": ("launch_dependent", "launches"),
         "restores_input": ("input_written", "sanitizer"),
     },

@@ -195,7 +195,8 @@ AicfStatus too_many_threads(const Linear& p, cudaStream_t stream) {
 AicfStatus check(const LinearSiluParams& p) {
     constexpr std::string_view kKernel = AICF_QUOTE(AICF_KERNEL);
     constexpr int64_t kMaxBlocksDown = 65535;
-    if (p.m > kMaxBlocksDown * kTile) return make_unsupported("m = %lld: a grid has at most 65535 blocks in y", static_cast<long long>(p.m));
+    if (p.m > kMaxBlocksDown * kTile)
+        return make_unsupported("m = %lld: a grid has at most 65535 blocks in y", static_cast<long long>(p.m));
     return kKernel == "supports_nothing" ? make_unsupported("m, n, k: this kernel serves no size") : make_ok();
 }
 
