@@ -105,10 +105,12 @@ env: $(ENV) ## make the environment and build the emulator
 # In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
 # so that its tests are apart. All run, also after a failure.
 WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist loadfile)
+# Threads of BLAS that wait for work keep the cores from the workers.
+ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py
 test: $(DEV_ENV) ## run the tests (slow=1 those marked slow too; args='-k name' and the like go to pytest)
 ifeq ($(strip $(args)),)
-	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(RUN) -m pytest $(if $(slow),--slow) $$part || status=$$?; done; exit $$status
+	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow) $$part || status=$$?; done; exit $$status
 else
 	$(RUN) -m pytest $(if $(slow),--slow) $(args)
 endif

@@ -410,6 +410,15 @@ def test_the_version_names_the_instruction_set(emulator: Runtime) -> None:
     assert re.fullmatch(r"1 x86-64-v[234]", emulator.library.aicfEmulatorVersion().decode())
 
 
+def test_the_level_that_a_build_finds_is_the_one_that_runs(emulator: Runtime, tmp_path: Path) -> None:
+    source, program = ROOT / "device" / "emulator" / "src" / "exec" / "host_level.cpp", tmp_path / "host_level"
+    subprocess.run(["g++", "-std=c++20", str(source), "-o", str(program)], check=True)
+    found = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    runs = emulator.library.aicfEmulatorVersion().decode().rpartition("-")[2]
+    assert found in ("v2", "v3", "v4")
+    assert runs <= found, "what was built for less runs here too; what was built for more does not"
+
+
 def test_counters_are_json(emulator: Runtime, ptx_library: int, word: int) -> None:
     emulator.set_option("counters", "1")
     try:
