@@ -171,7 +171,7 @@ def test_a_bucket_whose_winner_is_not_surveyed_is_decided_without_the_survey(fro
         (lambda r: r["groups"][0]["points"][0].pop(), r"survey: group .*: points must be lists of numbers of one length"),
         (lambda r: [p.pop() for p in r["groups"][0]["points"]], r"survey: group .*: a point has 3 sizes and an error by kernel"),
         (lambda r: r["groups"][0]["points"][0].__setitem__(0, 0), r"survey: group .*: a point has 3 sizes"),
-        (lambda r: r["groups"][0]["points"][0].__setitem__(4, "x"), r"survey: group .*: points must be lists of numbers"),
+        (lambda r: r["groups"][0]["points"][0].__setitem__(4, "x"), r"groups/0/points/0/4: 'x' is not of type 'number'"),
         (lambda r: r.pop("record"), r"'record' is a required property"),
     ],
 )

@@ -12,7 +12,8 @@ from aicf.errors import FrozenError as AicfFrozenError
 from aicf.registry.reading import read_op
 from device.settings import find_project_root
 from harness.errors import FrozenError
-from harness.freezing.reading import check_op, read_frozen_op
+from harness.freezing.consistency import check_op
+from harness.freezing.reading import read_frozen_op
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_a_broken_reference_is_said_once_and_no_variant_is_blamed(
     ops = tmp_path / "ops"
     ops.mkdir()
     (ops / "common").symlink_to(find_project_root() / "ops" / "common")
-    source = create_op("broken", ops) / "op.py"
+    source = create_op("broken", ops_dir=ops) / "op.py"
     text = source.read_text()
     assert 'inputs["shift"]' in text
     source.write_text(text.replace('inputs["shift"]', 'inputs["shfit"]', 1))

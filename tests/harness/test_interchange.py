@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_file_is_said_in_its_own_words(full: Records, tmp_p
     ]
     files = {tmp_path / f"{n}.json": (json.dumps(content), message) for n, (content, message) in enumerate(cases)}
     files |= {
-        tmp_path / "syntax.json": ("[", "holds no records (Expecting value"),
+        tmp_path / "syntax.json": ("[", "holds no records (is not JSON: Expecting value"),
         tmp_path / "deep.json": ("[" * 100_000, "nested too deeply"),
         tmp_path / "short.csv": ("uid,kind\n1\n", "a line has more or fewer columns"),
         tmp_path / "later.csv": ("uid,rack.name\n1,2\n", "row 1: rack.name is not known"),

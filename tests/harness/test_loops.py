@@ -25,7 +25,7 @@ def test_an_endless_loop_is_a_timeout_with_kernel_line_block_and_thread(emulated
     ops = tmp_path / "ops"
     ops.mkdir()
     (ops / "common").symlink_to(find_project_root() / "ops" / "common")
-    create_op("loops", ops)
+    create_op("loops", ops_dir=ops)
     source = ops / "loops" / "kernels.cu"
     body = "    if (i < v.n) v.y[i] = apply<relu>(v.x[i], v.scale[i], v.shift[i]);"
     text = source.read_text()
