@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,10 @@ _MAX_SHARE_BYTES = 1e7
 _MAX_SHARE_FLOPS = 1e9
 # Of a real device's memory, so that other programs are left some.
 _MEMORY_SHARE = 0.8
+# A launch on a real device cannot be stopped: what would take longer is told by problems whose largest size is a part of this one's.
+_MAX_LAUNCH_S = 2.0
+_PARTS = (4096, 256, 16)
+_MIN_PART = 64
 # Elements that are located, and the work of the reference for those that are judged.
 _MAX_ELEMS = 1 << 20
 _MAX_REFERENCE = 4e6
@@ -75,6 +79,8 @@ class SampledRun:
         if self.op.sampling is None:
             raise NotJudgedError("op.py says nothing of sampling, so that its reference is all or nothing")
         self._check_memory()
+        if self.device.observer is None:
+            self._check_time()
         try:
             case = Case(self.device, self.op, self.problem, Layout.EXACT)
         except DeviceError as error:
@@ -106,6 +112,35 @@ class SampledRun:
         there = self.device.properties.memory_bytes
         if self.device.observer is None and wanted > _MEMORY_SHARE * there:
             raise NotJudgedError(f"its tensors span {wanted / 2**30:.1f} GiB, the device has {there / 2**30:.1f}")
+
+    def _check_time(self) -> None:
+        """Refuse a launch that would take long, by the times of smaller ones of the same form."""
+        largest = max(self.problem.sizes, key=lambda name: self.problem.sizes[name])
+        for part in _PARTS:
+            size = self.problem.sizes[largest] // part
+            smaller = replace(self.problem, sizes={**self.problem.sizes, largest: size}) if size >= _MIN_PART else None
+            if smaller is None or self.launchable.supports(**plan_arguments(self.op, smaller)):
+                continue
+            seconds = self._time(smaller)
+            growth = self._find_work(self.problem) / self._find_work(smaller)
+            if seconds * growth > _MAX_LAUNCH_S:
+                raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s with {largest} = {size}")
+
+    def _find_work(self, problem: Problem) -> float:
+        cost = self.op.cost(problem)
+        return max(cost.bytes_moved, cost.flops)
+
+    def _time(self, problem: Problem) -> float:
+        """Return the seconds of one launch, after one that loads the kernel."""
+        begin, end = self.device.create_event(), self.device.create_event()
+        with Case(self.device, self.op, problem, Layout.EXACT) as case:
+            case.prepare(self.launchable)
+            for _ in range(2):
+                self.stream.record(begin)
+                case.launch(self.launchable, self.stream)
+                self.stream.record(end)
+                self.stream.synchronize()
+        return end.elapsed_us(begin) * 1e-6
 
     def _check_share(self, num_blocks: int) -> None:
         cost, share = self.op.cost(self.problem), NUM_BLOCKS / num_blocks

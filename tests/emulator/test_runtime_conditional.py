@@ -132,8 +132,8 @@ def plus(word: int, value: int) -> Args:
 @pytest.mark.parametrize(("value", "wanted"), [(0, 20), (1, 3), (7, 3)])
 def test_if_and_else(cuda: Runtime, graph: int, word: int, add: int, value: int, wanted: int) -> None:
     node, bodies = conditional(cuda, graph, make_handle(cuda, graph, value), IF, 2)
-    kernel_node(cuda, bodies[0], add, plus(word, 1))
-    kernel_node(cuda, bodies[0], add, plus(word, 2), after=0)
+    first = kernel_node(cuda, bodies[0], add, plus(word, 1))
+    kernel_node(cuda, bodies[0], add, plus(word, 2), after=first)  # unordered, they would race
     kernel_node(cuda, bodies[1], add, plus(word, 20))
     kind = c_int()
     cuda.call("cudaGraphNodeGetType", node, byref(kind))

@@ -389,7 +389,9 @@ def test_defaults_come_from_the_environment(emulator: Runtime, runtime_library: 
         ("AICF_EMULATED_SUPPRESSED", "1", "it is a count"),
     ],
 )
-def test_a_variable_that_cannot_be_obeyed_refuses_every_call(runtime_library: Path, name: str, value: str, reason: str) -> None:
+def test_a_variable_that_cannot_be_obeyed_refuses_every_call(
+    emulator: Runtime, runtime_library: Path, name: str, value: str, reason: str
+) -> None:
     body = """
     print(cuda.library.cudaFree(None), cuda.library.cudaGetDeviceCount(byref(c_int())), cuda.library.cudaDeviceSynchronize())
     print(cuda.library.aicfEmulatorSetOption(b"seed", b"1"), cuda.library.aicfEmulatorMessage().decode())

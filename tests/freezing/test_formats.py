@@ -40,7 +40,7 @@ def test_an_index_of_a_later_format_is_recognised_whatever_its_other_lines_say(f
 def test_a_deeply_nested_index_is_unreadable_and_no_traceback(frozen_dir: Path) -> None:
     index = frozen_dir / "softmax" / "index.jsonl"
     index.write_text("[" * 100_000 + "\n")
-    with pytest.raises(FrozenError, match="line 1: it is nested too deeply"):
+    with pytest.raises(FrozenError, match="line 1: is nested too deeply"):
         read_frozen_op(frozen_dir, "softmax")
     with pytest.raises(AicfFrozenError, match="line 1: is no JSON"):
         read_op("softmax", frozen_dir)

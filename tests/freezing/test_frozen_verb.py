@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import harness.doctor
+from device import choose_device
 from device.settings import find_project_root
 from device.toolchain import NVCC_VERSION, find_toolchain, name_remedy
 from harness.__main__ import main
@@ -90,6 +91,6 @@ def test_the_compiler_of_the_project_is_the_one_that_the_frozen_set_was_made_wit
 def test_doctor_says_that_another_compiler_does_not_build_what_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     tools = SimpleNamespace(**(vars(find_toolchain()) | {"nvcc_version": "13.0.99"}))
     monkeypatch.setattr(harness.doctor, "find_toolchain", lambda: tools)
-    found = next(f for f in examine("emulated") if f.subject == "nvcc")
+    found = next(f for f in examine(choose_device().name) if f.subject == "nvcc")
     assert found.status == "optional" and re.search(rf"13\.0\.99 .*made with {re.escape(NVCC_VERSION)}", found.detail)
     assert found.remedy == name_remedy()

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,11 @@ def find_chromium() -> str:
 @contextmanager
 def open_browser() -> Iterator[Any]:
     """Start Chromium without a window."""
+    path = find_chromium()
+    if find_spec("playwright") is None:
+        pytest.skip("playwright is not installed here: pip install playwright")
     from playwright.sync_api import sync_playwright
 
-    path = find_chromium()
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
         yield browser

@@ -18,7 +18,7 @@ from harness.verify.loops import find_loop_limit
 from harness.verify.plan import Effort
 from harness.verify.workers import Job, WorkerSetup, verify_variants
 
-_STEP = "    float z = 0.0f;\n    for (int k = 0; k != 7; k += STEP) z += v.x[k % v.n];\n"
+_STEP = "    float z = 0.0f;\n    for (int k = 0; k != 7; k += STEP) z += a.x[k % a.n];\n"
 
 
 def test_an_endless_loop_is_a_timeout_with_kernel_line_block_and_thread(emulated_device: Device, tmp_path: Path) -> None:
@@ -27,11 +27,11 @@ def test_an_endless_loop_is_a_timeout_with_kernel_line_block_and_thread(emulated
     (ops / "common").symlink_to(find_project_root() / "ops" / "common")
     create_op("loops", ops_dir=ops)
     source = ops / "loops" / "kernels.cu"
-    body = "    if (i < v.n) v.y[i] = apply<relu>(v.x[i], v.scale[i], v.shift[i]);"
+    body = "    if (i < a.n) a.y[i] = finish<with_relu>(fmaf(a.x[i], a.scale[i], a.shift[i]));"
     text = source.read_text()
     assert body in text
     # Two in each step never meet the odd end; `z` is used, so that the loop is not left out.
-    source.write_text(text.replace(body, _STEP.replace("STEP", "2") + body.replace("v.shift[i])", "v.shift[i]) + z * 0.0f")))
+    source.write_text(text.replace(body, _STEP.replace("STEP", "2") + body.replace("a.shift[i])", "a.shift[i]) + z * 0.0f")))
     loaded, store = find_op("loops", ops), Store(tmp_path / "cache")
     (variant,) = loaded.op.select_variants(["scalar/threads128"])
     (build,) = build_op(loaded, [variant], toolchain=find_toolchain(), target=find_target("h200"), jobs=1, store=store)
