@@ -35,7 +35,7 @@ EMULATOR_SOURCES := $(shell find device/emulator -type f \( -name '*.cpp' -o -na
 	-o -name '*.cmake' -o -name '*.py' -o -name '*.map' -o -name '*.in' \) -not -path '*/bench/*' -not -path '*/fuzz/*' 2>/dev/null)
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.h' | grep -v -e /third_party/ -e /templates/ -e ^frozen/)
 UV := $(shell command -v uv 2>/dev/null)
-# Python compiles what it imports when it first does, which is a small part of what is installed.
+# What is imported is compiled afterwards, which is a small part of what is installed.
 PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile)
 
 ENV := $(if $(python),,$(STAMPS)/ready$(CUDA))
@@ -184,6 +184,7 @@ $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/t
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
 	@$(VENV)/bin/python scripts/list_requirements.py base $(CUDA) > $(STAMPS)/base.txt
 	@$(PIP) -r $(STAMPS)/base.txt
+	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.bench, harness.session, harness.verify.workers'
 	@touch $@
 
 always:
