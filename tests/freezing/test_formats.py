@@ -42,5 +42,5 @@ def test_a_deeply_nested_index_is_unreadable_and_no_traceback(frozen_dir: Path) 
     index.write_text("[" * 100_000 + "\n")
     with pytest.raises(FrozenError, match="line 1: is nested too deeply"):
         read_frozen_op(frozen_dir, "softmax")
-    with pytest.raises(AicfFrozenError, match="line 1: is no JSON"):
+    with pytest.raises(AicfFrozenError, match="line 1: is nested too deeply"):
         read_op("softmax", frozen_dir)

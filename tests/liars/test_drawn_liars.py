@@ -84,8 +84,10 @@ Judge = Callable[[str, Effort], dict[str, VerifyResult]]
 
 
 @pytest.fixture(scope="session")
-def judge(device: Device) -> Judge:
+def judge(device: Device, pytestconfig: pytest.Config) -> Judge:
     """Return a function that builds and verifies an op's honest kernel and its liars, once for each effort."""
+    if device.observer is None and not pytestconfig.getoption("--slow"):
+        pytest.skip("on a GPU the proof of each liar moves tens of GiB, which takes 10 s: run with --slow")
     kept: dict[tuple[str, str], dict[str, VerifyResult]] = {}
 
     def run(name: str, effort: Effort) -> dict[str, VerifyResult]:
