@@ -25,8 +25,11 @@ from harness.freezing.layout import (
     dump_line,
     expand,
     hash_bytes,
+    list_old_kernels,
+    make_seal,
     name_manifest,
     name_revision,
+    split,
 )
 from harness.freezing.reading import Row, read_history, read_index, replay, replay_kernels
 from harness.freezing.schemas import find_schema_fault
@@ -105,7 +108,9 @@ def _find_own(folder: Path, created: Sequence[str]) -> str:
     if len(named) > 1 or any(not e["removed"] and not e["added"] for e in named) or not is_led_to:
         return "it names events that led to the present index"
     entries: list[Row] = [r for _, event in own for r in event["added"] if r["kind"] == "entry"]
-    names = {name_manifest(r["kernel"]) for r in entries} | {r["evidence"]["file"] for r in entries} | {f"{HISTORY}/{n}" for n, _ in own}
+    # A migration adds the manifests of kernels that the set has whole in the earlier layout.
+    kernels = {r["kernel"] for r in entries} - {k for k in list_old_kernels(folder) if _has_old_copy(folder, k)}
+    names = {name_manifest(kernel) for kernel in kernels} | {r["evidence"]["file"] for r in entries} | {f"{HISTORY}/{n}" for n, _ in own}
     revisions = _list_revisions(folder, created)
     has = (name for name in created if name in names or _find_revision(name) in revisions)
     return next((f"it names {name}, which the set has" for name in has), "")
@@ -151,6 +156,20 @@ def _find_needed(folder: Path, removed: Sequence[str]) -> str:
         if name in names or _find_revision(name) in revisions or (is_old and not _is_copied(folder, name)):
             return f"it takes {name} away, which the set needs"
     return ""
+
+
+def _has_old_copy(folder: Path, kernel: str) -> bool:
+    """Return whether the earlier layout has a kernel, with all its sources, as its manifest in the present one would name it."""
+    try:
+        old = parse_json(read_plain_file(folder / kernel / OLD_MANIFEST))
+        path = folder / name_manifest(kernel)
+        if path.exists() and parse_json(read_plain_file(path)) != split(old)[0]:
+            return False
+        return make_seal(old) == old["seal"] and all(
+            hash_bytes(read_plain_file(folder / kernel / name)) == digest for name, digest in old["files"].items()
+        )
+    except (OSError, DocumentError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def _is_copied(folder: Path, name: str) -> bool:

@@ -12,7 +12,8 @@ from aicf.errors import FrozenError as AicfFrozenError
 from aicf.registry.reading import read_op
 from device.settings import find_project_root
 from harness.errors import FrozenError
-from harness.freezing.reading import check_op, read_frozen_op
+from harness.freezing.consistency import check_op
+from harness.freezing.reading import read_frozen_op
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_an_index_of_a_later_format_is_recognised_whatever_its_other_lines_say(f
 def test_a_deeply_nested_index_is_unreadable_and_no_traceback(frozen_dir: Path) -> None:
     index = frozen_dir / "softmax" / "index.jsonl"
     index.write_text("[" * 100_000 + "\n")
-    with pytest.raises(FrozenError, match="line 1: it is nested too deeply"):
+    with pytest.raises(FrozenError, match="line 1: is nested too deeply"):
         read_frozen_op(frozen_dir, "softmax")
-    with pytest.raises(AicfFrozenError, match="line 1: is no JSON"):
+    with pytest.raises(AicfFrozenError, match="line 1: is nested too deeply"):
         read_op("softmax", frozen_dir)

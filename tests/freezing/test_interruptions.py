@@ -249,7 +249,8 @@ def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
     assert num_killed >= (6 if work is not promote else 12)
 
 
-@pytest.mark.parametrize(("work", "is_first"), [(promote, False), (prune_unnamed, False), (migrate_old, False)], ids=["promote", "prune", "migrate"])
+@pytest.mark.parametrize("work", [promote, prune_unnamed, migrate_old], ids=["promote", "prune", "migrate"])
+@pytest.mark.parametrize("is_first", [False], ids=[""])
 def test_a_kill_while_clearing_up_is_cleared_up_too(start: Path, tmp_path: Path, work: Callable[[Path], object], is_first: bool) -> None:
     for at in range(1, _MOST, 3 if work is promote else 7):
         broken = prepare(start, tmp_path / "broken", is_first=is_first)
@@ -295,7 +296,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_what_there_was(
 
 def test_a_file_that_gets_too_long_is_an_error_and_leaves_what_there_was(written: Path, tmp_path: Path) -> None:
     """A limit of the operating system: a write fails in its middle."""
-    for limit in (0, 40, 400, 2000):
+    for limit in (0, 40, 400, 1000):
         frozen_dir = prepare(written, tmp_path / f"{limit}", is_first=False)
 
         def run(limit: int = limit, frozen_dir: Path = frozen_dir) -> None:
