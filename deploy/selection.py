@@ -19,7 +19,7 @@ _OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of the library: its manifest and its folder."""
+    """A kernel of the library: its manifest with the ``files`` of its revision, as it was sealed, and the folder that holds these."""
 
     manifest: Row
     folder: Path
@@ -116,27 +116,34 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     names = sorted({e["kernel"] for e in entries})
     if not names:
         return None
-    kernels = tuple(_read_kernel(folder / name, next(e for e in entries if e["kernel"] == name)) for name in names)
+    kernels = tuple(_read_kernel(folder, name, next(e for e in entries if e["kernel"] == name)) for name in names)
+    for kernel in {k.folder: k for k in kernels}.values():  # a revision's sources, once
+        for source in (n for n in kernel.manifest["files"] if not n.endswith(".py")):
+            kernel.read_source(source.removeprefix("sources/"))
     winners = {e["kernel"] for e in entries if e["role"] == "winner"}
     medians = [r for r in rows if r["kind"] == "median" and r["kernel"] in winners and r["mode"] == "cold"]
     surveys = [r for r in rows if r["kind"] == "survey" and description["cost"] is not None and not set(names).isdisjoint(r["weights"])]
     return DeployedOp(description, kernels, tuple(entries), tuple(medians), tuple(surveys))
 
 
-def _read_kernel(folder: Path, entry: Row) -> Kernel:
-    path = folder / "manifest.json"
+def _read_kernel(folder: Path, name: str, entry: Row) -> Kernel:
+    path = folder / "kernels" / f"{name}.json"
+    if not path.exists() and (folder / name / "manifest.json").exists():
+        raise DeployError(f"{folder / name} has the layout of an earlier version: `python -m harness frozen migrate {folder.name}`")
     manifest = read_document("manifest", read_plain_file(path), str(path))
-    body = {k: v for k, v in manifest.items() if k != "seal"}
-    seal = sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    if not seal == manifest["seal"] == entry["seal"]:
-        raise DeployError(f"{folder}: the manifest is not what was sealed; `python -m harness frozen verify` says more")
-    if (manifest["op"], manifest["kernel"]) != (folder.parent.name, folder.name):
+    revision = folder / "revisions" / manifest["revision"][:16]
+    tree = read_document("tree", read_plain_file(revision / "tree.json"), str(revision / "tree.json"))
+    sealed = {k: v for k, v in manifest.items() if k != "revision"} | {"files": tree["files"]}
+    seal = _hash_value({k: v for k, v in sealed.items() if k != "seal"})
+    if not seal == sealed["seal"] == entry["seal"] or _hash_value(tree) != manifest["revision"]:
+        raise DeployError(f"{path}: the manifest is not what was sealed; `python -m harness frozen verify` says more")
+    if (manifest["op"], manifest["kernel"]) != (folder.name, name):
         raise DeployError(f"{path}: it says that it is of {manifest['op']}/{manifest['kernel']}")
     for call, symbol in manifest["entry_points"].items():
         if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
             raise DeployError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
-    kernel = Kernel(manifest, folder)
-    for name in manifest["files"]:
-        if not name.endswith(".py"):
-            kernel.read_source(name.removeprefix("sources/"))
-    return kernel
+    return Kernel(sealed, revision)
+
+
+def _hash_value(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

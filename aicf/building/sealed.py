@@ -114,6 +114,6 @@ def _check_machine_code(kernel: FrozenKernel, toolchain: Toolchain, library: Pat
     if expected is not None and found != expected:
         sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
         raise FrozenError(
-            f"{kernel.folder}: build/machine_code: nvcc {toolchain.nvcc_version} makes {found[:16]}... of the sealed sources, and "
-            f"{expected[:16]}... was verified and measured, made by nvcc {sealed_with}: {name_remedy(sealed_with)}"
+            f"{kernel.manifest['op']}/{kernel.name}: build/machine_code: nvcc {toolchain.nvcc_version} makes {found[:16]}... of the "
+            f"sealed sources, and {expected[:16]}... was verified and measured, made by nvcc {sealed_with}: {name_remedy(sealed_with)}"
         )

@@ -20,15 +20,15 @@ from device.documents import DocumentError, parse_json, read_plain_file
 from device.settings import find_project_root
 
 INDEX = "index.jsonl"
-MANIFEST = "manifest.json"
 AXES = ("dtypes", "layout", "epilogue", "region")
 Row = Mapping[str, Any]
+_REMEDY = "`python -m harness frozen verify` says more"
 _OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 
 
 @dataclass(frozen=True)
 class FrozenKernel:
-    """A sealed kernel: its manifest, and the folder that holds it."""
+    """A sealed kernel: its manifest with the ``files`` of its revision, as it was sealed, and the folder that holds these."""
 
     manifest: Row
     folder: Path
@@ -103,7 +103,7 @@ def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
         if seals.setdefault(entry["kernel"], entry["seal"]) != entry["seal"]:
             raise FrozenError(f"{folder / INDEX}: seal: two entries of kernel {entry['kernel']} name different seals")
     digest = hash_value(descriptions[0]["interface"])
-    kernels = {name: _read_kernel(folder / name, seals[name], digest) for name in sorted(seals)}
+    kernels = {name: _read_kernel(folder, name, seals[name], digest) for name in sorted(seals)}
     medians = [row for row in rows if row["kind"] == "median" and row["mode"] == "cold" and row["kernel"] in kernels]
     surveys = {row["arch"]: row for row in rows if row["kind"] == "survey"}
     check_agreement(str(folder / INDEX), rows, [k.manifest for k in kernels.values()])
@@ -133,24 +133,36 @@ def _read_index(path: Path) -> list[Row]:
     return rows
 
 
-def _read_kernel(folder: Path, seal: str, interface: str) -> FrozenKernel:
-    path = folder / MANIFEST
-    try:
-        manifest = parse_json(read_plain_file(path))
-    except (OSError, DocumentError) as error:
-        raise FrozenError(f"{path}: cannot be read: {error}; the index names this kernel") from error
-    check_document("manifest", manifest, str(path))
-    found = hash_value({k: v for k, v in manifest.items() if k != "seal"})
-    if not found == manifest["seal"] == seal:
-        raise FrozenError(f"{path}: seal: the manifest is not what was sealed; `python -m harness frozen verify` says more")
-    if manifest["kernel"] != folder.name or manifest["op"] != folder.parent.name:
+def _read_kernel(folder: Path, name: str, seal: str, interface: str) -> FrozenKernel:
+    path = folder / "kernels" / f"{name}.json"
+    if not path.exists() and (folder / name / "manifest.json").exists():
+        raise FrozenError(f"{folder / name}: has the layout of an earlier version: `python -m harness frozen migrate {folder.name}`")
+    manifest = _read_document("manifest", path, "the index names this kernel")
+    revision = folder / "revisions" / manifest["revision"][:16]
+    tree = _read_document("tree", revision / "tree.json", f"{name} is made of it")
+    if hash_value(tree) != manifest["revision"]:
+        raise FrozenError(f"{revision / 'tree.json'}: it is not the tree that {path.name} names; {_REMEDY}")
+    sealed = {k: v for k, v in manifest.items() if k != "revision"} | {"files": tree["files"]}
+    found = hash_value({k: v for k, v in sealed.items() if k != "seal"})
+    if not found == sealed["seal"] == seal:
+        raise FrozenError(f"{path}: seal: the manifest is not what was sealed; {_REMEDY}")
+    if manifest["kernel"] != name or manifest["op"] != folder.name:
         raise FrozenError(f"{path}: kernel: it says that it is of {manifest['op']}/{manifest['kernel']}")
     for call, symbol in manifest["entry_points"].items():  # a symbol of another name may be anything that is linked, `system` among it
         if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
             raise FrozenError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
     if manifest["interface"] != interface:
         raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes")
-    return FrozenKernel(manifest, folder)
+    return FrozenKernel(sealed, revision)
+
+
+def _read_document(kind: str, path: Path, why: str) -> Row:
+    try:
+        document: Row = parse_json(read_plain_file(path))
+    except (OSError, DocumentError) as error:
+        raise FrozenError(f"{path}: cannot be read: {error}; {why}") from error
+    check_document(kind, document, str(path))
+    return document
 
 
 def hash_value(value: Any) -> str:

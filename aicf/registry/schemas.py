@@ -13,7 +13,7 @@ from device.settings import find_project_root
 
 FORMAT = 1
 LINES = ("op", "entry", "median", "survey")
-_DOCUMENTS = ("index", "manifest")
+_DOCUMENTS = ("index", "manifest", "tree")
 
 
 @cache
@@ -26,7 +26,7 @@ def _load_validators(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise FrozenError(f"{folder}: the schemas cannot be read: {error}; `git checkout {folder}` restores them") from error
     registry: Any = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in schemas.values())
-    made = {"manifest": Draft202012Validator(schemas["manifest"], registry=registry)}
+    made = {kind: Draft202012Validator(schemas[kind], registry=registry) for kind in ("manifest", "tree")}
     for kind in LINES:  # a line is held against what it says it is: "none of four" would not say what is wrong
         made[kind] = Draft202012Validator({"$ref": f"aicf:index#/$defs/{kind}"}, registry=registry)
     return made
@@ -40,7 +40,7 @@ def check_version(value: Any, where: str) -> None:
 
 
 def check_document(kind: str, value: Any, where: str) -> None:
-    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, or a line of the index."""
+    """Raise :class:`FrozenError` naming place, field and fault unless ``value`` is a valid manifest, tree or line of the index."""
     if not isinstance(value, Mapping):
         raise FrozenError(f"{where}: is no JSON object")
     check_version(value, where)

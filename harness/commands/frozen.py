@@ -24,6 +24,8 @@ class Action(StrEnum):
     DEMOTE = "demote"
     ROLLBACK = "rollback"
     RECOVER = "recover"
+    PRUNE = "prune"
+    MIGRATE = "migrate"
 
 
 # What each action obeys; any other option is refused.
@@ -34,6 +36,8 @@ _OPTIONS: dict[Action, tuple[str, ...]] = {
     Action.DEMOTE: ("--bucket", "--kernel", "--all", "--message"),
     Action.ROLLBACK: ("--to", "--message"),
     Action.RECOVER: (),
+    Action.PRUNE: ("--dry-run", "--message"),
+    Action.MIGRATE: (),
 }
 
 Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all where none is given", show_default=False)]
@@ -43,12 +47,15 @@ AllBuckets = Annotated[bool, typer.Option("--all", help="demote: every bucket of
 To = Annotated[
     str | None, typer.Option("--to", metavar="EVENT", help="rollback: the event to go back to, or the beginning of its name; 0: none")
 ]
-Message = Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="demote, rollback: why; recorded")]
+Message = Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="demote, rollback, prune: why; recorded")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="prune: say what would go, and change nothing")]
 Quick = Annotated[bool, typer.Option("--quick", help="verify: hashes, schemas and history alone; nothing is compiled")]
 
 
 def run(
-    action: Annotated[Action, typer.Argument(help="list, verify, history, demote, rollback or recover", show_default=False)],
+    action: Annotated[
+        Action, typer.Argument(help="list, verify, history, demote, rollback, recover, prune or migrate", show_default=False)
+    ],
     op: Op = None,
     bucket: Buckets = None,
     kernel: Kernels = None,
@@ -56,6 +63,7 @@ def run(
     to: To = None,
     message: Message = "",
     quick: Quick = False,
+    dry_run: DryRun = False,
     device: DeviceName = None,
     jobs: Jobs = None,
     json: AsJson = False,
@@ -65,6 +73,9 @@ def run(
     `verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
     proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
 
+    `prune` takes away the kernels that no entry names any more, and the sources that only they were made of; `migrate` brings a set of an
+    earlier version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
+
     \b
     Examples:
       python -m harness frozen list
@@ -73,20 +84,21 @@ def run(
         --bucket sm_90a/any/any/any/middle_rows
       python -m harness frozen history softmax
       python -m harness frozen rollback softmax --to 20251121T0745
+      python -m harness frozen prune gemm_backward --dry-run
     """
     from harness.freezing.layout import find_frozen_dir, is_op_name
     from harness.freezing.reading import list_frozen_ops
     from harness.spec import SpecError
 
     given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
-    given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json}
+    given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json, "--dry-run": dry_run}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
         its = ", ".join(_OPTIONS[action]) or "none"
         raise SpecError(f"{stray[0]} means nothing to frozen {action} (its options: {its})")
     frozen_dir = find_frozen_dir()
     if op is not None and not is_op_name(op):
         raise SpecError(f"{op!r} is not an op's name, which has lower-case letters, digits and underscores, and begins with a letter")
-    if action in (Action.DEMOTE, Action.ROLLBACK, Action.HISTORY) and op is None:
+    if action in (Action.DEMOTE, Action.ROLLBACK, Action.HISTORY, Action.PRUNE) and op is None:
         raise SpecError(f"frozen {action} needs an op: one of {', '.join(list_frozen_ops(frozen_dir)) or '(none is frozen)'}")
     ops = [op] if op else list_frozen_ops(frozen_dir)
     if op and not (frozen_dir / op).is_dir():
@@ -99,6 +111,10 @@ def run(
         return _show_history(frozen_dir, ops[0], json)
     if action is Action.RECOVER:
         return _recover(frozen_dir, ops)
+    if action is Action.MIGRATE:
+        return _migrate(frozen_dir, ops)
+    if action is Action.PRUNE:
+        return _prune(frozen_dir, ops[0], message, dry_run=dry_run)
     return _take_back(frozen_dir, ops[0], action, bucket or [], kernel or [], every, to, message)
 
 
@@ -142,13 +158,12 @@ def _verify(
 
 
 def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None:
-    """Raise for a kernel that none of the ops has a folder of; an index may be what is broken, so it is not asked."""
+    """Raise for a kernel that none of the ops has a manifest of; an index may be what is broken, so it is not asked."""
     from device.settings import suggest
     from harness.errors import FrozenUseError
-    from harness.freezing.layout import MANIFEST
+    from harness.freezing.layout import KERNELS
 
-    folders = [frozen_dir / op for op in ops]
-    known = sorted({str(p.parent.relative_to(folder)) for folder in folders for p in folder.rglob(MANIFEST)})
+    known = sorted({path.stem for op in ops for path in (frozen_dir / op / KERNELS).glob("*.json")})
     if unknown := [name for name in names if name not in known]:
         raise FrozenUseError(
             f"--kernel {unknown[0]}: no kernel of {', '.join(ops)} is frozen under that name{suggest(unknown[0], known)}; "
@@ -172,6 +187,8 @@ def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
             for row in rows:
                 if row["kind"] == "entry":
                     print(f"  {sign} {_describe_entry(row)}")
+        for note in event.get("pruned", ()):
+            print(f"  pruned {note['kernel']}, of commit {note['commit'][:12] or 'unknown'}")
     return ExitCode.DONE
 
 
@@ -187,6 +204,35 @@ def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
     for op in ops:
         found = clear_up(frozen_dir, op)
         print(f"{op}: {'cleared up after a change that was cut short' if found else 'nothing is left of a change that was cut short'}")
+    return ExitCode.DONE
+
+
+def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCode:
+    from harness.freezing.changing import list_prunable, prune
+    from harness.freezing.checking import require_sound
+
+    pruned, removed = list_prunable(require_sound(frozen_dir, op))
+    for note in pruned:
+        print(f"- {note['kernel']}")
+    if not pruned:
+        print(f"{op}: every kernel is named by an entry")
+    elif dry_run:
+        print(f"{op}: {len(pruned)} kernels would go, {len(removed)} files")
+    else:
+        prune(frozen_dir, op, message)
+        require_sound(frozen_dir, op)
+        print(f"{op}: {len(pruned)} kernels are gone, {len(removed)} files")
+    return ExitCode.DONE
+
+
+def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
+    from harness.freezing.checking import require_sound
+    from harness.freezing.migrating import migrate
+
+    for op in ops:
+        event = migrate(frozen_dir, op)
+        require_sound(frozen_dir, op)
+        print(f"{op}: {event['message'] if event else 'it has the present layout'}")
     return ExitCode.DONE
 
 

@@ -106,7 +106,7 @@ class SealedKernels:
 
     def _build(self, kernel: str) -> tuple[BuildResult, Path, Op]:
         manifest = self._frozen.read_manifest(kernel)
-        folder = self._frozen.folder / kernel
+        folder = self._frozen.find_revision(manifest)
         for name, digest in manifest["files"].items():
             if not (folder / name).is_file() or hash_bytes((folder / name).read_bytes()) != digest:
                 raise FrozenError(f"{folder / name} is not what was sealed; `python -m harness frozen verify` says more")
@@ -134,9 +134,9 @@ class SealedKernels:
                 return entry.folder / _LIBRARY
             made = scratch / "made"
             made.mkdir()
-            library = compile_sealed(folder, manifest["build"], self._toolchain, made)
+            library = compile_sealed(folder, manifest, self._toolchain, made)
             if fault := compare_machine_code(manifest, library):
-                raise BuildError(f"{folder.name}: {fault}; `python -m harness frozen verify {self._frozen.op}` says more")
+                raise BuildError(f"{manifest['kernel']}: {fault}; `python -m harness frozen verify {self._frozen.op}` says more")
             (made / "object.o").unlink()
             facts = {"code_hash": hash_machine_code(library)}
             return self._store.add("sealed", request, made, {}, facts).folder / _LIBRARY

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from device.settings import find_project_root
 from harness.errors import FrozenError, FrozenUseError
-from harness.freezing.layout import HISTORY, SCHEMA_VERSION, dump_document, dump_line, name_bucket, sort_key
-from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index, replay
+from harness.freezing.layout import (
+    HISTORY,
+    KERNELS,
+    SCHEMA_VERSION,
+    TREE,
+    dump_document,
+    dump_line,
+    name_bucket,
+    name_manifest,
+    name_revision,
+    sort_key,
+)
+from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index, replay, replay_kernels
 from harness.freezing.schemas import find_schema_fault
 from harness.freezing.transaction import Disk, apply_change, lock_op
 from harness.provenance import find_commit
@@ -43,26 +54,46 @@ def change_index(
         rows |= {sort_key(r): r for r in put}
         after = list(_drop_orphans(rows.values()))
         old, new = ({dump_line(r): r for r in some} for some in (before.rows, after))
-        at, heads = _find_place(folder)
-        event = {
-            "schema": SCHEMA_VERSION,
-            "what": what,
-            "op": op,
-            "at": at,
-            "after": heads,
-            "commit": find_commit(find_project_root()).sha,
-            "message": message,
+        if old.keys() == new.keys():
+            raise FrozenError(f"nothing in the frozen set of {op} would change")
+        changes = {
             "removed": [r for line, r in old.items() if line not in new],
             "added": [r for line, r in new.items() if line not in old],
             **(extra or {}),
         }
-        if not event["removed"] and not event["added"]:
-            raise FrozenError(f"nothing in the frozen set of {op} would change")
-        for document, value in (*(("index", r) for r in after), ("event", event)):
-            if fault := find_schema_fault(document, value):
-                raise FrozenError(f"refused to write the frozen set of {op}: {fault}")
-        everything = dict(files or {}) | {f"{HISTORY}/{name_event(event)}": dump_document(event).encode()}
-        apply_change(folder, everything, render_index(after), disk)
+        return record_change(folder, what, message, after, changes, files=files, disk=disk)
+
+
+def record_change(
+    folder: Path,
+    what: str,
+    message: str,
+    rows: Sequence[Row],
+    changes: Mapping[str, Any],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    removed: Collection[str] = (),
+    disk: Disk | None = None,
+) -> Row:
+    """Make ``rows`` the index, add and remove files, and record it in an event with ``changes``, which is returned; under the op's lock."""
+    at, heads = _find_place(folder)
+    event: Row = {
+        "schema": SCHEMA_VERSION,
+        "what": what,
+        "op": folder.name,
+        "at": at,
+        "after": heads,
+        "commit": find_commit(find_project_root()).sha,
+        "message": message,
+        "removed": [],
+        "added": [],
+        **changes,
+    }
+    for document, value in (*(("index", r) for r in rows), ("event", event)):
+        if fault := find_schema_fault(document, value):
+            raise FrozenError(f"refused to write the frozen set of {folder.name}: {fault}")
+    everything = dict(files or {}) | {f"{HISTORY}/{name_event(event)}": dump_document(event).encode()}
+    apply_change(folder, everything, render_index(rows), disk, removed)
     return event
 
 
@@ -124,7 +155,46 @@ def roll_back(frozen_dir: Path, op: str, to: str, message: str) -> Row:
         names = "\n  ".join(name for name, _ in events)
         raise FrozenUseError(f"{len(matching)} events of {op} begin with {to!r}; there are:\n  {names}")
     rows = replay(events[: matching[0] + 1])
+    _require_kernels(op, rows, events)
     target = {sort_key(r) for r in rows}
     drop = [r for r in frozen.rows if sort_key(r) not in target]
     extra = {"to": events[matching[0]][0] if to else ""}
     return change_index(frozen_dir, op, "rollback", message, put=rows, drop=drop, expect=frozen, extra=extra)
+
+
+def _require_kernels(op: str, rows: Sequence[Row], events: Sequence[tuple[str, Row]]) -> None:
+    """Raise :class:`FrozenUseError` where rows name a kernel that was pruned since, or sealed anew after that."""
+    seals, pruned = replay_kernels(events)
+    for row in (r for r in rows if r["kind"] == "entry"):
+        kernel = row["kernel"]
+        if kernel in pruned:
+            name, note = pruned[kernel]
+            at = note["commit"].removesuffix("-dirty")[:12]
+            how = f"`python -m harness promote {op} --at {at}`" if at else "`python -m harness promote`"
+            raise FrozenUseError(f"{kernel} was pruned by {name}: promote it again ({how}), or go back to a later event")
+        if seals[kernel] != row["seal"]:
+            raise FrozenUseError(f"{kernel} was pruned and sealed anew since; go back to a later event, or promote what is missing")
+
+
+def prune(frozen_dir: Path, op: str, message: str, *, disk: Disk | None = None) -> Row | None:
+    """Take away the kernels that no entry names, and the revisions that only they were made of; None where there are none.
+
+    Evidence and history stay. The event keeps what such a kernel was: its seal, and the commit that holds its sources.
+    """
+    with lock_op(frozen_dir, op) as folder:
+        frozen = read_frozen_op(frozen_dir, op)
+        pruned, removed = list_prunable(frozen)
+        return record_change(folder, "prune", message, frozen.rows, {"pruned": pruned}, removed=removed, disk=disk) if pruned else None
+
+
+def list_prunable(frozen: FrozenOp) -> tuple[list[Row], list[str]]:
+    """Return the kernels that no entry names, as an event notes them, and the files that go with them, by path below the op's folder."""
+    names = sorted(path.stem for path in (frozen.folder / KERNELS).glob("*.json"))
+    manifests = {name: frozen.read_manifest(name) for name in names}
+    kept = set(frozen.kernels)
+    gone = [manifests[name] for name in names if name not in kept]
+    used = {m["revision"] for name, m in manifests.items() if name in kept}
+    removed = [name_manifest(m["kernel"]) for m in gone]
+    for revision, files in sorted({m["revision"]: m["files"] for m in gone if m["revision"] not in used}.items()):
+        removed += [f"{name_revision(revision)}/{name}" for name in (TREE, *files)]
+    return [{"kernel": m["kernel"], "seal": m["seal"], "commit": m["verified"]["commit"]} for m in gone], removed

@@ -13,7 +13,7 @@ from harness.build.builder import build_binding
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
 from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import MANIFEST, SOURCES
+from harness.freezing.layout import SOURCES, name_manifest
 from harness.freezing.reading import Finding, FrozenOp, read_frozen_op
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
 from harness.freezing.transaction import clear_up
@@ -58,14 +58,14 @@ def check_frozen(
 def check_kernel(frozen: FrozenOp, kernel: str, bench: Bench) -> list[Finding]:
     """Rebuild a sealed kernel, compare its machine code with the manifest's, and verify it against the sealed reference."""
     manifest = frozen.read_manifest(kernel)
-    path = f"{kernel}/{MANIFEST}"
+    path = name_manifest(kernel)
     sealed_with = manifest["build"]["toolchain"]["nvcc"]
     if sealed_with != bench.toolchain.nvcc_version:
         text = f"sealed with nvcc {sealed_with}, this is nvcc {bench.toolchain.nvcc_version}: its machine code cannot be compared"
         return [Finding(frozen.op, path, "skew", f"{text}; {name_remedy(sealed_with)}")]
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            library = compile_sealed(frozen.folder / kernel, manifest["build"], bench.toolchain, Path(scratch))
+            library = compile_sealed(frozen.find_revision(manifest), manifest, bench.toolchain, Path(scratch))
             if fault := compare_machine_code(manifest, library):
                 return [Finding(frozen.op, path, "rebuild", fault)]
             fault = _verify(frozen, manifest, library, bench)
@@ -75,7 +75,7 @@ def check_kernel(frozen: FrozenOp, kernel: str, bench: Bench) -> list[Finding]:
 
 
 def _verify(frozen: FrozenOp, manifest: dict[str, Any], library: Path, bench: Bench) -> str:
-    folder = frozen.folder / manifest["kernel"] / SOURCES / frozen.op
+    folder = frozen.find_revision(manifest) / SOURCES / frozen.op
     loaded = LoadedOp(load_op(folder), folder)
     variant = find_sealed_variant(loaded, manifest)
     binding = build_binding(loaded, bench.toolchain)

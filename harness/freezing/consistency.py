@@ -1,7 +1,8 @@
 """Finding what in the frozen set disagrees with itself, or is not of it: nothing here compiles or runs a kernel.
 
 The chain of trust: a history event's name holds its hash, and an event names those it follows; the events, replayed, give the index; an
-entry of the index holds the hash of its evidence and its kernel's seal, the seal the manifest, and the manifest the hash of every source.
+entry of the index holds the hash of its evidence and its kernel's seal; the seal is of the manifest with the hash of every source, as the
+revision that the manifest names has them.
 All is folders and plain files. What the last commit has of history is there: git is what an older state of everything is held against.
 """
 
@@ -19,18 +20,29 @@ from harness.freezing.layout import (
     HISTORY,
     INDEX,
     JOURNAL,
+    KERNELS,
     LOCK_PREFIX,
-    MANIFEST,
+    OLD_MANIFEST,
+    REVISIONS,
     SCHEMA,
-    SOURCES,
     dump_line,
     find_frozen_dir,
     hash_bytes,
-    hash_value,
     is_op_name,
-    make_seal,
+    list_old_kernels,
+    name_manifest,
 )
-from harness.freezing.reading import Finding, Row, list_frozen_ops, read_document, read_history, read_index, replay
+from harness.freezing.reading import (
+    Finding,
+    Row,
+    list_frozen_ops,
+    read_document,
+    read_history,
+    read_index,
+    replay,
+    replay_kernels,
+)
+from harness.freezing.revisions import check_kernels, hash_file
 from harness.freezing.schemas import DIGESTS, find_schema_fault
 from harness.freezing.transaction import list_leavings
 
@@ -94,29 +106,28 @@ def check_op(frozen_dir: Path, op: str) -> list[Finding]:
     if os.path.lexists(folder / JOURNAL) or (folder.is_dir() and not any(folder.iterdir())):
         return [Finding(op, JOURNAL, "interrupted", _INTERRUPTED)]
     # Before anything is read: a link leads elsewhere, and a pipe is read for ever.
-    if findings := list(_find_strange(folder)):
+    if findings := list(find_strange(folder)):
         return findings
+    if old := list_old_kernels(folder):
+        text = f"{len(old)} kernels have the layout of an earlier version: `python -m harness frozen migrate {op}`"
+        return [Finding(op, f"{old[0]}/{OLD_MANIFEST}", "skew", text)]
     rows, findings = read_index(folder)
     findings += _find_left(folder)
     events, faults = read_history(folder)
     findings += faults
     findings += _check_chain(op, events)
-    findings += _check_committed(frozen_dir, op, {name for name, _ in events})
+    findings += check_committed(frozen_dir, op, {name for name, _ in events})
     if not findings and {dump_line(r) for r in rows} != {dump_line(r) for r in replay(events)}:
         findings.append(Finding(op, INDEX, "changed", "it is not what its history leads to: a line was edited, added or removed by hand"))
-    known: dict[str, str] = {}  # every kernel that the history ever named, and its seal
-    evidence: dict[str, str] = {}
-    for _, event in events:
-        for row in event["added"]:
-            if row["kind"] == "entry":
-                known[row["kernel"]] = row["seal"]
-                evidence[row["evidence"]["file"]] = row["evidence"]["sha256"]
+    # Every kernel that the history ever named and that was not pruned. Merged histories may prune a kernel that the index still names.
+    known = replay_kernels(events)[0] | {r["kernel"]: r["seal"] for r in rows if r["kind"] == "entry"}
+    evidence = {r["evidence"]["file"]: r["evidence"]["sha256"] for _, e in events for r in e["added"] if r["kind"] == "entry"}
     description = next((r for r in rows if r["kind"] == "op"), None)
-    for kernel, seal in sorted(known.items()):
-        findings += _check_kernel(folder, kernel, seal, description)
+    findings += check_kernels(folder, known, description)
     for name, digest in sorted(evidence.items()):
         findings += _check_evidence(folder, name, digest)
-    expected = {INDEX, *known, EVIDENCE, HISTORY} | set(evidence) | {f"{HISTORY}/{name}" for name, _ in events}
+    expected = {INDEX, KERNELS, REVISIONS, EVIDENCE, HISTORY} | set(evidence) | {f"{HISTORY}/{name}" for name, _ in events}
+    expected |= {name_manifest(kernel) for kernel in known}
     findings += _find_added(folder, expected, {f.path for f in findings})
     return findings
 
@@ -125,7 +136,7 @@ def _is_plain(path: Path) -> bool:
     return stat.S_ISREG(path.lstat().st_mode)
 
 
-def _find_strange(folder: Path) -> Iterator[Finding]:
+def find_strange(folder: Path) -> Iterator[Finding]:
     """Find what is neither a folder nor a plain file."""
     for place, folders, files in os.walk(folder):
         for path in (Path(place, name) for name in sorted([*folders, *files])):
@@ -158,7 +169,7 @@ def _check_chain(op: str, events: Sequence[tuple[str, Row]]) -> Iterator[Finding
                 yield Finding(op, f"{HISTORY}/{name}", "changed", f"it is said to follow {earlier}, which is later")
 
 
-def _check_committed(frozen_dir: Path, op: str, present: set[str]) -> Iterator[Finding]:
+def check_committed(frozen_dir: Path, op: str, present: set[str]) -> Iterator[Finding]:
     """Check that no event is gone that the last commit has: a history only grows."""
     for path in list_committed_events(frozen_dir):
         owner, _, name = path.split("/")
@@ -166,57 +177,20 @@ def _check_committed(frozen_dir: Path, op: str, present: set[str]) -> Iterator[F
             yield Finding(op, f"{HISTORY}/{name}", "missing", "the last commit has this event, and a history only grows")
 
 
-def _check_kernel(folder: Path, kernel: str, seal: str, description: Row | None) -> Iterator[Finding]:
-    manifest = read_document(folder / kernel / MANIFEST)
-    if isinstance(manifest, Finding):
-        yield manifest
-        return
-    name = f"{kernel}/{MANIFEST}"
-    if fault := find_schema_fault("manifest", manifest):
-        yield Finding(folder.name, name, "schema", fault)
-        return
-    if make_seal(manifest) != manifest["seal"]:
-        yield Finding(folder.name, name, "changed", "it was edited after it was sealed: its seal is of another content")
-    elif manifest["seal"] != seal:
-        yield Finding(folder.name, name, "changed", "its seal is not the one that the index names")
-    if manifest["kernel"] != kernel or manifest["op"] != folder.name:
-        yield Finding(folder.name, name, "changed", f"it says that it is of {manifest['op']}/{manifest['kernel']}")
-    if description is not None and manifest["interface"] != hash_value(description["interface"]):
-        yield Finding(folder.name, name, "skew", "its C interface is not the one that the index describes")
-    for path, digest in sorted(manifest["files"].items()):
-        source = folder / kernel / path
-        if not source.is_file():
-            yield Finding(folder.name, f"{kernel}/{path}", "missing", "the manifest lists this source")
-        elif _hash_file(source) != digest:
-            yield Finding(folder.name, f"{kernel}/{path}", "changed", "it is not the source that was sealed")
-    for source in sorted((folder / kernel).rglob("*")):
-        relative = str(source.relative_to(folder / kernel))
-        if not source.is_dir() and relative != MANIFEST and relative not in manifest["files"]:
-            yield Finding(folder.name, f"{kernel}/{relative}", "added", "the manifest does not list it")
-
-
-def _hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file, "" where it cannot be read."""
-    try:
-        return hash_bytes(read_plain_file(path))
-    except OSError:
-        return ""
-
-
 def _check_evidence(folder: Path, name: str, digest: str) -> Iterator[Finding]:
     document = read_document(folder / name)
     if isinstance(document, Finding):
         yield document
-    elif _hash_file(folder / name) != digest:
+    elif hash_file(folder / name) != digest:
         yield Finding(folder.name, name, "changed", "it is not the evidence that the index names")
     elif fault := find_schema_fault("evidence", document):
         yield Finding(folder.name, name, "schema", fault)
 
 
 def _find_added(folder: Path, expected: set[str], found: set[str]) -> Iterator[Finding]:
-    """Find what lies beside the kernels, and in the folders of evidence and history, and nothing names."""
-    here = [*folder.glob("*"), *(folder / EVIDENCE).glob("*"), *(folder / HISTORY).glob("*")] if folder.is_dir() else []
-    for path in sorted(here):
+    """Find what lies in the op's folder, and in those of manifests, evidence and history, and nothing names."""
+    here = [*folder.glob("*"), *(p for place in (KERNELS, EVIDENCE, HISTORY) for p in (folder / place).glob("*"))]
+    for path in sorted(here) if folder.is_dir() else ():
         name = str(path.relative_to(folder))
         if name not in expected and name not in found:
-            yield Finding(folder.name, name, "added", f"nothing names it; a kernel's folder has {MANIFEST} and {SOURCES}")
+            yield Finding(folder.name, name, "added", "nothing names it")

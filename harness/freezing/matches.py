@@ -159,7 +159,7 @@ class Arena:
         """Build a frozen kernel from its sealed sources; it must come out with the machine code that its manifest pins."""
         manifest = self.frozen.read_manifest(entry["kernel"])
         folder = Path(self._stack.enter_context(TemporaryDirectory()))
-        library = compile_sealed(self.frozen.folder / entry["kernel"], manifest["build"], self.session.toolchain, folder)
+        library = compile_sealed(self.frozen.find_revision(manifest), manifest, self.session.toolchain, folder)
         if fault := compare_machine_code(manifest, library):
             raise FrozenError(f"the incumbent {entry['kernel']} cannot be measured: {fault}")
         variant = SealedVariant(entry["kernel"], suffix=entry["kernel"])

@@ -13,12 +13,17 @@ from harness.freezing.layout import (
     EVIDENCE,
     HISTORY,
     INDEX,
-    MANIFEST,
+    KERNELS,
+    OLD_MANIFEST,
+    TREE,
     dump_line,
+    expand,
     hash_value,
     is_op_name,
     make_seal,
     name_bucket,
+    name_manifest,
+    name_revision,
     sort_key,
 )
 from harness.freezing.schemas import find_schema_fault, find_version_fault
@@ -77,17 +82,37 @@ class FrozenOp:
         return next((e for e in self.entries if e["role"] == "winner" and e["bucket"] == bucket), None)
 
     def read_manifest(self, kernel: str) -> Row:
-        """Return a kernel's manifest, checked against its schema and its seal; raises :class:`FrozenError`."""
-        path = self.folder / kernel / MANIFEST
-        manifest = read_document(path)
-        if isinstance(manifest, Finding):
-            raise FrozenError(manifest.describe())
-        fault = find_schema_fault("manifest", manifest)
-        if not fault and make_seal(manifest) != manifest["seal"]:
-            fault = "was changed after it was sealed"
-        if fault:
-            raise FrozenError(f"{path}: {fault}")
-        return dict(manifest)
+        """Return a kernel's manifest with the ``files`` of its revision, checked against schema and seal; raises :class:`FrozenError`."""
+        path = self.folder / name_manifest(kernel)
+        manifest = _require_document("manifest", path)
+        tree_path = self.folder / name_revision(manifest["revision"]) / TREE
+        tree = _require_document("tree", tree_path)
+        if hash_value(tree) != manifest["revision"]:
+            raise FrozenError(f"{tree_path}: it is not the tree that {path.name} names")
+        sealed = expand(manifest, tree)
+        if make_seal(sealed) != manifest["seal"]:
+            raise FrozenError(f"{path}: was changed after it was sealed")
+        return sealed | {"revision": manifest["revision"]}
+
+    def find_revision(self, manifest: Mapping[str, Any]) -> Path:
+        """Return the folder that has the sources of a kernel, by the manifest that :meth:`read_manifest` returned."""
+        return self.folder / name_revision(manifest["revision"])
+
+
+def _require_document(kind: str, path: Path) -> Row:
+    document = read_document(path)
+    if isinstance(document, Finding):
+        raise FrozenError(f"{document.describe()}{name_migration(path)}")
+    if fault := find_schema_fault(kind, document):
+        raise FrozenError(f"{path}: {fault}")
+    return dict(document)
+
+
+def name_migration(manifest: Path) -> str:
+    """Return what to do where a kernel lies as it did before trees were shared; "" where it does not."""
+    folder = manifest.parents[1]
+    old = folder / manifest.stem / OLD_MANIFEST
+    return f"; it has the layout of an earlier version: `python -m harness frozen migrate {folder.name}`" if old.is_file() else ""
 
 
 def list_frozen_ops(frozen_dir: Path) -> list[str]:
@@ -161,7 +186,7 @@ def read_document(path: Path) -> Any:
 
 
 def _name_within_op(path: Path) -> tuple[str, str]:
-    depth = 2 if path.name == MANIFEST or path.parent.name in (EVIDENCE, HISTORY) else 1
+    depth = 3 if path.name == TREE else 2 if path.parent.name in (KERNELS, EVIDENCE, HISTORY) else 1
     folder = path.parents[depth - 1]
     return folder.name, str(path.relative_to(folder))
 
@@ -201,3 +226,18 @@ def replay(events: Sequence[tuple[str, Row]]) -> list[Row]:
             rows.pop(dump_line(row), None)
         rows.update((dump_line(row), row) for row in event["added"])
     return list(rows.values())
+
+
+def replay_kernels(events: Sequence[tuple[str, Row]]) -> tuple[dict[str, str], dict[str, tuple[str, Row]]]:
+    """Return what a history leaves of the kernels it ever named: seals by kernel, and of the pruned ones the event and what it notes."""
+    seals: dict[str, str] = {}
+    pruned: dict[str, tuple[str, Row]] = {}
+    for name, event in events:
+        for row in event["added"]:
+            if row["kind"] == "entry":
+                seals[row["kernel"]] = row["seal"]
+                pruned.pop(row["kernel"], None)
+        for note in event.get("pruned", ()):
+            seals.pop(note["kernel"], None)
+            pruned[note["kernel"]] = (name, note)
+    return seals, pruned

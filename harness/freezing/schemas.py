@@ -15,11 +15,12 @@ from harness.freezing.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_froz
 
 # What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
 DIGESTS = {
-    "event": "634863a8b10c798a3cf9c34a28f511f9ee1c127b56cc6b15c5c267f1d15b60e2",
+    "event": "a3437ce70fed4289d1fe65bc807402e668a1be0f59c28f3fe6acdc094d6dc468",
     "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
     "index": "6cdf60df7b2fdfb5c4d176bf191a387bdb82d2d698ee33f9a97f02ea826fa081",
-    "journal": "7b4d57323c1407ee96d56cd4bddb5c95c4c99f44343087d828eba78e2c36a6c5",
-    "manifest": "f544a2cf95fdb1e1a02af0ea66cf06b551f6d8b8e270db37aa4806e60c97b16f",
+    "journal": "494e405257ff1b282ad86f765099397661cf2120627543722a2b4aedad7bd492",
+    "manifest": "4c6ac40bc5a45765626c07aa568f0c69b8b817ca4f8e84a97820fa01efa1e1ba",
+    "tree": "46579b0c33c31ae7ee3f2d3e35cf200d5047f8537b38b26987cdba8d4c6ddc37",
 }
 
 

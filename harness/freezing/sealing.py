@@ -78,11 +78,11 @@ def name_kernel(loaded: LoadedOp, variant: Variant, target: Target, sources: Map
     return f"{variant.symbol_suffix}__{digest[:8]}"
 
 
-def compile_sealed(folder: Path, build: Mapping[str, Any], toolchain: Toolchain, scratch: Path) -> Path:
-    """Build a sealed kernel's library from its folder alone and return it; raises :class:`BuildError` with the compiler's text."""
+def compile_sealed(folder: Path, manifest: Mapping[str, Any], toolchain: Toolchain, scratch: Path) -> Path:
+    """Build a sealed kernel from its revision's folder alone; return the library or raise :class:`BuildError` with the compiler's text."""
     from harness.build.compiler import Compiler
 
-    sources = folder / SOURCES
+    sources, build = folder / SOURCES, manifest["build"]
     object_file, library = scratch / "object.o", scratch / "variant.so"
     flags = [*build["flags"], "-gencode", build["gencode"], f"-I{sources}"]
     commands = (
@@ -92,7 +92,7 @@ def compile_sealed(folder: Path, build: Mapping[str, Any], toolchain: Toolchain,
     for command in commands:
         status, log = Compiler().run(command, scratch)
         if status != 0:
-            raise BuildError(f"{folder.name} does not compile from its sealed sources:\n{log.strip()}")
+            raise BuildError(f"{manifest['kernel']} does not compile from its sealed sources:\n{log.strip()}")
         if command is commands[0]:
             (scratch / PTXAS_LOG).write_text(log)
     return library
@@ -167,7 +167,7 @@ def prove_sealed(manifest: Mapping[str, Any], sources: Mapping[str, bytes], tool
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     (scratch / "made").mkdir()
-    return compare_machine_code(manifest, compile_sealed(folder, manifest["build"], toolchain, scratch / "made"))
+    return compare_machine_code(manifest, compile_sealed(folder, manifest, toolchain, scratch / "made"))
 
 
 def compare_machine_code(manifest: Mapping[str, Any], library: Path) -> str:

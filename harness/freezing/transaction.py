@@ -1,34 +1,24 @@
 """Changing an op's frozen set in one step, whatever happens on the way.
 
-A change adds files (sealed kernels, evidence, an event) and replaces the index; nothing reads the files before the index names them, so
-the index's rename is the moment of the change. A journal, written first, lists what is being added, and what the index is before and after:
-whoever finds it later, under the lock, removes those files again, or only the journal where the new index is in place. A change that fails
-while its process lives clears up after itself.
+A change adds files (sealed kernels, evidence, at last its event), replaces the index if it changes that, and then removes what it takes
+away. Nothing reads the added files before the index names them, and nothing needs the removed ones: the index's rename, or the event's
+where the index stays, is the moment of the change. A journal, written first, lists what is added and removed, and what the index is before
+and after: whoever finds it later, under the lock, takes back what was added, or finishes what is in place. A change that fails while its
+process lives clears up after itself.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from device.documents import DocumentError, parse_json, read_plain_file
+from device.documents import read_plain_file
 from harness.errors import FrozenError
-from harness.freezing.layout import (
-    HISTORY,
-    INDEX,
-    JOURNAL,
-    LOCK_PREFIX,
-    SCHEMA_VERSION,
-    TEMPORARY_PREFIX,
-    dump_line,
-    hash_bytes,
-    is_op_name,
-)
-from harness.freezing.reading import Row, read_history, read_index, replay
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.journal import dump_journal, hash_index, is_in_place, read_leavings, require_own_folders
+from harness.freezing.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, REVISIONS, TEMPORARY_PREFIX, hash_bytes, is_op_name
 
 
 class Disk:
@@ -109,29 +99,43 @@ def clear_up(frozen_dir: Path, op: str) -> bool:
     return found
 
 
-def apply_change(folder: Path, files: Mapping[str, bytes], index: str, disk: Disk | None = None) -> None:
-    """Add files (by path below the op's folder) and put the index in place. The caller holds the lock.
+def apply_change(folder: Path, files: Mapping[str, bytes], index: str, disk: Disk | None = None, removed: Collection[str] = ()) -> None:
+    """Add files (by path below the op's folder), the event the last of them; put the index in place; remove files.
 
-    A file that is there already with the same content stays; with another content it is an error, and nothing is changed. Raises
-    :class:`FrozenError` where the disk refuses (it is full, or may not be written); what was added by then is removed again.
+    The caller holds the lock. A file that is there already with the same content stays; with another content it is an error, and nothing
+    is changed. Raises :class:`FrozenError` where the disk refuses (it is full, or may not be written): what was added by then is removed
+    again, unless the change is in place.
     """
     disk = disk or Disk()
     try:
         new = _find_new(folder, files)
         disk.make_folder(folder)
-        journal = {"schema": SCHEMA_VERSION, "created": sorted(new), "before": _hash_index(folder), "after": hash_bytes(index.encode())}
-        _put(disk, folder / JOURNAL, dump_line(journal).encode())
+        _put(disk, folder / JOURNAL, dump_journal(folder, list(new), list(removed), index))
         for name, content in new.items():
             disk.make_folder((folder / name).parent)
             _put(disk, folder / name, content)
-        _put(disk, folder / INDEX, index.encode())
+        if hash_index(folder) != hash_bytes(index.encode()):
+            _put(disk, folder / INDEX, index.encode())
+        _remove(folder, removed, disk)
         disk.remove(folder / JOURNAL)
     except OSError as error:
+        is_done = is_in_place(folder, list(files), hash_bytes(index.encode()))
         _recover_if_possible(folder, disk)
-        raise FrozenError(_describe_failure(folder, index, error)) from error
+        raise FrozenError(_describe_failure(folder, error, is_done=is_done)) from error
     except BaseException:
         _recover_if_possible(folder, disk)
         raise
+
+
+def _remove(folder: Path, names: Collection[str], disk: Disk) -> None:
+    """Remove files and the folders that they leave empty, down to the disk: the journal goes after them."""
+    for name in names:
+        disk.remove(folder / name)
+    if names:
+        _remove_empty_folders(folder, disk)
+        for place in (folder, folder / KERNELS, folder / REVISIONS):
+            if place.is_dir():
+                disk.settle(place)
 
 
 def _recover_if_possible(folder: Path, disk: Disk) -> None:
@@ -140,9 +144,9 @@ def _recover_if_possible(folder: Path, disk: Disk) -> None:
         recover(folder, disk)
 
 
-def _describe_failure(folder: Path, index: str, error: OSError) -> str:
+def _describe_failure(folder: Path, error: OSError, *, is_done: bool) -> str:
     where = f"{error.filename or folder}: {error.strerror or error}"
-    if _hash_index(folder) == hash_bytes(index.encode()):
+    if is_done:
         return f"{where}; the change is in place, but perhaps not on the disk yet: `python -m harness frozen verify {folder.name}`"
     left = f"; `python -m harness frozen recover {folder.name}` clears up" if list_leavings(folder) else ""
     return f"{where}; nothing was changed: free space, or allow writing there, and try again{left}"
@@ -153,7 +157,7 @@ def _find_new(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
     new = {}
     for name, content in files.items():
         path = folder / name
-        _require_own_folders(folder, name)
+        require_own_folders(folder, name)
         if not os.path.lexists(path):
             new[name] = content
         elif path.is_symlink() or not path.is_file() or read_plain_file(path) != content:
@@ -161,25 +165,10 @@ def _find_new(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return new
 
 
-def _require_own_folders(folder: Path, name: str) -> None:
-    """Raise :class:`FrozenError` where a path below the op's folder leads through a symbolic link."""
-    parts = Path(name).parts
-    for depth in range(1, len(parts)):
-        if (above := folder.joinpath(*parts[:depth])).is_symlink():
-            raise FrozenError(f"{above} is a symbolic link; the frozen set is folders and plain files: nothing was changed")
-
-
 def _put(disk: Disk, path: Path, content: bytes) -> None:
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
     disk.write(temporary, content)
     disk.rename(temporary, path)
-
-
-def _hash_index(folder: Path) -> str | None:
-    try:
-        return hash_bytes(read_plain_file(folder / INDEX))
-    except FileNotFoundError:
-        return None
 
 
 def list_leavings(folder: Path) -> list[Path]:
@@ -206,55 +195,16 @@ def recover(folder: Path, disk: Disk | None = None) -> bool:
     if not left:
         return False
     journal = folder / JOURNAL
-    created = _find_created(folder, journal) if os.path.lexists(journal) else []
-    for path in [*(folder / name for name in created), *(p for p in left if p.name.startswith(TEMPORARY_PREFIX))]:
+    listed = read_leavings(folder) if os.path.lexists(journal) else []
+    for path in (p for p in left if p.name.startswith(TEMPORARY_PREFIX)):
         disk.remove(path)
+    _remove(folder, listed, disk)
     _remove_empty_folders(folder, disk)
     if os.path.lexists(journal):
         disk.remove(journal)
     if folder.is_dir() and not any(folder.iterdir()):
         disk.remove_folder(folder)
     return True
-
-
-def _find_created(folder: Path, path: Path) -> list[str]:
-    """Return what a cut-short change added, to be removed again; nothing where its index is in place.
-
-    A journal is data: it may name what a change adds, and of that nothing that the set itself has.
-    """
-    refusal = f"{path} is not of a change that was cut short here"
-    remedy = "nothing was removed: look at it, and remove it by hand"
-    try:
-        journal = parse_json(read_plain_file(path))
-    except (OSError, DocumentError) as error:
-        raise FrozenError(f"{refusal}: {error}; {remedy}") from error
-    if fault := find_schema_fault("journal", journal):
-        raise FrozenError(f"{refusal}: {fault}; {remedy}")
-    now = _hash_index(folder)
-    if now == journal["after"]:
-        return []
-    if now != journal["before"]:
-        raise FrozenError(f"{refusal}: {INDEX} is neither what it was before nor what it was to become; {remedy}")
-    created: list[str] = journal["created"]
-    names = _list_own_names(folder, created, has_index=now is not None)
-    for name in created:
-        _require_own_folders(folder, name)
-        if name in names or name.partition("/")[0] in names:
-            raise FrozenError(f"{refusal}: it names {name}, which the set has; {remedy}")
-    return created
-
-
-def _list_own_names(folder: Path, created: list[str], *, has_index: bool) -> set[str]:
-    """Return the kernels, evidence and events of the set as it is without what a journal lists."""
-    rows, findings = read_index(folder) if has_index else ([], [])
-    events, faults = read_history(folder)
-    own = [(name, event) for name, event in events if f"{HISTORY}/{name}" not in created]
-    if findings or faults:
-        raise FrozenError(f"{[*findings, *faults][0].describe()}; put it right before the change that was cut short is cleared up")
-    if {dump_line(r) for r in replay(own)} != {dump_line(r) for r in rows}:
-        raise FrozenError(f"{folder / JOURNAL} names events that led to the present index: nothing was removed; remove it by hand")
-    entries: list[Row] = [r for _, event in own for r in event["added"] if r["kind"] == "entry"]
-    return {r["kernel"] for r in entries} | {r["evidence"]["file"] for r in entries} | {f"{HISTORY}/{name}" for name, _ in own}
 
 
 def _remove_empty_folders(folder: Path, disk: Disk) -> None:

@@ -13,7 +13,16 @@ from harness.freezing.changing import change_index
 from harness.freezing.costs import describe_cost
 from harness.freezing.gates import FORCIBLE, Candidate
 from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, name_bucket
+from harness.freezing.layout import (
+    SCHEMA_VERSION,
+    SOURCES,
+    dump_document,
+    hash_bytes,
+    list_kernel_files,
+    name_bucket,
+    name_manifest,
+    split,
+)
 from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
 from harness.freezing.schemas import find_schema_fault
 from harness.records.database import Records
@@ -114,15 +123,15 @@ def gather(
     """Gather the rows and files by which a candidate takes a place."""
     kernel = winner.manifest["kernel"]
     manifest = winner.manifest
-    if (frozen.folder / kernel / MANIFEST).exists():
+    if (frozen.folder / name_manifest(kernel)).exists():
         manifest = frozen.read_manifest(kernel)  # sealed before, for another bucket: the same device sources, flags and architecture
         if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
             raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
     else:
-        if fault := find_schema_fault("manifest", manifest):
-            raise FrozenError(f"the manifest of {kernel} would not be valid: {fault}")
-        writing.files[f"{kernel}/{MANIFEST}"] = dump_document(manifest).encode()
-        writing.files |= {f"{kernel}/{SOURCES}/{name}": content for name, content in winner.sources.items()}
+        for document, value in zip(("manifest", "tree"), split(manifest), strict=True):
+            if fault := find_schema_fault(document, value):
+                raise FrozenError(f"the {document} of {kernel} would not be valid: {fault}")
+        writing.files |= list_kernel_files(manifest, {f"{SOURCES}/{name}": content for name, content in winner.sources.items()})
     status = "measured" if any(m.find_median_us(winner.name) is not None for m in matches) else "provisional"
     evidence: Row = {
         "schema": SCHEMA_VERSION,

@@ -17,9 +17,11 @@ from aicf.ops.functions import write_function
 from aicf.registry import HwCaps, Problem, Registry
 from aicf.registry.reading import hash_value, list_ops, read_op
 from aicf.registry.schemas import _load_validators
-from tests.freezing.frozen_sets import OP, write_frozen_set
+from harness.freezing.layout import expand, make_seal, name_manifest
+from tests.freezing.frozen_sets import OP, REVISION, make_old, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
+MANIFEST = name_manifest(KERNEL)
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +37,20 @@ def frozen_dir(written: Path, tmp_path: Path) -> Path:
 
 def edit_manifest(frozen_dir: Path, change: Callable[[dict[str, Any]], Any], *, seal: bool = True) -> None:
     """Change a manifest; sealed anew, also in the index, it differs in nothing but the change."""
-    path = frozen_dir / OP / KERNEL / "manifest.json"
+    path = frozen_dir / OP / MANIFEST
     manifest = json.loads(path.read_text())
     old = manifest["seal"]
     change(manifest)
     if seal:
-        manifest["seal"] = hash_value({k: v for k, v in manifest.items() if k != "seal"})
+        manifest["seal"] = make_seal(expand(manifest, read_tree(frozen_dir)))
         index = frozen_dir / OP / "index.jsonl"
         index.write_text(index.read_text().replace(old, manifest["seal"]))
     path.write_text(json.dumps(manifest))
+
+
+def read_tree(frozen_dir: Path) -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads((frozen_dir / OP / REVISION / "tree.json").read_text())
+    return tree
 
 
 def edit_row(frozen_dir: Path, kind: str, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -69,26 +76,26 @@ def test_the_projects_own_set_is_read() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.pop("domain"), r"manifest.json: 'domain' is a required property"),
-        (lambda m: m["prior"].update(slots=0), r"manifest.json: prior/slots: 0 is less than the minimum of 1"),
-        (lambda m: m["domain"].append({"size": "n"}), r"manifest.json: domain/2: "),
-        (lambda m: m.update(schema=2), r"manifest.json: schema: is of format 2, and this version reads format 1"),
+        (lambda m: m.pop("domain"), r": 'domain' is a required property"),
+        (lambda m: m["prior"].update(slots=0), r": prior/slots: 0 is less than the minimum of 1"),
+        (lambda m: m["domain"].append({"size": "n"}), r": domain/2: "),
+        (lambda m: m.update(schema=2), r": schema: is of format 2, and this version reads format 1"),
         (
             lambda m: m.update(kernel="plain__threads32__00000009"),
-            r"manifest.json: kernel: it says that it is of tiny/plain__threads32__0+9",
+            r": kernel: it says that it is of tiny/plain__threads32__0+9",
         ),
-        (lambda m: m.update(interface="0" * 64), r"manifest.json: interface: it is not the C interface that index.jsonl describes"),
+        (lambda m: m.update(interface="0" * 64), r": interface: it is not the C interface that index.jsonl describes"),
     ],
 )
 def test_a_manifest_is_held_against_schema_name_and_interface(frozen_dir: Path, change: Any, message: str) -> None:
     edit_manifest(frozen_dir, change)
-    with pytest.raises(FrozenError, match=rf"{KERNEL}/{message}"):
+    with pytest.raises(FrozenError, match=rf"{MANIFEST}{message}"):
         read_op(OP, frozen_dir)
 
 
 def test_a_manifest_that_was_edited_is_not_what_was_sealed(frozen_dir: Path) -> None:
     edit_manifest(frozen_dir, lambda m: m.update(deterministic=False), seal=False)
-    with pytest.raises(FrozenError, match=r"manifest.json: seal: the manifest is not what was sealed"):
+    with pytest.raises(FrozenError, match=rf"{MANIFEST}: seal: the manifest is not what was sealed"):
         read_op(OP, frozen_dir)
 
 
@@ -117,8 +124,29 @@ def test_what_is_missing_or_no_json_is_named(frozen_dir: Path) -> None:
     with pytest.raises(FrozenError, match=r"index.jsonl: line \d: is not JSON"):
         read_op(OP, frozen_dir)
     index.write_text(index.read_text().removesuffix("{\n"))
-    (frozen_dir / OP / KERNEL / "manifest.json").unlink()
-    with pytest.raises(FrozenError, match=rf"{KERNEL}/manifest.json: cannot be read: .*the index names this kernel"):
+    (frozen_dir / OP / MANIFEST).unlink()
+    with pytest.raises(FrozenError, match=rf"{MANIFEST}: cannot be read: .*the index names this kernel"):
+        read_op(OP, frozen_dir)
+
+
+def test_a_tree_that_was_edited_or_is_gone_is_named(frozen_dir: Path) -> None:
+    path = frozen_dir / OP / REVISION / "tree.json"
+    tree = read_tree(frozen_dir)
+    tree["files"]["sources/tiny/op.py"] = "0" * 64
+    path.write_text(json.dumps(tree))
+    with pytest.raises(FrozenError, match=rf"{REVISION}/tree.json: it is not the tree that {KERNEL}.json names"):
+        read_op(OP, frozen_dir)
+    path.write_text(json.dumps(tree | {"files": {"../../elsewhere": "0" * 64}}))
+    with pytest.raises(FrozenError, match=rf"{REVISION}/tree.json: files: '../../elsewhere' does not match"):
+        read_op(OP, frozen_dir)
+    path.unlink()
+    with pytest.raises(FrozenError, match=rf"{REVISION}/tree.json: cannot be read: .*{KERNEL} is made of it"):
+        read_op(OP, frozen_dir)
+
+
+def test_a_set_of_an_earlier_version_is_told_as_one(frozen_dir: Path) -> None:
+    make_old(frozen_dir)
+    with pytest.raises(FrozenError, match=f"{KERNEL}: has the layout of an earlier version: `python -m harness frozen migrate {OP}`"):
         read_op(OP, frozen_dir)
 
 
@@ -144,9 +172,9 @@ def test_entry_points_are_the_kernels_own(frozen_dir: Path, symbol: str) -> None
 
 
 @pytest.mark.parametrize(
-    "flag", ["-ccbin=/tmp/g++", "--compiler-bindir", "-Xcompiler=-fplugin=/tmp/x.so", "-fplugin=x.so", "-include", "-o", "-DAICF_X=`id`"]
+    "flag", ["-ccbin=/tmp/g++", "--compiler-bindir", "-Xcompiler=-fplugin=/tmp/x.so", "-fplugin=x.so", "-include", "-o", "-DAICF_X=`id`", 7]
 )
-def test_a_flag_that_could_run_something_is_refused(frozen_dir: Path, flag: str) -> None:
+def test_a_flag_that_could_run_something_is_refused(frozen_dir: Path, flag: str | int) -> None:
     edit_manifest(frozen_dir, lambda m: m["build"]["flags"].append(flag))
     with pytest.raises(FrozenError, match=r"build/flags/2: "):
         read_op(OP, frozen_dir)
@@ -175,11 +203,11 @@ def test_an_interface_is_held_together(frozen_dir: Path, change: Any, message: s
         digest["new"] = hash_value(row["interface"])
 
     edit_row(frozen_dir, "op", edit)
-    for manifest in (frozen_dir / OP).glob("*/manifest.json"):
+    for manifest in (frozen_dir / OP).glob("kernels/*.json"):
         document = json.loads(manifest.read_text())
         old = document["seal"]
         document["interface"] = digest["new"]
-        document["seal"] = hash_value({k: v for k, v in document.items() if k != "seal"})
+        document["seal"] = make_seal(expand(document, read_tree(frozen_dir)))
         manifest.write_text(json.dumps(document))
         index = frozen_dir / OP / "index.jsonl"
         index.write_text(index.read_text().replace(old, document["seal"]))

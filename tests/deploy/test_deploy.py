@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import shlex
@@ -155,7 +156,8 @@ def test_the_expected_values_are_those_of_the_script() -> None:
 def test_a_changed_source_stops_the_build(built: Built, tmp_path: Path) -> None:
     frozen = tmp_path / "frozen"
     shutil.copytree(find_frozen_dir() / "softmax", frozen / "softmax")
-    source = next((frozen / "softmax").glob("naive*/sources/softmax/kernels.cu"))
+    manifest = json.loads(next((frozen / "softmax").glob("kernels/naive*.json")).read_text())
+    source = frozen / "softmax" / "revisions" / manifest["revision"][:16] / "sources" / "softmax" / "kernels.cu"
     source.write_text(source.read_text().replace("exp", "exq", 1))
     command = [sys.executable, "-m", "deploy", "--frozen", str(frozen), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

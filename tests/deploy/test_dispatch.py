@@ -245,11 +245,12 @@ def test_only_what_was_chosen_is_in_the_library(frozen_dir: Path) -> None:
 def test_sources_that_are_not_what_was_sealed_are_not_deployed(tmp_path: Path) -> None:
     folder = tmp_path / "frozen"
     shutil.copytree(find_frozen_dir() / "softmax", folder / "softmax")
-    source = next((folder / "softmax").glob("naive*/sources/softmax/kernels.cu"))
+    sealed = json.loads(next((folder / "softmax").glob("kernels/naive*.json")).read_text())
+    source = folder / "softmax" / "revisions" / sealed["revision"][:16] / "sources" / "softmax" / "kernels.cu"
     source.write_text(source.read_text() + " ")
     with pytest.raises(DeployError, match=r"kernels.cu is not what was sealed"):
         select(folder)
-    manifest = next((folder / "softmax").glob("row_in*/manifest.json"))
+    manifest = next((folder / "softmax").glob("kernels/row_in*.json"))
     manifest.write_text(manifest.read_text().replace('"deterministic": true', '"deterministic": false'))
     with pytest.raises(DeployError, match=r"the manifest is not what was sealed"):
         select(folder, [], [], ["row_in*"])

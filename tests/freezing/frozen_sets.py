@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from harness.freezing.changing import change_index
-from harness.freezing.layout import MANIFEST, SCHEMA_VERSION, dump_document, hash_bytes, hash_value, make_seal
+from harness.freezing.layout import (
+    KERNELS,
+    OLD_MANIFEST,
+    REVISIONS,
+    SCHEMA_VERSION,
+    TREE,
+    dump_document,
+    expand,
+    hash_bytes,
+    hash_value,
+    list_kernel_files,
+    make_seal,
+    name_revision,
+    split,
+)
 from harness.freezing.reading import name_evidence
 from harness.freezing.transaction import Disk
 
@@ -41,6 +57,7 @@ SOURCES = {
     "sources/tiny/launcher.cu": b'#include "common/twice.cuh"\n',
     "sources/tiny/op.py": b"OP = None\n",
 }
+REVISION = name_revision(hash_value({"schema": 1, "op": OP, "files": {n: hash_bytes(c) for n, c in SOURCES.items()}}))
 INTERFACE: dict[str, Any] = {
     "include": "tiny/api.hpp",
     "struct": "TinyParams",
@@ -104,9 +121,11 @@ def make_manifest(kernel: str, sources: dict[str, bytes] | None = None) -> dict[
     return manifest | {"seal": make_seal(manifest)}
 
 
-def make_rows(kernel: str, region: str = "short", reason: str = "because") -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+def make_rows(
+    kernel: str, region: str = "short", reason: str = "because", sources: dict[str, bytes] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
     """Return the rows and files by which a kernel takes a bucket."""
-    manifest = make_manifest(kernel)
+    manifest = make_manifest(kernel, sources)
     evidence: dict[str, Any] = {
         "schema": SCHEMA_VERSION,
         "op": OP,
@@ -130,8 +149,7 @@ def make_rows(kernel: str, region: str = "short", reason: str = "because") -> tu
         "evidence": {"file": name_evidence(evidence), "sha256": hash_bytes(content)},
         "at": "2026-01-01T00:00:00+00:00",
     }
-    files = {f"{kernel}/{MANIFEST}": dump_document(manifest).encode(), name_evidence(evidence): content}
-    return [DESCRIPTION, entry], files | {f"{kernel}/{name}": text for name, text in SOURCES.items()}
+    return [DESCRIPTION, entry], list_kernel_files(manifest, sources or SOURCES) | {name_evidence(evidence): content}
 
 
 def make_median(kernel: str, n: int, median_us: float) -> dict[str, Any]:
@@ -158,6 +176,29 @@ def write_frozen_set(root: Path) -> Path:
         rows.append(make_median(kernel, 64, 2.5))
         change_index(frozen_dir, OP, "promote", f"{kernel} takes {region}", put=rows, files=files, disk=QuickDisk())
     return frozen_dir
+
+
+def make_old(frozen_dir: Path, op: str = OP) -> None:
+    """Put an op's kernels into the layout of the earlier version, each with a copy of its sources."""
+    folder = frozen_dir / op
+    for path in sorted((folder / KERNELS).iterdir()):
+        manifest = json.loads(path.read_text())
+        revision = folder / name_revision(manifest["revision"])
+        shutil.copytree(revision, folder / path.stem)
+        tree = json.loads((folder / path.stem / TREE).read_text())
+        (folder / path.stem / TREE).unlink()
+        (folder / path.stem / OLD_MANIFEST).write_text(dump_document(expand(manifest, tree)))
+    shutil.rmtree(folder / KERNELS)
+    shutil.rmtree(folder / REVISIONS)
+
+
+def write_manifest(frozen_dir: Path, manifest: dict[str, Any], kernel: str) -> None:
+    """Write a kernel's manifest, given as it is on the disk, sealed anew."""
+    folder = frozen_dir / OP
+    tree = json.loads((folder / name_revision(manifest["revision"]) / TREE).read_text())
+    sealed = expand(manifest, tree)
+    sealed["seal"] = make_seal(sealed)
+    (folder / KERNELS / f"{kernel}.json").write_text(dump_document(split(sealed)[0]))
 
 
 def read_everything(folder: Path) -> dict[str, bytes]:

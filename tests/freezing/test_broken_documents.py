@@ -27,16 +27,17 @@ from deploy.selection import select
 from device.documents import DocumentError, parse_json
 from harness.errors import FrozenError, RecordError
 from harness.freezing.consistency import check_op
-from harness.freezing.layout import INDEX, JOURNAL, MANIFEST, SCHEMA, dump_line, find_frozen_dir, hash_bytes
+from harness.freezing.layout import INDEX, JOURNAL, SCHEMA, TREE, dump_line, expand, find_frozen_dir, hash_bytes, make_seal, name_manifest
 from harness.freezing.reading import read_frozen_op, read_history
 from harness.freezing.transaction import recover
 from harness.records.database import Records
 from harness.records.interchange import import_records
 from tests.freezing import frozen_sets
-from tests.freezing.frozen_sets import OP, make_tensor_row, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, make_tensor_row, write_frozen_set
 from tests.freezing.mutations import BROKEN_BYTES, PRECIOUS, Watch, break_document, mutate_value
 
 KERNEL = "plain__threads32__00000001"
+MANIFEST, TREE_FILE = name_manifest(KERNEL), f"{REVISION}/{TREE}"
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 INTERFACE: dict[str, Any] = {
@@ -175,13 +176,13 @@ def test_a_survey_with_a_size_that_is_none(place: Path, size: Any) -> None:
 @given(data=st.data(), sealed=st.booleans())
 def test_a_broken_manifest(place: Path, data: st.DataObject, sealed: bool) -> None:
     """Also one that is sealed anew, in the index too."""
-    path, index = place / OP / KERNEL / MANIFEST, place / OP / INDEX
+    path, index = place / OP / MANIFEST, place / OP / INDEX
     original, rows = path.read_bytes(), index.read_bytes()
     content = data.draw(break_document(original))
     try:
         value = expect((DocumentError,), lambda: parse_json(content))
         if sealed and isinstance(value, dict) and "seal" in value:
-            value["seal"] = hash_value({k: v for k, v in value.items() if k != "seal"})
+            value["seal"] = make_seal(expand(value, json.loads((place / OP / TREE_FILE).read_text())))
             content = json.dumps(value).encode()
             index.write_bytes(rows.replace(json.loads(original)["seal"].encode(), value["seal"].encode()))
         path.write_bytes(content)
@@ -189,6 +190,33 @@ def test_a_broken_manifest(place: Path, data: st.DataObject, sealed: bool) -> No
     finally:
         path.write_bytes(original)
         index.write_bytes(rows)
+
+
+@FUZZ
+@given(data=st.data(), named=st.booleans())
+def test_a_broken_tree(place: Path, data: st.DataObject, named: bool) -> None:
+    """Also one that its folder and a manifest, sealed anew, name."""
+    path, manifest, index = (place / OP / name for name in (TREE_FILE, MANIFEST, INDEX))
+    originals = {p: p.read_bytes() for p in (path, manifest, index)}
+    content = data.draw(break_document(originals[path]))
+    target = path
+    try:
+        value = expect((DocumentError,), lambda: parse_json(content))
+        if named and isinstance(value, dict) and "files" in value:
+            written = json.loads(originals[manifest]) | {"revision": hash_value(value)}
+            written["seal"] = make_seal(expand(written, value))
+            index.write_bytes(originals[index].replace(json.loads(originals[manifest])["seal"].encode(), written["seal"].encode()))
+            manifest.write_text(json.dumps(written))
+            target = place / OP / "revisions" / written["revision"][:16] / TREE
+            target.parent.mkdir(exist_ok=True)
+        target.write_bytes(content)
+        read_all(place)
+    finally:
+        if target != path:
+            shutil.rmtree(target.parent)
+        for each, original in originals.items():
+            each.parent.mkdir(exist_ok=True)
+            each.write_bytes(original)
 
 
 @pytest.mark.parametrize("folder", ["history", "evidence"])
@@ -208,7 +236,11 @@ def test_a_broken_event_or_evidence(place: Path, folder: str, data: st.DataObjec
 @given(data=st.data())
 def test_a_broken_journal(place: Path, data: st.DataObject) -> None:
     before = hash_bytes((place / OP / INDEX).read_bytes())
-    created = ["plain__threads1__0000000a/manifest.json", "plain__threads1__0000000a/sources/tiny/op.py"]
+    created = [
+        "kernels/plain__threads1__0000000a.json",
+        "revisions/000000000000000a/tree.json",
+        "revisions/000000000000000a/sources/tiny/op.py",
+    ]
     valid = {"schema": 1, "created": created, "before": before, "after": "0" * 64}
     path = place / OP / JOURNAL
     everything = frozen_sets.read_everything(place.parent)
@@ -300,7 +332,7 @@ def test_what_has_no_one_meaning_is_no_json() -> None:
 
 @pytest.fixture(scope="module")
 def validators() -> dict[str, Draft202012Validator]:
-    names = ("index", "manifest")
+    names = ("index", "manifest", "tree")
     schemas = {n: json.loads((find_frozen_dir() / SCHEMA / f"{n}.schema.json").read_text()) for n in names}
     registry: Schemas[Any] = Schemas().with_resources((s["$id"], Resource.from_contents(s)) for s in schemas.values())
     return {n: Draft202012Validator(s, registry=registry) for n, s in schemas.items()}
@@ -312,8 +344,12 @@ def test_the_validator_without_dependencies_says_what_jsonschema_says(
     written: Path, validators: dict[str, Draft202012Validator], data: st.DataObject
 ) -> None:
     documents = [json.loads(line) for line in (written / OP / INDEX).read_bytes().splitlines()]
-    kind = data.draw(st.sampled_from(("index", "manifest")))
-    valid = data.draw(st.sampled_from(documents)) if kind == "index" else json.loads((written / OP / KERNEL / MANIFEST).read_text())
+    kind = data.draw(st.sampled_from(("index", "manifest", "tree")))
+    valid = (
+        data.draw(st.sampled_from(documents))
+        if kind == "index"
+        else json.loads((written / OP / (MANIFEST if kind == "manifest" else TREE_FILE)).read_text())
+    )
     value = data.draw(mutate_value(valid))
     schema = json.loads((find_frozen_dir() / SCHEMA / f"{kind}.schema.json").read_text())
     assert (find_fault(schema, value) == "") == validators[kind].is_valid(value), find_fault(schema, value)

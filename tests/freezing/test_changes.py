@@ -17,7 +17,7 @@ from harness.freezing.consistency import check_op
 from harness.freezing.layout import INDEX
 from harness.freezing.reading import read_frozen_op, read_history
 from harness.freezing.transaction import Disk, lock_op, recover
-from tests.freezing.frozen_sets import OP, QuickDisk, make_bucket, make_median, make_rows, read_everything, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_bucket, make_median, make_rows, read_everything, write_frozen_set
 
 NEW = "plain__threads96__00000003"
 
@@ -165,7 +165,7 @@ def test_a_kernel_of_the_same_name_with_another_content_is_refused(tmp_path: Pat
     frozen_dir = write_frozen_set(tmp_path)
     before = read_everything(frozen_dir / OP)
     rows, files = make_rows("plain__threads64__00000002", "short", reason="again")
-    files["plain__threads64__00000002/sources/tiny/op.py"] = b"OP = 1\n"
+    files[f"{REVISION}/sources/tiny/op.py"] = b"OP = 1\n"
     with pytest.raises(FrozenError, match="is there already, with another content"):
         change_index(frozen_dir, OP, "promote", "", put=rows, files=files)
     assert read_everything(frozen_dir / OP) == before

@@ -16,7 +16,7 @@ from harness.errors import BuildError, FrozenError
 from harness.freezing import checking
 from harness.freezing.checking import Bench, check_frozen, check_kernel, require_sound
 from harness.freezing.reading import read_frozen_op
-from tests.freezing.frozen_sets import OP, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
 BENCH = Bench(SimpleNamespace(nvcc_version="13.0.88"), "emulated", "h200", 1)  # type: ignore[arg-type]
@@ -66,18 +66,18 @@ def test_a_kernel_that_is_wrong_is_named(frozen_dir: Path, monkeypatch: pytest.M
 
 
 def test_what_was_edited_is_not_rebuilt_and_nothing_is_changed_on_it(frozen_dir: Path) -> None:
-    source = frozen_dir / OP / KERNEL / "sources" / "tiny" / "launcher.cu"
+    source = frozen_dir / OP / REVISION / "sources" / "tiny" / "launcher.cu"
     source.write_text("// better\n")
     findings, num_rebuilt = check_frozen(frozen_dir, [OP], BENCH)
     assert [f.kind for f in findings] == ["changed"] and num_rebuilt == 0
-    with pytest.raises(FrozenError, match="it is not the source that was sealed; nothing was changed"):
+    with pytest.raises(FrozenError, match=r"it is not the source that was sealed; .* are made of it; nothing was changed"):
         require_sound(frozen_dir, OP)
 
 
 def test_loading_sealed_sources_leaves_nothing_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where Python writes caches, as it does by itself: what nobody sealed would be found, and be in the way of the next change."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    sealed = next(path.parent for path in sorted((find_project_root() / "frozen" / "gemm_bias_act").glob("*/sources/*/op.py")))
+    sealed = next(path.parent for path in sorted((find_project_root() / "frozen" / "gemm_bias_act").glob("revisions/*/sources/*/op.py")))
     folder = tmp_path / sealed.name
     shutil.copytree(sealed, folder, ignore=shutil.ignore_patterns("__pycache__"))
     before = sorted(folder.rglob("*"))

@@ -57,11 +57,11 @@ def test_an_op_without_an_index_is_seen_by_verify_and_recover(frozen_dir: Path, 
     code, told = run(capsys, "verify", "--quick")
     assert code == 1 and f"{OP}/{INDEX}: missing" in told
     index.write_bytes(content)
-    other = frozen_dir / "other" / "plain__threads1__0000000a" / "sources"
+    other = frozen_dir / "other" / "revisions" / "000000000000000a" / "sources"
     other.mkdir(parents=True)
     (other / ".new-op.py").write_text("half")
     code, told = run(capsys, "verify", "--quick")
-    assert code == 1 and "other/plain__threads1__0000000a/sources/.new-op.py: interrupted" in told
+    assert code == 1 and "other/revisions/000000000000000a/sources/.new-op.py: interrupted" in told
     code, told = run(capsys, "recover")
     assert code == 0 and "other: cleared up after a change that was cut short" in told
     assert f"{OP}: nothing is left of a change" in told

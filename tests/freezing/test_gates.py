@@ -134,7 +134,7 @@ def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     build: Any = BuildResult(
         variant, Path("x.so"), "c", "k", Resources(32, spill_store_bytes=8, spill_load_bytes=8), None, 0.0, cached=True
     )
-    nothing = {"problems": []}
+    nothing = {"problems": [], "proof": "drawn"}
     refused = run_gates(loaded, build, monkeypatch, figures=nothing)
     assert [g.name for g in refused] == ["no spills", "verified"]
     assert refused[0].detail == "16 bytes spilled, 0 allowed"

@@ -20,19 +20,31 @@ import pytest
 
 from harness.errors import FrozenError
 from harness.freezing import changing, consistency
-from harness.freezing.changing import change_index, demote, roll_back
+from harness.freezing.changing import change_index, demote, prune, roll_back
 from harness.freezing.checking import require_sound
 from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import INDEX, JOURNAL, LOCK_PREFIX, dump_line, hash_bytes
+from harness.freezing.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes, list_old_kernels, name_manifest
+from harness.freezing.migrating import migrate
 from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
 from harness.freezing.transaction import clear_up, recover
 from harness.provenance import Commit
-from tests.freezing.frozen_sets import OP, QuickDisk, make_bucket, make_median, make_rows, read_everything, write_frozen_set
+from tests.freezing.frozen_sets import (
+    OP,
+    REVISION,
+    SOURCES,
+    QuickDisk,
+    make_bucket,
+    make_median,
+    make_old,
+    make_rows,
+    read_everything,
+    write_frozen_set,
+)
 
 NEW = "plain__threads96__00000003"
 LONG = "sm_90a/any/any/any/long"
 _CHANGING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
-_MOST = 100
+_MOST = 150
 
 
 def promote(frozen_dir: Path) -> None:
@@ -53,8 +65,26 @@ def roll_back_to_first(frozen_dir: Path) -> None:
     roll_back(frozen_dir, OP, events[0][0], "back")
 
 
+def prune_unnamed(frozen_dir: Path) -> None:
+    require_sound(frozen_dir, OP)
+    prune(frozen_dir, OP, "they are in the way")
+
+
+def migrate_old(frozen_dir: Path) -> None:
+    migrate(frozen_dir, OP)
+
+
 def clear(frozen_dir: Path) -> None:
     clear_up(frozen_dir, OP)
+
+
+def list_kernels(frozen_dir: Path) -> list[str]:
+    return sorted(path.stem for path in (frozen_dir / OP / KERNELS).iterdir())
+
+
+def old_op(start: Path | None) -> Path:
+    assert start is not None
+    return start / OP
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -131,26 +161,63 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_frozen_set(tmp_path_factory.mktemp("written"))
 
 
-def prepare(written: Path, place: Path, *, is_first: bool) -> Path:
+@pytest.fixture(scope="module")
+def outlived(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set with two kernels that no entry names: one made of a tree that others have too, one of a tree of its own."""
+    frozen_dir = tmp_path_factory.mktemp("outlived") / "frozen"
+    shutil.copytree(written, frozen_dir)
+    changed = SOURCES | {"sources/tiny/launcher.cu": b"// another\n"}
+    for kernel, sources in (("plain__threads64__0000000b", changed), ("plain__threads64__0000000c", SOURCES)):
+        rows, files = make_rows(kernel, "long", sources=sources)
+        change_index(frozen_dir, OP, "promote", "", put=rows, files=files, disk=QuickDisk())
+    rows, _ = make_rows("plain__threads64__00000002", "long")
+    change_index(frozen_dir, OP, "promote", "", put=rows, files=make_rows("plain__threads64__00000002", "long")[1], disk=QuickDisk())
+    return frozen_dir
+
+
+@pytest.fixture(scope="module")
+def old(outlived: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same set in the layout of the earlier version."""
+    frozen_dir = tmp_path_factory.mktemp("old") / "frozen"
+    shutil.copytree(outlived, frozen_dir)
+    make_old(frozen_dir)
+    return frozen_dir
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest, work: Callable[[Path], object], is_first: bool) -> Path | None:
+    """The set that a change is made to."""
+    names = {prune_unnamed: "outlived", migrate_old: "old"}
+    return None if is_first else request.getfixturevalue(names.get(work, "written"))
+
+
+def prepare(written: Path | None, place: Path, *, is_first: bool = False) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    if not is_first:
+    if not is_first and written is not None:
         shutil.copytree(written, place / "frozen")
     return place / "frozen"
 
 
-CHANGES = [(promote, True), (promote, False), (demote_long, False), (roll_back_to_first, False)]
-NAMES = ["the first promote", "promote", "demote", "rollback"]
+CHANGES = [
+    (promote, True),
+    (promote, False),
+    (demote_long, False),
+    (roll_back_to_first, False),
+    (prune_unnamed, False),
+    (migrate_old, False),
+]
+NAMES = ["the first promote", "promote", "demote", "rollback", "prune", "migrate"]
 
 
 @pytest.mark.parametrize(("work", "is_first"), CHANGES, ids=NAMES)
 @pytest.mark.parametrize("then", ["the same again", "recover"])
 def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
-    written: Path, tmp_path: Path, work: Callable[[Path], object], is_first: bool, then: str
+    start: Path | None, tmp_path: Path, work: Callable[[Path], object], is_first: bool, then: str
 ) -> None:
     num_killed = 0
     for number in range(_MOST):
-        frozen_dir = prepare(written, tmp_path / "place", is_first=is_first)
+        frozen_dir = prepare(start, tmp_path / "place", is_first=is_first)
         status = cut_short(frozen_dir, number, kill, work)
         if not os.WIFSIGNALED(status):
             assert os.WEXITSTATUS(status) == 0
@@ -168,18 +235,26 @@ def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
                 "nothing in the frozen set of tiny would change",
                 f"tiny has no entry for bucket {LONG}",
             )
+        if then == "recover" and work is migrate_old and list_old_kernels(frozen_dir / OP):
+            assert read_everything(frozen_dir / OP) == read_everything(old_op(start))
+            continue
         assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
         if then != "recover" and work is promote:
             assert NEW in find_kernels(frozen_dir)
+        if then != "recover" and work is prune_unnamed:
+            assert list_kernels(frozen_dir) == ["plain__threads32__00000001", "plain__threads64__00000002"]
+            assert len(list((frozen_dir / OP / "revisions").iterdir())) == 1
     else:
         pytest.fail("the change never came to its end")
     assert num_killed >= (6 if work is not promote else 12)
 
 
-def test_a_kill_while_clearing_up_is_cleared_up_too(written: Path, tmp_path: Path) -> None:
-    for at in range(1, _MOST, 3):
-        broken = prepare(written, tmp_path / "broken", is_first=False)
-        if not os.WIFSIGNALED(cut_short(broken, at, kill, promote)):
+@pytest.mark.parametrize("work", [promote, prune_unnamed, migrate_old], ids=["promote", "prune", "migrate"])
+@pytest.mark.parametrize("is_first", [False], ids=[""])
+def test_a_kill_while_clearing_up_is_cleared_up_too(start: Path, tmp_path: Path, work: Callable[[Path], object], is_first: bool) -> None:
+    for at in range(1, _MOST, 3 if work is promote else 7):
+        broken = prepare(start, tmp_path / "broken", is_first=is_first)
+        if not os.WIFSIGNALED(cut_short(broken, at, kill, work)):
             return
         for number in range(_MOST):
             frozen_dir = tmp_path / "place"
@@ -187,7 +262,10 @@ def test_a_kill_while_clearing_up_is_cleared_up_too(written: Path, tmp_path: Pat
             shutil.copytree(broken, frozen_dir)
             was_killed = os.WIFSIGNALED(cut_short(frozen_dir, number, kill, clear))
             clear_up(frozen_dir, OP)
-            assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
+            if not list_old_kernels(frozen_dir / OP):
+                assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
+            else:
+                assert read_everything(frozen_dir / OP) == read_everything(start / OP)
             if not was_killed:
                 break
     pytest.fail("the change never came to its end")
@@ -195,11 +273,11 @@ def test_a_kill_while_clearing_up_is_cleared_up_too(written: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("work", "is_first"), CHANGES, ids=NAMES)
 def test_a_disk_that_is_full_is_an_error_and_leaves_what_there_was(
-    written: Path, tmp_path: Path, work: Callable[[Path], object], is_first: bool, capfd: pytest.CaptureFixture[str]
+    start: Path | None, tmp_path: Path, work: Callable[[Path], object], is_first: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     num_refused = 0
     for number in range(_MOST):
-        frozen_dir = prepare(written, tmp_path / "place", is_first=is_first)
+        frozen_dir = prepare(start, tmp_path / "place", is_first=is_first)
         before = read_everything(frozen_dir)
         status = cut_short(frozen_dir, number, refuse, work)
         if os.WEXITSTATUS(status) == 0:
@@ -208,16 +286,17 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_what_there_was(
         assert os.WEXITSTATUS(status) == 2 and "No space left on device" in told and "nothing was changed" in told, told
         after = {name: content for name, content in read_everything(frozen_dir).items() if not name.startswith(LOCK_PREFIX)}
         assert after == {name: content for name, content in before.items() if not name.startswith(LOCK_PREFIX)}
-        assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
+        if work is not migrate_old:
+            assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
         num_refused += 1
     else:
         pytest.fail("the change never came to its end")
-    assert num_refused > 5
+    assert num_refused > 4
 
 
 def test_a_file_that_gets_too_long_is_an_error_and_leaves_what_there_was(written: Path, tmp_path: Path) -> None:
     """A limit of the operating system: a write fails in its middle."""
-    for limit in (0, 40, 400, 2000):
+    for limit in (0, 40, 400, 1000):
         frozen_dir = prepare(written, tmp_path / f"{limit}", is_first=False)
 
         def run(limit: int = limit, frozen_dir: Path = frozen_dir) -> None:
@@ -259,11 +338,11 @@ def plant(frozen_dir: Path, created: list[str], **changes: Any) -> None:
     [
         ("{outside}", "does not match|is not valid under any"),
         ("../../precious.txt", "does not match|is not valid under any"),
-        ("plain__threads32__00000001/sources/../../../../precious.txt", "does not match|is not valid under any"),
+        ("revisions/0000000000000001/sources/../../../../precious.txt", "does not match|is not valid under any"),
         (f"../{OP}/index.jsonl", "does not match|is not valid under any"),
         (INDEX, "does not match|is not valid under any"),
-        ("plain__threads32__00000001/manifest.json", "which the set has"),
-        ("plain__threads32__00000001/sources/tiny/op.py", "which the set has"),
+        ("kernels/plain__threads32__00000001.json", "which the set has"),
+        (f"{REVISION}/sources/tiny/op.py", "which the set has"),
         ("evidence", "does not match|is not valid under any"),
     ],
 )
@@ -294,14 +373,77 @@ def test_a_planted_journal_does_not_remove_history_or_follow_links(written: Path
     outside = tmp_path / "outside" / "sources"
     outside.mkdir(parents=True)
     (outside / "a.cu").write_text("precious")
-    (frozen_dir / OP / "gone__00000009").symlink_to(outside.parent)
-    plant(frozen_dir, ["gone__00000009/sources/a.cu"])
+    (frozen_dir / OP / "revisions" / "0000000000000009").symlink_to(outside.parent)
+    plant(frozen_dir, ["revisions/0000000000000009/sources/a.cu"])
     with pytest.raises(FrozenError, match="is a symbolic link"):
         recover(frozen_dir / OP)
     assert (outside / "a.cu").read_text() == "precious"
     plant(frozen_dir, [], before="1" * 64)
     with pytest.raises(FrozenError, match="is neither what it was before nor what it was to become"):
         recover(frozen_dir / OP)
+
+
+def plant_done(frozen_dir: Path, removed: list[str], created: list[str] | None = None) -> None:
+    """Plant the journal of a change that is in place, and has files still to remove."""
+    plant(frozen_dir, created or [], after=hash_bytes((frozen_dir / OP / INDEX).read_bytes()), removed=removed)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kernels/plain__threads32__00000001.json", "takes .* away, which the set needs"),
+        ("kernels/plain__threads64__0000000b.json", "takes .* away, which the set needs"),
+        (f"{REVISION}/tree.json", "takes .* away, which the set needs"),
+        (f"{REVISION}/sources/tiny/op.py", "takes .* away, which the set needs"),
+        ("plain__threads32__00000001/manifest.json", "takes .* away, which the set needs"),
+        (INDEX, "does not match|is not valid under any"),
+        ("evidence/a-0123456789abcdef.json", "does not match|is not valid under any"),
+        ("history/20260101T000000.000000Z-prune-0123456789abcdef.json", "does not match|is not valid under any"),
+        ("revisions/0000000000000001/sources/../../../index.jsonl", "does not match|is not valid under any"),
+    ],
+)
+def test_a_planted_journal_takes_nothing_away_that_the_set_needs(outlived: Path, tmp_path: Path, name: str, message: str) -> None:
+    """Also not a kernel that no entry names: until it is pruned, the history asks for it."""
+    frozen_dir = prepare(outlived, tmp_path / "place")
+    before = read_everything(frozen_dir / OP)
+    if not (frozen_dir / OP / name).exists() and ".." not in name:
+        (frozen_dir / OP / name).parent.mkdir(parents=True, exist_ok=True)
+        (frozen_dir / OP / name).write_text("{}")
+        before = read_everything(frozen_dir / OP)
+    plant_done(frozen_dir, [name])
+    with pytest.raises(FrozenError, match=message):
+        recover(frozen_dir / OP)
+    (frozen_dir / OP / JOURNAL).unlink()
+    assert read_everything(frozen_dir / OP) == before
+
+
+def test_a_planted_journal_removes_no_event_without_rows(outlived: Path, tmp_path: Path) -> None:
+    frozen_dir = prepare(outlived, tmp_path / "place")
+    prune_unnamed(frozen_dir)
+    events, _ = read_history(frozen_dir / OP)
+    for names in ([events[-1][0]], [name for name, _ in events[-2:]]):
+        plant(frozen_dir, [f"history/{name}" for name in names])
+        with pytest.raises(FrozenError, match="names events that led to the present index"):
+            recover(frozen_dir / OP)
+    (frozen_dir / OP / JOURNAL).unlink()
+    assert check_op(frozen_dir, OP) == []
+
+
+def test_an_old_copy_that_differs_is_not_removed_by_a_journal(old: Path, outlived: Path, tmp_path: Path) -> None:
+    """What is removed after a migration is what the present layout holds, and nothing else."""
+    frozen_dir = prepare(outlived, tmp_path / "place")
+    kernel = "plain__threads32__00000001"
+    shutil.copytree(old / OP / kernel, frozen_dir / OP / kernel)
+    source = frozen_dir / OP / kernel / "sources" / "tiny" / "op.py"
+    names = [f"{kernel}/manifest.json", f"{kernel}/sources/tiny/op.py"]
+    source.write_text("precious = 1\n")
+    plant_done(frozen_dir, names)
+    with pytest.raises(FrozenError, match=r"takes .*/sources/tiny/op.py away, which the set needs"):
+        recover(frozen_dir / OP)
+    assert source.read_text() == "precious = 1\n"
+    shutil.copyfile(old / OP / kernel / "sources" / "tiny" / "op.py", source)
+    recover(frozen_dir / OP)
+    assert not source.exists() and (frozen_dir / OP / name_manifest(kernel)).is_file()
 
 
 def test_a_lock_that_is_a_link_empties_nothing(written: Path, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from harness.errors import FrozenError
 from harness.freezing.changing import change_index, roll_back
 from harness.freezing.checking import check_frozen, require_sound
 from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import HISTORY, INDEX, MANIFEST, SCHEMA, dump_document, find_frozen_dir
+from harness.freezing.layout import HISTORY, INDEX, SCHEMA, TREE, dump_document, find_frozen_dir, name_manifest
 from harness.freezing.reading import list_frozen_ops, name_event, read_frozen_op, read_history
 from harness.freezing.transaction import clear_up, lock_op
-from tests.freezing.frozen_sets import OP, QuickDisk, make_median, make_rows, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_median, make_rows, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
 
@@ -37,7 +37,19 @@ def find_links(frozen_dir: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "name", [INDEX, f"{KERNEL}/{MANIFEST}", f"{KERNEL}/sources/tiny/op.py", f"{KERNEL}/sources/common", KERNEL, HISTORY, "evidence"]
+    "name",
+    [
+        INDEX,
+        name_manifest(KERNEL),
+        "kernels",
+        "revisions",
+        REVISION,
+        f"{REVISION}/{TREE}",
+        f"{REVISION}/sources/tiny/op.py",
+        f"{REVISION}/sources/common",
+        HISTORY,
+        "evidence",
+    ],
 )
 def test_a_symbolic_link_is_named_though_what_it_leads_to_is_right(frozen_dir: Path, tmp_path: Path, name: str) -> None:
     path, elsewhere = frozen_dir / OP / name, tmp_path / "elsewhere"
@@ -59,10 +71,10 @@ def test_an_op_or_a_set_that_is_a_link_is_named(frozen_dir: Path, tmp_path: Path
 
 
 def test_a_pipe_is_named_and_not_read(frozen_dir: Path) -> None:
-    path = frozen_dir / OP / KERNEL / "sources" / "tiny" / "op.py"
+    path = frozen_dir / OP / REVISION / "sources" / "tiny" / "op.py"
     path.unlink()
     os.mkfifo(path)
-    assert find_links(frozen_dir) == [("added", f"{KERNEL}/sources/tiny/op.py")]
+    assert find_links(frozen_dir) == [("added", f"{REVISION}/sources/tiny/op.py")]
     index = frozen_dir / OP / INDEX
     index.unlink()
     os.mkfifo(index)
@@ -70,7 +82,18 @@ def test_a_pipe_is_named_and_not_read(frozen_dir: Path) -> None:
         read_frozen_op(frozen_dir, OP)
 
 
-@pytest.mark.parametrize("name", [".hidden", f"{KERNEL}/.hidden", "evidence/.hidden", "history/.hidden.json", "evidence/deep/er.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".hidden",
+        f"{REVISION}/.hidden",
+        "kernels/.hidden",
+        "revisions/.hidden",
+        "evidence/.hidden",
+        "history/.hidden.json",
+        "evidence/deep/er.json",
+    ],
+)
 def test_a_hidden_or_nested_file_is_named(frozen_dir: Path, name: str) -> None:
     path = frozen_dir / OP / name
     path.parent.mkdir(exist_ok=True)
@@ -78,7 +101,10 @@ def test_a_hidden_or_nested_file_is_named(frozen_dir: Path, name: str) -> None:
     assert [f.kind for f in check_op(frozen_dir, OP)] == ["added"]
 
 
-@pytest.mark.parametrize("name", ["empty", f"{KERNEL}/empty", "evidence/empty", f"{KERNEL}/sources/common/empty/er"])
+@pytest.mark.parametrize(
+    "name",
+    ["empty", f"{REVISION}/empty", "kernels/empty", "revisions/empty", "evidence/empty", f"{REVISION}/sources/common/empty/er"],
+)
 def test_an_empty_folder_is_named_and_cleared_up(frozen_dir: Path, name: str) -> None:
     (frozen_dir / OP / name).mkdir(parents=True)
     assert ("added", name) in find_links(frozen_dir)
@@ -126,7 +152,7 @@ def test_events_that_cancel_out_cannot_be_taken_away_unseen(frozen_dir: Path) ->
     for name, event in events[len(before) : -1]:
         (frozen_dir / OP / HISTORY / name).unlink()
         for row in (r for r in event["added"] if r["kind"] == "entry" and event["what"] == "promote"):
-            shutil.rmtree(frozen_dir / OP / row["kernel"])
+            (frozen_dir / OP / name_manifest(row["kernel"])).unlink()
             (frozen_dir / OP / row["evidence"]["file"]).unlink()
     assert [(f.path, f.kind) for f in check_op(frozen_dir, OP)] == [(f"{HISTORY}/{events[-2][0]}", "missing")]
 

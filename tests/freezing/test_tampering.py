@@ -12,12 +12,27 @@ from typing import Any
 import pytest
 
 from harness.errors import FrozenError
+from harness.freezing.changing import change_index
 from harness.freezing.consistency import check_op
-from harness.freezing.layout import HISTORY, INDEX, MANIFEST, dump_document, dump_line, find_frozen_dir, make_seal
+from harness.freezing.layout import (
+    HISTORY,
+    INDEX,
+    KERNELS,
+    TREE,
+    dump_document,
+    dump_line,
+    find_frozen_dir,
+    hash_bytes,
+    hash_value,
+    name_manifest,
+    split,
+)
 from harness.freezing.reading import list_frozen_ops, name_event, read_frozen_op, read_history
-from tests.freezing.frozen_sets import OP, make_manifest, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_manifest, make_rows, write_frozen_set, write_manifest
 
 KERNEL = "plain__threads32__00000001"
+OTHER = "plain__threads64__00000002"
+MANIFEST = name_manifest(KERNEL)
 
 
 @pytest.fixture(scope="module")
@@ -74,24 +89,24 @@ def test_the_projects_own_set_agrees() -> None:
     assert findings == []
 
 
-@pytest.mark.parametrize("path", list(list_leaves(make_manifest(KERNEL))), ids=lambda p: ".".join(map(str, p)))
+@pytest.mark.parametrize("path", list(list_leaves(split(make_manifest(KERNEL))[0])), ids=lambda p: ".".join(map(str, p)))
 def test_a_changed_field_of_a_manifest_is_found(frozen_dir: Path, path: tuple[Any, ...]) -> None:
-    file = frozen_dir / OP / KERNEL / MANIFEST
+    file = frozen_dir / OP / MANIFEST
     altered = alter(json.loads(file.read_text()), path)
     file.write_text(dump_document(altered))
     findings = check_op(frozen_dir, OP)
-    assert f"{KERNEL}/{MANIFEST}" in {f.path for f in findings}
+    assert MANIFEST in {f.path for f in findings}
     with pytest.raises(FrozenError):
         read_frozen_op(frozen_dir, OP).read_manifest(KERNEL)
-    if path == ("seal",):
+    if path in (("seal",), ("revision",)):
         return
     # Sealing it anew helps nothing: the index names the old seal.
-    file.write_text(dump_document(altered | {"seal": make_seal(altered)}))
-    assert f"{KERNEL}/{MANIFEST}" in find_paths(frozen_dir)
+    write_manifest(frozen_dir, altered, KERNEL)
+    assert MANIFEST in find_paths(frozen_dir)
 
 
 def test_every_byte_of_every_source_counts(frozen_dir: Path) -> None:
-    sources = sorted(p for p in (frozen_dir / OP / KERNEL).rglob("*") if p.is_file() and p.name != MANIFEST)
+    sources = sorted(p for p in (frozen_dir / OP / REVISION / "sources").rglob("*") if p.is_file())
     assert len(sources) == 3
     for path in sources:
         content = path.read_bytes()
@@ -113,7 +128,19 @@ def test_a_deleted_file_is_named(frozen_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["notes.txt", f"{KERNEL}/extra.txt", f"{KERNEL}/sources/common/more.cuh", "evidence/a.json", "another/manifest.json"]
+    "name",
+    [
+        "notes.txt",
+        "kernels/extra.txt",
+        "kernels/plain__threads32__00000009.json",
+        "kernels/folder/extra.json",
+        "revisions/notes.txt",
+        "revisions/0123456789abcdef/tree.json",
+        f"{REVISION}/extra.txt",
+        f"{REVISION}/sources/common/more.cuh",
+        "evidence/a.json",
+        "another/manifest.json",
+    ],
 )
 def test_an_added_file_is_named(frozen_dir: Path, name: str) -> None:
     path = frozen_dir / OP / name
@@ -166,13 +193,12 @@ def test_a_history_that_was_rewritten_with_its_name_does_not_lead_to_the_index(f
 
 def test_a_kernel_that_was_swapped_for_another_is_found(frozen_dir: Path) -> None:
     folder = frozen_dir / OP
-    shutil.rmtree(folder / KERNEL)
-    shutil.copytree(folder / "plain__threads64__00000002", folder / KERNEL)
+    shutil.copyfile(folder / name_manifest(OTHER), folder / MANIFEST)
     details = [f.detail for f in check_op(frozen_dir, OP)]
     assert any("says that it is of tiny/plain__threads64__00000002" in d for d in details)
 
 
-@pytest.mark.parametrize("name", [INDEX, f"{KERNEL}/{MANIFEST}"])
+@pytest.mark.parametrize("name", [INDEX, MANIFEST, f"{REVISION}/{TREE}"])
 def test_another_version_of_the_format_is_named(frozen_dir: Path, name: str) -> None:
     path = frozen_dir / OP / name
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 7').replace('"schema":1', '"schema":7'))
@@ -187,3 +213,54 @@ def test_a_row_that_the_schema_forbids_is_named_with_its_line(frozen_dir: Path) 
     index.write_text("\n".join([lines[0], dump_line(row | {"status": "excellent"}), *lines[2:]]) + "\n")
     with pytest.raises(FrozenError, match=r"line 2: status: 'excellent' is not one of \['measured', 'provisional'\]"):
         read_frozen_op(frozen_dir, OP)
+
+
+def test_a_source_that_kernels_share_is_named_once_with_all_of_them(frozen_dir: Path) -> None:
+    (frozen_dir / OP / REVISION / "sources" / "tiny" / "op.py").write_text("OP = 1\n")
+    ((path, detail),) = [(f.path, f.detail) for f in check_op(frozen_dir, OP)]
+    assert path == f"{REVISION}/sources/tiny/op.py" and f"{KERNEL}, {OTHER} are made of it" in detail
+
+
+def test_a_tree_that_was_edited_is_found_however_much_is_put_right_with_it(frozen_dir: Path) -> None:
+    """A source, then its tree, then the folder's name, then a manifest: the seal is what does not fit in the end."""
+    folder, source = frozen_dir / OP, "sources/tiny/op.py"
+    (folder / REVISION / source).write_text("OP = 1\n")
+    tree = json.loads((folder / REVISION / TREE).read_text())
+    tree["files"][source] = hash_bytes(b"OP = 1\n")
+    (folder / REVISION / TREE).write_text(dump_document(tree))
+    assert {f"{REVISION}/{TREE}", MANIFEST, name_manifest(OTHER)} == find_paths(frozen_dir)
+    new = f"revisions/{hash_value(tree)[:16]}"
+    (folder / REVISION).rename(folder / new)
+    assert {new, MANIFEST, name_manifest(OTHER)} == find_paths(frozen_dir)
+    for kernel in (KERNEL, OTHER):
+        manifest = json.loads((folder / name_manifest(kernel)).read_text()) | {"revision": hash_value(tree)}
+        (folder / name_manifest(kernel)).write_text(dump_document(manifest))
+    assert {(f.path, f.detail) for f in check_op(frozen_dir, OP)} == {
+        (name_manifest(k), "it was edited after it was sealed: its seal is of another content") for k in (KERNEL, OTHER)
+    }
+    for kernel in (KERNEL, OTHER):
+        write_manifest(frozen_dir, json.loads((folder / name_manifest(kernel)).read_text()), kernel)
+        assert (name_manifest(kernel), "its seal is not the one that the index names") in {
+            (f.path, f.detail) for f in check_op(frozen_dir, OP)
+        }
+        with pytest.raises(FrozenError, match="is there already, with another content"):
+            rows, files = make_rows(kernel, "else")
+            change_index(frozen_dir, OP, "promote", "", put=rows, files=files, disk=QuickDisk())
+
+
+@pytest.mark.parametrize("field", ["schema", "op", "files", "more"])
+def test_every_field_of_a_tree_counts(frozen_dir: Path, field: str) -> None:
+    path = frozen_dir / OP / REVISION / TREE
+    tree = json.loads(path.read_text())
+    values = {"schema": 2, "op": "other", "files": dict(list(tree["files"].items())[1:]), "more": 1}
+    path.write_text(dump_document(tree | {field: values[field]}))
+    assert f"{REVISION}/{TREE}" in find_paths(frozen_dir)
+    with pytest.raises(FrozenError, match=r"tree\.json"):
+        read_frozen_op(frozen_dir, OP).read_manifest(KERNEL)
+
+
+def test_a_revision_that_is_gone_is_missed_by_every_kernel(frozen_dir: Path) -> None:
+    shutil.rmtree(frozen_dir / OP / "revisions")
+    assert [(f.path, f.kind) for f in check_op(frozen_dir, OP)] == [(name_manifest(k), "missing") for k in (KERNEL, OTHER)]
+    shutil.rmtree(frozen_dir / OP / KERNELS)
+    assert [(f.path, f.kind) for f in check_op(frozen_dir, OP)] == [(name_manifest(k), "missing") for k in (KERNEL, OTHER)]

@@ -95,18 +95,21 @@ def test_the_road_from_a_new_variant_to_a_cpp_program_and_back(project: Project)
     kernel = holder["kernel"]
     assert kernel.startswith("row_in_registers__threads16_rows8_vectors4__") and holder["status"] == "provisional"
     # What was verified before the commit is no evidence: it was verified again, and the commit that is named holds the new variant.
-    manifest = json.loads((project.root / "frozen" / "softmax" / kernel / "manifest.json").read_text())
+    manifest = json.loads((project.root / "frozen" / "softmax" / "kernels" / f"{kernel}.json").read_text())
     assert listed + " {" in project.run("git", "show", f"{manifest['verified']['commit']}:ops/softmax/op.py")
     told = project.harness("frozen", "verify", "softmax", "--kernel", kernel)
     assert f"softmax/{kernel}: rebuilt to the same machine code, and right" in told and "0 findings" in told
 
     # A hand edit is found, named, and in the way of everything else.
-    source = project.root / "frozen" / "softmax" / kernel / "sources" / "softmax" / "kernels.cu"
+    revision = f"revisions/{manifest['revision'][:16]}"
+    source = project.root / "frozen" / "softmax" / revision / "sources" / "softmax" / "kernels.cu"
     text = source.read_text()
     source.write_text(text + "// faster\n")
     told = project.harness("frozen", "verify", "softmax", "--quick", code=1)
-    assert f"softmax/{kernel}/sources/softmax/kernels.cu: changed: it is not the source that was sealed" in told
-    assert "it is not the source that was sealed; nothing was changed" in project.harness("frozen", "demote", "softmax", "--all", code=1)
+    assert f"softmax/{revision}/sources/softmax/kernels.cu: changed: it is not the source that was sealed" in told
+    assert f"it is not the source that was sealed; {kernel} is made of it; nothing was changed" in project.harness(
+        "frozen", "demote", "softmax", "--all", code=1
+    )
     source.write_text(text)
 
     assert_deployed(project, kernel)
