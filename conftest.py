@@ -21,7 +21,7 @@ except SettingError as error:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--slow`` runs the tests that are left out otherwise, because the compiler alone takes half a minute for each."""
+    """``--slow`` runs the tests that are left out otherwise, because they take half a minute or more."""
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
 
 

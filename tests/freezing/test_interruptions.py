@@ -210,6 +210,7 @@ CHANGES = [
 NAMES = ["the first promote", "promote", "demote", "rollback", "prune", "migrate"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("work", "is_first"), CHANGES, ids=NAMES)
 @pytest.mark.parametrize("then", ["the same again", "recover"])
 def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
@@ -249,6 +250,7 @@ def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
     assert num_killed >= (6 if work is not promote else 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [promote, prune_unnamed, migrate_old], ids=["promote", "prune", "migrate"])
 @pytest.mark.parametrize("is_first", [False], ids=[""])
 def test_a_kill_while_clearing_up_is_cleared_up_too(start: Path, tmp_path: Path, work: Callable[[Path], object], is_first: bool) -> None:

@@ -76,6 +76,7 @@ def project(emulated_device: object, tmp_path: Path) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_the_road_from_a_new_variant_to_a_cpp_program_and_back(project: Project) -> None:
     spec = project.root / "ops" / "softmax" / "op.py"
     listed = '{"threads": 8, "rows": 16, "vectors": 4},'

@@ -20,6 +20,7 @@ from harness.verify.findings import VerifyResult
 from harness.verify.plan import THOROUGH, Effort
 from harness.verify.workers import Job, WorkerSetup, share_cores, verify_variants
 
+pytestmark = pytest.mark.slow  # the larger proof of three ops with 42 liars
 OPS = Path(__file__).parent / "ops"
 # For each liar: the keyword it must be refused for, and the check that must have found it.
 WRONG_IN_PART = ("mismatch", "sampled")
