@@ -206,7 +206,9 @@ class _Session:
 
     def _note_lost(self, error: DeviceLostError) -> None:
         self.device_lost = True
-        self.tally.add(FaultKind.LAUNCH_ERROR, "launch", f"{error}; the device is lost, and needs a new process")
+        # An endless loop takes the device with it, and is the reason.
+        if all(f.kind is not FaultKind.TIMEOUT for f in self.tally.faults):
+            self.tally.add(FaultKind.LAUNCH_ERROR, "launch", f"{error}; the device is lost, and needs a new process")
 
     def _run_large(self) -> ProblemResult:
         """Judge a large problem in part; NOT_RUN with the reason where that cannot be done."""

@@ -40,7 +40,7 @@ def test_an_endless_loop_is_a_timeout_with_kernel_line_block_and_thread(emulated
     began = time.monotonic()
     ((_, result),) = verify_variants(setup, "loops", [Job(variant, build.library)], num_workers=1)
     assert time.monotonic() - began < 60, "a process that says nothing for 120 s is the last resort"
-    fault = next(f for p in result.problems for f in p.faults)
+    (fault,) = [f for p in result.problems for f in p.faults]
     assert fault.kind is FaultKind.TIMEOUT, fault
     line = next(n for n, each in enumerate(source.read_text().splitlines(), start=1) if "k != 7" in each)
     assert "A loop that does not end" in fault.detail and f"kernels.cu:{line} (PTX line " in fault.detail
