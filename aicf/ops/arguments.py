@@ -38,6 +38,11 @@ class Signature:
         self.options = tuple(a for a in rest if a["name"] not in told)
         self._tensors = {t["name"]: t for t in interface.tensors}
 
+    def list_outputs(self, attributes: Mapping[str, Value]) -> list[Mapping[str, Any]]:
+        """Return the rows of the interface's outputs that a call has; attributes that are not given are at their defaults."""
+        values = {a["name"]: a["default"] for a in self.interface.attributes} | dict(attributes)
+        return [t for t in self.interface.tensors if t["role"] == "output" and find_row(t["present"], values)]
+
     def make_problem(self, views: Mapping[str, View], options: Mapping[str, Value]) -> Problem:
         """Return the problem that arguments make; ``views`` has the arrays that are given.
 

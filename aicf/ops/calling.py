@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aicf.building.native import load_extension
@@ -13,7 +13,6 @@ from aicf.errors import LaunchError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework
 from aicf.registry import HwCaps, KernelHandle, Registry
-from aicf.registry.problems import find_row
 from aicf.registry.queries import TensorLayout
 from device import UnavailableError, open_device
 from device.cudart import Cudart
@@ -129,15 +128,9 @@ class OpCall:
 
     def count_outputs(self, values: Sequence[Any]) -> int:
         """Return how many outputs a call has."""
-        given = {name: value is not None for name, value in self._name_presence(values)} | self.name_options(values)
-        attributes = {a["name"]: a["default"] for a in self.signature.interface.attributes} | given
-        rows = [t["present"] for t in self.signature.interface.tensors if t["role"] == "output"]
-        return sum(bool(find_row(row, attributes)) for row in rows)
-
-    def _name_presence(self, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        for (name, _), value in zip(self.signature.inputs, values, strict=False):
-            if name in self.signature.presence:
-                yield self.signature.presence[name], value
+        given = {name for (name, _), value in zip(self.signature.inputs, values, strict=False) if value is not None}
+        presence = {attribute: name in given for name, attribute in self.signature.presence.items()}
+        return len(self.signature.list_outputs(presence | self.name_options(values)))
 
     def list_outputs(self, handle: KernelHandle) -> list[tuple[TensorLayout, tuple[int, ...]]]:
         """Return a call's outputs and their shapes."""

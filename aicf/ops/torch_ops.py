@@ -111,7 +111,7 @@ def _make_fakes(call: OpCall, values: Sequence[Any]) -> list[torch.Tensor]:
     problem = signature.make_problem(views, call.name_options(values))
     attributes = {a["name"]: a["default"] for a in signature.interface.attributes} | dict(problem.attributes)
     device = next(iter(tensors.values())).device
-    outputs = [t for t in signature.interface.tensors if t["role"] == "output" and find_row(t["present"], attributes)]
+    outputs = signature.list_outputs(attributes)
     shapes = [[problem.sizes[s] for s in find_row(t["shape"], attributes)] for t in outputs]
     dtypes = [getattr(torch, find_row(t["dtype"], attributes)) for t in outputs]
     return [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes, strict=True)]

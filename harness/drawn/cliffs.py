@@ -6,7 +6,7 @@ vector accesses and tensor copies ask for) and of the edges of tiles. A pair jum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -141,16 +141,7 @@ def make_cliffs(
     priors: Mapping[str, Mapping[str, Any]],
 ) -> list[Cliff]:
     """Return the pairs that jump, worst first; ``times`` are microseconds by problem name, pairs without both are left out."""
-    return sorted(_make_cliffs(op, pairs, times, choices, priors), key=lambda c: -c.jump)
-
-
-def _make_cliffs(
-    op: Op,
-    pairs: Sequence[Pair],
-    times: Mapping[str, float],
-    choices: Mapping[str, FrozenChoice],
-    priors: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Cliff]:
+    cliffs = []
     for pair in pairs:
         low, high = pair.low.name, pair.high.name
         if low not in times or high not in times:
@@ -158,4 +149,5 @@ def _make_cliffs(
         jump, is_up = find_jump(find_work_ratio(op, pair), times[low], times[high])
         if jump >= JUMP:
             cause = explain_jump(op, pair, (choices[low], choices[high]), priors)
-            yield Cliff(low, high, pair.step, times[low], times[high], jump, high if is_up else low, cause)
+            cliffs.append(Cliff(low, high, pair.step, times[low], times[high], jump, high if is_up else low, cause))
+    return sorted(cliffs, key=lambda c: -c.jump)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,7 +54,7 @@ def _find_terms(op: Op, problem: Problem, name: str) -> list[_Term]:
     generator = random.Random(1)
     for _ in range(8):
         point = {s: generator.randrange(1, 5000) for s in sizes}
-        modelled = sum(c * _multiply(point, names) for c, names in terms)
+        modelled = sum(c * math.prod(point[n] for n in names) for c, names in terms)
         if not abs(modelled - evaluate(point)) <= 1e-9 * abs(modelled):
             where = ", ".join(f"{k} = {v!r}" for k, v in problem.attributes.items()) or "all attributes at their defaults"
             raise FrozenError(
@@ -61,13 +62,6 @@ def _find_terms(op: Op, problem: Problem, name: str) -> list[_Term]:
                 "write it as one, so that estimates can be made from the frozen set"
             )
     return terms
-
-
-def _multiply(point: Mapping[str, int], names: Sequence[str]) -> float:
-    product = 1.0
-    for name in names:
-        product *= point[name]
-    return product
 
 
 def _find_degree(evaluate: _Evaluate, sizes: Sequence[str], size: str) -> int:
