@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.programs import find_programs, judge
-from harness.programs.arguments import shorten_repeats
-from harness.programs.find import find_header
-from harness.programs.missing import explain, find_missing_header
-from harness.programs.recipe import choose_standard, read_recipe
+from device.programs import find_programs, judge
+from device.programs.arguments import shorten_repeats
+from device.programs.find import find_header
+from device.programs.missing import explain, find_missing_header
+from device.programs.recipe import choose_standard, read_recipe
 
 MAIN = "int main() { return 0; }\n"
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -11,11 +11,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from device.program import find_driver
+from device.programs.find import Program, find_header
+from device.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
+from device.programs.process import find_driver
+from device.programs.recipe import choose_standard
 from device.toolchain import Toolchain
-from harness.programs.find import Program, find_header
-from harness.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
-from harness.programs.recipe import choose_standard
 
 _ERROR_LINE = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|unresolved)\b", re.IGNORECASE)
 _STOPPED = re.compile(r"[Ss]ignal terminated|Terminated signal|Killed|the compiler took more than")

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
 
-from harness.programs.recipe import SOURCE_SUFFIXES, Recipe, read_recipe
+from device.programs.recipe import SOURCE_SUFFIXES, Recipe, read_recipe
 
 # Folders beside or above a program where projects of this kind keep their headers.
 INCLUDE_FOLDERS = ("", "include", "inc", "common", "Common", "common/inc", "Common/inc", "common/include", "utils", "src")

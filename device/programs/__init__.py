@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.programs.build import BuildOptions, Built, build_program
-from harness.programs.find import Program, find_programs
-from harness.programs.run import RunOptions, Verdict, judge, run_program
+from device.programs.build import BuildOptions, Built, build_program
+from device.programs.find import Program, find_programs
+from device.programs.run import RunOptions, Verdict, judge, run_program
 
 __all__ = ["BuildOptions", "Built", "Program", "RunOptions", "Verdict", "build_program", "find_programs", "judge", "run_program"]

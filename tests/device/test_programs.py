@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.programs import Program, find_programs, judge
+from device.programs import Program, find_programs, judge
 
 MAIN = "int main() { return 0; }\n"
 

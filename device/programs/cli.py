@@ -16,10 +16,10 @@ from rich.text import Text
 
 from device import UnavailableError, read_settings
 from device.loader import find_emulator_library
+from device.programs.build import BuildOptions
+from device.programs.find import find_programs
+from device.programs.run import STATUSES, RunOptions, Verdict, run_program
 from device.toolchain import find_toolchain
-from harness.programs.build import BuildOptions
-from harness.programs.find import find_programs
-from harness.programs.run import STATUSES, RunOptions, Verdict, run_program
 
 _STYLES = dict(zip(STATUSES, ("green", "green", "bold red", "yellow", "cyan", "magenta", "blue"), strict=True))
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from device.program import make_environment
+from device.programs.arguments import shorten_repeats
+from device.programs.build import BuildOptions, build_program, hash_program
+from device.programs.find import Program
+from device.programs.process import make_environment
 from device.settings import EMULATOR_PREFIX
-from harness.programs.arguments import shorten_repeats
-from harness.programs.build import BuildOptions, build_program, hash_program
-from harness.programs.find import Program
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
 # Raised with the meaning of a verdict, so that what an older version judged is judged again.
