@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aicf.building.native import load_extension
 from aicf.errors import FrozenError
+from aicf.kernels.native import load_extension
 from aicf.registry.problems import Value
 from aicf.registry.queries import Interface, Query
 from aicf.registry.works import Cost

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.building.native import load_extension
 from aicf.errors import FrozenError
+from aicf.kernels.native import load_extension
 from aicf.registry import How, HwCaps, Problem, Registry, explain
 from aicf.registry.surveys import _SOURCE
 from contract.frozen_set import FrozenOp
