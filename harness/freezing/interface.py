@@ -6,18 +6,16 @@ depends on: exactly one row fits a problem.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.discover import LoadedOp
 from harness.domain import AttributeValue
 from harness.errors import FrozenError
-from harness.spec import Attribute, Op, Problem, Tensor
+from harness.spec import Attribute, Op, Tensor
+from harness.spec.tables import find_presence, list_sizes, tabulate
 
-Table = list[dict[str, Any]]
 _STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)
 _FIELD = re.compile(r"(?:const\s+)?(?P<type>\w+)\s*(?P<pointer>\*?)\s*(?P<names>\w+(?:\s*,\s*\w+)*)\Z")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
@@ -81,19 +79,12 @@ def read_struct(name: str, api: str) -> tuple[str, list[dict[str, str]]]:
     return found[1], fields
 
 
-def list_sizes(op: Op) -> list[str]:
-    """Return the names of an op's sizes, in the order of its problems."""
-    return list(dict.fromkeys(s for p in op.problems for s in p.sizes))
-
-
 def _describe_attribute(op: Op, attribute: Attribute, fields: set[str], api: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": attribute.name, "choices": list(attribute.choices), "default": attribute.default}
     if attribute.name in fields:
         return row | {"field": attribute.name, "codes": [_find_code(op, attribute, c, api) for c in attribute.choices]}
-    for tensor in op.tensors:
-        table = tabulate(op, tensor.present)
-        if len(table) == 2 and all(r["when"] == {attribute.name: r["value"]} for r in table):
-            return row | {"present": tensor.name}
+    if tensor := find_presence(op, attribute):
+        return row | {"present": tensor.name}
     raise FrozenError(f"op {op.name}: attribute {attribute.name} is no field of the Params struct, nor the presence of an optional tensor")
 
 
@@ -119,22 +110,3 @@ def _describe_tensor(op: Op, tensor: Tensor, fields: set[str]) -> dict[str, Any]
         "shape": tabulate(op, lambda p: list(tensor.name_sizes(p))),
         "present": tabulate(op, tensor.present),
     }
-
-
-def tabulate(op: Op, function: Callable[[Problem], Any]) -> Table:
-    """Return a function of a problem's attributes as a table; its value must not depend on the sizes."""
-    sizes = op.problems[0].sizes
-    names = [a.name for a in op.attributes]
-    values = {
-        combination: function(Problem(sizes, dict(zip(names, combination, strict=True))))
-        for combination in itertools.product(*(a.choices for a in op.attributes))
-    }
-    matters = [i for i, a in enumerate(op.attributes) if any(_differs(values, i, a.choices, c) for c in values)]
-    rows = {tuple(c[i] for i in matters): value for c, value in values.items()}
-    return [{"when": {names[i]: v for i, v in zip(matters, key, strict=True)}, "value": value} for key, value in rows.items()]
-
-
-def _differs(
-    values: Mapping[tuple[AttributeValue, ...], Any], index: int, choices: tuple[AttributeValue, ...], at: tuple[AttributeValue, ...]
-) -> bool:
-    return any(values[(*at[:index], choice, *at[index + 1 :])] != values[at] for choice in choices)

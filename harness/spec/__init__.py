@@ -59,3 +59,4 @@ from harness.spec.values import Plain as Plain
 from harness.spec.values import Positive as Positive
 from harness.spec.values import Probabilities as Probabilities
 from harness.spec.values import Uniform as Uniform
+from harness.spec.values import Values as Values

@@ -24,7 +24,7 @@ from harness.spec import Arrays, Launchable, Op, Problem, Tensor
 from harness.verify.compare import compare
 from harness.verify.drawing import make_generator
 from harness.verify.findings import FaultKind, Tally, classify_report
-from harness.verify.inputs import draw
+from harness.verify.inputs import draw_tensor
 from harness.verify.reference import compute_expected
 from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
 
@@ -294,10 +294,7 @@ class SampledRun:
             if tensor.name not in needed:
                 continue
             axes = needed[tensor.name]
-            values = draw(
-                tuple(map(len, axes)), tensor.resolve_dtype(self.problem), "normal",
-                op=self.op.name, problem=self.problem.name, tensor=tensor.name, seed=self.seed,
-            )  # fmt: skip
+            values = draw_tensor(self.op, self.problem, tensor, tuple(map(len, axes)), seed=self.seed)
             inputs[tensor.name] = values
             case.write_grid(tensor.name, axes, values)
         return inputs, problem
