@@ -24,7 +24,7 @@ from harness.freezing.layout import (
 from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index, replay, replay_kernels
 from harness.freezing.schemas import find_schema_fault
 from harness.freezing.transaction import Disk, apply_change, lock_op
-from harness.provenance import find_commit
+from harness.records.provenance import find_commit
 
 
 def change_index(

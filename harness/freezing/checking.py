@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from device.toolchain import Toolchain, name_remedy
+from harness.benchmark.workers import Job, WorkerSetup, verify_variants
 from harness.build.builder import build_binding
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
@@ -18,7 +19,6 @@ from harness.freezing.reading import Finding, FrozenOp, read_frozen_op
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
 from harness.freezing.transaction import clear_up
 from harness.spec import SpecError, Variant
-from harness.verify.workers import Job, WorkerSetup, verify_variants
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.compare.verdicts import Criteria
 from harness.errors import FrozenUseError
 from harness.freezing.buckets import find_bucket, make_fallback_bucket, meets_domain
 from harness.freezing.deciding import Ruling, choose
@@ -21,8 +21,8 @@ from harness.freezing.layout import name_bucket
 from harness.freezing.matches import Match
 from harness.freezing.reading import FrozenOp, Row
 from harness.freezing.writing import Place, Writing, apply_writing, describe_conditions, gather
-from harness.session import Session
 from harness.spec import Op, Problem
+from harness.timing.verdicts import Criteria
 
 # Below this a faster kernel counts as the same; and the probability that a kernel takes a bucket from its own copy.
 PROMOTION = Criteria(margin=0.01, error=0.01)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from harness.benchmark.session import Session
 from harness.errors import FrozenError
 from harness.freezing.buckets import describe_axes, name_group
 from harness.freezing.changing import change_index
@@ -26,7 +27,6 @@ from harness.freezing.layout import (
 from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
 from harness.freezing.schemas import find_schema_fault
 from harness.records.database import Records
-from harness.session import Session
 from harness.spec import Problem
 from harness.timing.timer import Mode
 
