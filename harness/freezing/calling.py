@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contract.structs import Status, make_params
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.session import Session
 from harness.spec import Launchable, Op, Problem
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected
