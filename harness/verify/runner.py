@@ -139,7 +139,11 @@ class _Slot:
             for index, element in zip(itertools.product(*grid), values.reshape(-1), strict=True):
                 self.buffer.write(np.array([element], self.dtype), self._find_place(index))
             return
-        dense = self._is_row_major and all(len(places) == n for places, n in zip(grid, self.shape, strict=True)) and self.span_bytes == values.nbytes
+        dense = (
+            self._is_row_major
+            and all(len(places) == n for places, n in zip(grid, self.shape, strict=True))
+            and self.span_bytes == values.nbytes
+        )
         if dense and all((np.diff(places) == 1).all() for places in grid):
             self.buffer.write(np.ascontiguousarray(values), self.start_bytes)
             return
@@ -156,8 +160,8 @@ class _Slot:
     def read_grid(self, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
         if not grid or self.strides[-1] != self.dtype.itemsize:
             places_bytes = [self._find_place(index) for index in itertools.product(*grid)]
-            read = [self.buffer.read(place, self.dtype.itemsize).view(self.dtype) for place in places_bytes]
-            return np.concatenate(read).reshape(tuple(map(len, grid)))
+            elements = [self.buffer.read(place, self.dtype.itemsize).view(self.dtype) for place in places_bytes]
+            return np.concatenate(elements).reshape(tuple(map(len, grid)))
         parts = []
         segments = _find_segments(grid[-1])
         for index in itertools.product(*grid[:-1]):
