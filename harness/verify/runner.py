@@ -76,8 +76,10 @@ class _Slot:
         self.shape = shape
         self.dtype = find_dtype(dtype)
         self.layout = layout
+        self._device = device
         self.strides = tuple(stride * self.dtype.itemsize for stride in strides)
         self.initial: NDArray[Any] | None = None
+        self._kept: Buffer | None = None
         self._is_inout = is_inout
         self.span_bytes = self.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True))
         guard_bytes = GUARD_BYTES if layout is Layout.GUARDED else 0
@@ -111,6 +113,22 @@ class _Slot:
         """Put back what an INOUT held before it was launched on."""
         if self.initial is not None:
             self.set_elements(self.initial)
+
+    def queue_restore(self, stream: Stream) -> None:
+        """Put back on a stream what the allocation held when this was first asked for."""
+        if self._kept is None:
+            self._kept = self._device.allocate(self.buffer.size_bytes)
+            self._kept.copy_from(self.buffer, stream)
+        self.buffer.copy_from(self._kept, stream)
+
+    def free(self) -> None:
+        self.buffer.free()
+        self.drop_kept()
+
+    def drop_kept(self) -> None:
+        if self._kept is not None:
+            self._kept.free()
+            self._kept = None
 
     def read_elements(self) -> NDArray[Any]:
         """Return the elements as they are now, contiguous."""
@@ -264,16 +282,30 @@ class Case:
         """Write the inputs, and poison outputs and workspace (in the exact layout those stay as they are)."""
         for tensor in self.op.inputs:
             if tensor.name in self._slots:
+                self._slots[tensor.name].drop_kept()
                 self._slots[tensor.name].set_elements(inputs[tensor.name])
         self.poison(poison_byte)
 
+    @property
+    def _inouts(self) -> list[_Slot]:
+        return [self._slots[t.name] for t in self.op.outputs if t.role is Role.INOUT and t.name in self._slots]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether a launch overwrites what it reads."""
+        return bool(self._inouts)
+
     def restore(self) -> None:
         """Put back what the INOUT tensors held before a launch; nothing is done for an op without them."""
-        restored = [self._slots[t.name] for t in self.op.outputs if t.role is Role.INOUT and t.name in self._slots]
-        for slot in restored:
+        for slot in self._inouts:
             slot.restore()
-        if restored:
+        if self.is_in_place:
             self.device.synchronize()
+
+    def queue_restore(self, stream: Stream) -> None:
+        """Queue the same on a stream, by copies on the device of what they held when this was first asked for."""
+        for slot in self._inouts:
+            slot.queue_restore(stream)
 
     def poison(self, byte: int) -> None:
         """Fill outputs and workspace with a byte, and restore INOUT tensors and the guards around them."""
@@ -364,7 +396,7 @@ class Case:
     def free(self) -> None:
         """Free all device memory; a second call does nothing."""
         for slot in self._slots.values():
-            slot.buffer.free()
+            slot.free()
         if self._workspace is not None:
             self._workspace.buffer.free()
             self._workspace = None
