@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -29,8 +31,12 @@ _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 )
 
 
-def build_app() -> typer.Typer:
-    """Return the application: one verb for each module of ``harness.commands``."""
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the application: one verb for each module of ``harness.commands``.
+
+    A verb's module imports all that the verb needs. So only verbs that ``arguments`` name are imported; of the others, which cannot be
+    called, the help text is read from the source.
+    """
     app = typer.Typer(
         name="harness",
         help="Build, verify and measure the CUDA kernels of an op, on a GPU or on the emulated device.",
@@ -42,8 +48,22 @@ def build_app() -> typer.Typer:
     )
     for module in pkgutil.iter_modules(commands.__path__):
         if module.name not in _NOT_VERBS:
-            app.command(module.name)(report_errors(importlib.import_module(f"harness.commands.{module.name}").run))
+            is_named = module.name in arguments
+            verb = importlib.import_module(f"harness.commands.{module.name}").run if is_named else describe_verb(module.name)
+            app.command(module.name)(report_errors(verb))
     return app
+
+
+def describe_verb(name: str) -> Callable[[], ExitCode]:
+    """Return a function that has the help text of a verb and does nothing, without importing the verb."""
+    path = Path(commands.__path__[0]) / f"{name}.py"
+    run = next(n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef) and n.name == "run")
+
+    def describe() -> ExitCode:
+        raise AssertionError(f"{name} was called without being named")
+
+    describe.__doc__ = ast.get_docstring(run)
+    return describe
 
 
 def report_errors(verb: Callable[..., ExitCode]) -> Callable[..., None]:
@@ -72,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SettingError as error:
         print(f"harness: {error}", file=sys.stderr)
         raise SystemExit(int(ExitCode.WRONG_USE)) from None
-    build_app()(args=None if arguments is None else list(arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    build_app(given)(args=given)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
 
+from device import UnavailableError
+from device.settings import read_settings
+from harness.benchmark.session import Judged, Session
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, Published, TargetName, VariantNames
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.compare.drawn.record import GroupResult
-    from harness.compare.variants import Compared
-    from harness.timing.verdicts import Criteria
+from harness.compare.drawn.cliff_run import run_cliffs
+from harness.compare.drawn.page import summarize
+from harness.compare.drawn.record import FILE, GroupResult, find_record, read_runs
+from harness.compare.drawn.run import Request, run_drawn
+from harness.compare.goals_run import run_goals
+from harness.compare.variants import Compared, Side, compare_records, compare_sides, open_other_sides
+from harness.discover import find_op
+from harness.errors import BuildError, ExitCode, RecordUseError
+from harness.records.published import open_records
+from harness.spec import SpecError
+from harness.terminal.console import claim_output, open_progress, print_json
+from harness.terminal.figures import format_us
+from harness.terminal.tables import print_tables
+from harness.timing.batches import Mode
+from harness.timing.timer import Timer
+from harness.timing.verdicts import Criteria, format_p_value
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -98,10 +115,6 @@ def run(
       # two records, with no GPU; `report` lists their numbers
       python -m harness compare softmax --published --record 63 --record 65
     """
-    from harness.spec import SpecError
-    from harness.terminal.console import print_json
-    from harness.timing.verdicts import Criteria
-
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
         if given or goal or variant or problem or mode != "cold" or published:
@@ -118,8 +131,6 @@ def run(
             raise SpecError("--published goes with --record: the goals are measured anew")
         if problem or mode != "cold":
             raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
-        from harness.compare.goals_run import run_goals
-        from harness.terminal.console import claim_output
 
         if publish is not None:
             claim_output(publish, "--publish", is_folder=True)
@@ -146,8 +157,6 @@ def run(
 
 def _find_first_variant(op: str) -> str | None:
     """Return the variant that an op without goals is compared with, None for an op that has goals."""
-    from harness.discover import find_op
-
     found = find_op(op).op
     if found.goals:
         return None
@@ -160,10 +169,6 @@ def _find_first_variant(op: str) -> str | None:
 
 def _lead_goals(op: str, publish: Path | None) -> list[str]:
     """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
-    from harness.compare.drawn.page import summarize
-    from harness.compare.drawn.record import FILE, find_record, read_runs
-    from harness.discover import find_op
-
     beside = publish / FILE if publish is not None else None
     return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
 
@@ -183,11 +188,6 @@ def _compare_drawn(
     jobs: int | None,
     json: bool,
 ) -> ExitCode:
-    import secrets
-
-    from harness.compare.drawn.cliff_run import run_cliffs
-    from harness.compare.drawn.run import Request, run_drawn
-
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     words = [f"compare {op} --drawn {count} --seed {chosen}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
     command = " ".join([*words, *(f"--peer {name}" for name in peers)])
@@ -204,13 +204,6 @@ def _draw(results: Sequence[GroupResult], heading: str) -> str:
 
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
-    from device.settings import read_settings
-    from harness.compare.variants import compare_records
-    from harness.discover import find_op
-    from harness.errors import RecordUseError
-    from harness.records.published import open_records
-    from harness.spec import SpecError
-
     if len(ids) != 2:
         raise SpecError(f"--record was given {len(ids)} times: give the incumbent's record, then the candidate's")
     records, where = open_records(op, read_settings().records_url, published=published)
@@ -236,16 +229,6 @@ def _compare_variants(
     jobs: int | None,
     quiet: bool,
 ) -> tuple[list[Compared], str]:
-    from device import UnavailableError
-    from harness.benchmark.session import Judged, Session
-    from harness.compare.variants import Side, compare_sides, open_other_sides
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.spec import SpecError
-    from harness.terminal.console import open_progress
-    from harness.timing.batches import Mode
-    from harness.timing.timer import Timer
-
     loaded = find_op(op)
     incumbent = loaded.op.select_variants([base])[0] if base else None
     if incumbent is not None and incumbent.name != base:
@@ -286,14 +269,6 @@ def _compare_variants(
 
 
 def _print(rows: list[Compared], where: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table
-
-    from harness.terminal.figures import format_us
-    from harness.terminal.tables import print_tables
-    from harness.timing.verdicts import format_p_value
-
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", *_NUMBERS):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from harness.commands.options import AsJson, DeviceName
+from harness.doctor import examine
 from harness.errors import ExitCode
+from harness.terminal.console import print_json
 
 
 def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
@@ -16,11 +20,6 @@ def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
       python -m harness doctor
       python -m harness doctor --device emulated --json
     """
-    from dataclasses import asdict
-
-    from harness.doctor import examine
-    from harness.terminal.console import print_json
-
     findings = examine(device)
     if json:
         print_json([asdict(f) for f in findings])

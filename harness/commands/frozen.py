@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from device import choose_device
+from device.settings import read_settings, suggest
+from device.toolchain import find_toolchain
 from harness.commands.options import AsJson, DeviceName, Jobs
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.freezing.reading import FrozenOp
+from harness.errors import ExitCode, FrozenError, FrozenUseError
+from harness.freezing.changing import demote, list_prunable, prune, roll_back
+from harness.freezing.checking import Bench, check_frozen, require_sound
+from harness.freezing.layout import KERNELS, find_frozen_dir, is_op_name, name_bucket
+from harness.freezing.migrating import migrate
+from harness.freezing.reading import FrozenOp, list_frozen_ops, read_frozen_op, read_history
+from harness.freezing.transaction import clear_up
+from harness.spec import SpecError
+from harness.terminal.console import print_json
 
 
 class Action(StrEnum):
@@ -86,10 +94,6 @@ def run(
       python -m harness frozen rollback softmax --to 20251121T0745
       python -m harness frozen prune gemm_backward --dry-run
     """
-    from harness.freezing.layout import find_frozen_dir, is_op_name
-    from harness.freezing.reading import list_frozen_ops
-    from harness.spec import SpecError
-
     given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
     given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json, "--dry-run": dry_run}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
@@ -119,10 +123,6 @@ def run(
 
 
 def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
-    from harness.freezing.layout import name_bucket
-    from harness.freezing.reading import read_frozen_op
-    from harness.terminal.console import print_json
-
     frozen = [read_frozen_op(frozen_dir, op) for op in ops]
     if json:
         print_json({f.op: f.entries for f in frozen})
@@ -138,12 +138,6 @@ def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
 def _verify(
     frozen_dir: Path, ops: list[str], kernels: list[str], quick: bool, device: str | None, jobs: int | None, json: bool
 ) -> ExitCode:
-    from device import choose_device
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.freezing.checking import Bench, check_frozen
-    from harness.terminal.console import print_json
-
     _require_kernels(frozen_dir, ops, kernels)
     settings = read_settings()
     bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
@@ -159,10 +153,6 @@ def _verify(
 
 def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None:
     """Raise for a kernel that none of the ops has a manifest of; an index may be what is broken, so it is not asked."""
-    from device.settings import suggest
-    from harness.errors import FrozenUseError
-    from harness.freezing.layout import KERNELS
-
     known = sorted({path.stem for op in ops for path in (frozen_dir / op / KERNELS).glob("*.json")})
     if unknown := [name for name in names if name not in known]:
         raise FrozenUseError(
@@ -172,10 +162,6 @@ def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None
 
 
 def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
-    from harness.errors import FrozenError
-    from harness.freezing.reading import read_history
-    from harness.terminal.console import print_json
-
     events, findings = read_history(frozen_dir / op)
     if findings:
         raise FrozenError(findings[0].describe())
@@ -193,14 +179,10 @@ def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
 
 
 def _describe_entry(row: dict[str, Any]) -> str:
-    from harness.freezing.layout import name_bucket
-
     return f"{name_bucket(row['bucket'])}: {row['kernel']} ({row['role']}, {row['status']})"
 
 
 def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.transaction import clear_up
-
     for op in ops:
         found = clear_up(frozen_dir, op)
         print(f"{op}: {'cleared up after a change that was cut short' if found else 'nothing is left of a change that was cut short'}")
@@ -208,9 +190,6 @@ def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
 
 
 def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCode:
-    from harness.freezing.changing import list_prunable, prune
-    from harness.freezing.checking import require_sound
-
     pruned, removed = list_prunable(require_sound(frozen_dir, op))
     for note in pruned:
         print(f"- {note['kernel']}")
@@ -226,9 +205,6 @@ def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCod
 
 
 def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.checking import require_sound
-    from harness.freezing.migrating import migrate
-
     for op in ops:
         event = migrate(frozen_dir, op)
         require_sound(frozen_dir, op)
@@ -239,10 +215,6 @@ def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
 def _take_back(
     frozen_dir: Path, op: str, action: Action, buckets: list[str], kernels: list[str], every: bool, to: str | None, message: str
 ) -> ExitCode:
-    from harness.freezing.changing import demote, roll_back
-    from harness.freezing.checking import require_sound
-    from harness.spec import SpecError
-
     require_sound(frozen_dir, op)
     if action is Action.DEMOTE:
         if bool(buckets) == every:

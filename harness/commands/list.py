@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from harness.commands.options import AsJson
+from harness.discover import find_op, find_ops, load_op
 from harness.errors import ExitCode
+from harness.terminal.console import print_json
 
 
 def run(
@@ -22,9 +24,6 @@ def run(
       python -m harness list gemm_bias_act
       python -m harness list gemm_bias_act --json
     """
-    from harness.discover import find_op, find_ops, load_op
-    from harness.terminal.console import print_json
-
     if op is None:
         loaded = [load_op(folder) for folder in find_ops().values()]
         if json:

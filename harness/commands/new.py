@@ -8,6 +8,8 @@ import typer
 
 from harness.commands.options import AsJson, OpName
 from harness.errors import ExitCode
+from harness.scaffold import create_op, find_kind
+from harness.terminal.console import print_json
 
 Kind = Annotated[
     str,
@@ -30,9 +32,6 @@ def run(op: OpName, kind: Kind = "elementwise", json: AsJson = False) -> ExitCod
       make op=batched_product new args='--kind gemm'
       make op=batched_product bench
     """
-    from harness.scaffold import create_op, find_kind
-    from harness.terminal.console import print_json
-
     folder = create_op(op, find_kind(kind))
     if json:
         print_json({"op": op, "kind": kind, "folder": str(folder), "files": sorted(path.name for path in folder.iterdir())})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from device.settings import find_project_root
+from harness.benchmark.session import Session
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.profiling.run import Profile
-    from harness.spec import Op, Problem, Variant
+from harness.profiling.run import Profile, Tool, profile_on_emulator, profile_variant
+from harness.profiling.tools import Tools
+from harness.spec import Op, Problem, SpecError, Variant
+from harness.terminal.console import open_progress, print_json
 
 ToolNames = Annotated[
     list[str] | None,
@@ -45,14 +48,6 @@ def run(
         --tool ncu
       python -m harness profile gemm_bias_act -v smem_tiled --device emulated
     """
-    from device.settings import find_project_root
-    from harness.benchmark.session import Session
-    from harness.discover import find_op
-    from harness.profiling.run import Profile, Tool, profile_on_emulator, profile_variant
-    from harness.profiling.tools import Tools
-    from harness.spec import SpecError
-    from harness.terminal.console import open_progress, print_json
-
     if unknown := [t for t in tool or [] if t not in list(Tool)]:
         raise SpecError(f"--tool {unknown[0]}: must be one of {', '.join(Tool)}")
     loaded = find_op(op)

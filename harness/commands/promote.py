@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.benchmark.session import Judged, Session
+from harness.build.revision import find_op_at
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
+from harness.freezing.adopting import adopt
+from harness.freezing.checking import require_sound
+from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
+from harness.freezing.layout import find_frozen_dir
+from harness.freezing.matches import Arena
+from harness.freezing.promoting import Request, list_choices, promote
+from harness.freezing.recorded import find_other_code, list_variants, read_recording
+from harness.spec import SpecError
+from harness.terminal.console import open_progress, print_json
+from harness.timing.timer import Timer
+from harness.timing.verdicts import Criteria
+from harness.verify.plan import THOROUGH
 
 BucketNames = Annotated[
     list[str] | None,
@@ -62,25 +79,6 @@ def run(
       python -m harness promote gemm_bias_act --fallback \\
         --variant mma/bm64_bn64_wm32_wn32_stages4_group8
     """
-    from contextlib import ExitStack
-    from dataclasses import replace
-
-    from harness.benchmark.session import Judged, Session
-    from harness.build.revision import find_op_at
-    from harness.discover import find_op
-    from harness.freezing.adopting import adopt
-    from harness.freezing.checking import require_sound
-    from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
-    from harness.freezing.layout import find_frozen_dir
-    from harness.freezing.matches import Arena
-    from harness.freezing.promoting import Request, list_choices, promote
-    from harness.freezing.recorded import find_other_code, list_variants, read_recording
-    from harness.spec import SpecError
-    from harness.terminal.console import open_progress, print_json
-    from harness.timing.timer import Timer
-    from harness.timing.verdicts import Criteria
-    from harness.verify.plan import THOROUGH
-
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
     loaded, commit = find_op(op), ""

@@ -8,7 +8,12 @@ from typing import Annotated
 
 import typer
 
+from device.settings import read_settings
 from harness.errors import ExitCode
+from harness.records.database import Records
+from harness.records.interchange import export_records, import_records
+from harness.spec import SpecError
+from harness.terminal.console import claim_output
 
 
 class Action(StrEnum):
@@ -32,12 +37,6 @@ def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
       AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf \\
         python -m harness records import h200.parquet
     """
-    from device.settings import read_settings
-    from harness.records.database import Records
-    from harness.records.interchange import export_records, import_records
-    from harness.spec import SpecError
-    from harness.terminal.console import claim_output
-
     if action is Action.EXPORT:
         claim_output(file, "FILE")
     url = read_settings().records_url

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from device.cubin import read_ptx
+from device.settings import read_settings
+from device.toolchain import find_toolchain
+from harness.build.builder import build_op, describe_result
+from harness.build.disassemble import disassemble
 from harness.commands.options import AsJson, OpName, TargetName
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.spec import Op
+from harness.discover import find_op
+from harness.errors import BuildError, ExitCode
+from harness.spec import Op, SpecError
+from harness.targets import find_target
+from harness.terminal.console import print_json
 
 
 def run(
@@ -35,17 +41,6 @@ def run(
       python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
       python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
     """
-    from device.cubin import read_ptx
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.build.builder import build_op, describe_result
-    from harness.build.disassemble import disassemble
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.spec import SpecError
-    from harness.targets import find_target
-    from harness.terminal.console import print_json
-
     loaded = find_op(op)
     if variant is None:
         if ptx or sass or log:
@@ -76,8 +71,6 @@ def run(
 
 
 def _list_variants(op: Op, json: bool) -> ExitCode:
-    from harness.terminal.console import print_json
-
     if json:
         print_json({"op": op.name, "variants": [v.name for v in op.variants]})
         return ExitCode.DONE
