@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from contract.index import Index
+from contract.layout import KERNELS, find_frozen_dir, is_op_name, name_bucket
 from device import choose_device
 from device.settings import read_settings, suggest
 from device.toolchain import find_toolchain
@@ -15,9 +17,8 @@ from harness.commands.options import AsJson, DeviceName, Jobs
 from harness.errors import ExitCode, FrozenError, FrozenUseError
 from harness.freezing.changing import demote, list_prunable, prune, roll_back
 from harness.freezing.checking import Bench, check_frozen, require_sound
-from harness.freezing.layout import KERNELS, find_frozen_dir, is_op_name, name_bucket
 from harness.freezing.migrating import migrate
-from harness.freezing.reading import FrozenOp, list_frozen_ops, read_frozen_op, read_history
+from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
 from harness.freezing.transaction import clear_up
 from harness.spec import SpecError
 from harness.terminal.console import print_json
@@ -230,6 +231,6 @@ def _take_back(
         for row in rows:
             if row["kind"] == "entry":
                 print(f"{sign} {_describe_entry(row)}")
-    after: FrozenOp = require_sound(frozen_dir, op)
+    after: Index = require_sound(frozen_dir, op)
     print(f"{op}: {len(after.entries)} entries now")
     return ExitCode.DONE

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from contract.layout import find_frozen_dir
 from harness.benchmark.session import Judged, Session
 from harness.build.revision import find_op_at
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
@@ -17,7 +18,6 @@ from harness.errors import ExitCode
 from harness.freezing.adopting import adopt
 from harness.freezing.checking import require_sound
 from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
-from harness.freezing.layout import find_frozen_dir
 from harness.freezing.matches import Arena
 from harness.freezing.promoting import Request, list_choices, promote
 from harness.freezing.recorded import find_other_code, list_variants, read_recording

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from harness.build.store import write_atomically
 from harness.errors import RecordUseError
 

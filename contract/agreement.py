@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from aicf.errors import FrozenError
+from contract.errors import FrozenError
 
 Row = Mapping[str, Any]
 

@@ -1,14 +1,40 @@
-"""Conditions of the frozen set as functions of a query; ``docs/frozen.md`` says what each means, and generated C means the same."""
+"""Conditions of the frozen set, as functions of a call and in words; ``docs/frozen.md`` says what each means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from aicf.errors import FrozenError
-from aicf.registry.queries import INT64_MAX, Query
+from contract.errors import FrozenError
 
-Condition = Callable[[Query], bool]
+INT64_MAX = 2**63 - 1
+
+
+class Call(Protocol):
+    """What conditions look at: sizes and attributes by name, and of the tensors that are present the row strides and addresses."""
+
+    @property
+    def by_size(self) -> Mapping[str, int]:
+        """The sizes."""
+        ...
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The attributes, all of them."""
+        ...
+
+    @property
+    def strides(self) -> Mapping[str, int]:
+        """Row strides in elements, of the tensors that have one."""
+        ...
+
+    @property
+    def addresses(self) -> Mapping[str, int]:
+        """Addresses in bytes; none where they are not known, and count as aligned."""
+        ...
+
+
+Condition = Callable[[Call], bool]
 
 
 def count_blocks(steps: Mapping[str, int]) -> Callable[[Mapping[str, int]], int]:
@@ -43,7 +69,7 @@ def _make_count(count: Callable[[Mapping[str, int]], int], least: int, most: int
     if least == 1 and multiple == 1:
         return lambda q: count(q.by_size) <= most
 
-    def holds(q: Query) -> bool:
+    def holds(q: Call) -> bool:
         found = count(q.by_size)
         return least <= found <= most and found % multiple == 0
 
@@ -51,7 +77,7 @@ def _make_count(count: Callable[[Mapping[str, int]], int], least: int, most: int
 
 
 def _make_rows(tensor: str, address: int, multiple: int, most: int) -> Condition:
-    def holds(q: Query) -> bool:
+    def holds(q: Call) -> bool:
         if q.addresses and q.addresses.get(tensor, 0) % address:
             return False
         stride = q.strides.get(tensor)

@@ -1,4 +1,4 @@
-"""Where things lie in the frozen set, and how they are written: canonical JSON, SHA-256.
+"""Where things lie in the frozen set, and how they are written: paths, names, canonical JSON, hashes, seals.
 
 frozen/schema/*.schema.json              what each document holds
 frozen/<op>/index.jsonl                  the op, its entries, its medians, its surveys: one a line, sorted
@@ -21,8 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from device.settings import find_project_root
-
+FROZEN = "frozen"
 INDEX = "index.jsonl"
 KERNELS = "kernels"
 REVISIONS = "revisions"
@@ -39,12 +38,15 @@ SCHEMA_VERSION = 1
 # As in index.schema.json: names that are words are no paths.
 _OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _KERNEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,200}__[0-9a-f]{8}\Z")
-BUCKET_KEYS = ("arch", "dtypes", "layout", "epilogue", "region")
+AXES = ("dtypes", "layout", "epilogue", "region")
+BUCKET_KEYS = ("arch", *AXES)
 
 
-def find_frozen_dir(root: Path | None = None) -> Path:
-    """Return the folder ``frozen`` of the project."""
-    return (root or find_project_root()) / "frozen"
+def find_frozen_dir() -> Path:
+    """Return the folder ``frozen`` of the project: beside this package, else the nearest one at or above the working directory."""
+    own, here = Path(__file__).resolve().parents[1], Path.cwd()
+    found = (folder / FROZEN for folder in (own, here, *here.parents) if (folder / FROZEN / SCHEMA).is_dir())
+    return next(found, own / FROZEN)
 
 
 def is_op_name(name: str) -> bool:
@@ -120,15 +122,3 @@ def list_kernel_files(sealed: Mapping[str, Any], sources: Mapping[str, bytes]) -
 def name_bucket(bucket: Mapping[str, str]) -> str:
     """Return a bucket's name, ``sm_90a/bfloat16/nk_whole/smooth/outputs_beyond``."""
     return "/".join(bucket[key] for key in BUCKET_KEYS)
-
-
-def sort_key(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return where a line belongs in the index, and what makes it the same line as another: kind, then bucket, or kernel and problem."""
-    kind = row["kind"]
-    if kind == "op":
-        return ("0",)
-    if kind == "entry":
-        return ("1", name_bucket(row["bucket"]), row["role"], row["kernel"] if row["role"] == "fallback" else "")
-    if kind == "survey":
-        return ("3", row["arch"])
-    return ("2", row["arch"], row["problem"], row["mode"], row["kernel"])
