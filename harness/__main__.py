@@ -34,8 +34,8 @@ _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 def build_app(arguments: Sequence[str]) -> typer.Typer:
     """Return the application: one verb for each module of ``harness.commands``.
 
-    A verb's module imports all that the verb needs. So only verbs that ``arguments`` name are imported; of the others, which cannot be
-    called, the help text is read from the source.
+    A verb's module imports all that the verb needs. So only verbs that ``arguments`` name are imported; the others, which cannot be called,
+    have their help text alone.
     """
     app = typer.Typer(
         name="harness",
@@ -47,23 +47,18 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     for module in pkgutil.iter_modules(commands.__path__):
-        if module.name not in _NOT_VERBS:
-            is_named = module.name in arguments
-            verb = importlib.import_module(f"harness.commands.{module.name}").run if is_named else describe_verb(module.name)
-            app.command(module.name)(report_errors(verb))
+        if module.name in arguments and module.name not in _NOT_VERBS:
+            verb = importlib.import_module(f"harness.commands.{module.name}")
+            app.command(module.name, help=verb.__doc__)(report_errors(verb.run))
+        elif module.name not in _NOT_VERBS:
+            app.command(module.name, help=read_help(module.name))(lambda: None)
     return app
 
 
-def describe_verb(name: str) -> Callable[[], ExitCode]:
-    """Return a function that has the help text of a verb and does nothing, without importing the verb."""
+def read_help(name: str) -> str:
+    """Return the help text of a verb, which is its module's docstring, without importing it."""
     path = Path(commands.__path__[0]) / f"{name}.py"
-    run = next(n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef) and n.name == "run")
-
-    def describe() -> ExitCode:
-        raise AssertionError(f"{name} was called without being named")
-
-    describe.__doc__ = ast.get_docstring(run)
-    return describe
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
 
 
 def report_errors(verb: Callable[..., ExitCode]) -> Callable[..., None]:

@@ -1,4 +1,15 @@
-"""``bench``: build, verify and compare an op's variants."""
+"""Build and verify an op's variants, then time them beside their peers on a GPU, or count what they do on the emulated device.
+
+What was verified before, unchanged, is not verified again. Only variants that are right are measured; exits with 1 if one is not.
+In the tables * is the fastest variant, and ~ one whose interval overlaps its interval: they cannot be told apart.
+
+\b
+Examples:
+  python -m harness bench gemm_bias_act
+  python -m harness bench gemm_bias_act --problem 'M200_*' --all
+  python -m harness bench gemm_bias_act --variant pipelined --device cuda
+  python -m harness bench softmax --json
+"""
 
 from __future__ import annotations
 
@@ -36,18 +47,7 @@ def run(
     everything: Everything = False,
     json: AsJson = False,
 ) -> ExitCode:
-    """Build and verify an op's variants, then time them beside their peers on a GPU, or count what they do on the emulated device.
-
-    What was verified before, unchanged, is not verified again. Only variants that are right are measured; exits with 1 if one is not.
-    In the tables * is the fastest variant, and ~ one whose interval overlaps its interval: they cannot be told apart.
-
-    \b
-    Examples:
-      python -m harness bench gemm_bias_act
-      python -m harness bench gemm_bias_act --problem 'M200_*' --all
-      python -m harness bench gemm_bias_act --variant pipelined --device cuda
-      python -m harness bench softmax --json
-    """
+    """Run the verb."""
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     with Session.start(loaded, f"bench {op}", device=device, target=target, jobs=jobs) as session:

@@ -1,4 +1,11 @@
-"""``build``: compile an op's variants and its binding."""
+"""Compile variants and the binding of an op. What is unchanged comes from the cache and starts no compiler.
+
+\b
+Examples:
+  python -m harness build gemm_bias_act
+  python -m harness build gemm_bias_act --variant pipelined
+  python -m harness build softmax --target a100 --json
+"""
 
 from __future__ import annotations
 
@@ -15,14 +22,7 @@ from harness.terminal.console import open_progress, print_json
 
 
 def run(op: OpName, variant: VariantNames = None, target: TargetName = None, jobs: Jobs = None, json: AsJson = False) -> ExitCode:
-    """Compile variants and the binding of an op. What is unchanged comes from the cache and starts no compiler.
-
-    \b
-    Examples:
-      python -m harness build gemm_bias_act
-      python -m harness build gemm_bias_act --variant pipelined
-      python -m harness build softmax --target a100 --json
-    """
+    """Run the verb."""
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     chosen = find_target(target or read_settings().target)

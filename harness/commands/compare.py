@@ -1,4 +1,32 @@
-"""``compare``: an op beside its peers, goal by goal; or whether one variant, revision or record is faster than another."""
+"""Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
+
+Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
+An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
+
+With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
+effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
+candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
+Two records are compared without a GPU; where the database has none of the op, the published ones are read.
+
+With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
+own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
+times jump.
+
+\b
+Examples:
+  # the op beside its peers: all goals, or one, kept as page and plot
+  python -m harness compare gemm_bias_act
+  python -m harness compare gemm_bias_act --goal decode --publish out
+  # a kernel's variants against one variant
+  python -m harness compare softmax --base naive/threads64 -v warp_per_row
+  # did this branch make it slower? exits with 1 if so
+  python -m harness compare softmax --against main -v row_in_shared
+  # problems that nobody listed, and where times jump
+  python -m harness compare softmax --drawn 60 --seed 7
+  python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
+  # two records, with no GPU; `report` lists their numbers
+  python -m harness compare softmax --published --record 63 --record 65
+"""
 
 from __future__ import annotations
 
@@ -86,35 +114,7 @@ def run(
     published: Published = False,
     json: AsJson = False,
 ) -> ExitCode:
-    """Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
-
-    Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
-    An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
-
-    With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
-    effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
-    candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
-    Two records are compared without a GPU; where the database has none of the op, the published ones are read.
-
-    With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
-    own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
-    times jump.
-
-    \b
-    Examples:
-      # the op beside its peers: all goals, or one, kept as page and plot
-      python -m harness compare gemm_bias_act
-      python -m harness compare gemm_bias_act --goal decode --publish out
-      # a kernel's variants against one variant
-      python -m harness compare softmax --base naive/threads64 -v warp_per_row
-      # did this branch make it slower? exits with 1 if so
-      python -m harness compare softmax --against main -v row_in_shared
-      # problems that nobody listed, and where times jump
-      python -m harness compare softmax --drawn 60 --seed 7
-      python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
-      # two records, with no GPU; `report` lists their numbers
-      python -m harness compare softmax --published --record 63 --record 65
-    """
+    """Run the verb."""
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
         if given or goal or variant or problem or mode != "cold" or published:

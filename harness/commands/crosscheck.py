@@ -1,4 +1,10 @@
-"""``crosscheck``: compare an op's outputs bit for bit between two devices."""
+"""Run every variant on seeded inputs, and record the outputs or compare them bit for bit with another device's.
+
+\b
+Examples:
+  python -m harness crosscheck gemm_bias_act -d cuda --save h200.npz
+  python -m harness crosscheck gemm_bias_act -d emulated --against h200.npz
+"""
 
 from __future__ import annotations
 
@@ -36,13 +42,7 @@ def run(
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Run every variant on seeded inputs, and record the outputs or compare them bit for bit with another device's.
-
-    \b
-    Examples:
-      python -m harness crosscheck gemm_bias_act -d cuda --save h200.npz
-      python -m harness crosscheck gemm_bias_act -d emulated --against h200.npz
-    """
+    """Run the verb."""
     if (save is None) == (against is None):
         raise SpecError("crosscheck needs one of --save FILE and --against FILE")
     loaded = find_op(op)

@@ -1,4 +1,12 @@
-"""``doctor``: what was found on this machine, and what is missing, with the remedy."""
+"""Say which device, compilers, packages and settings are in force, and what is missing with the remedy.
+
+Exits with 3 when the main job cannot run here.
+
+\b
+Examples:
+  python -m harness doctor
+  python -m harness doctor --device emulated --json
+"""
 
 from __future__ import annotations
 
@@ -11,15 +19,7 @@ from harness.terminal.console import print_json
 
 
 def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
-    """Say which device, compilers, packages and settings are in force, and what is missing with the remedy.
-
-    Exits with 3 when the main job cannot run here.
-
-    \b
-    Examples:
-      python -m harness doctor
-      python -m harness doctor --device emulated --json
-    """
+    """Run the verb."""
     findings = examine(device)
     if json:
         print_json([asdict(f) for f in findings])

@@ -1,4 +1,21 @@
-"""``frozen``: what is in the frozen set, whether it is what was sealed, and how it came to be so."""
+"""Show, check or take back what `promote` wrote.
+
+`verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
+proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
+
+`prune` takes away the kernels that no entry names any more, and the sources that only they were made of; `migrate` brings a set of an
+earlier version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
+
+\b
+Examples:
+  python -m harness frozen list
+  python -m harness frozen verify softmax
+  python -m harness frozen demote softmax -m "races on short rows" \\
+    --bucket sm_90a/any/any/any/middle_rows
+  python -m harness frozen history softmax
+  python -m harness frozen rollback softmax --to 20251121T0745
+  python -m harness frozen prune gemm_backward --dry-run
+"""
 
 from __future__ import annotations
 
@@ -77,24 +94,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Show, check or take back what `promote` wrote.
-
-    `verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
-    proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
-
-    `prune` takes away the kernels that no entry names any more, and the sources that only they were made of; `migrate` brings a set of an
-    earlier version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
-
-    \b
-    Examples:
-      python -m harness frozen list
-      python -m harness frozen verify softmax
-      python -m harness frozen demote softmax -m "races on short rows" \\
-        --bucket sm_90a/any/any/any/middle_rows
-      python -m harness frozen history softmax
-      python -m harness frozen rollback softmax --to 20251121T0745
-      python -m harness frozen prune gemm_backward --dry-run
-    """
+    """Run the verb."""
     given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
     given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json, "--dry-run": dry_run}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:

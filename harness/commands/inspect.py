@@ -1,4 +1,11 @@
-"""``inspect``: source, PTX and SASS of one variant side by side, hot and conflicted lines marked."""
+"""Run a variant once on the emulated device with counters by line, and show what each source line became and costs.
+
+\b
+Examples:
+  python -m harness inspect transpose -v tiled/bm32_bn32_threads256_pad0
+  python -m harness inspect gemm_bias_act --html page.html \\
+    --variant warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8
+"""
 
 from __future__ import annotations
 
@@ -30,14 +37,7 @@ def run(
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Run a variant once on the emulated device with counters by line, and show what each source line became and costs.
-
-    \b
-    Examples:
-      python -m harness inspect transpose -v tiled/bm32_bn32_threads256_pad0
-      python -m harness inspect gemm_bias_act --html page.html \\
-        --variant warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8
-    """
+    """Run the verb."""
     if html is not None:
         claim_output(html, "--html")
     found = inspect_variant(op, variant, problem, target)

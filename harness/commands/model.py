@@ -1,4 +1,13 @@
-"""``model``: rank an op's variants by modelled time without a GPU, or judge the model against measured sweeps."""
+"""Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
+
+With --validate, compare modelled and measured times, held out fold by fold, and write tables and points.
+
+\b
+Examples:
+  python -m harness model transpose --problem rows8192_columns8192
+  python -m harness model softmax --variant row_in_registers
+  python -m harness model --validate transpose.json --validate softmax.json
+"""
 
 from __future__ import annotations
 
@@ -55,16 +64,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
-
-    With --validate, compare modelled and measured times, held out fold by fold, and write tables and points.
-
-    \b
-    Examples:
-      python -m harness model transpose --problem rows8192_columns8192
-      python -m harness model softmax --variant row_in_registers
-      python -m harness model --validate transpose.json --validate softmax.json
-    """
+    """Run the verb."""
     if bool(op) == bool(validate):
         raise SpecError("model needs an OP to rank, or --validate FILE")
     if (fit or out) and not validate:

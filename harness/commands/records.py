@@ -1,4 +1,11 @@
-"""``records``: copy what was recorded into a file, or from a file into the database."""
+"""Export records with all samples, or import what a file holds and the database does not.
+
+\b
+Examples:
+  python -m harness records export h200.parquet --op gemm_bias_act
+  AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf \\
+    python -m harness records import h200.parquet
+"""
 
 from __future__ import annotations
 
@@ -29,14 +36,7 @@ OnlyOp = Annotated[str | None, typer.Option("--op", metavar="OP", help="export t
 
 
 def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
-    """Export records with all samples, or import what a file holds and the database does not.
-
-    \b
-    Examples:
-      python -m harness records export h200.parquet --op gemm_bias_act
-      AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf \\
-        python -m harness records import h200.parquet
-    """
+    """Run the verb."""
     if action is Action.EXPORT:
         claim_output(file, "FILE")
     url = read_settings().records_url

@@ -1,4 +1,18 @@
-"""``report``: show what was recorded, in the terminal and as a page with pictures."""
+"""Show the newest recorded figures of each variant, or the runs named, and write a page with all of them in pictures.
+
+The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
+
+\b
+Examples:
+  # the newest bench here, and everything in .aicf/reports/softmax.html
+  python -m harness report softmax
+  # with no GPU: the page of what profiles/ holds
+  python -m harness report gemm_bias_act --published --html report.html
+  # one run, for another program
+  python -m harness report softmax --run 12 --json
+  # two runs as the page that profiles/ keeps
+  python -m harness report softmax -r 3 -r 4 --markdown > h200.md
+"""
 
 from __future__ import annotations
 
@@ -42,21 +56,7 @@ def run(
     html: PagePath = None,
     published: Published = False,
 ) -> ExitCode:
-    """Show the newest recorded figures of each variant, or the runs named, and write a page with all of them in pictures.
-
-    The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
-
-    \b
-    Examples:
-      # the newest bench here, and everything in .aicf/reports/softmax.html
-      python -m harness report softmax
-      # with no GPU: the page of what profiles/ holds
-      python -m harness report gemm_bias_act --published --html report.html
-      # one run, for another program
-      python -m harness report softmax --run 12 --json
-      # two runs as the page that profiles/ keeps
-      python -m harness report softmax -r 3 -r 4 --markdown > h200.md
-    """
+    """Run the verb."""
     if html is not None and (json or markdown or run_id):
         raise SpecError("--html shows all records of the op: it goes with none of --run, --json, --markdown")
     loaded = find_op(op)

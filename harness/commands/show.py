@@ -1,4 +1,14 @@
-"""``show``: the PTX, SASS or resource report of one variant; without one, the variants that there are, or the op's C interface."""
+"""Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
+
+Without a variant: the names of those that there are.
+
+\b
+Examples:
+  python -m harness show gemm_bias_act
+  python -m harness show softmax --api
+  python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
+  python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
+"""
 
 from __future__ import annotations
 
@@ -33,17 +43,7 @@ def run(
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
-
-    Without a variant: the names of those that there are.
-
-    \b
-    Examples:
-      python -m harness show gemm_bias_act
-      python -m harness show softmax --api
-      python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
-      python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
-    """
+    """Run the verb."""
     loaded = find_op(op)
     if api:
         return _show_interface(loaded)

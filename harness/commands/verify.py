@@ -1,4 +1,11 @@
-"""``verify``: prove an op's variants right, or say what is wrong with them."""
+"""Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
+
+\b
+Examples:
+  python -m harness verify gemm_bias_act
+  python -m harness verify gemm_bias_act --variant naive --json
+  python -m harness verify softmax --device emulated --schedules 6
+"""
 
 from __future__ import annotations
 
@@ -31,14 +38,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="draw other problems; the same number draws the same ones")] = 0,
     json: AsJson = False,
 ) -> ExitCode:
-    """Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
-
-    \b
-    Examples:
-      python -m harness verify gemm_bias_act
-      python -m harness verify gemm_bias_act --variant naive --json
-      python -m harness verify softmax --device emulated --schedules 6
-    """
+    """Run the verb."""
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     effort = replace(THOROUGH, schedules=schedules, seed=seed)
