@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deploy.documents import DeployError
+from deploy.errors import DeployError
 from deploy.selection import DeployedOp, Row, find_named
 
 

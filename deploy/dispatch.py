@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.conditions import Names, holds, render_all, render_product, render_sum, render_when
-from deploy.documents import DeployError
+from deploy.errors import DeployError
 from deploy.selection import DeployedOp, Row, find_named
 from deploy.surveys import render_surveys
 

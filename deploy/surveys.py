@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deploy.conditions import Names
-from deploy.documents import DeployError
+from deploy.errors import DeployError
 from deploy.selection import Row
 
 _AXES = ("dtypes", "layout")

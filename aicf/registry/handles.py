@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aicf.errors import LaunchError
 from aicf.registry.deciding import How
 from aicf.registry.queries import Interface, Query
-from aicf.registry.reading import FrozenKernel
+from contract.kernels import FrozenKernel
 
 if TYPE_CHECKING:
     from aicf.building.library import KernelLibrary

@@ -18,8 +18,9 @@ from aicf.building.native import load_extension
 from aicf.errors import FrozenError
 from aicf.registry.problems import Value
 from aicf.registry.queries import Interface, Query
-from aicf.registry.reading import FrozenKernel, Row
 from aicf.registry.works import Cost
+from contract.frozen_set import Row
+from contract.kernels import FrozenKernel
 
 NUM_TERMS = 5
 NUM_GROUP_AXES = 2

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import FrozenError
-from aicf.registry.conditions import Condition, make_condition
 from aicf.registry.problems import Problem, Value
-from aicf.registry.queries import INT64_MAX, Interface, Query
-from aicf.registry.reading import AXES, FrozenKernel, FrozenOp, Row
+from aicf.registry.queries import Interface, Query
 from aicf.registry.surveys import Survey
 from aicf.registry.works import Cost
+from contract.conditions import INT64_MAX, Condition, make_condition
+from contract.frozen_set import FrozenOp, Row
+from contract.kernels import FrozenKernel
+from contract.layout import AXES
 
 GROUP_AXES = AXES[:3]
 _MAX_KERNELS = 64

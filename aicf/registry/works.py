@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aicf.registry.problems import Value, find_row
 from aicf.registry.queries import Query
-from aicf.registry.reading import Row
+from contract.frozen_set import Row
 
 
 class Work(NamedTuple):

@@ -85,8 +85,10 @@ def _quiet_env(folder: Path) -> dict[str, str]:
     return env | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"}
 
 
-def compile_steadily(compiler: Compiler, commands: Sequence[Sequence[str]], scratch: Path, root: Path) -> tuple[int, str, dict[str, str]]:
-    """Run commands whose first writes ``deps.d``; return status, output and the hashes of the files below ``root`` that were read.
+def compile_steadily(
+    compiler: Compiler, commands: Sequence[Sequence[str]], scratch: Path, roots: Sequence[Path]
+) -> tuple[int, str, dict[str, str]]:
+    """Run commands whose first writes ``deps.d``; return status, output and the hashes of the files below ``roots`` that were read.
 
     A file that is edited while the compiler runs would be hashed as it is now and compiled as it was: such a result is made again.
     """
@@ -100,7 +102,7 @@ def compile_steadily(compiler: Compiler, commands: Sequence[Sequence[str]], scra
             log += output
             if status != 0:
                 return status, log, {}
-        files = hash_dependencies(scratch / "deps.d", root)
+        files = hash_dependencies(scratch / "deps.d", roots)
         if not any(_is_changed_since(Path(path), started) for path in files):
             return 0, log, files
     return 1, "the sources changed each time while they were compiled; build again when they are still", {}
@@ -111,16 +113,16 @@ def _is_changed_since(path: Path, marker: Path) -> bool:
     return not path.exists() or path.stat().st_ctime_ns > marker.stat().st_ctime_ns
 
 
-def hash_dependencies(depfile: Path, root: Path) -> dict[str, str]:
-    """Return the hash of each file below ``root`` that a make-style dependency file names.
+def hash_dependencies(depfile: Path, roots: Sequence[Path]) -> dict[str, str]:
+    """Return the hash of each file below ``roots`` that a make-style dependency file names.
 
     The compilers' own headers are left out: they are in the compilers' identity.
     """
     text = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
     names = (name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", text))
-    # Links are not followed: a folder linked into ``root`` belongs to it.
+    # Links are not followed: a folder linked into a root belongs to it.
     paths = {Path(os.path.abspath(depfile.parent / name)) for name in names}  # noqa: PTH100
-    return {str(p): hash_file(p) for p in sorted(paths) if p.is_relative_to(root.absolute())}
+    return {str(p): hash_file(p) for p in sorted(paths) if any(p.is_relative_to(root.absolute()) for root in roots)}
 
 
 def describe_failure(log: str, cache_root: Path) -> str:

@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from device.cubin import hash_machine_code
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
+from harness.build.generate import generate_sources
 from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_description
 from harness.domain import Condition, Rows
 from harness.errors import BuildError, FrozenError
-from harness.freezing.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from harness.spec import Variant
 from harness.targets import Target
 
@@ -42,9 +43,10 @@ class SealedVariant(Variant):
 def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
     """Return everything that a kernel of the op is made of and judged by, by path below the sources' folder.
 
-    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, and the op's description.
+    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, what is generated for them, and the op's description.
     """
     found: dict[str, bytes] = {}
+    generated = {name: text.encode() for name, text in generate_sources(loaded).items()}
     waiting = [loaded.folder / "launcher.cu", loaded.folder / "pybind.cpp", *find_description(loaded.folder)]
     while waiting:
         path = waiting.pop()
@@ -53,13 +55,13 @@ def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
             continue
         if name.startswith(".."):
             raise FrozenError(f"{path} lies outside {loaded.include_dir}: the sources of a frozen kernel lie below it")
-        found[name] = path.read_bytes()
+        found[name] = generated[name] if name in generated else path.read_bytes()
         if path.suffix == ".py":
             continue
         for include in _INCLUDE.findall(found[name].decode()):
             places = (path.parent / include, loaded.include_dir / include)
             # What is in neither place is the compiler's own.
-            waiting += [Path(os.path.normpath(p)) for p in places if p.is_file()][:1]
+            waiting += [Path(os.path.normpath(p)) for p in places if p.is_file() or (p == places[1] and include in generated)][:1]
     return dict(sorted(found.items()))
 
 

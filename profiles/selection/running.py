@@ -10,8 +10,8 @@ from typing import Any
 
 from device import Device, open_device
 from device.toolchain import find_toolchain
-from harness.drawn import seeds
-from harness.provenance import find_commit
+from harness.compare.drawn import seeds
+from harness.records.provenance import find_commit
 
 FOLDER = Path(__file__).resolve().parent
 # Of the problems drawn: choices are never judged on those that the models were fitted to.
@@ -49,7 +49,7 @@ def run(description: str) -> None:
     if arguments.what == "adopt":
         import surveying
 
-        from aicf.registry.reading import find_frozen_dir
+        from contract.layout import find_frozen_dir
 
         print(surveying.adopt(find_frozen_dir(), arguments.op, arguments.files, arguments.arch))
         return
