@@ -44,9 +44,7 @@ class Executor(ABC):
             raise ValueError(f"{self.plan.name}: takes {len(self.plan.inputs)} inputs ({names}), got {len(arrays)}")
         for (name, slot), array in zip(self.plan.inputs, arrays, strict=True):
             if type_of(array) != slot.type:
-                raise ValueError(
-                    f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too"
-                )
+                raise ValueError(f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too")
             self.write(slot, array)
 
     def load_states(self, values: Mapping[tuple[str, str], NDArray[Any]]) -> None:
