@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from aicf.errors import FrozenError, SelectionError
-from aicf.registry.deciding import How
 from aicf.registry.explaining import Candidate, Explanation, explain
 from aicf.registry.handles import KernelHandle
 from aicf.registry.problems import HwCaps, Preferences, Problem
 from aicf.registry.reading import list_ops
 from aicf.registry.selection import Registry, open_registry, select
+from contract.decision import How
 
 __all__ = [
     "Candidate",

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aicf.errors import LaunchError
-from aicf.registry.deciding import How
 from aicf.registry.queries import Interface, Query
 from aicf.registry.reading import FrozenKernel
+from contract.decision import How
 
 if TYPE_CHECKING:
     from aicf.building.library import KernelLibrary
