@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
+from contract.errors import FrozenError, NotFrozenError
 
-class FrozenError(RuntimeError):
-    """The frozen set cannot be read: a file is missing, is not what its schema asks for, or disagrees with another."""
-
-
-class NotFrozenError(FrozenError):
-    """The frozen set has no kernel of an op; the message lists the ops that it has."""
+__all__ = ("FrozenError", "LaunchError", "NotFrozenError", "SelectionError")
 
 
 class SelectionError(LookupError):

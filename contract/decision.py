@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contract import decision_structs as c
-from contract.decision_tables import AXES, DecisionTable, assemble
+from contract.decision_tables import DecisionTable, assemble
+from contract.layout import AXES
 from device.native import build_library
 
 SOURCE, HEADER = (Path(__file__).with_name(name) for name in ("decide.c", "decide.h"))

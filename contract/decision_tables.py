@@ -16,10 +16,10 @@ from typing import Any
 from contract import decision_structs as c
 from contract.errors import FrozenError
 from contract.formulas import list_tokens, make_steps
+from contract.layout import AXES
 
 Row = Mapping[str, Any]
 INT64_MAX = 2**63 - 1
-AXES = ("dtypes", "layout", "epilogue", "region")
 # Times of one group, all axes but the region, may stand for each other; errors of a survey depend on dtypes and layout alone.
 NUM_GROUP_AXES, NUM_SURVEY_AXES = 3, 2
 _ON_ATTRIBUTE, _ON_COUNT, _ON_ADDRESS, _ON_STRIDE = range(4)

@@ -8,7 +8,7 @@ from typing import Any
 
 from contract.decision_tables import Names, make_table
 from contract.decision_text import render_table
-from deploy.documents import DeployError
+from deploy.errors import DeployError
 from deploy.selection import DeployedOp, Row
 
 # A kernel's entry points take a pointer to the op's struct; all ops' are called through one type.

@@ -10,7 +10,7 @@ from typing import Any
 from aicf.building.sealed import build_kernel
 from aicf.building.structs import Status
 from aicf.errors import FrozenError, LaunchError
-from aicf.registry.reading import FrozenKernel
+from contract.kernels import FrozenKernel
 from device import open_device
 
 _loaded: dict[tuple[Path, str], KernelLibrary] = {}

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from aicf.errors import FrozenError
-from aicf.registry.reading import FrozenKernel
+from contract.kernels import FrozenKernel
 from device import UnavailableError
 from device.cubin import hash_machine_code
 from device.settings import read_settings

@@ -6,9 +6,9 @@ from aicf.errors import FrozenError, SelectionError
 from aicf.registry.explaining import Candidate, Explanation, explain
 from aicf.registry.handles import KernelHandle
 from aicf.registry.problems import HwCaps, Preferences, Problem
-from aicf.registry.reading import list_ops
 from aicf.registry.selection import Registry, open_registry, select
 from contract.decision import How
+from contract.frozen_set import list_ops
 
 __all__ = [
     "Candidate",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from aicf.errors import LaunchError
 from aicf.registry.queries import Interface, Query
-from aicf.registry.reading import FrozenKernel
 from contract.decision import How
+from contract.kernels import FrozenKernel
 
 if TYPE_CHECKING:
     from aicf.building.library import KernelLibrary

@@ -8,8 +8,7 @@ from typing import Any
 
 from aicf.errors import FrozenError
 from aicf.registry.problems import Problem, Value, find_row
-
-INT64_MAX = 2**63 - 1
+from contract.conditions import INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)

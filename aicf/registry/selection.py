@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aicf.errors import SelectionError
-from aicf.registry.conditions import describe, list_address_steps
 from aicf.registry.deciding import Decision, decide
 from aicf.registry.handles import KernelHandle
 from aicf.registry.problems import HwCaps, Preferences, Problem
 from aicf.registry.queries import Query
-from aicf.registry.reading import FrozenOp, find_frozen_dir, read_op
 from aicf.registry.tables import Tables
+from contract.conditions import describe, list_address_steps
 from contract.decision import Asked, How
+from contract.frozen_set import FrozenOp, read_op
+from contract.layout import find_frozen_dir
 
 NO_PREFERENCES = Preferences()
 _MAX_REMEMBERED = 65536

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aicf.registry.problems import Value
 from aicf.registry.queries import Interface, Query
-from aicf.registry.reading import FrozenKernel, FrozenOp, Row
 from contract.decision import Asked, DecisionCore
 from contract.decision_tables import make_table
+from contract.frozen_set import FrozenOp, Row
+from contract.kernels import FrozenKernel
 
 
 class Tables:

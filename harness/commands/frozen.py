@@ -12,7 +12,7 @@ from harness.commands.options import AsJson, DeviceName, Jobs
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
-    from harness.freezing.reading import FrozenOp
+    from contract.index import Index
 
 
 class Action(StrEnum):
@@ -86,7 +86,7 @@ def run(
       python -m harness frozen rollback softmax --to 20251121T0745
       python -m harness frozen prune gemm_backward --dry-run
     """
-    from harness.freezing.layout import find_frozen_dir, is_op_name
+    from contract.layout import find_frozen_dir, is_op_name
     from harness.freezing.reading import list_frozen_ops
     from harness.spec import SpecError
 
@@ -119,8 +119,8 @@ def run(
 
 
 def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
+    from contract.layout import name_bucket
     from harness.console import print_json
-    from harness.freezing.layout import name_bucket
     from harness.freezing.reading import read_frozen_op
 
     frozen = [read_frozen_op(frozen_dir, op) for op in ops]
@@ -159,9 +159,9 @@ def _verify(
 
 def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None:
     """Raise for a kernel that none of the ops has a manifest of; an index may be what is broken, so it is not asked."""
+    from contract.layout import KERNELS
     from device.settings import suggest
     from harness.errors import FrozenUseError
-    from harness.freezing.layout import KERNELS
 
     known = sorted({path.stem for op in ops for path in (frozen_dir / op / KERNELS).glob("*.json")})
     if unknown := [name for name in names if name not in known]:
@@ -193,7 +193,7 @@ def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
 
 
 def _describe_entry(row: dict[str, Any]) -> str:
-    from harness.freezing.layout import name_bucket
+    from contract.layout import name_bucket
 
     return f"{name_bucket(row['bucket'])}: {row['kernel']} ({row['role']}, {row['status']})"
 
@@ -258,6 +258,6 @@ def _take_back(
         for row in rows:
             if row["kind"] == "entry":
                 print(f"{sign} {_describe_entry(row)}")
-    after: FrozenOp = require_sound(frozen_dir, op)
+    after: Index = require_sound(frozen_dir, op)
     print(f"{op}: {len(after.entries)} entries now")
     return ExitCode.DONE

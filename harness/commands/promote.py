@@ -65,6 +65,7 @@ def run(
     from contextlib import ExitStack
     from dataclasses import replace
 
+    from contract.layout import find_frozen_dir
     from harness.build.revision import find_op_at
     from harness.compare.verdicts import Criteria
     from harness.console import open_progress, print_json
@@ -72,7 +73,6 @@ def run(
     from harness.freezing.adopting import adopt
     from harness.freezing.checking import require_sound
     from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
-    from harness.freezing.layout import find_frozen_dir
     from harness.freezing.matches import Arena
     from harness.freezing.promoting import Request, list_choices, promote
     from harness.freezing.recorded import find_other_code, list_variants, read_recording

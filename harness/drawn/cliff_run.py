@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from contract.kernels import read_kernel
+from contract.layout import find_frozen_dir
 from device.interface import UnavailableError
 from device.settings import find_project_root
 from harness.build.store import write_atomically
@@ -20,8 +22,6 @@ from harness.drawn.page import make_cliffs_page
 from harness.drawn.run import Request
 from harness.drawn.timing import POLICY, expect_ahead
 from harness.errors import ExitCode
-from harness.freezing.layout import find_frozen_dir
-from harness.freezing.reading import read_frozen_op
 from harness.model.time_model import has_machine
 from harness.session import Session
 from harness.spec import Problem
@@ -76,8 +76,8 @@ def _describe_where(session: Session) -> str:
 
 
 def _read_priors(op: str, choices: Sequence[FrozenChoice]) -> dict[str, dict[str, object]]:
-    frozen = read_frozen_op(find_frozen_dir(), op)
-    return {k: frozen.read_manifest(k)["prior"] for k in sorted({c.kernel for c in choices if c.kernel})}
+    folder = find_frozen_dir() / op
+    return {k: read_kernel(folder, k).manifest["prior"] for k in sorted({c.kernel for c in choices if c.kernel})}
 
 
 def _find_times(

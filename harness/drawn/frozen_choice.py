@@ -16,6 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from contract.index import Index
+from contract.kernels import read_kernel
+from contract.layout import INDEX, find_frozen_dir, hash_bytes, hash_value
 from device.cubin import hash_machine_code
 from device.settings import find_project_root
 from device.toolchain import Toolchain
@@ -25,8 +28,7 @@ from harness.build.store import Store, hash_text
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
 from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.layout import INDEX, SOURCES, find_frozen_dir, hash_bytes, hash_value
-from harness.freezing.reading import FrozenOp, read_frozen_op
+from harness.freezing.reading import read_frozen_op
 from harness.freezing.sealing import PTXAS_LOG, SealedVariant, compare_machine_code, compile_sealed
 from harness.spec import Op, Problem
 
@@ -86,7 +88,7 @@ class SealedKernels:
         self._loaded = loaded
         self._toolchain = toolchain
         self._store = store
-        self._frozen: FrozenOp = read_frozen_op(frozen_dir or find_frozen_dir(), loaded.op.name)
+        self._frozen: Index = read_frozen_op(frozen_dir or find_frozen_dir(), loaded.op.name)
         self._lock = Lock()  # loading an op's description changes sys.modules
         self._interface = hash_value(describe_interface(loaded.op, read_api(loaded)))
 
@@ -105,18 +107,16 @@ class SealedKernels:
             return dict(zip(kernels, pool.map(build, kernels), strict=True))
 
     def _build(self, kernel: str) -> tuple[BuildResult, Path, Op]:
-        manifest = self._frozen.read_manifest(kernel)
-        folder = self._frozen.find_revision(manifest)
-        for name, digest in manifest["files"].items():
-            if not (folder / name).is_file() or hash_bytes((folder / name).read_bytes()) != digest:
-                raise FrozenError(f"{folder / name} is not what was sealed; `python -m harness frozen verify` says more")
+        sealed = read_kernel(self._frozen.folder, kernel)
+        sealed.check_sources()
+        folder, manifest = sealed.folder, sealed.manifest
         library = self._find_library(folder, manifest)
         kernel_name, _, bound = str(manifest["variant"]).partition("/")
         loaded = self._loaded
         if manifest["interface"] != self._interface:  # an earlier interface has a binding of its own
-            sealed = folder / SOURCES / loaded.op.name
+            description = sealed.sources / loaded.op.name
             with self._lock:
-                loaded = LoadedOp(load_op(sealed), sealed)
+                loaded = LoadedOp(load_op(description), description)
         values = tuple(self._loaded.op.find_kernel(kernel_name).parse_variant(bound).values)
         variant = SealedVariant(kernel_name, values, kernel)
         code_hash = str(manifest["build"]["machine_code"][manifest["arch"]])

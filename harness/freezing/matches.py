@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from contract.index import Index, Row
+from contract.kernels import read_kernel
 from harness.build.builder import BuildResult
 from harness.compare.comparing import Held, Side, hold_contest
 from harness.compare.verdicts import Criteria, Outcome
 from harness.errors import FrozenError
 from harness.freezing.deciding import share_error
-from harness.freezing.reading import FrozenOp, Row
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
 from harness.records.database import Records
 from harness.session import Session
@@ -118,7 +119,7 @@ class Arena:
     """Holds the contests of one promotion. Close it, or use it as a context manager."""
 
     session: Session
-    frozen: FrozenOp
+    frozen: Index
     timer: Timer
     criteria: Criteria
     mode: Mode = Mode.COLD
@@ -157,9 +158,10 @@ class Arena:
 
     def _open_incumbent(self, entry: Row, binding: Path) -> Side:
         """Build a frozen kernel from its sealed sources; it must come out with the machine code that its manifest pins."""
-        manifest = self.frozen.read_manifest(entry["kernel"])
+        kernel = read_kernel(self.frozen.folder, entry["kernel"])
+        manifest = kernel.manifest
         folder = Path(self._stack.enter_context(TemporaryDirectory()))
-        library = compile_sealed(self.frozen.find_revision(manifest), manifest, self.session.toolchain, folder)
+        library = compile_sealed(kernel.folder, manifest, self.session.toolchain, folder)
         if fault := compare_machine_code(manifest, library):
             raise FrozenError(f"the incumbent {entry['kernel']} cannot be measured: {fault}")
         variant = SealedVariant(entry["kernel"], suffix=entry["kernel"])

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from device.cubin import hash_machine_code
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
@@ -16,7 +17,6 @@ from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_description
 from harness.domain import Condition, Rows
 from harness.errors import BuildError, FrozenError
-from harness.freezing.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from harness.spec import Variant
 from harness.targets import Target
 

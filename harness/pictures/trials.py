@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from harness.compare.verdicts import Criteria
 from harness.errors import RecordError
 from harness.pictures.forest import LOOKS

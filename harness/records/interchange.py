@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from device.settings import suggest
 from harness.build.store import write_atomically
 from harness.errors import RecordError, RecordUseError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from harness.errors import RecordUseError
 from harness.provenance import Commit
 from harness.records.tables import Result, read_clocks, read_samples

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from harness.build.store import write_atomically
 from harness.errors import RecordUseError
 from harness.spec import Op, Problem, Variant

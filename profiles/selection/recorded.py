@@ -22,8 +22,9 @@ from typing import Any
 
 from aicf.registry import HwCaps, Problem, Registry
 from aicf.registry.queries import Interface
-from aicf.registry.reading import AXES, FrozenOp, Row
 from aicf.registry.tables import Tables
+from contract.frozen_set import FrozenOp, Row
+from contract.layout import AXES
 from harness.discover import find_op
 from harness.spec import Problem as PlannedProblem
 

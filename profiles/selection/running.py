@@ -49,7 +49,7 @@ def run(description: str) -> None:
     if arguments.what == "adopt":
         import surveying
 
-        from aicf.registry.reading import find_frozen_dir
+        from contract.layout import find_frozen_dir
 
         print(surveying.adopt(find_frozen_dir(), arguments.op, arguments.files, arguments.arch))
         return

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from aicf.registry.surveys import NUM_GROUP_AXES, NUM_TERMS
 from numpy.typing import NDArray
 
 from aicf.registry import HwCaps, Problem, Registry
-from aicf.registry.reading import FrozenOp
-from aicf.registry.surveys import NUM_GROUP_AXES, NUM_TERMS
 from aicf.registry.tables import Tables
+from contract.frozen_set import FrozenOp
 from harness.freezing.changing import change_index
 
 # A model of five weights wants some more problems than that.

@@ -16,7 +16,8 @@ from aicf.building import sealed
 from aicf.building.native import build_extension
 from aicf.building.sealed import build_kernel
 from aicf.errors import FrozenError
-from aicf.registry.reading import FrozenKernel, read_op
+from contract.frozen_set import read_op
+from contract.kernels import FrozenKernel
 from device import UnavailableError
 from device.settings import read_settings
 from device.toolchain import BuildError

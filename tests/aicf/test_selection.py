@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from aicf.building import library
 from aicf.errors import SelectionError
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain
-from aicf.registry.reading import FrozenKernel, FrozenOp
+from contract.frozen_set import FrozenOp
+from contract.kernels import FrozenKernel
 from harness.domain import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
 from tests.deploy.chooser import Call, choose

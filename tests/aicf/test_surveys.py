@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aicf.registry.surveys import _SOURCE
 
 from aicf.building.native import load_extension
 from aicf.errors import FrozenError
 from aicf.registry import How, HwCaps, Problem, Registry, explain
-from aicf.registry.reading import FrozenOp, find_frozen_dir
-from aicf.registry.surveys import _SOURCE
+from contract.frozen_set import FrozenOp
+from contract.layout import find_frozen_dir
 from harness.freezing.changing import demote
 from harness.freezing.consistency import check_op
 from harness.freezing.reading import read_frozen_op

@@ -16,14 +16,15 @@ import pytest
 
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from contract.decision import SOURCE
+from contract.errors import FrozenError
+from contract.layout import dump_line, find_frozen_dir
 from deploy.__main__ import write
 from deploy.dispatch import make_dispatcher
-from deploy.documents import DeployError
+from deploy.errors import DeployError
 from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
-from harness.freezing.layout import dump_line, find_frozen_dir
 from harness.freezing.reading import list_frozen_ops
 from tests.deploy.chooser import AXES, Call, choose, classify, look_up
 
@@ -251,9 +252,9 @@ def test_sources_that_are_not_what_was_sealed_are_not_deployed(tmp_path: Path) -
     sealed = json.loads(next((folder / "softmax").glob("kernels/naive*.json")).read_text())
     source = folder / "softmax" / "revisions" / sealed["revision"][:16] / "sources" / "softmax" / "kernels.cu"
     source.write_text(source.read_text() + " ")
-    with pytest.raises(DeployError, match=r"kernels.cu is not what was sealed"):
+    with pytest.raises(FrozenError, match=r"kernels.cu: is not what was sealed"):
         select(folder)
     manifest = next((folder / "softmax").glob("kernels/row_in*.json"))
     manifest.write_text(manifest.read_text().replace('"deterministic": true', '"deterministic": false'))
-    with pytest.raises(DeployError, match=r"the manifest is not what was sealed"):
+    with pytest.raises(FrozenError, match=r"the manifest is not what was sealed"):
         select(folder, [], [], ["row_in*"])

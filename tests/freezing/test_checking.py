@@ -27,7 +27,7 @@ def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A set whose kernels compile, come out as they were sealed, and are right, unless a test says otherwise."""
     monkeypatch.setattr(checking, "compile_sealed", lambda folder, build, toolchain, scratch: scratch / "variant.so")
     monkeypatch.setattr(checking, "compare_machine_code", lambda manifest, library: "")
-    monkeypatch.setattr(checking, "_verify", lambda frozen, manifest, library, bench: "")
+    monkeypatch.setattr(checking, "_verify", lambda kernel, library, bench: "")
     return write_frozen_set(tmp_path)
 
 

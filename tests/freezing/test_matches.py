@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op
@@ -17,7 +18,6 @@ from harness.compare.contest import Contest, judge_rounds
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.freezing import matches
-from harness.freezing.layout import find_frozen_dir
 from harness.freezing.matches import Arena
 from harness.freezing.probing import find_disagreement
 from harness.freezing.promoting import PROMOTION
