@@ -8,13 +8,14 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from contract import decision_structs as c
+from contract.calls import Interface, Query, Value
 from contract.decision_tables import DecisionTable, assemble
 from contract.layout import AXES
 from device.native import build_library
@@ -89,6 +90,9 @@ class DecisionCore:
         self._address = ctypes.addressof(self._assembled)
         self._library = load_core()
         names = table.names
+        self.interface = Interface(names.op, names.interface)
+        self._tensors, self._aligned = names.tensors, [0] * len(names.tensors)
+        self._choices: dict[tuple[Value, ...], list[int]] = {}
         self._pack = struct.Struct(
             f"{len(names.sizes)}q{8 * (c.MAX_SIZES - len(names.sizes))}x"
             f"{len(names.attributes)}q{8 * (c.MAX_ATTRIBUTES - len(names.attributes))}x"
@@ -96,17 +100,15 @@ class DecisionCore:
             f"{len(names.tensors)}Q{8 * (c.MAX_TENSORS - len(names.tensors))}x"
         ).pack
 
-    def ask(self, sizes: Sequence[int], choices: Sequence[int], strides: Mapping[str, int], addresses: Mapping[str, int]) -> Asked:
-        """Return a call's legal kernels, classes and work.
-
-        ``sizes`` (elements) and ``choices`` (numbers of attributes' values) are in the table's order; ``strides`` (elements) and
-        ``addresses`` (bytes) by tensor, where they are known.
-        """
-        tensors = self.table.names.tensors
-        rows = [strides.get(name, 0) for name in tensors]
-        places = [addresses.get(name, 0) for name in tensors] if addresses else [0] * len(tensors)
+    def ask(self, query: Query) -> Asked:
+        """Return a call's legal kernels, classes and work."""
+        choices = self._choices.get(query.values)
+        if choices is None:
+            choices = self._choices[query.values] = self.table.names.list_choices(query.attributes)
+        strides = [query.strides.get(name, 0) for name in self._tensors]
+        addresses = [query.addresses.get(name, 0) for name in self._tensors] if query.addresses else self._aligned
         asked = Asked()
-        self._library.aicf_ask(self._address, self._pack(*sizes, *choices, *rows, *places), asked.address)
+        self._library.aicf_ask(self._address, self._pack(*query.sizes, *choices, *strides, *addresses), asked.address)
         return asked
 
     def decide(self, asked: Asked, kernels: int) -> Decided | None:

@@ -14,65 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract import decision_structs as c
+from contract.calls import Interface, Problem
+from contract.conditions import make_condition
+from contract.decision_names import Names, make_conditions
 from contract.errors import FrozenError
 from contract.formulas import list_tokens, make_steps
 from contract.layout import AXES
 
 Row = Mapping[str, Any]
-INT64_MAX = 2**63 - 1
 # Times of one group, all axes but the region, may stand for each other; errors of a survey depend on dtypes and layout alone.
 NUM_GROUP_AXES, NUM_SURVEY_AXES = 3, 2
-_ON_ATTRIBUTE, _ON_COUNT, _ON_ADDRESS, _ON_STRIDE = range(4)
-_NONE, _GONE = -1, -2
-
-
-@dataclass(frozen=True)
-class Names:
-    """How an op's sizes, attributes, tensors and classes are numbered."""
-
-    op: str
-    sizes: tuple[str, ...]
-    attributes: Mapping[str, tuple[Any, ...]]
-    tensors: tuple[str, ...]
-    axes: tuple[tuple[Row, ...], ...]
-
-    @classmethod
-    def of(cls, description: Row) -> Names:
-        """Return those of an op's row in the index; raises :class:`FrozenError` for more than the core has room for."""
-        interface = description["interface"]
-        sizes = tuple(sorted(interface["sizes"]))
-        attributes = {a["name"]: tuple(a["choices"]) for a in sorted(interface["attributes"], key=lambda a: str(a["name"]))}
-        tensors = tuple(t["name"] for t in interface["tensors"])
-        given = {axis["name"]: tuple(axis["classes"]) for axis in description["axes"]}
-        axes = tuple(given.get(name, ({"name": "any", "when": []},)) for name in AXES)
-        for what, count, most in (
-            ("sizes", len(sizes), c.MAX_SIZES),
-            ("attributes", len(attributes), c.MAX_ATTRIBUTES),
-            ("tensors", len(tensors), c.MAX_TENSORS),
-            ("choices of an attribute", max(map(len, attributes.values()), default=0), 64),
-        ):
-            if count > most:
-                raise FrozenError(f"{description['op']}: {count} {what}; a decision looks at {most} at most")
-        return cls(str(description["op"]), sizes, attributes, tensors, axes)
-
-    def find_choice(self, attribute: str, value: Any) -> int:
-        """Return the number of an attribute's value: 1 is not true, and 1.0 is 1."""
-        for i, choice in enumerate(self.attributes[attribute]):
-            if choice == value and isinstance(choice, bool) == isinstance(value, bool):
-                return i
-        raise FrozenError(f"{self.op}: attribute {attribute} has no choice {value!r}")
-
-    def find_class(self, axis: int, name: str) -> int:
-        """Return the number of an axis' class; -2, which no call has, where the axis does not know it any more."""
-        return next((i for i, each in enumerate(self.axes[axis]) if each["name"] == name), _GONE)
-
-    def list_sizes(self, values: Row) -> list[int]:
-        """Return sizes in order."""
-        return [values[name] for name in self.sizes]
-
-    def list_choices(self, values: Row) -> list[int]:
-        """Return the numbers of all attributes' values, in order."""
-        return [self.find_choice(name, values[name]) for name in self.attributes]
+_NONE = -1
 
 
 @dataclass
@@ -163,27 +115,6 @@ def _add_domains(table: DecisionTable, domains: Sequence[Sequence[Row]]) -> None
             table.conditions.append(row)
 
 
-def make_conditions(names: Names, row: Row) -> list[c.AicfCondition]:
-    """Return a condition of the frozen set as what the core tests: one of a tensor is up to two, and none where nothing is asked."""
-    if "attribute" in row:
-        choices = sum(1 << i for i in {names.find_choice(row["attribute"], value) for value in row["in"]})
-        return [c.AicfCondition(kind=_ON_ATTRIBUTE, place=list(names.attributes).index(row["attribute"]), choices=choices)]
-    if "count" in row:
-        made = c.AicfCondition(kind=_ON_COUNT, least=row.get("min", 1), most=row.get("max", INT64_MAX), multiple=row.get("multiple", 1))
-        for name, step in row["count"].items():
-            made.steps[names.sizes.index(name)] = step
-        return [made]
-    if "tensor" not in row:
-        raise FrozenError(f"{names.op}: condition {dict(row)}: has none of attribute, count and tensor")
-    place, made_of = names.tensors.index(row["tensor"]), []
-    if "address" in row:
-        made_of.append(c.AicfCondition(kind=_ON_ADDRESS, place=place, most=INT64_MAX, multiple=row["address"]))
-    if "stride" in row or "max_stride" in row:
-        most, multiple = row.get("max_stride", INT64_MAX), row.get("stride", 1)
-        made_of.append(c.AicfCondition(kind=_ON_STRIDE, place=place, most=most, multiple=multiple))
-    return made_of
-
-
 def _add_classes(table: DecisionTable) -> None:
     for axis, classes in enumerate(table.names.axes):
         for number, each in enumerate(classes):
@@ -255,7 +186,7 @@ def _add_rows(table: DecisionTable, name: str, rows: Sequence[Row], add: Callabl
 
 def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str, int]) -> None:
     """Add measured problems in the order of their names, each with its times, the fastest first."""
-    names = table.names
+    names, find_region = table.names, _find_regions(table.names)
     found: dict[tuple[Any, ...], set[tuple[float, int]]] = {}
     for row in medians:
         if sorted(row["sizes"]) != list(names.sizes) or set(row["attributes"]) != set(names.attributes):
@@ -263,7 +194,7 @@ def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str
                 f"{names.op}: index.jsonl: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op"
             )
         group = [names.find_class(axis, name) for axis, name in enumerate(row["group"].split("/")[:NUM_GROUP_AXES])]
-        classes = (*group, find_class(names, NUM_GROUP_AXES, row))
+        classes = (*group, find_region(row))
         key = (row["problem"], classes, tuple(names.list_sizes(row["sizes"])), tuple(names.list_choices(row["attributes"])))
         found.setdefault(key, set()).add((float(row["median_us"]), place[row["kernel"]]))
     for (problem, classes, sizes, choices), times in sorted(found.items()):
@@ -275,22 +206,16 @@ def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str
         table.problems.append(problem)
 
 
-def find_class(names: Names, axis: int, problem: Row) -> int:
-    """Return the class of a measured problem on an axis, -1 where it is in none; it has no addresses, and its rows follow each other."""
-    for number, each in enumerate(names.axes[axis]):
-        if all(_holds(row, problem) for row in each["when"]):
-            return number
-    return _NONE
+def _find_regions(names: Names) -> Callable[[Row], int]:
+    """Return what finds the region of a measured problem, whose rows follow each other: its class on the last axis, -1 for none."""
+    interface = Interface(names.op, names.interface)
+    classes = [[make_condition(row) for row in each["when"]] for each in names.axes[NUM_GROUP_AXES]]
 
+    def find(problem: Row) -> int:
+        query = interface.make_query(Problem(problem["sizes"], problem["attributes"]))
+        return next((i for i, conditions in enumerate(classes) if all(holds(query) for holds in conditions)), _NONE)
 
-def _holds(row: Row, problem: Row) -> bool:
-    if "attribute" in row:
-        value = problem["attributes"][row["attribute"]]
-        return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in row["in"])
-    if "count" not in row:
-        raise FrozenError(f"{json.dumps(dict(row))}: an axis may ask for attributes and counts alone")
-    count = min(math.prod(-(-problem["sizes"][name] // step) for name, step in row["count"].items()), INT64_MAX)
-    return bool(row.get("min", 1) <= count <= row.get("max", INT64_MAX) and count % row.get("multiple", 1) == 0)
+    return find
 
 
 def find_logs(sizes: Iterable[float]) -> list[float]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from contract.decision_tables import Names, make_table
+from contract.decision_names import Names
+from contract.decision_tables import make_table
 from contract.decision_text import render_table
 from deploy.errors import DeployError
 from deploy.selection import DeployedOp, Row

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any
 
-from aicf.registry.queries import Interface, Query
+from contract.calls import Interface, Query
 
 _TYPES: Mapping[str, type[Any]] = {
     "pointer": ctypes.c_void_p,

@@ -7,10 +7,10 @@ from typing import Any
 
 from aicf.registry.deciding import Decision, decide
 from aicf.registry.libraries import LibraryTime, find_library_time
-from aicf.registry.problems import HwCaps, Preferences, Problem
-from aicf.registry.queries import Query
+from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.selection import NO_PREFERENCES, Registry, describe_broken, open_registry
 from aicf.registry.tables import Tables
+from contract.calls import Problem, Query
 from contract.decision import Asked, How
 
 
@@ -61,7 +61,7 @@ def explain(
     prefs.check()
     tables = registry.find_tables(op, hw_caps)
     query = tables.interface.make_query(problem)
-    asked, core = tables.ask(query), tables.core
+    asked, core = tables.core.ask(query), tables.core
     legal = asked.legal
     kept = registry.find_preferred(tables, query, legal, prefs)
     decision = decide(tables, asked, kept)

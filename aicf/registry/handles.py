@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aicf.errors import LaunchError
-from aicf.registry.queries import Interface, Query
+from contract.calls import Interface, Query
 from contract.decision import How
 from contract.kernels import FrozenKernel
 

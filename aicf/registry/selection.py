@@ -10,9 +10,9 @@ from typing import NamedTuple
 from aicf.errors import SelectionError
 from aicf.registry.deciding import Decision, decide
 from aicf.registry.handles import KernelHandle
-from aicf.registry.problems import HwCaps, Preferences, Problem
-from aicf.registry.queries import Query
+from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.tables import Tables
+from contract.calls import Problem, Query
 from contract.conditions import describe, list_address_steps
 from contract.decision import Asked, How
 from contract.frozen_set import FrozenOp, read_op
@@ -77,7 +77,7 @@ class Registry:
         # A copy: the caller may change what it passed in, and the handle must not follow.
         own = Problem(dict(problem.sizes), dict(problem.attributes), dict(problem.strides), dict(problem.addresses))
         query = tables.interface.make_query(own)
-        asked = tables.ask(query)
+        asked = tables.core.ask(query)
         decision = decide(tables, asked, self.find_preferred(tables, query, asked.legal, prefs))
         if decision is None:
             raise SelectionError(self._describe_refusal(tables, query, asked, prefs))

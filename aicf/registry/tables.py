@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from aicf.registry.problems import Value
-from aicf.registry.queries import Interface, Query
-from contract.decision import Asked, DecisionCore
+from contract.decision import DecisionCore
 from contract.decision_tables import make_table
 from contract.frozen_set import FrozenOp, Row
 from contract.kernels import FrozenKernel
@@ -15,20 +13,12 @@ class Tables:
 
     def __init__(self, frozen: FrozenOp, arch: str) -> None:
         self.arch = arch
-        self.interface = Interface(frozen.name, frozen.interface)
         self.ties: tuple[Row, ...] = tuple(frozen.description.get("ties", ()))
         manifests = {name: kernel.manifest for name, kernel in frozen.kernels.items()}
         table = make_table(arch, frozen.description, frozen.entries, frozen.medians, frozen.surveys.get(arch), manifests)
         self.core = DecisionCore(table)
+        self.interface = self.core.interface
         self.kernels: tuple[FrozenKernel, ...] = tuple(frozen.kernels[name] for name in table.kernels)
         entries = [e for e in frozen.entries if e["bucket"]["arch"] == arch]
         self.roles = [sorted({e["role"] for e in entries if e["kernel"] == name}) for name in table.kernels]
         self.statuses = [sorted({e["status"] for e in entries if e["kernel"] == name}) for name in table.kernels]
-        self._choices: dict[tuple[Value, ...], list[int]] = {}
-
-    def ask(self, query: Query) -> Asked:
-        """Return a call's legal kernels, classes and work."""
-        choices = self._choices.get(query.values)
-        if choices is None:
-            choices = self._choices[query.values] = self.core.table.names.list_choices(query.attributes)
-        return self.core.ask(query.sizes, choices, query.strides, query.addresses)

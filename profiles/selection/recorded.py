@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from aicf.registry import HwCaps, Problem, Registry
-from aicf.registry.queries import Interface
 from aicf.registry.tables import Tables
+from contract.calls import Interface
 from contract.frozen_set import FrozenOp, Row
 from contract.layout import AXES
 from harness.discover import find_op
