@@ -184,7 +184,7 @@ $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/t
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
 	@$(VENV)/bin/python scripts/list_requirements.py base $(CUDA) > $(STAMPS)/base.txt
 	@$(PIP) -r $(STAMPS)/base.txt
-	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.bench, harness.session, harness.verify.workers'
+	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
 	@touch $@
 
 always:

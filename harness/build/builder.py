@@ -27,11 +27,11 @@ from device.toolchain import Toolchain
 from harness.build.compiler import Compiler, compile_steadily, describe_failure
 from harness.build.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
 from harness.build.store import Entry, Store, full_disk_as_error, hash_text, write_atomically
-from harness.console import print_warning
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.spec import Launchable, Op, Variant
 from harness.targets import Target
+from harness.terminal.console import print_warning
 
 _LIBRARY = "variant.so"
 _PTXAS_LOG = "ptxas.txt"

@@ -13,8 +13,8 @@ from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNa
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
-    from harness.report.rows import BenchRow
-    from harness.session import Judged, Session
+    from harness.benchmark.rows import BenchRow
+    from harness.benchmark.session import Judged, Session
     from harness.spec import Op, Problem, Variant
     from harness.verify.findings import Fault
 
@@ -43,10 +43,10 @@ def run(
       python -m harness bench gemm_bias_act --variant pipelined --device cuda
       python -m harness bench softmax --json
     """
-    from harness.bench import find_note
-    from harness.console import print_json
+    from harness.benchmark.run import find_note
+    from harness.benchmark.session import Session
     from harness.discover import find_op
-    from harness.session import Session
+    from harness.terminal.console import print_json
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
@@ -79,9 +79,9 @@ def _work(
     session: Session, variants: Sequence[Variant], problems: Sequence[Problem], *, quiet: bool
 ) -> tuple[list[Judged], list[BenchRow]]:
     """Build, verify, and count or time, with the progress of all of it in one line."""
-    from harness.bench import count_on_emulator, open_peers, time_on_gpu
-    from harness.console import open_stages
+    from harness.benchmark.run import count_on_emulator, open_peers, time_on_gpu
     from harness.discover import load_peers
+    from harness.terminal.console import open_stages
 
     emulated = session.device.is_emulated
     peers = () if emulated else load_peers(session.loaded.folder)
@@ -123,8 +123,8 @@ def _print(op: Op, rows: list[BenchRow], problems: tuple[Problem, ...], target: 
 
     from rich.console import Console
 
-    from harness.bench import find_note
-    from harness.report.bench_screen import PLAIN_WIDTH, make_bench_screen
+    from harness.benchmark.run import find_note
+    from harness.benchmark.screen import PLAIN_WIDTH, make_bench_screen
 
     console = Console(highlight=False)
     width = console.width if console.is_terminal else PLAIN_WIDTH

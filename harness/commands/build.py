@@ -20,9 +20,9 @@ def run(op: OpName, variant: VariantNames = None, target: TargetName = None, job
     from device.settings import read_settings
     from device.toolchain import find_toolchain
     from harness.build.builder import build_binding, build_op, describe_result, open_store
-    from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.targets import find_target
+    from harness.terminal.console import open_progress, print_json
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])

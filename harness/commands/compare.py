@@ -13,9 +13,9 @@ from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNa
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
-    from harness.compare.comparing import Compared
-    from harness.compare.verdicts import Criteria
-    from harness.drawn.record import GroupResult
+    from harness.compare.drawn.record import GroupResult
+    from harness.compare.variants import Compared
+    from harness.timing.verdicts import Criteria
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -98,9 +98,9 @@ def run(
       # two records, with no GPU; `report` lists their numbers
       python -m harness compare softmax --published --record 63 --record 65
     """
-    from harness.compare.verdicts import Criteria
-    from harness.console import print_json
     from harness.spec import SpecError
+    from harness.terminal.console import print_json
+    from harness.timing.verdicts import Criteria
 
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
@@ -118,8 +118,8 @@ def run(
             raise SpecError("--published goes with --record: the goals are measured anew")
         if problem or mode != "cold":
             raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
-        from harness.compare.goal_run import run_goals
-        from harness.console import claim_output
+        from harness.compare.goals_run import run_goals
+        from harness.terminal.console import claim_output
 
         if publish is not None:
             claim_output(publish, "--publish", is_folder=True)
@@ -160,9 +160,9 @@ def _find_first_variant(op: str) -> str | None:
 
 def _lead_goals(op: str, publish: Path | None) -> list[str]:
     """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
+    from harness.compare.drawn.page import summarize
+    from harness.compare.drawn.record import FILE, find_record, read_runs
     from harness.discover import find_op
-    from harness.drawn.page import summarize
-    from harness.drawn.record import FILE, find_record, read_runs
 
     beside = publish / FILE if publish is not None else None
     return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
@@ -185,8 +185,8 @@ def _compare_drawn(
 ) -> ExitCode:
     import secrets
 
-    from harness.drawn.cliff_run import run_cliffs
-    from harness.drawn.run import Request, run_drawn
+    from harness.compare.drawn.cliff_run import run_cliffs
+    from harness.compare.drawn.run import Request, run_drawn
 
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     words = [f"compare {op} --drawn {count} --seed {chosen}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
@@ -196,16 +196,16 @@ def _compare_drawn(
 
 
 def _draw(results: Sequence[GroupResult], heading: str) -> str:
-    from harness.pictures.drawn import plot_drawn  # matplotlib takes a second to import
-    from harness.pictures.svg import Drawing
-    from harness.pictures.theme import WIDE
+    from harness.report.pictures.drawn import plot_drawn  # matplotlib takes a second to import
+    from harness.report.pictures.svg import Drawing
+    from harness.report.pictures.theme import WIDE
 
     return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
 
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
     from device.settings import read_settings
-    from harness.compare.comparing import compare_records
+    from harness.compare.variants import compare_records
     from harness.discover import find_op
     from harness.errors import RecordUseError
     from harness.records.published import open_records
@@ -237,12 +237,12 @@ def _compare_variants(
     quiet: bool,
 ) -> tuple[list[Compared], str]:
     from device import UnavailableError
-    from harness.compare.comparing import Side, compare_sides, open_other_sides
-    from harness.console import open_progress
+    from harness.benchmark.session import Judged, Session
+    from harness.compare.variants import Side, compare_sides, open_other_sides
     from harness.discover import find_op
     from harness.errors import BuildError
-    from harness.session import Judged, Session
     from harness.spec import SpecError
+    from harness.terminal.console import open_progress
     from harness.timing.batches import Mode
     from harness.timing.timer import Timer
 
@@ -290,9 +290,9 @@ def _print(rows: list[Compared], where: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.compare.verdicts import format_p_value
-    from harness.report.printing import print_tables
     from harness.report.terminal import format_us
+    from harness.terminal.tables import print_tables
+    from harness.timing.verdicts import format_p_value
 
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -39,11 +39,11 @@ def run(
     from device.settings import read_settings
     from device.toolchain import find_toolchain
     from harness.build.builder import build_binding, build_op, open_variant
-    from harness.console import claim_output, open_progress, print_json
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.spec import SpecError
     from harness.targets import find_target
+    from harness.terminal.console import claim_output, open_progress, print_json
     from harness.verify.crosscheck import compare_outputs, load_outputs, record_outputs, save_outputs
 
     if (save is None) == (against is None):

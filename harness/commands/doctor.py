@@ -18,8 +18,8 @@ def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
     """
     from dataclasses import asdict
 
-    from harness.console import print_json
     from harness.doctor import examine
+    from harness.terminal.console import print_json
 
     findings = examine(device)
     if json:

@@ -120,8 +120,8 @@ def run(
 
 def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
     from contract.layout import name_bucket
-    from harness.console import print_json
     from harness.freezing.reading import read_frozen_op
+    from harness.terminal.console import print_json
 
     frozen = [read_frozen_op(frozen_dir, op) for op in ops]
     if json:
@@ -141,8 +141,8 @@ def _verify(
     from device import choose_device
     from device.settings import read_settings
     from device.toolchain import find_toolchain
-    from harness.console import print_json
     from harness.freezing.checking import Bench, check_frozen
+    from harness.terminal.console import print_json
 
     _require_kernels(frozen_dir, ops, kernels)
     settings = read_settings()
@@ -172,9 +172,9 @@ def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None
 
 
 def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
-    from harness.console import print_json
     from harness.errors import FrozenError
     from harness.freezing.reading import read_history
+    from harness.terminal.console import print_json
 
     events, findings = read_history(frozen_dir / op)
     if findings:

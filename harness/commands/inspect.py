@@ -36,9 +36,9 @@ def run(
     from dataclasses import asdict
 
     from harness.build.store import write_atomically
-    from harness.console import claim_output, print_json
-    from harness.inspection.inspecting import inspect_variant
-    from harness.inspection.views import print_inspection, render_page
+    from harness.profiling.inspection import inspect_variant
+    from harness.profiling.inspection_views import print_inspection, render_page
+    from harness.terminal.console import claim_output, print_json
 
     if html is not None:
         claim_output(html, "--html")

@@ -22,8 +22,8 @@ def run(
       python -m harness list gemm_bias_act
       python -m harness list gemm_bias_act --json
     """
-    from harness.console import print_json
     from harness.discover import find_op, find_ops, load_op
+    from harness.terminal.console import print_json
 
     if op is None:
         loaded = [load_op(folder) for folder in find_ops().values()]

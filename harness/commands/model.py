@@ -62,12 +62,12 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
     from dataclasses import asdict
 
     from device.settings import read_settings
-    from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.model.time_model import Prediction, load_machine, predict
-    from harness.model.validation import model_op
+    from harness.sweep.model_validation import model_op
     from harness.sweep.space import sample_space, select_sweep_problems
     from harness.targets import find_target
+    from harness.terminal.console import open_progress, print_json
 
     settings = read_settings()
     chosen, found_op = find_target(target or settings.target), find_op(op).op
@@ -93,11 +93,11 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
 def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None, jobs: int | None) -> ExitCode:
     from device.settings import find_project_root, read_settings
     from harness.build.store import write_atomically
-    from harness.console import claim_output, open_progress
     from harness.model.time_model import MACHINES
-    from harness.model.validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
+    from harness.sweep.model_validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
     from harness.sweep.points import load_sweep
     from harness.targets import find_target
+    from harness.terminal.console import claim_output, open_progress
 
     settings = read_settings()
     chosen = find_target(target or settings.target)

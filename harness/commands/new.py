@@ -30,8 +30,8 @@ def run(op: OpName, kind: Kind = "elementwise", json: AsJson = False) -> ExitCod
       make op=batched_product new args='--kind gemm'
       make op=batched_product bench
     """
-    from harness.console import print_json
     from harness.scaffold import create_op, find_kind
+    from harness.terminal.console import print_json
 
     folder = create_op(op, find_kind(kind))
     if json:

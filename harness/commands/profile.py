@@ -46,12 +46,12 @@ def run(
       python -m harness profile gemm_bias_act -v smem_tiled --device emulated
     """
     from device.settings import find_project_root
-    from harness.console import open_progress, print_json
+    from harness.benchmark.session import Session
     from harness.discover import find_op
     from harness.profiling.run import Profile, Tool, profile_on_emulator, profile_variant
     from harness.profiling.tools import Tools
-    from harness.session import Session
     from harness.spec import SpecError
+    from harness.terminal.console import open_progress, print_json
 
     if unknown := [t for t in tool or [] if t not in list(Tool)]:
         raise SpecError(f"--tool {unknown[0]}: must be one of {', '.join(Tool)}")

@@ -66,9 +66,8 @@ def run(
     from dataclasses import replace
 
     from contract.layout import find_frozen_dir
+    from harness.benchmark.session import Judged, Session
     from harness.build.revision import find_op_at
-    from harness.compare.verdicts import Criteria
-    from harness.console import open_progress, print_json
     from harness.discover import find_op
     from harness.freezing.adopting import adopt
     from harness.freezing.checking import require_sound
@@ -76,9 +75,10 @@ def run(
     from harness.freezing.matches import Arena
     from harness.freezing.promoting import Request, list_choices, promote
     from harness.freezing.recorded import find_other_code, list_variants, read_recording
-    from harness.session import Judged, Session
     from harness.spec import SpecError
+    from harness.terminal.console import open_progress, print_json
     from harness.timing.timer import Timer
+    from harness.timing.verdicts import Criteria
     from harness.verify.plan import THOROUGH
 
     if at and not recorded:

@@ -33,10 +33,10 @@ def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
         python -m harness records import h200.parquet
     """
     from device.settings import read_settings
-    from harness.console import claim_output
     from harness.records.database import Records
     from harness.records.interchange import export_records, import_records
     from harness.spec import SpecError
+    from harness.terminal.console import claim_output
 
     if action is Action.EXPORT:
         claim_output(file, "FILE")

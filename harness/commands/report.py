@@ -48,15 +48,15 @@ def run(
       python -m harness report softmax -r 3 -r 4 --markdown > h200.md
     """
     from device.settings import read_settings
-    from harness.console import claim_output, print_json
     from harness.discover import find_op
     from harness.errors import RecordError, RecordUseError
     from harness.records.published import list_goals, list_published, open_records
     from harness.report.latest import list_missing, select_latest
-    from harness.report.printing import print_tables
-    from harness.report.publish import make_markdown
+    from harness.report.markdown import make_markdown
     from harness.report.terminal import make_record_table
     from harness.spec import SpecError
+    from harness.terminal.console import claim_output, print_json
+    from harness.terminal.tables import print_tables
 
     if html is not None and (json or markdown or run_id):
         raise SpecError("--html shows all records of the op: it goes with none of --run, --json, --markdown")
@@ -108,8 +108,8 @@ def run(
 
 def _lead(loaded: LoadedOp, published: bool) -> None:
     """Print what drawn problems came to, where there is a record of them."""
-    from harness.drawn.page import describe_run, find_titles, list_cells
-    from harness.drawn.record import find_record, group_rows, merge_runs, read_runs
+    from harness.compare.drawn.page import describe_run, find_titles, list_cells
+    from harness.compare.drawn.record import find_record, group_rows, merge_runs, read_runs
 
     alike, rows = merge_runs(read_runs(find_record(loaded.op.name, published=published)))
     if rows:
@@ -123,10 +123,10 @@ def _lead(loaded: LoadedOp, published: bool) -> None:
 def _write_page(loaded: LoadedOp, html: Path | None, source: str) -> None:
     from device.settings import find_project_root
     from harness.build.store import write_atomically
-    from harness.console import claim_output
-    from harness.drawn.record import find_record, read_runs
-    from harness.pictures.page import write_page
+    from harness.compare.drawn.record import find_record, read_runs
     from harness.records import load
+    from harness.report.pictures.page import write_page
+    from harness.terminal.console import claim_output
 
     path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
     claim_output(path, "--html")

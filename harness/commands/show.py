@@ -40,11 +40,11 @@ def run(
     from device.toolchain import find_toolchain
     from harness.build.builder import build_op, describe_result
     from harness.build.disassemble import disassemble
-    from harness.console import print_json
     from harness.discover import find_op
     from harness.errors import BuildError
     from harness.spec import SpecError
     from harness.targets import find_target
+    from harness.terminal.console import print_json
 
     loaded = find_op(op)
     if variant is None:
@@ -76,7 +76,7 @@ def run(
 
 
 def _list_variants(op: Op, json: bool) -> ExitCode:
-    from harness.console import print_json
+    from harness.terminal.console import print_json
 
     if json:
         print_json({"op": op.name, "variants": [v.name for v in op.variants]})

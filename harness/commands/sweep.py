@@ -13,7 +13,7 @@ from harness.errors import ExitCode, UseError
 from harness.sweep.strategies import StrategyName
 
 if TYPE_CHECKING:
-    from harness.session import Session
+    from harness.benchmark.session import Session
     from harness.sweep.finals import Winner
     from harness.sweep.points import SweepPoint
 
@@ -90,10 +90,10 @@ def run(
       # points for the time model's validation
       python -m harness sweep softmax --per-kernel 100 --save softmax.json
     """
-    from harness.console import claim_output, open_progress, print_json
     from harness.discover import find_op
-    from harness.sweep.preparing import Preparation
     from harness.sweep.space import select_sweep_problems
+    from harness.sweep.startup import Preparation
+    from harness.terminal.console import claim_output, open_progress, print_json
 
     loaded = find_op(op)
     if scheduler is not None and not re.fullmatch(r"([a-z]+://)?[^\s/:]+:\d+|inproc://.+", scheduler):
@@ -103,12 +103,12 @@ def run(
     problems = select_sweep_problems(loaded.op, problem or [])
     with Preparation(loaded, problems, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
-        from harness.session import Session
+        from harness.benchmark.session import Session
         from harness.spec import SpecError
         from harness.sweep.finals import Expectations, hold_finals
         from harness.sweep.points import Sweep, save_sweep
         from harness.sweep.progress import GpuUse, Progress
-        from harness.sweep.sweeping import SweepPlan, SweepRun
+        from harness.sweep.run import SweepPlan, SweepRun
 
         plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
         with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
@@ -155,7 +155,7 @@ def _describe_sweep(session: Session, samples: int) -> dict[str, str]:
     from datetime import UTC, datetime
 
     from device.settings import find_project_root
-    from harness.provenance import find_commit
+    from harness.records.provenance import find_commit
 
     return {
         "device": session.device.properties.name,

@@ -34,11 +34,11 @@ def run(
     from dataclasses import replace
 
     from device import UnavailableError
-    from harness.console import open_progress, print_json
+    from harness.benchmark.session import Judged, Session
     from harness.discover import find_op
-    from harness.report.printing import print_tables
     from harness.report.terminal import list_fault_lines, make_verify_table
-    from harness.session import Judged, Session
+    from harness.terminal.console import open_progress, print_json
+    from harness.terminal.tables import print_tables
     from harness.verify.plan import THOROUGH, describe_plan, make_plan
 
     loaded = find_op(op)

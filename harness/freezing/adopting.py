@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contract.index import Index
+from harness.benchmark.session import Session
 from harness.freezing.buckets import find_bucket
 from harness.freezing.changing import change_index
 from harness.freezing.gates import Candidate
@@ -14,7 +15,6 @@ from harness.freezing.promoting import Decision, Request, group_problems, list_c
 from harness.freezing.reading import read_frozen_op
 from harness.freezing.recorded import RecordedMatch, Recording, list_variants
 from harness.freezing.writing import Place, Writing, apply_writing, gather, list_medians
-from harness.session import Session
 from harness.spec import Problem
 
 

@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.session import Session
 from harness.spec import AttributeValue, Launchable, Op, Problem
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected

@@ -15,7 +15,7 @@ from device.settings import find_project_root
 from harness.errors import FrozenError, FrozenUseError
 from harness.freezing.reading import name_event, read_frozen_op, read_history, replay, replay_kernels
 from harness.freezing.transaction import Disk, apply_change, lock_op
-from harness.provenance import find_commit
+from harness.records.provenance import find_commit
 
 
 def change_index(

@@ -11,6 +11,7 @@ from contract.index import Index
 from contract.kernels import FrozenKernel, read_kernel
 from contract.layout import name_manifest
 from device.toolchain import Toolchain, name_remedy
+from harness.benchmark.workers import Job, WorkerSetup, verify_variants
 from harness.build.builder import build_binding
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
@@ -19,7 +20,6 @@ from harness.freezing.reading import Finding, read_frozen_op
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
 from harness.freezing.transaction import clear_up
 from harness.spec import SpecError, Variant
-from harness.verify.workers import Job, WorkerSetup, verify_variants
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from contract.index import Index
 from contract.layout import hash_value
 from device import UnavailableError
 from device.settings import find_project_root
+from harness.benchmark.session import Judged, Session
+from harness.benchmark.workers import Job, verify_variants
 from harness.build.builder import BuildResult, open_variant
 from harness.build.resources import find_occupancy
 from harness.errors import BuildError, FrozenError
@@ -24,12 +26,10 @@ from harness.freezing.probing import find_disagreement
 from harness.freezing.sealing import collect_sources, make_manifest, prove_sealed
 from harness.model.counting import examine_launch
 from harness.records.tables import Result
-from harness.session import Judged, Session
 from harness.spec import Launchable, Problem
 from harness.verify.judge import VERIFY_VERSION
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan
 from harness.verify.runner import Case
-from harness.verify.workers import Job, verify_variants
 
 # A reason given with --force-reason opens these; what says that a kernel is right cannot be forced.
 FORCIBLE = frozenset({"clean tree", "no spills", "faster"})

@@ -15,16 +15,16 @@ import numpy as np
 
 from contract.index import Index, Row
 from contract.kernels import read_kernel
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.compare.comparing import Held, Side, hold_contest
-from harness.compare.verdicts import Criteria, Outcome
+from harness.compare.variants import Held, Side, hold_contest
 from harness.errors import FrozenError
 from harness.freezing.deciding import share_error
 from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
 from harness.records.database import Records
-from harness.session import Session
 from harness.spec import Problem
 from harness.timing.timer import Mode, Timer
+from harness.timing.verdicts import Criteria, Outcome
 
 
 @dataclass(frozen=True)

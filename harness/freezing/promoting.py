@@ -14,16 +14,16 @@ from typing import Any
 from contract.index import Index, Row
 from contract.kernels import read_kernel
 from contract.layout import name_bucket
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.compare.verdicts import Criteria
 from harness.errors import FrozenUseError
 from harness.freezing.buckets import find_bucket, make_fallback_bucket, meets_domain
 from harness.freezing.deciding import Ruling, choose
 from harness.freezing.gates import Candidate, Gate
 from harness.freezing.matches import Match
 from harness.freezing.writing import Place, Writing, apply_writing, describe_conditions, gather
-from harness.session import Session
 from harness.spec import Op, Problem
+from harness.timing.verdicts import Criteria
 
 # Below this a faster kernel counts as the same; and the probability that a kernel takes a bucket from its own copy.
 PROMOTION = Criteria(margin=0.01, error=0.01)

@@ -11,6 +11,7 @@ from contract.index import Index, Row
 from contract.kernels import read_kernel
 from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_bucket, name_manifest, split
 from contract.schemas import find_schema_fault
+from harness.benchmark.session import Session
 from harness.errors import FrozenError
 from harness.freezing.buckets import describe_axes, name_group
 from harness.freezing.changing import change_index
@@ -19,7 +20,6 @@ from harness.freezing.gates import FORCIBLE, Candidate
 from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.reading import name_evidence, read_frozen_op
 from harness.records.database import Records
-from harness.session import Session
 from harness.spec import Problem
 from harness.timing.timer import Mode
 

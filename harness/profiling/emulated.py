@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.inspection.joined import Inspection, KernelInspection
+from harness.profiling.side_by_side import Inspection, KernelInspection
 from harness.profiling.summary import Summary
 from harness.report.terminal import find_sectors_per_request, format_count
 

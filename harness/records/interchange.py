@@ -23,8 +23,8 @@ from contract.documents import parse_json
 from device.settings import suggest
 from harness.build.store import write_atomically
 from harness.errors import RecordError, RecordUseError
-from harness.records.checks import BLOBS, OWN_KEYS, find_row_fault
 from harness.records.database import Records, pack_floats, share_environment
+from harness.records.row_checks import BLOBS, OWN_KEYS, find_row_fault
 from harness.records.tables import Environment, Result, Run
 
 _SUFFIXES = (".json", ".csv", ".parquet")

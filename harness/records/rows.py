@@ -12,7 +12,7 @@ import numpy as np
 
 from contract.documents import parse_json
 from harness.errors import RecordUseError
-from harness.provenance import Commit
+from harness.records.provenance import Commit
 from harness.records.tables import Result, read_clocks, read_samples
 from harness.sweep.points import Sweep
 from harness.timing.stats import find_ratio_interval

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, Event, Stream
+from harness.nvtx_ranges import find_range
 from harness.timing.instruments import Instruments
 from harness.timing.nvml import ClockMonitor, LazyMonitor, Reading
-from harness.timing.ranges import find_range
 
 Launch = Callable[[Stream], None]
 

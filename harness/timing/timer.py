@@ -25,12 +25,12 @@ from dataclasses import replace
 import numpy as np
 
 from device.interface import Device, Graph, Stream, UnavailableError
-from harness.compare.verdicts import plan_round
-from harness.timing.ahead import AheadSampler
 from harness.timing.batches import Batch, Batches, BatchLimits, Launch, Mode, Subject, TimingError
 from harness.timing.instruments import CudaInstruments, Instruments
+from harness.timing.pipelined import PipelinedSampler
+from harness.timing.results import Run, Timing, TimingPolicy
 from harness.timing.stats import find_throttled, summarize, windows_agree
-from harness.timing.timings import Run, Timing, TimingPolicy
+from harness.timing.verdicts import plan_round
 
 __all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy", "check_floor")
 
@@ -136,9 +136,8 @@ class Timer:
         Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
         """
         if self.policy.queues_ahead and len(subjects) == 1:
-            return [
-                AheadSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep).sample(subjects[0], give_up_above_us)
-            ]
+            sampler = PipelinedSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep)
+            return [sampler.sample(subjects[0], give_up_above_us)]
         warmup_s, settled = self.warm_up(subjects)
         self._batches.begin_readings()
         runs = [Run(s, self.policy.stop.min_samples) for s in subjects]

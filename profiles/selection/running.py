@@ -10,8 +10,8 @@ from typing import Any
 
 from device import Device, open_device
 from device.toolchain import find_toolchain
-from harness.drawn import seeds
-from harness.provenance import find_commit
+from harness.compare.drawn import seeds
+from harness.records.provenance import find_commit
 
 FOLDER = Path(__file__).resolve().parent
 # Of the problems drawn: choices are never judged on those that the models were fitted to.

@@ -16,6 +16,7 @@ from contract.index import Index
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
+from harness.benchmark.session import Judged
 from harness.build.builder import BuildResult, build_binding, build_op, open_variant
 from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_op, find_ops, load_op
@@ -28,8 +29,7 @@ from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
 from harness.freezing.interface import describe_interface, read_api, read_struct
 from harness.freezing.origins import find_move, find_wrong_origin, name_commit
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
-from harness.provenance import Commit, find_commit
-from harness.session import Judged
+from harness.records.provenance import Commit, find_commit
 from harness.spec import Attribute, Axis, Cost, Problem
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_plan

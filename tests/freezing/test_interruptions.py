@@ -27,7 +27,7 @@ from harness.freezing.consistency import check_op, check_set
 from harness.freezing.migrating import migrate
 from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
 from harness.freezing.transaction import clear_up, recover
-from harness.provenance import Commit
+from harness.records.provenance import Commit
 from tests.freezing.frozen_sets import (
     OP,
     REVISION,

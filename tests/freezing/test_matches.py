@@ -13,8 +13,8 @@ from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op
-from harness.compare.comparing import Held, Side
 from harness.compare.contest import Contest, judge_rounds
+from harness.compare.variants import Held, Side
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.freezing import matches

@@ -13,9 +13,8 @@ import pytest
 
 from contract.layout import hash_value, make_seal
 from harness.build.builder import BuildResult
-from harness.compare.comparing import Held
 from harness.compare.contest import Contest, judge_rounds
-from harness.compare.verdicts import Verdict, is_void
+from harness.compare.variants import Held
 from harness.discover import find_op
 from harness.freezing.consistency import check_op
 from harness.freezing.deciding import judge_challenger, share_error
@@ -29,6 +28,7 @@ from harness.spec import Problem
 from harness.targets import find_target
 from harness.timing.stats import StopReason
 from harness.timing.timer import Mode
+from harness.timing.verdicts import Verdict, is_void
 from tests.freezing.frozen_sets import make_manifest
 from tests.harness.noise import NOISES, make_rounds
 

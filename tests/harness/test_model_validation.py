@@ -13,7 +13,7 @@ import pytest
 from harness.errors import RecordError
 from harness.model.fit import correlate_ranks, find_first_tenth, model_points
 from harness.model.time_model import PARAMETERS, load_machine
-from harness.model.validation import (
+from harness.sweep.model_validation import (
     COLUMNS,
     _check_code,
     make_csv,

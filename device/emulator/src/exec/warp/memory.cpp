@@ -1,4 +1,6 @@
 // Loads and stores.
+#include <emmintrin.h>
+
 #include <algorithm>
 
 #include "warp.hpp"
@@ -55,33 +57,31 @@ AICF_INLINE Cell read_cell(const uint8_t* at) {
 }
 
 template <typename Memory, typename Row>
-AICF_INLINE void load_element(Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, Shape shape, uint32_t offset) {
+AICF_INLINE void load_element(Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, Shape shape) {
     switch (shape) {
         case Shape::kContiguous:
         case Shape::kContiguousHalves:
             if constexpr (sizeof(Memory) == sizeof(Row)) {
-                if (offset == 0) {
-                    std::memcpy(to, byte_at(base, address[0]), sizeof(Row) * 16);
-                    std::memcpy(to + 16, byte_at(base, address[16]), sizeof(Row) * 16);
-                    return;
-                }
+                std::memcpy(to, byte_at(base, address[0]), sizeof(Row) * 16);
+                std::memcpy(to + 16, byte_at(base, address[16]), sizeof(Row) * 16);
+                return;
             }
             break;
         case Shape::kUniform:
         case Shape::kUniformHalves: {
-            const Row low = static_cast<Row>(read_cell<Memory>(byte_at(base, address[0] + offset))),
-                      high = static_cast<Row>(read_cell<Memory>(byte_at(base, address[16] + offset)));
+            const Row low = static_cast<Row>(read_cell<Memory>(byte_at(base, address[0]))),
+                      high = static_cast<Row>(read_cell<Memory>(byte_at(base, address[16])));
             for (uint32_t lane = 0; lane < 16; ++lane) to[lane] = low;
             for (uint32_t lane = 16; lane < 32; ++lane) to[lane] = high;
             return;
         }
         case Shape::kScattered: break;
     }
-    for_lanes(mask, [&](uint32_t lane) { to[lane] = static_cast<Row>(read_cell<Memory>(byte_at(base, address[lane] + offset))); });
+    for_lanes(mask, [&](uint32_t lane) { to[lane] = static_cast<Row>(read_cell<Memory>(byte_at(base, address[lane]))); });
 }
 
 template <typename Memory, typename Row>
-AICF_INLINE void store_element(const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous, uint32_t offset) {
+AICF_INLINE void store_element(const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous) {
     if constexpr (sizeof(Memory) == sizeof(Row)) {
         if (contiguous) {
             std::memcpy(byte_at(base, address[0]), from, sizeof(Row) * kWarpLanes);
@@ -90,46 +90,176 @@ AICF_INLINE void store_element(const Row* from, uint8_t* base, const uint64_t* a
     }
     for_lanes(mask, [&](uint32_t lane) {
         const Memory value = static_cast<Memory>(from[lane]);
-        std::memcpy(byte_at(base, address[lane] + offset), &value, sizeof value);
+        std::memcpy(byte_at(base, address[lane]), &value, sizeof value);
     });
 }
 
 template <typename Row>
-AICF_INLINE void load_row(const Inst& inst, Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, Shape shape,
-                          uint32_t offset) {
+AICF_INLINE void load_row(const Inst& inst, Row* to, const uint8_t* base, const uint64_t* address, uint32_t mask, Shape shape) {
     using Signed = std::make_signed_t<Row>;
     const bool extend = inst.flags & kFlagSignExtend;
     switch (inst.bytes) {
         case 1:
             if (extend)
-                load_element<int8_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape, offset);
+                load_element<int8_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape);
             else
-                load_element<uint8_t, Row>(to, base, address, mask, shape, offset);
+                load_element<uint8_t, Row>(to, base, address, mask, shape);
             break;
         case 2:
             if (extend)
-                load_element<int16_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape, offset);
+                load_element<int16_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape);
             else
-                load_element<uint16_t, Row>(to, base, address, mask, shape, offset);
+                load_element<uint16_t, Row>(to, base, address, mask, shape);
             break;
         case 4:
             if (extend)
-                load_element<int32_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape, offset);
+                load_element<int32_t, Signed>(reinterpret_cast<Signed*>(to), base, address, mask, shape);
             else
-                load_element<uint32_t, Row>(to, base, address, mask, shape, offset);
+                load_element<uint32_t, Row>(to, base, address, mask, shape);
             break;
-        default: load_element<uint64_t, Row>(to, base, address, mask, shape, offset); break;
+        default: load_element<uint64_t, Row>(to, base, address, mask, shape); break;
     }
 }
 
 template <typename Row>
-AICF_INLINE void store_row(const Inst& inst, const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous,
-                           uint32_t offset) {
+AICF_INLINE void store_row(const Inst& inst, const Row* from, uint8_t* base, const uint64_t* address, uint32_t mask, bool contiguous) {
     switch (inst.bytes) {
-        case 1: store_element<uint8_t, Row>(from, base, address, mask, contiguous, offset); break;
-        case 2: store_element<uint16_t, Row>(from, base, address, mask, contiguous, offset); break;
-        case 4: store_element<uint32_t, Row>(from, base, address, mask, contiguous, offset); break;
-        default: store_element<uint64_t, Row>(from, base, address, mask, contiguous, offset); break;
+        case 1: store_element<uint8_t, Row>(from, base, address, mask, contiguous); break;
+        case 2: store_element<uint16_t, Row>(from, base, address, mask, contiguous); break;
+        case 4: store_element<uint32_t, Row>(from, base, address, mask, contiguous); break;
+        default: store_element<uint64_t, Row>(from, base, address, mask, contiguous); break;
+    }
+}
+
+// Vectors. Each thread's is one access of the host's, of 2 to 16 bytes: a block on another host thread sees all of it or nothing. Intel and
+// AMD promise that of an aligned 16-byte move wherever there is AVX. Compilers are free to make two moves of an intrinsic: hence assembly.
+#ifdef __AVX__
+#define AICF_MOVE_16 "vmovdqa"
+#else
+#define AICF_MOVE_16 "movdqa"
+#endif
+
+template <uint32_t kBytes>
+struct CellOf;
+template <>
+struct CellOf<2> {
+    using Type = uint16_t;
+};
+template <>
+struct CellOf<4> {
+    using Type = uint32_t;
+};
+template <>
+struct CellOf<8> {
+    using Type = uint64_t;
+};
+template <>
+struct CellOf<16> {
+    using Type = __m128i;
+};
+
+template <typename Cell>
+AICF_INLINE Cell load_cell(const uint8_t* at) {
+    if constexpr (sizeof(Cell) == 16) {
+        Cell value;
+        asm volatile(AICF_MOVE_16 " %1, %0" : "=x"(value) : "m"(*reinterpret_cast<const Cell*>(at)));
+        return value;
+    } else {
+        return __atomic_load_n(reinterpret_cast<const Cell*>(at), __ATOMIC_RELAXED);
+    }
+}
+
+template <typename Cell>
+AICF_INLINE void store_cell(uint8_t* at, Cell value) {
+    if constexpr (sizeof(Cell) == 16)
+        asm volatile(AICF_MOVE_16 " %1, %0" : "=m"(*reinterpret_cast<Cell*>(at)) : "x"(value));
+    else
+        __atomic_store_n(reinterpret_cast<Cell*>(at), value, __ATOMIC_RELAXED);
+}
+
+template <typename Element, typename Row, uint32_t kCount>
+AICF_INLINE void load_vectors(uint8_t* const* rows, const uint8_t* base, const uint64_t* address, uint32_t mask) {
+    using Cell = typename CellOf<sizeof(Element) * kCount>::Type;
+    for_lanes(mask, [&](uint32_t lane) {
+        const Cell cell = load_cell<Cell>(byte_at(base, address[lane]));
+        Element parts[kCount];
+        std::memcpy(parts, &cell, sizeof cell);
+        for (uint32_t i = 0; i < kCount; ++i) reinterpret_cast<Row*>(rows[i])[lane] = static_cast<Row>(parts[i]);
+    });
+}
+
+template <typename Element, typename Row, uint32_t kCount>
+AICF_INLINE void store_vectors(uint8_t* const* rows, uint8_t* base, const uint64_t* address, uint32_t mask) {
+    using Cell = typename CellOf<sizeof(Element) * kCount>::Type;
+    for_lanes(mask, [&](uint32_t lane) {
+        Element parts[kCount];
+        for (uint32_t i = 0; i < kCount; ++i) parts[i] = static_cast<Element>(reinterpret_cast<const Row*>(rows[i])[lane]);
+        Cell cell;
+        std::memcpy(&cell, parts, sizeof cell);
+        store_cell<Cell>(byte_at(base, address[lane]), cell);
+    });
+}
+
+// The most frequent vectors of a whole warp, turned round in registers of the host.
+AICF_INLINE void load_quads(uint8_t* const* rows, const uint8_t* base, const uint64_t* address) {
+    for (uint32_t lane = 0; lane < kWarpLanes; lane += 4) {
+        __m128i cell[4];
+        for (uint32_t i = 0; i < 4; ++i) cell[i] = load_cell<__m128i>(byte_at(base, address[lane + i]));
+        const __m128i low01 = _mm_unpacklo_epi32(cell[0], cell[1]), low23 = _mm_unpacklo_epi32(cell[2], cell[3]);
+        const __m128i high01 = _mm_unpackhi_epi32(cell[0], cell[1]), high23 = _mm_unpackhi_epi32(cell[2], cell[3]);
+        const __m128i turned[4] = {_mm_unpacklo_epi64(low01, low23), _mm_unpackhi_epi64(low01, low23), _mm_unpacklo_epi64(high01, high23),
+                                   _mm_unpackhi_epi64(high01, high23)};
+        for (uint32_t i = 0; i < 4; ++i) std::memcpy(rows[i] + 4 * lane, &turned[i], sizeof turned[i]);
+    }
+}
+
+AICF_INLINE void store_quads(uint8_t* const* rows, uint8_t* base, const uint64_t* address) {
+    for (uint32_t lane = 0; lane < kWarpLanes; lane += 4) {
+        __m128i row[4];
+        for (uint32_t i = 0; i < 4; ++i) std::memcpy(&row[i], rows[i] + 4 * lane, sizeof row[i]);
+        const __m128i low01 = _mm_unpacklo_epi32(row[0], row[1]), low23 = _mm_unpacklo_epi32(row[2], row[3]);
+        const __m128i high01 = _mm_unpackhi_epi32(row[0], row[1]), high23 = _mm_unpackhi_epi32(row[2], row[3]);
+        const __m128i turned[4] = {_mm_unpacklo_epi64(low01, low23), _mm_unpackhi_epi64(low01, low23), _mm_unpacklo_epi64(high01, high23),
+                                   _mm_unpackhi_epi64(high01, high23)};
+        for (uint32_t i = 0; i < 4; ++i) store_cell<__m128i>(byte_at(base, address[lane + i]), turned[i]);
+    }
+}
+
+template <bool kStore, typename Element, typename Row, uint32_t kCount>
+AICF_INLINE void move_vectors(uint8_t* const* rows, uint8_t* base, const uint64_t* address, uint32_t mask) {
+    constexpr bool kQuads = sizeof(Element) == 4 && sizeof(Row) == 4 && kCount == 4;
+    if constexpr (kStore) {
+        if (kQuads && mask == ~0u) return store_quads(rows, base, address);
+        store_vectors<Element, Row, kCount>(rows, base, address, mask);
+    } else {
+        if (kQuads && mask == ~0u) return load_quads(rows, base, address);
+        load_vectors<Element, Row, kCount>(rows, base, address, mask);
+    }
+}
+
+template <bool kStore, typename Element, typename Row>
+AICF_INLINE void move_vectors(const Inst& inst, uint8_t* const* rows, uint8_t* base, const uint64_t* address, uint32_t mask) {
+    if (inst.vec == 2) return move_vectors<kStore, Element, Row, 2>(rows, base, address, mask);
+    if constexpr (sizeof(Element) <= 4) move_vectors<kStore, Element, Row, 4>(rows, base, address, mask);
+}
+
+// Signs matter to loads alone.
+template <bool kStore, typename Row>
+void move_vectors(const Inst& inst, uint8_t* const* rows, uint8_t* base, const uint64_t* address, uint32_t mask) {
+    using Signed = std::make_signed_t<Row>;
+    const bool extend = !kStore && (inst.flags & kFlagSignExtend) && inst.bytes < sizeof(Row);
+    switch (inst.bytes) {
+        case 1:
+            return extend ? move_vectors<kStore, int8_t, Signed>(inst, rows, base, address, mask)
+                          : move_vectors<kStore, uint8_t, Row>(inst, rows, base, address, mask);
+        case 2:
+            return extend ? move_vectors<kStore, int16_t, Signed>(inst, rows, base, address, mask)
+                          : move_vectors<kStore, uint16_t, Row>(inst, rows, base, address, mask);
+        case 4:
+            return extend ? move_vectors<kStore, int32_t, Signed>(inst, rows, base, address, mask)
+                          : move_vectors<kStore, uint32_t, Row>(inst, rows, base, address, mask);
+        default:
+            if constexpr (sizeof(Row) == 8) move_vectors<kStore, uint64_t, Row>(inst, rows, base, address, mask);
     }
 }
 
@@ -145,25 +275,22 @@ bool all_equal(const uint8_t* state, uint64_t count, uint8_t value) {
 template <Mode M>
 template <bool kStore>
 void Interpreter<M>::move_elements(const Inst& inst, uint32_t mask, uint8_t* base, const uint64_t* address, Shape shape) {
-    const uint32_t operands[4] = {inst.d, inst.b, inst.c, inst.e};
-    const bool single = inst.vec == 1;
-    if constexpr (kStore) {
-        // Element by element for each lane in turn is what the order of overlapping lanes would need; it is undefined, so rows are as good.
-        for (uint32_t i = 0; i < inst.vec; ++i) {
-            if (inst.dbytes == 8)
-                store_row<uint64_t>(inst, row64(operands[i]), base, address, mask, shape == Shape::kContiguous && single, i * inst.bytes);
-            else
-                store_row<uint32_t>(inst, row32(operands[i]), base, address, mask, shape == Shape::kContiguous && single, i * inst.bytes);
-        }
+    if (inst.vec > 1) {
+        uint8_t* const rows[4] = {row(inst.d), row(inst.b), row(inst.c), row(inst.e)};
+        if (inst.dbytes == 8)
+            move_vectors<kStore, uint64_t>(inst, rows, base, address, mask);
+        else
+            move_vectors<kStore, uint32_t>(inst, rows, base, address, mask);
+    } else if constexpr (kStore) {
+        if (inst.dbytes == 8)
+            store_row<uint64_t>(inst, row64(inst.d), base, address, mask, shape == Shape::kContiguous);
+        else
+            store_row<uint32_t>(inst, row32(inst.d), base, address, mask, shape == Shape::kContiguous);
     } else {
-        // Vector elements lie apart by the size of the vector: only uniform shapes hold for each of them.
-        if (!single && (shape == Shape::kContiguous || shape == Shape::kContiguousHalves)) shape = Shape::kScattered;
-        for (uint32_t i = 0; i < inst.vec; ++i) {
-            if (inst.dbytes == 8)
-                load_row<uint64_t>(inst, row64(operands[i]), base, address, mask, shape, i * inst.bytes);
-            else
-                load_row<uint32_t>(inst, row32(operands[i]), base, address, mask, shape, i * inst.bytes);
-        }
+        if (inst.dbytes == 8)
+            load_row<uint64_t>(inst, row64(inst.d), base, address, mask, shape);
+        else
+            load_row<uint32_t>(inst, row32(inst.d), base, address, mask, shape);
     }
 }
 

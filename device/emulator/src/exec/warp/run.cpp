@@ -417,6 +417,8 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                     goto polled;
                 break;
             case Op::kFence:
+                // The host lets a load overtake an earlier store; a fence of the device does not, for blocks on other host threads.
+                if (!block_.launch->single_worker) std::atomic_thread_fence(std::memory_order_seq_cst);
                 memory_fence(inst, mask);
                 ++pc_;
                 break;
