@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from contract import decision_structs as c
 from contract.calls import Interface, Query, Value
-from contract.decision_tables import DecisionTable, assemble
+from contract.decision_tables import DecisionTable, assemble, make_table
+from contract.frozen_set import FrozenOp
 from contract.layout import AXES
 from device.native import build_library
 
@@ -193,6 +194,12 @@ class DecisionCore:
     def estimate_us(self, asked: Asked, kernel: int) -> float:
         """Return a kernel's least time by the chip's peak rates, stretched by how its blocks fill the chip; 0 without a cost."""
         return float(self._library.aicf_estimate_us(self._address, asked.address, kernel))
+
+
+def open_core(frozen: FrozenOp, arch: str) -> DecisionCore:
+    """Return the decision among an op's frozen kernels for an architecture; raises :class:`~contract.errors.FrozenError`."""
+    manifests = {name: kernel.manifest for name, kernel in frozen.kernels.items()}
+    return DecisionCore(make_table(arch, frozen.description, frozen.entries, frozen.medians, frozen.surveys.get(arch), manifests))
 
 
 def _pack_mask(kernels: int) -> bytes:
