@@ -8,6 +8,11 @@
 
 #include <stdint.h>
 
+/* A program that has no use for the functions beyond one file includes decide.c there, with this as `static inline`. */
+#ifndef AICF_DECIDE_API
+#define AICF_DECIDE_API extern
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -188,29 +193,31 @@ typedef struct AicfWishes {
 } AicfWishes;
 
 /* Finds the kernels that serve a call, its classes and its least work. */
-void aicf_ask(const AicfTable* table, const AicfCall* call, AicfQuery* query);
+AICF_DECIDE_API void aicf_ask(const AicfTable* table, const AicfCall* call, AicfQuery* query);
 
 /* Drops kernels that lack what is wished. `workspace_bytes` is what each kept kernel wants; NULL: of workspaces nothing is asked yet. */
-void aicf_keep_preferred(const AicfTable* table, const AicfWishes* wishes, const int64_t* workspace_bytes, uint64_t* kernels);
+AICF_DECIDE_API void aicf_keep_preferred(const AicfTable* table, const AicfWishes* wishes, const int64_t* workspace_bytes,
+                                         uint64_t* kernels);
 
 /* Decides among `kernels` (a bit each, all of them legal). */
-void aicf_decide(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, AicfDecision* decision);
+AICF_DECIDE_API void aicf_decide(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, AicfDecision* decision);
 
 /* Returns the first condition of a kernel's domain that does not hold; -1: all hold. */
-int32_t aicf_find_broken(const AicfTable* table, const AicfQuery* query, int32_t kernel);
+AICF_DECIDE_API int32_t aicf_find_broken(const AicfTable* table, const AicfQuery* query, int32_t kernel);
 
 /* Returns the nearest measured problem of the call's group that one of `kernels` was timed on; -1: none is near enough. */
-int32_t aicf_find_nearest(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, int32_t in_bucket, double* distance);
+AICF_DECIDE_API int32_t aicf_find_nearest(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, int32_t in_bucket,
+                                          double* distance);
 
 /* Fills in the microseconds that the survey predicts, by kernel (NAN: it does not know the kernel). Returns 0 where the survey is not asked
  * for this call, since it knows none of `kernels` or not all winners of the bucket. */
-int32_t aicf_predict(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, double* us);
+AICF_DECIDE_API int32_t aicf_predict(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, double* us);
 
 /* Fills in the terms of a kernel's model: a launch (1 us), waves, and microseconds of arithmetic, memory and what tiles read. */
-void aicf_find_terms(const AicfTable* table, const AicfQuery* query, int32_t kernel, double* terms);
+AICF_DECIDE_API void aicf_find_terms(const AicfTable* table, const AicfQuery* query, int32_t kernel, double* terms);
 
 /* Returns the least time of a kernel by the chip's peak rates, stretched by how its blocks fill the chip, in microseconds. */
-double aicf_estimate_us(const AicfTable* table, const AicfQuery* query, int32_t kernel);
+AICF_DECIDE_API double aicf_estimate_us(const AicfTable* table, const AicfQuery* query, int32_t kernel);
 
 #ifdef __cplusplus
 }

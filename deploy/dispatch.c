@@ -1,7 +1,9 @@
 /* The dispatcher of the AICF kernel library: this part is the same in every library, what follows it is tables. Generated; do not edit.
- * docs/frozen.md says how a kernel is chosen; decide.c chooses. */
+ * docs/frozen.md says how a kernel is chosen; decide.c chooses, and is no part of the library's interface. */
+#define AICF_DECIDE_API static inline
+#include "decide.c"
+
 #include "aicf_kernels.h"
-#include "decide.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -223,7 +225,8 @@ static AicfStatus launch(const Op* op, const void* params, const AicfPreferences
         status = kernel->workspace_bytes(params, &wanted);
         if (status.code != AICF_OK) return status;
         if (workspace_bytes < wanted || (wanted > 0 && workspace == NULL)) {
-            return make_status(AICF_INVALID, "%s: %s wants %zu bytes of workspace, got %zu", op->name, kernel->name, wanted, workspace_bytes);
+            return make_status(AICF_INVALID, "%s: %s wants %zu bytes of workspace, got %zu", op->name, kernel->name, wanted,
+                               workspace_bytes);
         }
     }
     status = bind_thread();

@@ -9,8 +9,8 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from aicf.building.native import load_extension
 from aicf.errors import FrozenError
+from aicf.kernels.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.calling import OpCall
 from aicf.registry import Registry, open_registry

@@ -23,9 +23,9 @@ from harness.records.database import EnvironmentFacts, Records, ResultFacts, mak
 from harness.records.engine import hide_password
 from harness.records.provenance import Commit, describe_environment, find_commit, find_device_kind, is_ancestor
 from harness.records.tables import Result
-from harness.report.terminal import clean_json
 from harness.spec import Variant
 from harness.targets import Target, find_target
+from harness.terminal.figures import clean_json
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.verify.judge import VERIFY_VERSION, Verifier
 from harness.verify.plan import Effort, includes_proof

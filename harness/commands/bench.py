@@ -108,7 +108,7 @@ def _work(
 
 def _print_faults(op: str, judged: Sequence[Judged], faults: Sequence[Fault], rows: Sequence[BenchRow]) -> None:
     """Say on stderr what is wrong with the op, with variants, and with what was timed."""
-    from harness.report.terminal import list_fault_lines
+    from harness.verify.tables import list_fault_lines
 
     for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
         print(line, file=sys.stderr)

@@ -290,7 +290,7 @@ def _print(rows: list[Compared], where: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from harness.report.terminal import format_us
+    from harness.terminal.figures import format_us
     from harness.terminal.tables import print_tables
     from harness.timing.verdicts import format_p_value
 

@@ -94,8 +94,8 @@ def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None
     from device.settings import find_project_root, read_settings
     from harness.build.store import write_atomically
     from harness.model.time_model import MACHINES
+    from harness.records.sweeps import load_sweep
     from harness.sweep.model_validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
-    from harness.sweep.points import load_sweep
     from harness.targets import find_target
     from harness.terminal.console import claim_output, open_progress
 

@@ -53,7 +53,7 @@ def run(
     from harness.records.published import list_goals, list_published, open_records
     from harness.report.latest import list_missing, select_latest
     from harness.report.markdown import make_markdown
-    from harness.report.terminal import make_record_table
+    from harness.report.record_table import make_record_table
     from harness.spec import SpecError
     from harness.terminal.console import claim_output, print_json
     from harness.terminal.tables import print_tables

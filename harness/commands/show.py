@@ -1,4 +1,4 @@
-"""``show``: the PTX, SASS or resource report of one variant; without one, the variants that there are."""
+"""``show``: the PTX, SASS or resource report of one variant; without one, the variants that there are, or the op's C interface."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from harness.commands.options import AsJson, OpName, TargetName
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
+    from harness.discover import LoadedOp
     from harness.spec import Op
 
 
@@ -22,6 +23,7 @@ def run(
     ptx: Annotated[bool, typer.Option("--ptx", help="the PTX that the emulated device runs")] = False,
     sass: Annotated[bool, typer.Option("--sass", help="the machine code, disassembled")] = False,
     log: Annotated[bool, typer.Option("--log", help="what ptxas reported")] = False,
+    api: Annotated[bool, typer.Option("--api", help="the C interface that is generated from op.py")] = False,
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
@@ -32,6 +34,7 @@ def run(
     \b
     Examples:
       python -m harness show gemm_bias_act
+      python -m harness show softmax --api
       python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
       python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
     """
@@ -47,6 +50,8 @@ def run(
     from harness.terminal.console import print_json
 
     loaded = find_op(op)
+    if api:
+        return _show_interface(loaded)
     if variant is None:
         if ptx or sass or log:
             raise SpecError(f"--ptx, --sass and --log show one variant: name it; `show {op}` lists those of the op")
@@ -72,6 +77,18 @@ def run(
         print(text)
     if not texts:
         print(f"library    {result.library}\ncode hash  {result.code_hash}\nresources  {result.resources}")
+    return ExitCode.DONE
+
+
+def _show_interface(loaded: LoadedOp) -> ExitCode:
+    from harness.build.generate import generate_sources
+    from harness.errors import SpecError
+
+    header = f"{loaded.op.name}/params.h"
+    texts = generate_sources(loaded)
+    if header not in texts:
+        raise SpecError(f"op {loaded.op.name} writes its C interface by hand, or holds the generated one: read {loaded.folder}/api.hpp")
+    print(texts[header], end="")
     return ExitCode.DONE
 
 

@@ -14,8 +14,8 @@ from harness.sweep.strategies import StrategyName
 
 if TYPE_CHECKING:
     from harness.benchmark.session import Session
+    from harness.records.sweeps import SweepPoint
     from harness.sweep.finals import Winner
-    from harness.sweep.points import SweepPoint
 
 # So many of what was set aside are named.
 _MAX_SET_ASIDE = 10
@@ -104,9 +104,9 @@ def run(
     with Preparation(loaded, problems, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
         from harness.benchmark.session import Session
+        from harness.records.sweeps import Sweep, save_sweep
         from harness.spec import SpecError
         from harness.sweep.finals import Expectations, hold_finals
-        from harness.sweep.points import Sweep, save_sweep
         from harness.sweep.progress import GpuUse, Progress
         from harness.sweep.run import SweepPlan, SweepRun
 

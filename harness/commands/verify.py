@@ -36,10 +36,10 @@ def run(
     from device import UnavailableError
     from harness.benchmark.session import Judged, Session
     from harness.discover import find_op
-    from harness.report.terminal import list_fault_lines, make_verify_table
     from harness.terminal.console import open_progress, print_json
     from harness.terminal.tables import print_tables
     from harness.verify.plan import THOROUGH, describe_plan, make_plan
+    from harness.verify.tables import list_fault_lines, make_verify_table
 
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype
 from harness.errors import FrozenError
-from harness.freezing.interface import list_sizes, tabulate
+from harness.spec.tables import list_sizes, tabulate
 from harness.spec import Op, Problem
 from harness.targets import TARGETS
 

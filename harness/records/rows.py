@@ -13,8 +13,8 @@ import numpy as np
 from contract.documents import parse_json
 from harness.errors import RecordUseError
 from harness.records.provenance import Commit
+from harness.records.sweeps import Sweep
 from harness.records.tables import Result, read_clocks, read_samples
-from harness.sweep.points import Sweep
 from harness.timing.stats import find_ratio_interval
 
 _TIMES = ("median_us", "q1_us", "q3_us")

@@ -30,6 +30,7 @@ class Times:
 
 def read_times(op: str, files: Sequence[Path]) -> Times:
     """Return the times in files that ``survey measure`` wrote; raises :class:`FrozenUseError` where one holds something else."""
+    where = ", ".join(map(str, files))
     try:
         contents = [path.read_bytes() for path in files]
         documents: list[dict[str, Any]] = [json.loads(content) for content in contents]
@@ -39,12 +40,10 @@ def read_times(op: str, files: Sequence[Path]) -> Times:
         for row in rows:
             row["sizes"], row["attributes"], row["times_us"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FrozenUseError(f"{', '.join(map(str, files))}: cannot be read as times of a survey: {type(error).__name__}: {error}") from error
+        raise FrozenUseError(f"{where}: cannot be read as times of a survey: {type(error).__name__}: {error}") from error
     if len(devices) != 1 or ops != {op}:
-        raise FrozenUseError(
-            f"{', '.join(map(str, files))}: must be times of {op} on one GPU; they are of {', '.join(sorted(ops))} on "
-            f"{', '.join(sorted(devices))}"
-        )
+        found = f"of {', '.join(sorted(ops))} on {', '.join(sorted(devices))}"
+        raise FrozenUseError(f"{where}: must be times of {op} on one GPU; they are {found}")
     digest = sha256(b"".join(contents)).hexdigest()
     return Times(op, devices.pop(), f"{', '.join(path.name for path in files)} ({digest[:16]})", rows)
 

@@ -70,7 +70,7 @@ def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow]) -> NDA
         known = [row for row, f in zip(rows, fold, strict=True) if f != number]
         survey = fit_survey(frozen, arch, known, {"device": "", "record": ""})
         core = open_core(replace(frozen, surveys={arch: survey}), arch)
-        for i in np.flatnonzero(fold == number):
+        for i in np.flatnonzero(fold == number).tolist():
             regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])
             regrets[i] = np.nan if regret is None else regret
     return regrets

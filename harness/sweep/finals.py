@@ -11,8 +11,8 @@ from typing import Any
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.compare.variants import Compared, Side, compare_sides
+from harness.records.sweeps import SweepPoint
 from harness.spec import Op, Problem
-from harness.sweep.points import SweepPoint
 from harness.timing.batches import Mode
 from harness.timing.gpu_lock import GpuLock
 from harness.timing.rounds import expect_timed

@@ -37,8 +37,8 @@ from harness.model.fit import (
     split_by_variant,
 )
 from harness.model.time_model import LATENCIES, PARAMETERS, THROUGHPUTS, find_terms, load_machine
+from harness.records.sweeps import Sweep, SweepPoint
 from harness.spec import Variant
-from harness.sweep.points import Sweep, SweepPoint
 from harness.sweep.space import select_sweep_problems
 from harness.targets import Target
 

@@ -18,9 +18,10 @@ from harness.build.builder import BuildResult, build_stream
 from harness.build.compiler import Compiler
 from harness.pool import JobFeed, Lost, run_jobs
 from harness.records.database import make_uid
+from harness.records.sweeps import SweepPoint
 from harness.records.tables import Result
 from harness.spec import Problem, SpecError
-from harness.sweep.points import Answer, Measured, SweepPoint
+from harness.sweep.points import Answer, Measured
 from harness.sweep.proposals import Proposals, limit_lag
 from harness.sweep.screening import Found, Measure, Steps, screen
 from harness.sweep.startup import PER_GPU, Preparation

@@ -21,8 +21,9 @@ from pathlib import Path
 from harness.build.builder import BuildResult, read_resources
 from harness.build.compiler import Compiler
 from harness.pool import JobFeed, Lost
+from harness.records.sweeps import SweepPoint
 from harness.spec import Op, Problem
-from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
+from harness.sweep.points import Answer, Measured, Usage, make_points
 from harness.sweep.worker import SweepJob
 
 # Compilers on all cores give way to who feeds the GPU, and to the binding, which every variant needs.

@@ -15,8 +15,9 @@ from harness.discover import load_op
 from harness.model.features import Features, collect_features
 from harness.model.time_model import load_machine, predict
 from harness.pool import JobFeed, Lost, run_jobs
+from harness.records.sweeps import SweepPoint
 from harness.spec import Launchable, Problem
-from harness.sweep.points import Answer, Measured, SweepPoint
+from harness.sweep.points import Answer, Measured
 from harness.sweep.space import select_sweep_problems
 from harness.sweep.worker import SweepJob, SweepSetup
 from harness.targets import find_target

@@ -23,8 +23,9 @@ from harness.build.builder import open_variant
 from harness.build.resources import Resources, find_occupancy
 from harness.discover import load_op
 from harness.nvtx_ranges import mark_range, name_range
+from harness.records.sweeps import SweepPoint
 from harness.spec import Launchable, Op, Problem, Variant
-from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
+from harness.sweep.points import Answer, Measured, Usage, make_points
 from harness.sweep.space import select_sweep_problems
 from harness.targets import find_target
 from harness.timing.batches import Mode

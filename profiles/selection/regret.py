@@ -14,10 +14,10 @@ import numpy as np
 from held_out import draw_problems
 from numpy.typing import NDArray
 
-from aicf.building.sealed import build_kernel
 from aicf.ops.arrays import find_dtype
 from aicf.registry import HwCaps, KernelHandle, Problem, open_registry
 from aicf.registry.deciding import Decision, How
+from contract.building import build_kernel
 from device import Device
 from device.interface import Buffer, Stream
 from harness.timing.timer import Mode, Timer, TimingPolicy

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from aicf.registry.surveys import _SOURCE
 
-from aicf.building.native import load_extension
 from aicf.errors import FrozenError
+from aicf.kernels.native import load_extension
 from aicf.registry import How, HwCaps, Problem, Registry, explain
 from contract.frozen_set import FrozenOp
 from contract.layout import find_frozen_dir

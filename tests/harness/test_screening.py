@@ -18,8 +18,9 @@ from harness.build.builder import BuildResult
 from harness.build.compiler import Compiler
 from harness.errors import BuildError, RecordError
 from harness.pool import JobFeed, Lost, run_jobs
+from harness.records.sweeps import Sweep, SweepPoint, load_sweep, save_sweep
 from harness.spec import Kernel, Problem, Tunable
-from harness.sweep.points import Answer, Measured, Sweep, SweepPoint, Usage, load_sweep, make_points, save_sweep
+from harness.sweep.points import Answer, Measured, Usage, make_points
 from harness.sweep.progress import GpuUse, Progress
 from harness.sweep.proposals import Proposals
 from harness.sweep.run import find_score

@@ -12,9 +12,9 @@ from harness.compare.drawn.contenders import Plan
 from harness.compare.drawn.drawing import describe_problem
 from harness.compare.drawn.page import HEADINGS, find_titles, list_cells
 from harness.compare.drawn.record import DrawnRun, group_rows
-from harness.report.terminal import format_us
 from harness.spec import Op
 from harness.terminal.console import print_json
+from harness.terminal.figures import format_us
 from harness.terminal.tables import print_tables
 
 _NUM_WORST = 10

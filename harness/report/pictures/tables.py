@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from harness.compare.goals import Row as Goals
+from harness.model.counters import find_sectors_per_request, sum_counts
 from harness.report.pictures.contests import FAILED, VOID, count_verdicts
 from harness.report.pictures.labels import shorten_variants
-from harness.report.terminal import find_sectors_per_request, format_count, sum_counts
 from harness.spec import Op
+from harness.terminal.figures import format_count
 
 Cells = dict[str, Any]
 

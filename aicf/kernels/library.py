@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from aicf.building.sealed import build_kernel
-from aicf.building.structs import Status
 from aicf.errors import FrozenError, LaunchError
+from contract.building import build_kernel
 from contract.kernels import FrozenKernel
+from contract.structs import Status
 from device import open_device
 
 _loaded: dict[tuple[Path, str], KernelLibrary] = {}
@@ -22,7 +22,7 @@ class KernelLibrary:
 
     def __init__(self, kernel: FrozenKernel, path: Path) -> None:
         self.path = path
-        self._name = f"{kernel.manifest['op']}/{kernel.name}"
+        self._name = f"{kernel.op}/{kernel.name}"
         try:
             library = ctypes.CDLL(str(path))
             more: dict[str, list[Any]] = {
@@ -56,7 +56,7 @@ class KernelLibrary:
 
     def _check(self, status: Status) -> None:
         if status.code:
-            raise LaunchError(f"{self._name}: {status.reason.decode('utf-8', 'replace')}")
+            raise LaunchError(f"{self._name}: {status.read_reason()}")
 
 
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
