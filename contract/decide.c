@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Squared distances in doublings: what is farther is not near; what a surveyed problem at distance 0 is taken to be away. */
@@ -16,6 +17,21 @@ static int64_t multiply(int64_t left, int64_t right) {
 }
 
 static int64_t divide_up(int64_t size, int64_t step) { return size / step + (size % step != 0); }
+
+int32_t aicf_find_arch(const char* const* archs, int32_t count, int32_t major, int32_t minor) {
+    int32_t found = -1;
+    int best = -1;
+    for (int32_t i = 0; i < count; ++i) {
+        int number = 0;
+        char letter = 0;
+        if (sscanf(archs[i], "sm_%d%c", &number, &letter) < 1 || number / 10 != major) continue;
+        if (letter != 0 ? number % 10 != minor : number % 10 > minor) continue;
+        const int rank = 2 * number + (letter != 0);
+        if (rank > best) found = i;
+        if (rank > best) best = rank;
+    }
+    return found;
+}
 
 static bool has_kernel(const uint64_t* kernels, int32_t kernel) { return (kernels[kernel / 64] >> (kernel % 64) & 1) != 0; }
 

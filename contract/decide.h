@@ -192,6 +192,10 @@ typedef struct AicfWishes {
     int64_t max_workspace_bytes; /* below 0: no limit */
 } AicfWishes;
 
+/* Returns which of `archs` has the best machine code that a device of compute capability `major`.`minor` runs: sm_XYa on X.Y alone, sm_XY
+ * on X.Y and later minors; -1: none runs there. */
+AICF_DECIDE_API int32_t aicf_find_arch(const char* const* archs, int32_t count, int32_t major, int32_t minor);
+
 /* Finds the kernels that serve a call, its classes and its least work. */
 AICF_DECIDE_API void aicf_ask(const AicfTable* table, const AicfCall* call, AicfQuery* query);
 

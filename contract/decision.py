@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,6 +196,14 @@ class DecisionCore:
         return float(self._library.aicf_estimate_us(self._address, asked.address, kernel))
 
 
+@lru_cache(maxsize=256)
+def find_arch(archs: tuple[str, ...], major: int, minor: int) -> str:
+    """Return the architecture of the best machine code that a device of this compute capability runs, "" where none runs there."""
+    names = (ctypes.c_char_p * len(archs))(*(arch.encode() for arch in archs))
+    found = int(load_core().aicf_find_arch(names, len(archs), major, minor))
+    return archs[found] if found >= 0 else ""
+
+
 def open_core(frozen: FrozenOp, arch: str) -> DecisionCore:
     """Return the decision among an op's frozen kernels for an architecture; raises :class:`~contract.errors.FrozenError`."""
     manifests = {name: kernel.manifest for name, kernel in frozen.kernels.items()}
@@ -212,6 +220,7 @@ def load_core() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build_library("decide.so", SOURCE, ("-x", "c", "-std=c11"), [HEADER])))
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     for name, arguments, result in (
+        ("find_arch", [pointer, number, number, number], number),
         ("ask", [pointer, ctypes.c_char_p, pointer], None),
         ("decide", [pointer, pointer, ctypes.c_char_p, pointer], None),
         ("keep_preferred", [pointer, pointer, pointer, pointer], None),

@@ -15,6 +15,8 @@
 
 _Static_assert((int)AICF_BY_MEASUREMENT == (int)AICF_MEASURED && (int)AICF_BY_FALLBACK == (int)AICF_FALLBACK, "one numbering of steps");
 
+enum { MAX_ARCHS = 32 };
+
 /* A number in a Params struct: an int64_t (8 bytes) or int32_t (4); 0 bytes: there is none. */
 typedef struct Number {
     size_t offset, num_bytes;
@@ -177,25 +179,18 @@ static AicfStatus find_arch(const Op* op, const char* name, const Arch** arch) {
     return make_status(AICF_UNSUPPORTED, "%s: this library has no kernel for %s", op->name, name);
 }
 
-/* Finds the architecture whose machine code the current device runs: sm_XYa on X.Y alone, sm_XY on X.Y and later minors. */
+/* Finds the architecture whose kernels are the best that the current device runs. */
 static AicfStatus find_own_arch(const Op* op, const Arch** arch) {
     int device = 0, major = 0, minor = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     if (error != cudaSuccess) return make_cuda_error(error);
-    int best = -1;
-    for (int i = 0; i < op->num_archs; ++i) {
-        int number = 0;
-        char letter = 0;
-        if (sscanf(op->archs[i].name, "sm_%d%c", &number, &letter) < 1 || number / 10 != major) continue;
-        if (letter != 0 ? number % 10 != minor : number % 10 > minor) continue;
-        if (2 * number + (letter != 0) > best) {
-            best = 2 * number + (letter != 0);
-            *arch = &op->archs[i];
-        }
-    }
-    if (best >= 0) return make_ok();
+    const char* names[MAX_ARCHS];
+    for (int i = 0; i < op->num_archs; ++i) names[i] = op->archs[i].name;
+    const int32_t found = aicf_find_arch(names, op->num_archs, major, minor);
+    *arch = &op->archs[found < 0 ? 0 : found];
+    if (found >= 0) return make_ok();
     return make_status(AICF_UNSUPPORTED, "%s: this library has no kernel for compute capability %d.%d; the first that it has is for %s",
                        op->name, major, minor, op->archs[0].name);
 }

@@ -12,6 +12,7 @@ from contract.decision_text import render_table
 from deploy.errors import DeployError
 from deploy.selection import DeployedOp, Row
 
+_MAX_ARCHS = 32
 # A kernel's entry points take a pointer to the op's struct; all ops' are called through one type.
 _ENTRY_POINTS = """\
 AicfStatus {supports}(const void* params);
@@ -71,6 +72,8 @@ def _render_op(op: DeployedOp) -> str:
             parts.append(_define(f"Kernel {prefix}_kernels[]", (_render_kernel(manifests[name]) for name in table.kernels)))
             parts.append(render_table(f"{prefix}_table", table))
             archs.append(f'{{"{arch}", {prefix}_kernels, &{prefix}_table}}')
+    if len(archs) > _MAX_ARCHS:
+        raise DeployError(f"{op.name} has kernels for {len(archs)} architectures; a library has room for {_MAX_ARCHS}")
     parts.append(_define(f"Arch {op.name}_archs[]", archs))
     parts.append(_render_interface(op, len(archs)))
     parts.append(_CALLS.format(op=op.name, struct=op.interface["struct"]))

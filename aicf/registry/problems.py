@@ -6,6 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from aicf.errors import SelectionError
+from contract.decision import find_arch
 from device import Device
 
 _ARCH = re.compile(r"sm_(\d+)([a-z]?)\Z")
@@ -32,16 +33,8 @@ class HwCaps(NamedTuple):
 
     def find_arch(self, op: str, archs: list[str]) -> str:
         """Return the best of ``archs`` whose machine code runs here: sm_XYa on X.Y alone, sm_XY on X.Y and later minors."""
-        best, found = -1, ""
-        for arch in archs:
-            match = _ARCH.match(arch)
-            assert match is not None
-            major, minor = divmod(int(match[1]), 10)
-            fits = major == self.major and (minor == self.minor if match[2] else minor <= self.minor)
-            rank = 2 * int(match[1]) + bool(match[2])
-            if fits and rank > best:
-                best, found = rank, arch
-        if best < 0:
+        found = find_arch(tuple(archs), self.major, self.minor)
+        if not found:
             have = ", ".join(archs) or "none"
             raise SelectionError(f"{op}: nothing is frozen for compute capability {self.major}.{self.minor}; there are kernels for: {have}")
         return found

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype
 from harness.errors import FrozenError
-from harness.spec.tables import list_sizes, tabulate
 from harness.spec import Op, Problem
+from harness.spec.tables import list_sizes, tabulate
 from harness.targets import TARGETS
 
 MAX_POWER = 3  # of one size in a cost: attention has S * S, a factorisation N^3
