@@ -258,6 +258,11 @@ class RuntimeDevice(Device):
         self.cudart.call("cudaStreamEndCapture", stream.handle, ctypes.byref(captured))
         graphs.append(RuntimeGraph(self.cudart, captured.value or 0))
 
+    def copy(self, target: int, source: int, size_bytes: int, stream: Stream | None = None) -> None:
+        """Queue a copy from one device address to another, on a stream or the default one; it may be captured."""
+        handle = api.DEFAULT_STREAM if stream is None else stream.handle
+        self.cudart.call("cudaMemcpyAsync", target, source, size_bytes, api.MEMCPY_DEVICE_TO_DEVICE, handle)
+
     def synchronize(self) -> None:
         """Wait for all work on the device; raise :class:`DeviceError` if any of it failed."""
         self.cudart.call("cudaDeviceSynchronize")
