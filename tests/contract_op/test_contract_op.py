@@ -21,7 +21,7 @@ from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_vari
 from harness.build.builder import build_binding, build_op
 from harness.freezing.probing import find_disagreement
 from harness.records.provenance import find_device_kind
-from harness.spec import Launchable, Problem, SpecError
+from harness.spec import Launchable, Problem, SpecError, Variant
 from harness.targets import find_target
 from harness.testing import OpUnderTest
 from harness.timing.batches import InPlaceLaunch, Mode
@@ -201,3 +201,12 @@ def test_a_liar_is_refused(verdicts: dict[str, VerifyResult], liar: str) -> None
     found = verdicts[liar]
     assert not found.ok
     assert {f.kind.value for f in found.all_faults} & set(LIARS[liar]), [f.describe() for f in found.all_faults]
+
+
+MEANS = OpUnderTest(Path(__file__).parent / "ops" / "row_mean")
+
+
+@pytest.mark.parametrize("variant", MEANS.op.variants, ids=lambda v: v.name)
+def test_rows_and_elements_of_ops_common(device: Device, variant: Variant) -> None:
+    problems = MEANS.verify(device, variant, MEANS.open([variant])(variant), Effort(num_hidden=2, num_drawn=9, num_launches=64))
+    assert all(p.status == "passed" for p in problems)
