@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any
 
-from aicf.registry import Problem
-from aicf.registry.tables import Tables
-from harness.discover import find_op
+from contract.calls import Problem, Query
+from contract.decision import DecisionCore
+from harness.spec import Op
 
 # What keeps a drawn problem affordable: its operands fit many times over, and the slowest fallback takes well under a second.
 _MAX_BYTES = 1 << 30
 _MAX_FLOPS = 1.2e12
 
 
-def draw_problems(op: str, tables: Tables, count: int, seed: int) -> list[Problem]:
+def draw_neighbours(op: Op, core: DecisionCore, count: int, seed: int) -> list[Query]:
     """Return ``count`` different problems whose sizes and attributes have no median in the index, and which some kernel serves.
 
     Each is one of the op's problems of suite ``bench`` with every size times a factor of 1/2 to 2, drawn evenly over its logarithm; three
     in four are rounded to multiples of 8 where the size is at least 8, as sizes in use mostly are.
     """
-    spec = find_op(op).op
-    bench = spec.select_problems("bench")
+    bench = op.select_problems("bench")
     generator = random.Random(seed)
-    found: dict[Any, Problem] = {}
+    found: dict[tuple[object, ...], Query] = {}
     for _ in range(100 * count):
         if len(found) == count:
             break
         base = generator.choice(bench)
         is_round = generator.random() < 0.75
         sizes = {name: _draw_size(size, is_round, generator) for name, size in base.sizes.items()}
-        known = {a["name"] for a in tables.interface.attributes}
-        problem = Problem(sizes, {n: v for n, v in spec.attribute_values(base).items() if n in known})
-        query = tables.interface.make_query(problem)
-        work = tables.cost.find(query)
-        key = (query.sizes, query.values)
-        is_served = tables.find_legal(query) != 0
-        if is_served and key not in tables.exact and work.num_bytes <= _MAX_BYTES and work.flops <= _MAX_FLOPS:
-            found.setdefault(key, problem)
+        attributes = {name: value for name, value in op.attribute_values(base).items() if name in core.table.names.attributes}
+        query = core.interface.make_query(Problem(sizes, attributes))
+        asked = core.ask(query)
+        is_affordable = asked.num_bytes <= _MAX_BYTES and asked.flops <= _MAX_FLOPS
+        if asked.legal and is_affordable and not core.list_exact_times(asked):
+            found.setdefault((query.sizes, query.values), query)
     return list(found.values())
 
 

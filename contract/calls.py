@@ -1,4 +1,4 @@
-"""A problem made ready for decisions: sizes and attributes in a fixed order, checked, and each present tensor's row stride and address."""
+"""A call of an op as the frozen set sees it: a problem, and the same made ready for decisions, checked and in a fixed order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aicf.errors import FrozenError
-from aicf.registry.problems import Problem, Value, find_row
 from contract.conditions import INT64_MAX
+from contract.errors import FrozenError
+
+Value = bool | int | float | str
+
+
+class Problem:
+    """One call's sizes (elements) and attributes, and of its tensors the row strides (elements) and addresses (bytes).
+
+    Attributes that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
+    whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
+    """
+
+    __slots__ = ("addresses", "attributes", "sizes", "strides")
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        attributes: Mapping[str, Value] | None = None,
+        strides: Mapping[str, int] | None = None,
+        addresses: Mapping[str, int] | None = None,
+    ) -> None:
+        self.sizes = sizes
+        self.attributes = attributes or {}
+        self.strides = strides or {}
+        self.addresses = addresses or {}
+
+    def __repr__(self) -> str:
+        parts = [dict(self.sizes), dict(self.attributes), dict(self.strides), dict(self.addresses)]
+        return f"Problem({', '.join(map(repr, parts))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +137,8 @@ class Interface:
         if dtype is None or shape is None:
             raise FrozenError(f"{self.op}: interface/tensors: {row['name']} has no dtype or shape for {attributes}")
         return TensorLayout(row["name"], row["role"], row["field"], row["stride"], dtype, tuple(shape))
+
+
+def find_row(table: list[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:
+    """Return the value of the row of a table that fits the attributes; None where none does."""
+    return next((row["value"] for row in table if all(attributes[k] == v for k, v in row["when"].items())), None)
