@@ -332,12 +332,16 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
         backend: Backend = MODES.recorder
     else:
         backend = _find_common_backend(op, inputs)
+    records = MODES.grad_enabled and any(t is not None and t.requires_grad for t in inputs) and known.has_gradient(filled)
+    if records and known.keeps:
+        needed = {n for n, t in zip(known.input_names(len(inputs)), inputs, strict=True) if t is not None and t.requires_grad}
+        filled = known.extend(filled, needed)
     arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled)
     outputs = tuple(Tensor.wrap(array, backend) for array in arrays)
     if known.moves and inputs and inputs[0] is not None:
         for output in outputs:  # what is moved may be a view
             output.version = inputs[0].version
-    if MODES.grad_enabled and any(t is not None and t.requires_grad for t in inputs) and known.has_gradient(filled):
+    if records:
         node = Node(known, filled, inputs, outputs)
         for i, output in enumerate(outputs):
             if output.type.is_float:
