@@ -25,7 +25,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "harness": frozenset({"contract", "device"}),
 }
 # What sealed builds need of the device's package; the rest of the contract needs nothing.
-CONTRACT_MODULES = ("device.cubin", "device.interface", "device.settings", "device.toolchain")
+CONTRACT_MODULES = ("device.cubin", "device.interface", "device.native", "device.settings", "device.toolchain")
 # An op is judged by file: peers and tests may use more than the description itself.
 OP_MODULES = frozenset({"harness.spec", "numpy"})
 

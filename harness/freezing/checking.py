@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from contract.building import compile_kernel, find_other_code
 from contract.index import Index
 from contract.kernels import FrozenKernel, read_kernel
 from contract.layout import name_manifest
@@ -17,7 +18,7 @@ from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
 from harness.freezing.consistency import check_op, check_set
 from harness.freezing.reading import Finding, read_frozen_op
-from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
+from harness.freezing.sealing import SealedVariant
 from harness.freezing.transaction import clear_up
 from harness.spec import SpecError, Variant
 
@@ -59,16 +60,15 @@ def check_frozen(
 def check_kernel(frozen: Index, name: str, bench: Bench) -> list[Finding]:
     """Rebuild a sealed kernel, compare its machine code with the manifest's, and verify it against the sealed reference."""
     kernel = read_kernel(frozen.folder, name)
-    manifest = kernel.manifest
     path = name_manifest(name)
-    sealed_with = manifest["build"]["toolchain"]["nvcc"]
+    sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
     if sealed_with != bench.toolchain.nvcc_version:
         text = f"sealed with nvcc {sealed_with}, this is nvcc {bench.toolchain.nvcc_version}: its machine code cannot be compared"
         return [Finding(frozen.op, path, "skew", f"{text}; {name_remedy(sealed_with)}")]
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            library = compile_sealed(kernel.folder, manifest, bench.toolchain, Path(scratch))
-            if fault := compare_machine_code(manifest, library):
+            library = compile_kernel(kernel, bench.toolchain, Path(scratch))
+            if fault := find_other_code(kernel, library):
                 return [Finding(frozen.op, path, "rebuild", fault)]
             fault = _verify(kernel, library, bench)
         except (BuildError, SpecError) as error:

@@ -114,6 +114,6 @@ def test_a_problem_without_a_contest_is_not_left_out(contests: Contests, monkeyp
 
 def test_an_incumbent_with_other_machine_code_is_not_measured(contests: Contests, monkeypatch: pytest.MonkeyPatch) -> None:
     arena, candidate, entry = make_arena()
-    monkeypatch.setattr(matches, "compare_machine_code", lambda manifest, library: "the machine code is another one")
+    monkeypatch.setattr(matches, "find_other_code", lambda kernel, library: "the machine code is another one")
     with arena, pytest.raises(FrozenError, match="cannot be measured: the machine code is another one"):
         arena.hold([PROBLEM], entry, [candidate])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from contract.building import compile_kernel, find_other_code
 from contract.kernels import read_kernel
 from contract.layout import EVIDENCE, HISTORY, INDEX, dump_document, find_frozen_dir, list_old_kernels, name_manifest
 from deploy.selection import select
@@ -20,7 +21,6 @@ from harness.freezing.checking import require_sound
 from harness.freezing.consistency import check_op
 from harness.freezing.migrating import migrate
 from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
-from harness.freezing.sealing import compare_machine_code, compile_sealed
 from tests.freezing.frozen_sets import OP, REVISION, SOURCES, QuickDisk, make_bucket, make_old, make_rows, read_everything, write_frozen_set
 
 KERNEL, OTHER, NEW = "plain__threads32__00000001", "plain__threads64__00000002", "plain__threads96__00000003"
@@ -255,5 +255,5 @@ def test_the_projects_own_set_shares_its_sources() -> None:
 def test_a_kernel_comes_out_of_its_revision_as_it_was_sealed(op: str, family: str, tmp_path: Path) -> None:
     frozen = read_frozen_op(find_frozen_dir(), op)
     kernel = read_kernel(frozen.folder, next(k for k in frozen.kernels if k.startswith(family)))
-    library = compile_sealed(kernel.folder, kernel.manifest, find_toolchain(), tmp_path)
-    assert compare_machine_code(kernel.manifest, library) == ""
+    library = compile_kernel(kernel, find_toolchain(), tmp_path)
+    assert find_other_code(kernel, library) == ""

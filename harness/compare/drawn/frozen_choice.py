@@ -16,23 +16,21 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from contract.building import PTXAS_LOG, build_kernel
 from contract.index import Index
 from contract.kernels import read_kernel
 from contract.layout import INDEX, find_frozen_dir, hash_bytes, hash_value
-from device.cubin import hash_machine_code
 from device.settings import find_project_root
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, build_binding
 from harness.build.resources import parse_ptxas
-from harness.build.store import Store, hash_text
+from harness.build.store import Store
 from harness.discover import LoadedOp, load_op
-from harness.errors import BuildError, FrozenError
+from harness.errors import FrozenError
 from harness.freezing.interface import describe_interface, read_api
 from harness.freezing.reading import read_frozen_op
-from harness.freezing.sealing import PTXAS_LOG, SealedVariant, compare_machine_code, compile_sealed
+from harness.freezing.sealing import SealedVariant
 from harness.spec import Op, Problem
-
-_LIBRARY = "variant.so"
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,9 @@ class SealedKernels:
 
     def _build(self, kernel: str) -> tuple[BuildResult, Path, Op]:
         sealed = read_kernel(self._frozen.folder, kernel)
-        sealed.check_sources()
-        folder, manifest = sealed.folder, sealed.manifest
-        library = self._find_library(folder, manifest)
+        sealed.check_sources()  # also where the library is in the cache: what is judged is what lies there
+        manifest = sealed.manifest
+        library = build_kernel(sealed, self._store.root)
         kernel_name, _, bound = str(manifest["variant"]).partition("/")
         loaded = self._loaded
         if manifest["interface"] != self._interface:  # an earlier interface has a binding of its own
@@ -119,24 +117,7 @@ class SealedKernels:
                 loaded = LoadedOp(load_op(description), description)
         values = tuple(self._loaded.op.find_kernel(kernel_name).parse_variant(bound).values)
         variant = SealedVariant(kernel_name, values, kernel)
-        code_hash = str(manifest["build"]["machine_code"][manifest["arch"]])
         flags = " ".join(manifest["build"]["flags"])
         resources = parse_ptxas((library.parent / PTXAS_LOG).read_text())
-        result = BuildResult(variant, library, code_hash, str(manifest["seal"]), resources, None, 0.0, cached=True, flags=flags)
+        result = BuildResult(variant, library, sealed.machine_code, str(manifest["seal"]), resources, None, 0.0, cached=True, flags=flags)
         return result, build_binding(loaded, self._toolchain, store=self._store), loaded.op
-
-    def _find_library(self, folder: Path, manifest: Mapping[str, Any]) -> Path:
-        request = hash_text("sealed 2", str(manifest["seal"]), self._toolchain.identity)
-        if entry := self._store.find("sealed", request):
-            return entry.folder / _LIBRARY
-        with self._store.lock(request), self._store.scratch() as scratch:
-            if entry := self._store.find("sealed", request):
-                return entry.folder / _LIBRARY
-            made = scratch / "made"
-            made.mkdir()
-            library = compile_sealed(folder, manifest, self._toolchain, made)
-            if fault := compare_machine_code(manifest, library):
-                raise BuildError(f"{manifest['kernel']}: {fault}; `python -m harness frozen verify {self._frozen.op}` says more")
-            (made / "object.o").unlink()
-            facts = {"code_hash": hash_machine_code(library)}
-            return self._store.add("sealed", request, made, {}, facts).folder / _LIBRARY
