@@ -40,7 +40,7 @@ def describe_cost(op: Op) -> dict[str, Any]:
 
 def _list_inputs(op: Op, problem: Problem) -> list[tuple[int, Sequence[str]]]:
     """Return the bytes of an element of each input, with the names of its sizes; a number in its shape is so many times as large."""
-    found = []
+    found: list[tuple[int, Sequence[str]]] = []
     for tensor in (t for t in op.inputs if t.present(problem)):
         names = tensor.name_sizes(problem)
         elems = math.prod(n for n in names if isinstance(n, int))
