@@ -87,7 +87,7 @@ def run(
       python -m harness frozen prune gemm_backward --dry-run
     """
     from contract.layout import find_frozen_dir, is_op_name
-    from harness.freezing.reading import list_frozen_ops
+    from harness.freezing.store.index import list_frozen_ops
     from harness.spec import SpecError
 
     given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
@@ -120,7 +120,7 @@ def run(
 
 def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
     from contract.layout import name_bucket
-    from harness.freezing.reading import read_frozen_op
+    from harness.freezing.store.index import read_frozen_op
     from harness.terminal.console import print_json
 
     frozen = [read_frozen_op(frozen_dir, op) for op in ops]
@@ -141,13 +141,13 @@ def _verify(
     from device import choose_device
     from device.settings import read_settings
     from device.toolchain import find_toolchain
-    from harness.freezing.checking import Bench, check_frozen
+    from harness.freezing.seal.rebuild import RebuildSetup, check_frozen
     from harness.terminal.console import print_json
 
     _require_kernels(frozen_dir, ops, kernels)
     settings = read_settings()
-    bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
-    findings, num_rebuilt = check_frozen(frozen_dir, ops, bench, kernels, (lambda _: None) if json else print)
+    setup = None if quick else RebuildSetup(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
+    findings, num_rebuilt = check_frozen(frozen_dir, ops, setup, kernels, (lambda _: None) if json else print)
     if json:
         print_json({"ops": ops, "rebuilt": num_rebuilt, "findings": [vars(f) for f in findings]})
     else:
@@ -173,7 +173,7 @@ def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None
 
 def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
     from harness.errors import FrozenError
-    from harness.freezing.reading import read_history
+    from harness.freezing.store.history import read_history
     from harness.terminal.console import print_json
 
     events, findings = read_history(frozen_dir / op)
@@ -199,7 +199,7 @@ def _describe_entry(row: dict[str, Any]) -> str:
 
 
 def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.transaction import clear_up
+    from harness.freezing.store.transaction import clear_up
 
     for op in ops:
         found = clear_up(frozen_dir, op)
@@ -208,8 +208,8 @@ def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
 
 
 def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCode:
-    from harness.freezing.changing import list_prunable, prune
-    from harness.freezing.checking import require_sound
+    from harness.freezing.store.changes import list_prunable, prune
+    from harness.freezing.store.verify import require_sound
 
     pruned, removed = list_prunable(require_sound(frozen_dir, op))
     for note in pruned:
@@ -226,8 +226,8 @@ def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCod
 
 
 def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.checking import require_sound
-    from harness.freezing.migrating import migrate
+    from harness.freezing.store.migrate import migrate
+    from harness.freezing.store.verify import require_sound
 
     for op in ops:
         event = migrate(frozen_dir, op)
@@ -239,8 +239,8 @@ def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
 def _take_back(
     frozen_dir: Path, op: str, action: Action, buckets: list[str], kernels: list[str], every: bool, to: str | None, message: str
 ) -> ExitCode:
-    from harness.freezing.changing import demote, roll_back
-    from harness.freezing.checking import require_sound
+    from harness.freezing.store.changes import demote, roll_back
+    from harness.freezing.store.verify import require_sound
     from harness.spec import SpecError
 
     require_sound(frozen_dir, op)

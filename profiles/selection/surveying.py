@@ -23,7 +23,7 @@ from aicf.registry import HwCaps, Problem, Registry
 from aicf.registry.surveys import NUM_GROUP_AXES, NUM_TERMS
 from aicf.registry.tables import Tables
 from contract.frozen_set import FrozenOp
-from harness.freezing.changing import change_index
+from harness.freezing.store.changes import change_index
 
 # A model of five weights wants some more problems than that.
 MIN_PROBLEMS = 8

@@ -20,9 +20,9 @@ from aicf.registry import How, HwCaps, Problem, Registry, explain
 from aicf.registry.surveys import _SOURCE
 from contract.frozen_set import FrozenOp
 from contract.layout import find_frozen_dir
-from harness.freezing.changing import demote
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import read_frozen_op
+from harness.freezing.store.changes import demote
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "selection"
 HOPPER = HwCaps(9, 0)
