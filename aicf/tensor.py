@@ -171,7 +171,7 @@ class Tensor:
         """Overwrite the elements; returns the tensor. Raises :class:`~aicf.errors.GradientError` where gradients would be wrong."""
         if MODES.grad_enabled and self.requires_grad:
             raise GradientError("a tensor that needs a gradient was changed in place; do it under aicf.no_grad(), or make a new tensor")
-        refuse_while_recording("a tensor was changed in place", "return new values, or update buffers through Module.update_buffer")
+        refuse_while_recording("a tensor was changed in place", "return the new values instead")
         values = self._lift(source)
         if values.type != self.type:
             values = _apply_one("Broadcast", values.cast(self.dtype), shape=self.shape)

@@ -22,7 +22,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "harness": frozenset({"contract", "device"}),
 }
 # What sealed builds need of the device's package; the rest of the contract needs nothing.
-CONTRACT_MODULES = ("device.cubin", "device.interface", "device.settings", "device.toolchain")
+CONTRACT_MODULES = ("device.cubin", "device.interface", "device.native", "device.settings", "device.toolchain")
 # Rooms from the lowest to the highest: none imports one that comes after it, not even inside a function.
 LADDERS: tuple[tuple[str, ...], ...] = (
     ("harness.freezing.store", "harness.freezing.seal", "harness.freezing.gates", "harness.freezing.decide"),

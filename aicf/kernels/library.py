@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from pathlib import Path
-from typing import Any
 
-from aicf.errors import FrozenError, LaunchError
+from aicf.errors import LaunchError
 from contract.building import build_kernel
+from contract.entry_points import EntryPoints
 from contract.kernels import FrozenKernel
 from contract.structs import Status
 from device import open_device
@@ -23,36 +23,23 @@ class KernelLibrary:
     def __init__(self, kernel: FrozenKernel, path: Path) -> None:
         self.path = path
         self._name = f"{kernel.op}/{kernel.name}"
-        try:
-            library = ctypes.CDLL(str(path))
-            more: dict[str, list[Any]] = {
-                "supports": [],
-                "workspace_bytes": [ctypes.POINTER(ctypes.c_size_t)],
-                "launch": [ctypes.c_void_p, ctypes.c_void_p],
-            }
-            functions = {call: library[symbol] for call, symbol in kernel.manifest["entry_points"].items()}
-        except (OSError, AttributeError) as error:
-            raise FrozenError(f"{path}: cannot be loaded: {error}; remove its folder, and it is built again") from error
-        for call, function in functions.items():
-            function.argtypes = [ctypes.c_void_p, *more[call]]  # a struct of another reading of the index is the same struct
-            function.restype = Status
-        self._functions = functions
-        self.launch_address: int = ctypes.cast(functions["launch"], ctypes.c_void_p).value or 0
+        self._calls = EntryPoints(kernel, path)
+        self.launch_address = self._calls.launch_address
 
     def check(self, params: ctypes.Structure) -> None:
         """Raise :class:`LaunchError` with the kernel's reason where it does not serve the call."""
-        self._check(self._functions["supports"](ctypes.byref(params)))
+        self._check(self._calls.supports(params))
 
     def ask_workspace(self, params: ctypes.Structure) -> int:
         """Return the device memory in bytes that a launch wants."""
-        size = ctypes.c_size_t()
-        self._check(self._functions["workspace_bytes"](ctypes.byref(params), ctypes.byref(size)))
-        return size.value
+        status, size = self._calls.ask_workspace(params)
+        self._check(status)
+        return size
 
     def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
         """Queue the kernel, from any thread; raises :class:`LaunchError` with the reason where it refuses."""
         open_device().bind_thread()
-        self._check(self._functions["launch"](ctypes.byref(params), workspace or None, stream or None))
+        self._check(self._calls.launch(params, workspace, stream))
 
     def _check(self, status: Status) -> None:
         if status.code:

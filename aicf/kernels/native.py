@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
 from device import UnavailableError
-from device.settings import read_settings
+from device.native import build_library
 from device.toolchain import BuildError
 
 CALLS = Path(__file__).resolve().parents[1] / "ops" / "calls" / "calls.cpp"
-# Sums must come out as in the generated C dispatcher, to the last bit: nothing is contracted.
-_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 
 
 def build_extension(cache_dir: Path | None = None, source: Path = CALLS) -> Path:
@@ -27,31 +21,12 @@ def build_extension(cache_dir: Path | None = None, source: Path = CALLS) -> Path
 
     Raises :class:`UnavailableError` where g++ or Python's headers are missing, and :class:`BuildError` with the compiler's text.
     """
-    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
-    sources = [path.read_text() for path in (source, *sorted(source.parent.glob("*.h")))]
-    digest = sha256("\0".join([*sources, suffix, *_FLAGS]).encode()).hexdigest()
-    place = (cache_dir or read_settings().cache_dir) / "extensions" / digest[:16] / f"{_name(source)}{suffix}"
-    if place.is_file():
-        return place
-    compiler, include = shutil.which("g++"), Path(sysconfig.get_path("include"))
-    if compiler is None:
-        raise UnavailableError(
-            "the framework's extensions need g++ once, which is not on the PATH; install it (Debian, Ubuntu: apt-get install g++)"
-        )
+    include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").is_file():
         raise UnavailableError(f"{include}/Python.h is missing; install Python's headers (Debian, Ubuntu: apt-get install python3-dev)")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".building-") as folder:
-            made = Path(folder) / place.name
-            command = [compiler, *_FLAGS, f"-I{include}", str(source), "-o", str(made)]
-            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-            if done.returncode != 0:
-                raise BuildError(f"{source} does not compile:\n{done.stderr.strip()}")
-            made.replace(place)  # of processes that build at once the last one's stays; they are the same
-    except OSError as error:
-        raise BuildError(f"{place.parent}: {error.strerror or error}; free space there, or point AICF_CACHE_DIR elsewhere") from error
-    return place
+    name = f"{_name(source)}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    flags = ("-std=c++20", "-fvisibility=hidden", f"-I{include}")
+    return build_library(name, source, flags, sorted(source.parent.glob("*.h")), cache_dir)
 
 
 @cache

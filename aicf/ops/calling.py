@@ -12,7 +12,7 @@ from aicf.kernels.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework
 from aicf.registry import HwCaps, KernelHandle, Registry
-from aicf.registry.queries import TensorLayout
+from contract.calls import TensorLayout
 from contract.structs import find_struct
 from device import UnavailableError, open_device
 from device.cudart import Cudart

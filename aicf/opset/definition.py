@@ -157,7 +157,7 @@ Saves = Callable[[Attrs, set[str]], set[str]]
 class OpDef:
     """One op. Inputs whose name ends in ``?`` may be None; one that ends in ``*`` stands for any number.
 
-    ``infer`` is pure and raises TypeError or ValueError for what the op does not take. ``meaning`` is given float64 for floating inputs, and
+    ``infer`` is pure and raises TypeError or ValueError for what the op does not take. ``meaning`` gets float64 for floating inputs, and
     its results are rounded once, to the dtypes that ``infer`` says; an op that ``moves`` elements and computes nothing gets its inputs as
     they are. ``gradient`` is given a :class:`Backward` and the outputs' gradients, and returns the inputs'. ``saves`` names what it reads.
     Calls that are constant almost everywhere (comparisons, steps) say so in ``has_gradient``. ``lower`` writes the op as frozen ones; an op

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from aicf.errors import LaunchError
 from aicf.kernels.library import KernelLibrary, load_kernel
-from aicf.registry.deciding import How
-from aicf.registry.queries import Interface, Query
+from contract.calls import Interface, Query
+from contract.decision import How
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
 

@@ -10,11 +10,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.build.generate import Interface, generate_sources
+from harness.build.generate import generate_sources
 from harness.discover import LoadedOp
 from harness.domain import AttributeValue
 from harness.errors import FrozenError
 from harness.spec import Attribute, Op, Scalar, Tensor
+from harness.spec.interface import Interface
 from harness.spec.tables import find_presence, list_sizes, tabulate
 
 _STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)

@@ -1,4 +1,22 @@
-"""``sweep``: time a wide sample of an op's tunable space on a GPU, and the fastest of them anew."""
+"""Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
+
+Compilers and the GPU work at the same time. Every result is recorded at once: an interrupted sweep goes on with --resume. The
+fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples. On the emulated device
+nothing is timed: variants are ranked by the time model.
+
+\b
+Examples:
+  # 24 variants of each kernel; with no GPU, ranked by the time model
+  python -m harness sweep transpose
+  # go on after an interrupt
+  python -m harness sweep transpose --resume
+  # let Optuna look among more, and give up early on what is slow
+  python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
+  # every legal variant, on four GPUs of this machine
+  python -m harness sweep transpose --strategy grid --gpus 4
+  # points for the time model's validation
+  python -m harness sweep softmax --per-kernel 100 --save softmax.json
+"""
 
 from __future__ import annotations
 
@@ -71,25 +89,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
-
-    Compilers and the GPU work at the same time. Every result is recorded at once: an interrupted sweep goes on with --resume. The
-    fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples. On the emulated device
-    nothing is timed: variants are ranked by the time model.
-
-    \b
-    Examples:
-      # 24 variants of each kernel; with no GPU, ranked by the time model
-      python -m harness sweep transpose
-      # go on after an interrupt
-      python -m harness sweep transpose --resume
-      # let Optuna look among more, and give up early on what is slow
-      python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
-      # every legal variant, on four GPUs of this machine
-      python -m harness sweep transpose --strategy grid --gpus 4
-      # points for the time model's validation
-      python -m harness sweep softmax --per-kernel 100 --save softmax.json
-    """
+    """Run the verb."""
     from harness.discover import find_op
     from harness.sweep.space import select_sweep_problems
     from harness.sweep.startup import Preparation

@@ -137,5 +137,5 @@ def test_a_cache_that_cannot_be_written_is_named(library: Path, tmp_path: Path) 
 
 def test_the_extension_without_a_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"need g\+\+ once.*apt-get install g\+\+"):
+    with pytest.raises(UnavailableError, match=r"compiled once by g\+\+.*apt-get install g\+\+"):
         build_extension(tmp_path)

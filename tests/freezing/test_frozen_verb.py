@@ -24,7 +24,7 @@ from tests.freezing.frozen_sets import OP, write_frozen_set
 @pytest.fixture
 def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frozen_dir = write_frozen_set(tmp_path)
-    monkeypatch.setattr("contract.layout.find_frozen_dir", lambda: frozen_dir)
+    monkeypatch.setattr("harness.commands.frozen.find_frozen_dir", lambda: frozen_dir)
     return frozen_dir
 
 
