@@ -95,7 +95,8 @@ def test_a_second_derivative_is_that_of_the_gradient(call: Call) -> None:
     try:
         seconds = found(*leaves)
     except GradientError as error:
-        assert "needs no gradient" in str(error)  # a linear op: its gradient does not depend on the inputs
+        if "needs no gradient" not in str(error):  # a linear op: its gradient does not depend on the inputs
+            raise
         seconds = tuple(Tensor(np.zeros(x.shape)) for x in leaves)
     for k in range(len(places)):
         expected = find_slope(
