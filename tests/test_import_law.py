@@ -26,6 +26,11 @@ ALLOWED: dict[str, frozenset[str]] = {
 }
 # What sealed builds need of the device's package; the rest of the contract needs nothing.
 CONTRACT_MODULES = ("device.cubin", "device.interface", "device.native", "device.settings", "device.toolchain")
+# Rooms from the lowest to the highest: none imports one that comes after it, not even inside a function.
+LADDERS: tuple[tuple[str, ...], ...] = (
+    ("harness.freezing.store", "harness.freezing.seal", "harness.freezing.gates", "harness.freezing.decide"),
+    ("aicf.kernels", "aicf.registry", "aicf.ops"),
+)
 # An op is judged by file: peers and tests may use more than the description itself.
 OP_MODULES = frozenset({"harness.spec", "numpy"})
 
@@ -55,6 +60,20 @@ def _is_forbidden(part: str, name: str) -> bool:
     return owner in set(PARTS) - ALLOWED[part] - {part}
 
 
+def find_ladder_violations(module: str, source: str) -> list[str]:
+    """Return the imports by which a module, by its dotted name, reaches up to a room above its own."""
+    found = []
+    for ladder in LADDERS:
+        floor = next((i for i, room in enumerate(ladder) if _is_within(module, room)), len(ladder))
+        above = ladder[floor + 1 :]
+        found += [f"line {line}: {name}" for line, name in imported_modules(source) if any(_is_within(name, room) for room in above)]
+    return found
+
+
+def _is_within(name: str, room: str) -> bool:
+    return name == room or name.startswith(f"{room}.")
+
+
 def find_op_violations(source: str) -> list[str]:
     """Return the imports by which an ``op.py`` breaks the law: harness.spec, NumPy and the standard library are all it may use."""
     return [f"line {line}: op.py imports {name}" for line, name in imported_modules(source) if not _is_op_module(name)]
@@ -72,6 +91,14 @@ def _files(folder: str, pattern: str = "**/*.py") -> list[Path]:
 def test_part_keeps_the_law(path: Path) -> None:
     part = path.relative_to(ROOT).parts[0]
     assert find_part_violations(part, path.read_text()) == []
+
+
+@pytest.mark.parametrize("room", [room for ladder in LADDERS for room in ladder])
+def test_a_room_reaches_for_none_above_it(room: str) -> None:
+    files = _files(room.replace(".", "/"))
+    assert files
+    found = {str(path.relative_to(ROOT)): find_ladder_violations(room, path.read_text()) for path in files}
+    assert {path: faults for path, faults in found.items() if faults} == {}
 
 
 def _descriptions() -> list[Path]:
@@ -101,10 +128,10 @@ def test_the_law_has_files_to_judge() -> None:
         ("harness", "import aicf.ir"),
         ("harness", "import importlib\nimportlib.import_module('aicf')"),
         ("harness", "from ops.softmax.op import OP"),
-        ("deploy", "from harness.freezing import reading"),
+        ("deploy", "from harness.freezing.store import index"),
         ("deploy", "import device"),
         ("deploy", "from aicf.registry import select"),
-        ("contract", "from harness.freezing import reading"),
+        ("contract", "from harness.freezing.store import index"),
         ("contract", "from device import open_device"),
         ("contract", "import aicf.errors"),
         ("device", "from contract.documents import parse_json"),
@@ -115,6 +142,20 @@ def test_the_law_has_files_to_judge() -> None:
 )
 def test_a_liar_is_caught(part: str, source: str) -> None:
     assert len(find_part_violations(part, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("aicf.kernels.library", "from aicf.registry.handles import KernelHandle"),
+        ("aicf.kernels.library", "def f():\n    import aicf.registry"),
+        ("harness.freezing.store.index", "from harness.freezing.decide import promote"),
+        ("harness.freezing.gates.checks", "from harness.freezing.decide.buckets import find_bucket"),
+    ],
+)
+def test_a_room_that_reaches_up_is_caught(module: str, source: str) -> None:
+    assert len(find_ladder_violations(module, source)) == 1
+    assert find_ladder_violations("harness.commands.frozen", source) == []
 
 
 @pytest.mark.parametrize(
