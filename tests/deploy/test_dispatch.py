@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deploy.chooser import AXES, Call, choose, classify, look_up
 
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from contract.decision import SOURCE
@@ -25,7 +26,7 @@ from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
-from harness.freezing.reading import list_frozen_ops
+from harness.freezing.store.index import list_frozen_ops
 from tests.contract.chooser import AXES, Call, choose, classify, look_up
 
 OPS = list_frozen_ops(find_frozen_dir())
