@@ -27,7 +27,6 @@ import typer
 from contract.frozen_set import list_ops, read_op
 from contract.layout import find_frozen_dir
 from device import open_device
-from harness.commands.options import OpName
 from harness.compare.drawn import seeds
 from harness.discover import find_op
 from harness.errors import ExitCode, UseError

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deploy.chooser import AXES, Call, choose, classify, look_up
 
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from contract.decision import SOURCE
