@@ -85,7 +85,7 @@ class _Attachment:
             done = recorder.add_state("step", CONTROL, self._optimizer.steps_done)
             step = done + 1
             updates: Updates = [(done.data, step.data)]
-            lifted = self._clip({owner: recorder.wrap(value) for owner, value in grads.items()})
+            lifted = self._clip({owner: recorder.wrap(grads[owner]) for owner in self._owners.values() if owner in grads})
             index = 0
             for group in self._optimizer.groups:
                 rate = self._optimizer.find_rate(group, step - 1)
