@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aicf.frontends.recording import Recording, record
 from aicf.ir import Graph
-from aicf.ir.recording import Recording, record
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.passes import PASSES, Context, LogEntry, run_passes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aicf.frontends.recording import Recorder, record
 from aicf.ir import Rewriter, Value
 from aicf.ir.graph import CONTROL
-from aicf.ir.recording import Recorder, record
 from aicf.modes import no_grad, recording
 from aicf.nn import Module
 from aicf.optim import Optimizer
