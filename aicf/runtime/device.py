@@ -39,7 +39,7 @@ class DeviceExecutor(Executor):
         self._launches = [self._prepare(step, self._streams[step.stream]) for step in plan.steps]
         self._captures = capture
         self._has_run = False
-        self._graph: Graph | None = None
+        self.graph: Graph | None = None
 
     def view(self, slot: Slot) -> DeviceArray:
         """Return a device array over a slot's bytes."""
@@ -96,9 +96,9 @@ class DeviceExecutor(Executor):
             self._has_run = True
             self.run_steps()
             return
-        if self._graph is None:
-            self._graph = self.capture()
-        self._graph.launch(self._streams[0])
+        if self.graph is None:
+            self.graph = self.capture()
+        self.graph.launch(self._streams[0])
 
     def capture(self) -> Graph:
         """Return the plan as one graph; other streams fork from the first and join it again."""
