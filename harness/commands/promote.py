@@ -32,12 +32,13 @@ from harness.build.revision import find_op_at
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
 from harness.discover import find_op
 from harness.errors import ExitCode
-from harness.freezing.adopting import adopt
-from harness.freezing.checking import require_sound
-from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
-from harness.freezing.matches import Arena
-from harness.freezing.promoting import Request, list_choices, promote
-from harness.freezing.recorded import find_other_code, list_variants, read_recording
+from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.promote import Request, list_choices, promote
+from harness.freezing.decide.promote_recorded import promote_recorded
+from harness.freezing.decide.recorded_times import find_other_code, list_variants, read_recording
+from harness.freezing.gates.candidate import Candidate, Gate
+from harness.freezing.gates.checks import pass_gates, seal_candidates
+from harness.freezing.store.verify import require_sound
 from harness.spec import SpecError
 from harness.terminal.console import open_progress, print_json
 from harness.timing.timer import Timer
@@ -126,12 +127,12 @@ def run(
         if not recording and not session.device.is_emulated:
             timer = Timer(session.device)
             stack.callback(timer.close)
-            arena = stack.enter_context(Arena(session, frozen, timer, criteria, budget_s=budget))
-            hold = arena.hold
+            runner = stack.enter_context(ContestRunner(session, frozen, timer, criteria, budget_s=budget))
+            hold = runner.hold
         if recording:
             if commit:
                 recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
-            decisions = adopt(session, frozen, candidates, request, recording, say)
+            decisions = promote_recorded(session, frozen, candidates, request, recording, say)
         else:
             decisions = promote(session, frozen, candidates, request, hold, say)
         if json:

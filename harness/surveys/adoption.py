@@ -13,7 +13,7 @@ import numpy as np
 from contract.documents import parse_json
 from contract.frozen_set import read_op
 from harness.errors import FrozenUseError
-from harness.freezing.changing import change_index
+from harness.freezing.store.changes import change_index
 from harness.surveys.fitting import TimesRow, fit_survey
 from harness.surveys.regret import Summary, cross_validate
 

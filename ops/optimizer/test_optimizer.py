@@ -1,4 +1,4 @@
-"""Accuracy of every kernel of optimizer over the op's own problems, and what only an optimizer does: many steps, from device memory, in place."""
+"""Accuracy of every kernel of optimizer over the op's own problems; and many steps, their first, decay, and the binding."""
 
 from __future__ import annotations
 

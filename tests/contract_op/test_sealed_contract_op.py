@@ -8,6 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harness.freezing.calling import find_wrong_call
+from harness.freezing.interface import describe_interface, read_api
+from harness.freezing.sealing import collect_sources, list_flags, name_kernel, prove_sealed
 
 from contract.agreement import check_agreement
 from contract.schemas import find_schema_fault
@@ -15,9 +18,6 @@ from device import Device
 from device.toolchain import find_toolchain
 from harness.build.generate import generate_sources
 from harness.discover import LoadedOp, load_op
-from harness.freezing.calling import find_wrong_call
-from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.sealing import collect_sources, list_flags, name_kernel, prove_sealed
 from harness.targets import find_target
 from harness.testing import OpUnderTest
 

@@ -19,9 +19,9 @@ from contract.frozen_set import FrozenOp, read_op
 from contract.layout import find_frozen_dir
 from harness.__main__ import build_app
 from harness.errors import FrozenError, FrozenUseError
-from harness.freezing.changing import demote
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import read_frozen_op
+from harness.freezing.store.changes import demote
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
 from harness.surveys.fitting import ask, fit_survey, solve_nonnegative
 from harness.surveys.records import find_folder

@@ -10,7 +10,7 @@ from contract.errors import BrokenDocument
 from contract.index import Row
 from contract.layout import REVISIONS, TREE, expand, hash_bytes, hash_value, make_seal, name_manifest, name_revision
 from contract.schemas import read_document
-from harness.freezing.reading import Finding, find_broken
+from harness.freezing.store.findings import Finding
 
 _MOST_NAMES = 3
 
@@ -53,7 +53,7 @@ def _read(folder: Path, kind: str, name: str) -> Row | Finding:
     try:
         return read_document(kind, folder / name)
     except BrokenDocument as error:
-        return find_broken(error)
+        return Finding.of(error)
 
 
 def _check_manifest(folder: Path, kernel: str, manifest: Row, tree: Row, seal: str) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +16,23 @@ from device import UnavailableError
 from device.settings import find_project_root
 from harness.benchmark.session import Judged, Session
 from harness.benchmark.workers import Job, verify_variants
-from harness.build.builder import BuildResult, open_variant
+from harness.build.builder import open_variant
+from harness.build.interface import describe_interface, read_api
 from harness.build.resources import find_occupancy
 from harness.errors import BuildError, FrozenError
-from harness.freezing.calling import find_wrong_call
-from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.origins import find_move, find_wrong_origin, name_commit
-from harness.freezing.probing import find_disagreement
-from harness.freezing.sealing import collect_sources, make_manifest, prove_sealed
+from harness.freezing.gates.candidate import Candidate, Gate
+from harness.freezing.gates.domain import find_disagreement
+from harness.freezing.gates.interface_calls import find_wrong_call
+from harness.freezing.gates.provenance import find_move, find_wrong_origin, name_commit
+from harness.freezing.seal.manifest import make_manifest
+from harness.freezing.seal.rebuild import prove_sealed
+from harness.freezing.seal.sources import collect_sources
 from harness.model.counting import examine_launch
 from harness.records.tables import Result
 from harness.spec import Launchable, Problem
 from harness.verify.judge import VERIFY_VERSION
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan
 from harness.verify.runner import Case
-
-# A reason given with --force-reason opens these; what says that a kernel is right cannot be forced.
-FORCIBLE = frozenset({"clean tree", "no spills", "faster"})
-
-
-@dataclass(frozen=True)
-class Gate:
-    """One gate's answer."""
-
-    name: str
-    passed: bool
-    detail: str
-
-    def describe(self) -> str:
-        """Return one line."""
-        return f"{'pass   ' if self.passed else 'REFUSED'}  {self.name}: {self.detail}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"name": self.name, "passed": self.passed, "detail": self.detail}
-
-
-@dataclass
-class Candidate:
-    """A variant that is to be promoted, and what its gates found."""
-
-    build: BuildResult
-    binding: Path
-    gates: list[Gate] = field(default_factory=list)
-    sources: dict[str, bytes] = field(default_factory=dict)
-    manifest: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The variant's name."""
-        return self.build.variant.name
-
-    def find_refusals(self, *, forced: bool) -> list[Gate]:
-        """Return the gates that stay shut."""
-        return [g for g in self.gates if not g.passed and not (forced and g.name in FORCIBLE)]
 
 
 def find_changes(root: Path) -> str:

@@ -13,8 +13,9 @@ from contract.layout import HISTORY, KERNELS, SCHEMA_VERSION, TREE, dump_documen
 from contract.schemas import find_schema_fault
 from device.settings import find_project_root
 from harness.errors import FrozenError, FrozenUseError
-from harness.freezing.reading import name_event, read_frozen_op, read_history, replay, replay_kernels
-from harness.freezing.transaction import Disk, apply_change, lock_op
+from harness.freezing.store.history import name_event, read_history, replay, replay_kernels
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.transaction import Disk, apply_change, lock_op
 from harness.records.provenance import find_commit
 
 

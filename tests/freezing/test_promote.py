@@ -13,17 +13,18 @@ import pytest
 
 from contract.layout import hash_value, make_seal
 from harness.build.builder import BuildResult
+from harness.build.generate import generate_sources
+from harness.build.interface import describe_interface, read_api
 from harness.compare.contest import Contest, judge_rounds
 from harness.compare.variants import Held
 from harness.discover import find_op
-from harness.freezing.consistency import check_op
-from harness.freezing.deciding import judge_challenger, share_error
-from harness.freezing.gates import Candidate, Gate
-from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.matches import Match
-from harness.freezing.promoting import PROMOTION, Decision, Request, promote
-from harness.freezing.reading import read_frozen_op
-from harness.freezing.sealing import collect_sources
+from harness.freezing.decide.contests import Match
+from harness.freezing.decide.promote import PROMOTION, Decision, Request, promote
+from harness.freezing.decide.ruling import judge_challenger, share_error
+from harness.freezing.gates.candidate import Candidate, Gate
+from harness.freezing.seal.sources import collect_sources
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
 from harness.spec import Problem
 from harness.targets import find_target
 from harness.timing.stats import StopReason
@@ -279,4 +280,5 @@ def test_the_closure_of_sources_is_what_the_op_is_made_of() -> None:
         sources = collect_sources(loaded)
         assert {f"{name}/launcher.cu", f"{name}/kernels.cu", f"{name}/api.hpp", f"{name}/op.py", f"{name}/pybind.cpp"} <= set(sources)
         assert "common/status.h" in sources and not any("test_" in s or "peers" in s for s in sources)
-        assert all((loaded.include_dir / s).read_bytes() == content for s, content in sources.items())
+        generated = {n: text.encode() for n, text in generate_sources(loaded).items()}
+        assert all(content == (generated[s] if s in generated else (loaded.include_dir / s).read_bytes()) for s, content in sources.items())

@@ -16,10 +16,11 @@ from contract.index import Row
 from contract.layout import OLD_MANIFEST, REVISIONS, expand, hash_bytes, list_kernel_files, list_old_kernels, split
 from contract.schemas import find_schema_fault, load_document
 from harness.errors import FrozenError
-from harness.freezing.changing import record_change
-from harness.freezing.consistency import check_committed, check_op, find_strange
-from harness.freezing.reading import read_frozen_op, read_history
-from harness.freezing.transaction import Disk, lock_op
+from harness.freezing.store.changes import record_change
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.transaction import Disk, lock_op
+from harness.freezing.store.verify import check_committed, check_op, find_strange
 
 
 def migrate(frozen_dir: Path, op: str, *, disk: Disk | None = None) -> Row | None:

@@ -18,10 +18,10 @@ from contract.index import Index, Row
 from contract.kernels import read_kernel
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
+from harness.build.sealed import SealedVariant
 from harness.compare.variants import Held, Side, hold_contest
 from harness.errors import FrozenError
-from harness.freezing.deciding import share_error
-from harness.freezing.sealing import SealedVariant
+from harness.freezing.decide.ruling import share_error
 from harness.records.database import Records
 from harness.spec import Problem
 from harness.timing.timer import Mode, Timer
@@ -116,7 +116,7 @@ def _round_all(values: Any) -> dict[str, float]:
 
 
 @dataclass
-class Arena:
+class ContestRunner:
     """Holds the contests of one promotion. Close it, or use it as a context manager."""
 
     session: Session
@@ -127,7 +127,7 @@ class Arena:
     budget_s: float = 20.0
     _stack: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> Arena:
+    def __enter__(self) -> ContestRunner:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,17 +8,17 @@ from typing import Any
 
 from contract.index import Index
 from harness.benchmark.session import Session
-from harness.freezing.buckets import find_bucket
-from harness.freezing.changing import change_index
-from harness.freezing.gates import Candidate
-from harness.freezing.promoting import Decision, Request, group_problems, list_choices, serves
-from harness.freezing.reading import read_frozen_op
-from harness.freezing.recorded import RecordedMatch, Recording, list_variants
-from harness.freezing.writing import Place, Writing, apply_writing, gather, list_medians
+from harness.freezing.decide.buckets import find_bucket
+from harness.freezing.decide.entries import Placement, Writing, apply_writing, gather, list_medians
+from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, serves
+from harness.freezing.decide.recorded_times import RecordedMatch, Recording, list_variants
+from harness.freezing.gates.candidate import Candidate
+from harness.freezing.store.changes import change_index
+from harness.freezing.store.index import read_frozen_op
 from harness.spec import Problem
 
 
-def adopt(
+def promote_recorded(
     session: Session,
     frozen: Index,
     candidates: Sequence[Candidate],
@@ -47,7 +47,7 @@ def adopt(
             continue
         reason += f", on {len(timed)} of {len(problems)} problems, recorded on {recording.conditions['device']}"
         writing = Writing()
-        place = Place(bucket, "winner", reason, None, request.force_reason)
+        place = Placement(bucket, "winner", reason, None, request.force_reason)
         own = [m for m in timed if not m.find_fault(winner.name)]
         gather(session, frozen, place, winner, own, recording.conditions, writing)
         decisions.append(Decision(name, "promoted", winner.manifest["kernel"], reason, old))

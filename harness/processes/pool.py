@@ -7,41 +7,27 @@ goes on in a fresh process.
 from __future__ import annotations
 
 import contextlib
-import gc
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+
+from harness.processes.feed import JobFeed
+from harness.processes.worker import Worker, serve
 
 JobT = TypeVar("JobT")
 AnswerT = TypeVar("AnswerT")
-_JobT_contra = TypeVar("_JobT_contra", contravariant=True)
-_AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 _POLL_S = 0.2
 _FEED_POLL_S = 0.005
 _GRACE_S = 0.5
 _START_S = 60.0  # Python and its packages, on a machine that is busy with other things
-
-
-class Worker(Protocol[_JobT_contra, _AnswerT_co]):
-    """What runs in a worker process: built there once by the factory, then called for each job.
-
-    ``report`` sends text about the job's progress to the parent. ``spent`` says, after a job, that this process should do no other.
-    """
-
-    spent: bool
-
-    def run(self, job: _JobT_contra, report: Callable[[str], None]) -> _AnswerT_co:
-        """Do one job."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -50,52 +36,6 @@ class Lost:
 
     kind: str
     detail: str
-
-
-class JobFeed(Generic[JobT]):
-    """Jobs that come while others run: another thread puts them in, and closes the feed when there are no more, or abandons it."""
-
-    def __init__(self, jobs: Iterable[JobT] = (), *, is_closed: bool = False) -> None:
-        self.is_abandoned = False
-        self._waiting = deque(jobs)
-        self._is_closed = is_closed
-        self._changed = threading.Condition()
-
-    def put(self, job: JobT) -> None:
-        """Add a job."""
-        with self._changed:
-            self._waiting.append(job)
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Say that there are no more."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-
-    def abandon(self) -> None:
-        """Say that no answer is wanted any more."""
-        with self._changed:
-            self.is_abandoned = True
-            self._is_closed = True
-            self._waiting.clear()
-            self._changed.notify_all()
-
-    def take(self) -> JobT | None:
-        """Return the next job, None where there is none now."""
-        with self._changed:
-            return self._waiting.popleft() if self._waiting else None
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait until there is a job, or there will be none."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed, timeout_s)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no job is left and none will come."""
-        with self._changed:
-            return self._is_closed and not self._waiting
 
 
 @dataclass
@@ -158,62 +98,89 @@ def run_jobs(
     parent's.
     """
     feed = jobs if isinstance(jobs, JobFeed) else JobFeed(jobs, is_closed=True)
-    hands: list[_Hand[JobT]] = []
-    # Those that do no other job need not be waited for before the others' answers are dealt with.
-    leaving: list[_Hand[JobT]] = []
+    pool: _Pool[JobT] = _Pool(feed, max(1, num_workers), timeout_s, crew, (factory, arguments), environment or {})
+    try:
+        for _ in range(num_workers if starts_at_once else min(num_workers, crew.size if crew is not None else 0)):
+            pool.start()
+        while not feed.is_abandoned and (not feed.is_done or pool.busy):
+            pool.give_all()
+            if not pool.busy:
+                feed.wait(_POLL_S)
+            for hand, is_ready in pool.wait():
+                answer = _take_answer(hand, is_ready, timeout_s, on_report)
+                if answer is not None:
+                    job, content, goes_on = answer
+                    pool.release(hand, goes_on=goes_on)
+                    yield job, content
+    finally:
+        _end_all([*pool.hands, *pool.leaving], grace_s)
 
-    def start_hand() -> None:
-        taken = crew.take() if crew is not None else None
-        hand: _Hand[JobT] = taken or _start_hand(environment=environment or {})
+
+@dataclass
+class _Pool(Generic[JobT]):
+    """The processes of one call of :func:`run_jobs`, and what they do. ``order`` is what each is told first."""
+
+    feed: JobFeed[JobT]
+    num_workers: int
+    timeout_s: float
+    crew: Crew | None
+    order: tuple[Callable[..., Any], tuple[Any, ...]]
+    environment: Mapping[str, str]
+    hands: list[_Hand[JobT]] = field(default_factory=list)
+    # Those that do no other job need not be waited for before the others' answers are dealt with.
+    leaving: list[_Hand[JobT]] = field(default_factory=list)
+
+    @property
+    def busy(self) -> list[_Hand[JobT]]:
+        """Those that do a job."""
+        return [h for h in self.hands if h.job is not None]
+
+    def start(self) -> None:
+        """Take a process of the crew, or start one."""
+        taken = self.crew.take() if self.crew is not None else None
+        hand: _Hand[JobT] = taken or _start_hand(environment=self.environment)
         # One that died at once is noticed when its first answer is awaited.
         with contextlib.suppress(BrokenPipeError):
-            hand.connection.send((factory, arguments))
-        hands.append(hand)
+            hand.connection.send(self.order)
+        self.hands.append(hand)
 
-    def give(hand: _Hand[JobT], job: JobT) -> None:
+    def give(self, hand: _Hand[JobT], job: JobT) -> None:
+        """Give a process a job."""
         hand.job = job
         hand.last_report = ""
-        hand.deadline = time.monotonic() + timeout_s + (_START_S if hand.is_fresh else 0.0)
+        hand.deadline = time.monotonic() + self.timeout_s + (_START_S if hand.is_fresh else 0.0)
         hand.is_fresh = False
         # A worker that died at once is noticed when its answer is awaited.
         with contextlib.suppress(BrokenPipeError):
             hand.connection.send(hand.job)
 
-    def give_all() -> None:
+    def give_all(self) -> None:
         """Give jobs to workers that have none, and start more where there are jobs left."""
-        for hand in (h for h in hands if h.job is None):
-            if (job := feed.take()) is not None:
-                give(hand, job)
-        while len(hands) < max(1, num_workers) and (job := feed.take()) is not None:
-            start_hand()
-            give(hands[-1], job)
+        for hand in (h for h in self.hands if h.job is None):
+            if (job := self.feed.take()) is not None:
+                self.give(hand, job)
+        while len(self.hands) < self.num_workers and (job := self.feed.take()) is not None:
+            self.start()
+            self.give(self.hands[-1], job)
 
-    try:
-        for _ in range(num_workers if starts_at_once else min(num_workers, crew.size if crew is not None else 0)):
-            start_hand()
-        while not feed.is_abandoned and (not feed.is_done or any(h.job is not None for h in hands)):
-            give_all()
-            busy = [h for h in hands if h.job is not None]
-            if not busy:
-                feed.wait(_POLL_S)
-                continue
-            may_start = len(busy) < max(1, num_workers) and not feed.is_done
-            ready = wait([h.connection for h in busy], timeout=_FEED_POLL_S if may_start else _POLL_S)
-            for hand in busy:
-                answer = _take_answer(hand, hand.connection in ready, timeout_s, on_report)
-                if answer is None:
-                    continue
-                job, content, alive = answer
-                hand.job = None
-                if not alive:
-                    hands.remove(hand)
-                    hand.connection.close()
-                    leaving.append(hand)
-                elif (following := feed.take()) is not None:  # before the answer is dealt with, so that the worker need not wait
-                    give(hand, following)
-                yield job, content
-    finally:
-        _end_all([*hands, *leaving], grace_s)
+    def wait(self) -> list[tuple[_Hand[JobT], bool]]:
+        """Wait a moment for something to be said; return those that do a job, and whether each said something."""
+        busy = self.busy
+        if not busy:
+            return []
+        may_start = len(busy) < self.num_workers and not self.feed.is_done
+        ready = wait([h.connection for h in busy], timeout=_FEED_POLL_S if may_start else _POLL_S)
+        return [(h, h.connection in ready) for h in busy]
+
+    def release(self, hand: _Hand[JobT], *, goes_on: bool) -> None:
+        """Give a process that answered its next job, before the answer is dealt with; one that does not go on leaves."""
+        hand.job = None
+        if not goes_on:
+            self.hands.remove(hand)
+            hand.connection.close()
+            self.leaving.append(hand)
+        elif (following := self.feed.take()) is not None:
+            self.give(hand, following)
 
 
 _starting = threading.Lock()
@@ -224,7 +191,7 @@ def _start_hand(
 ) -> _Hand[Any]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, prepare, arguments), daemon=True)
+    process = context.Process(target=serve, args=(theirs, prepare, arguments), daemon=True)
     # A process is born with its parent's environment, and libraries read theirs while they are imported.
     with _starting:
         before = {name: os.environ.get(name) for name in environment}
@@ -287,47 +254,3 @@ def _describe_exit(code: int | None) -> str:
     if code is not None and code < 0:
         return f"signal {signal.Signals(-code).name}"
     return f"exit code {code}"
-
-
-def _serve(connection: Connection, prepare: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-    """Body of a worker process: it is told the factory and its arguments, then job after job."""
-    # Ctrl-C reaches the whole process group: the parent decides what to do about it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What kernels print must not mix with the parent's results.
-    os.dup2(2, 1)
-    if prepare is not None:
-        # The factory meets what is wrong again, and it is the one that is heard.
-        with contextlib.suppress(Exception):
-            prepare(*arguments)
-    # A parent that hung up wants nothing more of this process.
-    with contextlib.suppress(EOFError, ConnectionError):
-        _answer_jobs(connection)
-
-
-def _answer_jobs(connection: Connection) -> None:
-    worker: Worker[Any, Any] | None = None
-    failure = ""
-    try:
-        factory, arguments = connection.recv()
-        # Before there is a job: a process that starts early is ready early.
-        worker = factory(*arguments)
-        # What is there now stays: the garbage collector need not go through it in the middle of a job.
-        gc.freeze()
-    except (EOFError, ConnectionError):
-        raise
-    except Exception as error:  # noqa: BLE001 - the first job's answer
-        failure = f"{type(error).__name__}: {error}"
-    connection.send(("started", "", False))
-    while True:
-        job = connection.recv()
-        try:
-            if worker is None:
-                connection.send(("error", failure, True))
-                return
-            answer = worker.run(job, lambda text: connection.send(("report", text, False)))
-        except ConnectionError:
-            raise
-        except Exception as error:  # noqa: BLE001 - carried to the parent whole, which reports it as the job's failure
-            connection.send(("error", f"{type(error).__name__}: {error}", True))
-            return
-        connection.send(("answer", answer, worker.spent))

@@ -13,26 +13,27 @@ import pytest
 from device.settings import find_project_root
 from harness.discover import load_op
 from harness.errors import BuildError, FrozenError
-from harness.freezing import checking
-from harness.freezing.checking import Bench, check_frozen, check_kernel, require_sound
-from harness.freezing.reading import read_frozen_op
+from harness.freezing.seal import rebuild
+from harness.freezing.seal.rebuild import RebuildSetup, check_frozen, check_kernel
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import require_sound
 from tests.freezing.frozen_sets import OP, REVISION, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
-BENCH = Bench(SimpleNamespace(nvcc_version="13.0.88"), "emulated", "h200", 1)  # type: ignore[arg-type]
+BENCH = RebuildSetup(SimpleNamespace(nvcc_version="13.0.88"), "emulated", "h200", 1)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A set whose kernels compile, come out as they were sealed, and are right, unless a test says otherwise."""
-    monkeypatch.setattr(checking, "compile_kernel", lambda kernel, toolchain, scratch: scratch / "kernel.so")
-    monkeypatch.setattr(checking, "find_other_code", lambda kernel, library: "")
-    monkeypatch.setattr(checking, "_verify", lambda kernel, library, bench: "")
+    monkeypatch.setattr(rebuild, "compile_kernel", lambda kernel, toolchain, scratch: scratch / "kernel.so")
+    monkeypatch.setattr(rebuild, "find_other_code", lambda kernel, library: "")
+    monkeypatch.setattr(rebuild, "_verify", lambda kernel, library, bench: "")
     return write_frozen_set(tmp_path)
 
 
 def check(frozen_dir: Path, **changes: Any) -> list[tuple[str, str]]:
-    bench = Bench(**(vars(BENCH) | changes))
+    bench = RebuildSetup(**(vars(BENCH) | changes))
     return [(f.kind, f.detail) for f in check_kernel(read_frozen_op(frozen_dir, OP), KERNEL, bench)]
 
 
@@ -48,7 +49,7 @@ def test_another_compiler_is_skew_and_not_another_kernel(frozen_dir: Path) -> No
 
 
 def test_another_machine_code_is_named(frozen_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "find_other_code", lambda kernel, library: "the machine code is a..., the manifest pins 0...")
+    monkeypatch.setattr(rebuild, "find_other_code", lambda kernel, library: "the machine code is a..., the manifest pins 0...")
     assert check(frozen_dir) == [("rebuild", "the machine code is a..., the manifest pins 0...")]
 
 
@@ -56,12 +57,12 @@ def test_sources_that_do_not_compile_are_named(frozen_dir: Path, monkeypatch: py
     def fail(*_: Any) -> Path:
         raise BuildError("plain does not compile from its sealed sources")
 
-    monkeypatch.setattr(checking, "compile_kernel", fail)
+    monkeypatch.setattr(rebuild, "compile_kernel", fail)
     assert check(frozen_dir) == [("rebuild", "plain does not compile from its sealed sources")]
 
 
 def test_a_kernel_that_is_wrong_is_named(frozen_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "_verify", lambda *_: "race: two threads write y[0]")
+    monkeypatch.setattr(rebuild, "_verify", lambda *_: "race: two threads write y[0]")
     assert check(frozen_dir) == [("reference", "race: two threads write y[0]")]
 
 

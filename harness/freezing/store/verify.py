@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from contract.documents import read_plain_file
-from contract.errors import BrokenDocument
-from contract.index import Row
+from contract.errors import BrokenDocument, FrozenError
+from contract.index import Index, Row
 from contract.layout import (
     EVIDENCE,
     HISTORY,
@@ -35,9 +35,11 @@ from contract.layout import (
     name_manifest,
 )
 from contract.schemas import DIGESTS, find_schema_fault, load_document
-from harness.freezing.reading import Finding, find_broken, list_frozen_ops, read_history, read_index, replay, replay_kernels
-from harness.freezing.revisions import check_kernels, hash_file
-from harness.freezing.transaction import list_leavings
+from harness.freezing.store.findings import Finding
+from harness.freezing.store.history import read_history, replay, replay_kernels
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op, read_index
+from harness.freezing.store.kernels import check_kernels, hash_file
+from harness.freezing.store.transaction import clear_up, list_leavings
 
 _README = "README.md"
 _INTERRUPTED = "a change was cut short; the next one, or `frozen recover`, clears it up"
@@ -174,7 +176,7 @@ def _check_evidence(folder: Path, name: str, digest: str) -> Iterator[Finding]:
     try:
         document = load_document(folder / name)
     except BrokenDocument as error:
-        yield find_broken(error)
+        yield Finding.of(error)
         return
     if hash_file(folder / name) != digest:
         yield Finding(folder.name, name, "changed", "it is not the evidence that the index names")
@@ -189,3 +191,15 @@ def _find_added(folder: Path, expected: set[str], found: set[str]) -> Iterator[F
         name = str(path.relative_to(folder))
         if name not in expected and name not in found:
             yield Finding(folder.name, name, "added", "nothing names it")
+
+
+def require_sound(frozen_dir: Path, op: str) -> Index:
+    """Return an op's set if nothing in it disagrees; raises :class:`FrozenError` with the first finding else.
+
+    What a change left that was cut short is cleared up first: it is in the way of nothing.
+    """
+    clear_up(frozen_dir, op)
+    if findings := check_op(frozen_dir, op):
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        raise FrozenError(f"{findings[0].describe()}{more}; nothing was changed")
+    return read_frozen_op(frozen_dir, op)

@@ -17,11 +17,11 @@ from harness.compare.contest import Contest, judge_rounds
 from harness.compare.variants import Held, Side
 from harness.discover import find_op
 from harness.errors import FrozenError
-from harness.freezing import matches
-from harness.freezing.matches import Arena
-from harness.freezing.probing import find_disagreement
-from harness.freezing.promoting import PROMOTION
-from harness.freezing.reading import read_frozen_op
+from harness.freezing.decide import contests as contests_module
+from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.promote import PROMOTION
+from harness.freezing.gates.domain import find_disagreement
+from harness.freezing.store.index import read_frozen_op
 from harness.spec import Launchable, Problem
 from harness.targets import find_target
 from harness.timing.stats import StopReason
@@ -67,24 +67,24 @@ class Contests:
 @pytest.fixture
 def contests(device: Device, monkeypatch: pytest.MonkeyPatch) -> Contests:
     found = Contests()
-    monkeypatch.setattr(matches, "hold_contest", found.hold)
+    monkeypatch.setattr(contests_module, "hold_contest", found.hold)
     return found
 
 
-def make_arena() -> tuple[Arena, tuple[BuildResult, Any], Any]:
+def make_runner() -> tuple[ContestRunner, tuple[BuildResult, Any], Any]:
     toolchain = find_toolchain()
     session: Any = SimpleNamespace(loaded=LOADED, toolchain=toolchain)
     (variant,) = LOADED.op.select_variants(["naive/threads64"])
     (build,) = build_op(LOADED, [variant], toolchain=toolchain, target=find_target("h200"))
     frozen = read_frozen_op(find_frozen_dir(), "softmax")
     entry = next(e for e in frozen.entries if e["kernel"].startswith("naive__threads64__"))
-    return Arena(session, frozen, SimpleNamespace(), PROMOTION), (build, build_binding(LOADED, toolchain)), entry  # type: ignore[arg-type]
+    return ContestRunner(session, frozen, SimpleNamespace(), PROMOTION), (build, build_binding(LOADED, toolchain)), entry  # type: ignore[arg-type]
 
 
 def test_the_incumbent_comes_from_its_sealed_sources(contests: Contests) -> None:
-    arena, candidate, entry = make_arena()
-    with arena:
-        found = arena.hold([PROBLEM, PROBLEM], entry, [candidate])
+    runner, candidate, entry = make_runner()
+    with runner:
+        found = runner.hold([PROBLEM, PROBLEM], entry, [candidate])
     assert contests.sides == [entry["kernel"], "naive/threads64"]
     assert contests.num_opened == 3, "incumbent, control and candidate are loaded apart"
     assert contests.errors == [PROMOTION.error / 2] * 2, "the error is shared among the problems"
@@ -95,17 +95,17 @@ def test_the_incumbent_comes_from_its_sealed_sources(contests: Contests) -> None
 
 
 def test_a_candidate_alone_is_timed_against_its_copy(contests: Contests) -> None:
-    arena, candidate, _ = make_arena()
-    with arena:
-        arena.hold([PROBLEM], None, [candidate])
+    runner, candidate, _ = make_runner()
+    with runner:
+        runner.hold([PROBLEM], None, [candidate])
     assert contests.sides == ["naive/threads64", "naive/threads64 (copy)"]
 
 
 def test_a_problem_without_a_contest_is_not_left_out(contests: Contests, monkeypatch: pytest.MonkeyPatch) -> None:
-    arena, candidate, entry = make_arena()
-    monkeypatch.setattr(matches, "hold_contest", lambda *words: Held(words[4], Mode.COLD, {"naive/threads64": "rows too long"}))
-    with arena:
-        (match,) = arena.hold([PROBLEM], entry, [candidate])
+    runner, candidate, entry = make_runner()
+    monkeypatch.setattr(contests_module, "hold_contest", lambda *words: Held(words[4], Mode.COLD, {"naive/threads64": "rows too long"}))
+    with runner:
+        (match,) = runner.hold([PROBLEM], entry, [candidate])
     assert match.problem is PROBLEM
     assert match.find_outcome("naive/threads64") == match.find_fault("naive/threads64") == "not measured: rows too long"
     assert match.find_median_us("naive/threads64") is None
@@ -113,7 +113,7 @@ def test_a_problem_without_a_contest_is_not_left_out(contests: Contests, monkeyp
 
 
 def test_an_incumbent_with_other_machine_code_is_not_measured(contests: Contests, monkeypatch: pytest.MonkeyPatch) -> None:
-    arena, candidate, entry = make_arena()
-    monkeypatch.setattr(matches, "find_other_code", lambda kernel, library: "the machine code is another one")
-    with arena, pytest.raises(FrozenError, match="cannot be measured: the machine code is another one"):
-        arena.hold([PROBLEM], entry, [candidate])
+    runner, candidate, entry = make_runner()
+    monkeypatch.setattr(contests_module, "find_other_code", lambda kernel, library: "the machine code is another one")
+    with runner, pytest.raises(FrozenError, match="cannot be measured: the machine code is another one"):
+        runner.hold([PROBLEM], entry, [candidate])

@@ -12,13 +12,14 @@ from contract.kernels import read_kernel
 from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_bucket, name_manifest, split
 from contract.schemas import find_schema_fault
 from harness.benchmark.session import Session
+from harness.build.interface import describe_interface, read_api
 from harness.errors import FrozenError
-from harness.freezing.buckets import describe_axes, name_group
-from harness.freezing.changing import change_index
-from harness.freezing.costs import describe_cost
-from harness.freezing.gates import FORCIBLE, Candidate
-from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.reading import name_evidence, read_frozen_op
+from harness.freezing.decide.buckets import describe_axes, name_group
+from harness.freezing.gates.candidate import FORCIBLE, Candidate
+from harness.freezing.seal.cost import describe_cost
+from harness.freezing.store.changes import change_index
+from harness.freezing.store.history import name_evidence
+from harness.freezing.store.index import read_frozen_op
 from harness.records.database import Records
 from harness.spec import Problem
 from harness.timing.timer import Mode
@@ -55,7 +56,7 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Which bucket a kernel takes in which role, why, and from whom."""
 
     bucket: dict[str, str]
@@ -107,7 +108,7 @@ def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
 def gather(
     session: Session,
     frozen: Index,
-    place: Place,
+    place: Placement,
     winner: Candidate,
     matches: Sequence[Measured],
     conditions: Mapping[str, str | float],

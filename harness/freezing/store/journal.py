@@ -33,7 +33,8 @@ from contract.layout import (
 )
 from contract.schemas import find_schema_fault
 from harness.errors import FrozenError
-from harness.freezing.reading import read_history, read_index, replay, replay_kernels
+from harness.freezing.store.history import read_history, replay, replay_kernels
+from harness.freezing.store.index import read_index
 
 _REMEDY = "nothing was removed: look at it, and remove it by hand"
 

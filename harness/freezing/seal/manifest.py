@@ -1,67 +1,23 @@
-"""Sealing a kernel: its closure of sources, and the manifest that pins everything about it."""
+"""The manifest of a sealed kernel, which pins everything about it."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from contract.building import compile_kernel, find_other_code
-from contract.kernels import FrozenKernel
 from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
-from harness.build.generate import generate_sources
 from harness.build.resources import Resources
-from harness.discover import LoadedOp, find_description
+from harness.discover import LoadedOp
 from harness.domain import Condition, Rows
 from harness.errors import FrozenError
 from harness.spec import Variant
 from harness.targets import Target
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _VARIANT_FLAG = "-DAICF_VARIANT="
 _ENTRIES = ("supports", "workspace_bytes", "launch")
-
-
-@dataclass(frozen=True)
-class SealedVariant(Variant):
-    """A variant whose entry points carry the name of the frozen kernel, so that two versions of one variant link into one program."""
-
-    suffix: str = ""
-
-    @property
-    def symbol_suffix(self) -> str:
-        """The suffix of the entry points."""
-        return self.suffix
-
-
-def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
-    """Return everything that a kernel of the op is made of and judged by, by path below the sources' folder.
-
-    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, what is generated for them, and the op's description.
-    """
-    found: dict[str, bytes] = {}
-    generated = {name: text.encode() for name, text in generate_sources(loaded).items()}
-    waiting = [loaded.folder / "launcher.cu", loaded.folder / "pybind.cpp", *find_description(loaded.folder)]
-    while waiting:
-        path = waiting.pop()
-        name = os.path.relpath(path, loaded.include_dir)
-        if name in found:
-            continue
-        if name.startswith(".."):
-            raise FrozenError(f"{path} lies outside {loaded.include_dir}: the sources of a frozen kernel lie below it")
-        found[name] = generated[name] if name in generated else path.read_bytes()
-        if path.suffix == ".py":
-            continue
-        for include in _INCLUDE.findall(found[name].decode()):
-            places = (path.parent / include, loaded.include_dir / include)
-            # What is in neither place is the compiler's own.
-            waiting += [Path(os.path.normpath(p)) for p in places if p.is_file() or (p == places[1] and include in generated)][:1]
-    return dict(sorted(found.items()))
 
 
 def list_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
@@ -142,15 +98,3 @@ def list_resources(resources: Resources, max_spill_bytes: int) -> dict[str, int]
     """Return ptxas' figures, with what may be spilled."""
     figures = {k: v for k, v in asdict(resources).items() if isinstance(v, int)}
     return figures | {"max_spill_bytes": max_spill_bytes}
-
-
-def prove_sealed(manifest: Mapping[str, Any], sources: Mapping[str, bytes], toolchain: Toolchain, scratch: Path) -> str:
-    """Build a kernel from its sealed sources in a folder of its own; return "" or how its machine code differs from the manifest's."""
-    kernel = FrozenKernel(manifest, scratch / str(manifest["kernel"]))
-    for name, content in sources.items():
-        path = kernel.sources / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    made = scratch / "made"
-    made.mkdir()
-    return find_other_code(kernel, compile_kernel(kernel, toolchain, made))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness import pool
-from harness.pool import Crew, Lost, run_jobs
+from harness.processes import pool
+from harness.processes.pool import Crew, Lost, run_jobs
 
 
 class Calculator:

@@ -16,11 +16,11 @@ from contract.layout import EVIDENCE, HISTORY, INDEX, dump_document, find_frozen
 from deploy.selection import select
 from device.toolchain import find_toolchain
 from harness.errors import FrozenError
-from harness.freezing.changing import change_index, demote, list_prunable, prune, roll_back
-from harness.freezing.checking import require_sound
-from harness.freezing.consistency import check_op
-from harness.freezing.migrating import migrate
-from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
+from harness.freezing.store.changes import change_index, demote, list_prunable, prune, roll_back
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.migrate import migrate
+from harness.freezing.store.verify import check_op, require_sound
 from tests.freezing.frozen_sets import OP, REVISION, SOURCES, QuickDisk, make_bucket, make_old, make_rows, read_everything, write_frozen_set
 
 KERNEL, OTHER, NEW = "plain__threads32__00000001", "plain__threads64__00000002", "plain__threads96__00000003"

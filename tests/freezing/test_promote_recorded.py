@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from harness.errors import FrozenError
-from harness.freezing import recorded as recorded_module
-from harness.freezing.adopting import adopt
-from harness.freezing.consistency import check_op
-from harness.freezing.promoting import Decision, Request
-from harness.freezing.reading import read_frozen_op
-from harness.freezing.recorded import RecordedTime, Recording, find_other_code, list_variants, read_recording
+from harness.freezing.decide import recorded_times
+from harness.freezing.decide.promote import Decision, Request
+from harness.freezing.decide.promote_recorded import promote_recorded
+from harness.freezing.decide.recorded_times import RecordedTime, Recording, find_other_code, list_variants, read_recording
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
 from harness.records.published import list_published
-from tests.freezing.test_promoting import BUCKET, LOADED, make_candidate, make_hold, make_session, run_promote
+from tests.freezing.test_promote import BUCKET, LOADED, make_candidate, make_hold, make_session, run_promote
 
 OLD, NEW = "block_online/threads128", "block_online/threads256"
 CONDITIONS = {
@@ -41,7 +41,7 @@ def make_recording(times_us: dict[str, dict[str, float]]) -> Recording:
 def run_adopt(root: Path, names: dict[str, int], recording: Recording, **request: Any) -> dict[str, Decision]:
     candidates = [make_candidate(name, number) for name, number in names.items()]
     wanted = Request(**({"command": "promote softmax"} | request))
-    decisions = adopt(make_session(), read_frozen_op(root, "softmax"), candidates, wanted, recording, lambda _: None)
+    decisions = promote_recorded(make_session(), read_frozen_op(root, "softmax"), candidates, wanted, recording, lambda _: None)
     assert check_op(root, "softmax") == []
     return {d.bucket.split("/")[-1]: d for d in decisions}
 
@@ -95,9 +95,9 @@ def test_times_of_another_machine_code_are_refused(monkeypatch: pytest.MonkeyPat
     # A file without hashes: the variants are built as they were at its commit.
     session = make_session()
     session.toolchain, session.settings = None, SimpleNamespace(jobs=1)
-    monkeypatch.setattr(recorded_module, "find_op_at", lambda name, revision: (LOADED, revision))
+    monkeypatch.setattr(recorded_times, "find_op_at", lambda name, revision: (LOADED, revision))
     monkeypatch.setattr(
-        recorded_module, "build_op", lambda loaded, variants, **_: [SimpleNamespace(variant=v, code_hash=f"{1:064x}") for v in variants]
+        recorded_times, "build_op", lambda loaded, variants, **_: [SimpleNamespace(variant=v, code_hash=f"{1:064x}") for v in variants]
     )
     found = find_other_code(session, Recording({}, CONDITIONS, "abc"), builds)
     assert found[OLD] == "" and "timed at abc" in found[NEW]

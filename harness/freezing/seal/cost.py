@@ -34,18 +34,19 @@ def describe_cost(op: Op) -> dict[str, Any]:
         for name in ("flops", "bytes_moved")
     }
     tables["flop_unit"] = tabulate(op, lambda p: op.cost(p).flop_unit)
-    tables["reads"] = tabulate(op, lambda p: [[float(item), list(shape)] for item, shape in _list_inputs(op, p)])
+    tables["reads"] = tabulate(op, lambda p: _list_inputs(op, p))
     return tables | {"l2_bytes_per_s": {t.real_arch: t.l2_bytes_per_s for t in TARGETS.values()}}
 
 
-def _list_inputs(op: Op, problem: Problem) -> list[tuple[int, Sequence[str]]]:
-    """Return the bytes of an element of each input, with the names of its sizes; a number in its shape is so many times as large."""
-    found: list[tuple[int, Sequence[str]]] = []
+def _list_inputs(op: Op, problem: Problem) -> list[_Term]:
+    """Return the bytes of each input that is there: of its shape, dimensions of a fixed length are in the coefficient."""
+    terms: list[_Term] = []
     for tensor in (t for t in op.inputs if t.present(problem)):
-        names = tensor.name_sizes(problem)
-        elems = math.prod(n for n in names if isinstance(n, int))
-        found.append((find_dtype(tensor.resolve_dtype(problem)).itemsize * elems, [n for n in names if isinstance(n, str)]))
-    return found
+        shape = tensor.name_sizes(problem)
+        fixed = math.prod(n for n in shape if isinstance(n, int))
+        item_bytes = find_dtype(tensor.resolve_dtype(problem)).itemsize
+        terms.append([float(item_bytes * fixed), [s for s in shape if isinstance(s, str)]])
+    return terms
 
 
 def _find_terms(op: Op, problem: Problem, name: str) -> list[_Term]:

@@ -17,11 +17,11 @@ from contract.layout import name_bucket
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import FrozenUseError
-from harness.freezing.buckets import find_bucket, make_fallback_bucket, meets_domain
-from harness.freezing.deciding import Ruling, choose
-from harness.freezing.gates import Candidate, Gate
-from harness.freezing.matches import Match
-from harness.freezing.writing import Place, Writing, apply_writing, describe_conditions, gather
+from harness.freezing.decide.buckets import find_bucket, make_fallback_bucket, meets_domain
+from harness.freezing.decide.contests import Match
+from harness.freezing.decide.entries import Placement, Writing, apply_writing, describe_conditions, gather
+from harness.freezing.decide.ruling import Ruling, choose
+from harness.freezing.gates.candidate import Candidate, Gate
 from harness.spec import Op, Problem
 from harness.timing.verdicts import Criteria
 
@@ -165,7 +165,7 @@ def _decide(
                 return Decision(name, "kept" if old else "refused", old, gate.detail, old)
             choice = Ruling(serving[0].name, f"forced ({request.force_reason}) although {choice.reason}")
         winner, reason = next(c for c in serving if c.name == choice.winner), choice.reason
-    place = Place(bucket, "fallback" if request.fallback else "winner", reason, incumbent, request.force_reason)
+    place = Placement(bucket, "fallback" if request.fallback else "winner", reason, incumbent, request.force_reason)
     conditions = describe_conditions(session, request.command) | {"margin": request.criteria.margin, "error": request.criteria.error}
     gather(session, frozen, place, winner, matches, conditions, writing)
     outcome = "promoted" if hold is not None or request.fallback else "provisional"

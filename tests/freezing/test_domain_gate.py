@@ -16,7 +16,7 @@ from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
 from harness.domain import Count, Facts, OneOf, Rows, Tie, find_broken, read_condition, settle
-from harness.freezing.probing import find_disagreement
+from harness.freezing.gates.domain import find_disagreement
 from harness.spec import Launchable, Op, Problem, SpecError
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_hidden_problems
