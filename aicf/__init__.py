@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from aicf.backends import set_backend, use_backend
     from aicf.random import Generator, manual_seed
     from aicf.tensor import Tensor
+    from aicf.train import compile, compile_step  # noqa: A004
 
 # Public names and where they live; each is imported when it is first used.
 _PLACES = {
     "Generator": "aicf.random",
     "Tensor": "aicf.tensor",
+    "compile": "aicf.train",
+    "compile_step": "aicf.train",
     "grad": "aicf.autograd",
     "manual_seed": "aicf.random",
     "no_grad": "aicf.autograd",
@@ -27,6 +30,8 @@ _MODULES = ("functional", "nn", "optim")
 __all__ = [
     "Generator",
     "Tensor",
+    "compile",
+    "compile_step",
     "functional",
     "grad",
     "manual_seed",

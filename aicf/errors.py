@@ -16,7 +16,7 @@ class LaunchError(RuntimeError):
 
 
 class GradientError(RuntimeError):
-    """A backward pass that cannot be made: its graph was freed, what it needs was changed in place, or there is nothing to differentiate."""
+    """A backward pass that cannot be made: its graph was freed, or what it needs was changed in place."""
 
 
 class RecordError(RuntimeError):

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from aicf.building.sealed import build_kernel
 from aicf.registry import list_ops
+from contract.building import build_kernel
 from contract.frozen_set import read_op
 from device.settings import read_settings
 

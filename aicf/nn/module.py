@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import Backend, find_backend
+from aicf.modes import MODES, refuse_while_recording
 from aicf.tensor import Tensor
 
 
@@ -37,7 +38,16 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        """Return :meth:`forward`'s outputs; what is recorded meanwhile is this module's."""
+        if MODES.recorder is None:
+            return self.forward(*args, **kwargs)
+        with MODES.recorder.scope(self):
+            return self.forward(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            refuse_while_recording(f"a tensor was kept in {type(self).__name__}.{name}", "return it instead")
+        super().__setattr__(name, value)
 
     def children(self) -> Iterator[tuple[str, Module]]:
         """Yield the modules that are attributes, by name."""

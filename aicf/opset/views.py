@@ -173,5 +173,15 @@ OPS = (
         _split_back,
         moves=True,
     ),
+    OpDef(
+        "Copy",
+        ("x",),
+        ("y",),
+        lambda types, attrs: (_only(types),),
+        lambda arrays, attrs: (arrays[0],),
+        {},
+        lambda g, dy: (dy,),
+        moves=True,
+    ),
     OpDef("Full", (), ("y",), _infer_full, _fill, {"value": REQUIRED, "dtype": REQUIRED, "shape": ()}, moves=True),
 )

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from device.toolchain import make_environment
 from harness.build.store import full_disk_as_error, hash_file
 from harness.errors import BuildError
 
@@ -43,7 +44,7 @@ class Compiler:
                 encoding="utf-8",
                 errors="replace",  # compilers quote source lines, whatever their encoding
                 start_new_session=True,
-                env=_quiet_env(folder),
+                env=make_environment(folder),
             )
             self._running.add(process)
         if self._niceness:
@@ -77,12 +78,6 @@ class Compiler:
 def _kill_group(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _quiet_env(folder: Path) -> dict[str, str]:
-    # nvcc appends user flags and leaves temporary files where TMPDIR says; both would make a build depend on more than its key.
-    env = {k: v for k, v in os.environ.items() if k not in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
-    return env | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"}
 
 
 def compile_steadily(

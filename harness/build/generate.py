@@ -1,31 +1,26 @@
 """The C side of an op's contract, generated from its ``op.py``.
 
 Three headers in the build's own folder, included as ``<op>/...`` like the op's files: ``params.h`` (C: the Params struct, its enumerators
-and the entry points' types), ``contract.hpp`` (the same as data, for the checks and the binding that all ops share; and the variant's tunables)
-and ``entry_points.hpp`` (the exported functions around the op's own ``launch``). An op whose ``api.hpp`` includes ``<op>/params.h`` has them;
-any other op writes its interface by hand.
+and the entry points' types), ``contract.hpp`` (the same as data, for the checks and the binding that all ops share; and the variant's
+tunables) and ``entry_points.hpp`` (the exported functions around the op's own ``launch``). An op whose ``api.hpp`` includes
+``<op>/params.h`` has them; any other op writes its interface by hand.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from harness.discover import LoadedOp
-from harness.domain import AttributeValue, Condition, Count, OneOf
+from harness.domain import Condition, Count, OneOf
 from harness.dtypes import find_dtype
 from harness.spec import Attribute, Derived, Op, Role, Scalar, SpecError, Strides, Tensor, Variant
 from harness.spec.formulas import Formula
-from harness.spec.tables import find_dtype_source, find_presence, list_sizes, tabulate
+from harness.spec.interface import Interface
+from harness.spec.tables import tabulate
 
-_DTYPES = ("float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
-_ELEMENTS = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "bool": "uint8_t"}
-_SCALARS = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
-# Choices whose numbers shared device code knows: an attribute by this name takes them from common/activations.h.
-_ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 _ABOUT = "Generated from {op}/op.py by the build; change it there."
 
 
@@ -51,7 +46,7 @@ def generate_sources(loaded: LoadedOp) -> dict[str, str]:
 
 
 def define_variant(op: Op, variant: Variant) -> dict[str, str]:
-    """Return what the build defines for a variant of a generated op: every tunable of the op (0 where its kernel has none) and its domain."""
+    """Return what the build defines for a variant of a generated op: every tunable (0 where its kernel has none), and its domain."""
     tunables = dict.fromkeys(list_tunables(op), 0) | variant.tunables
     domain = op.find_kernel(variant.kernel).domain
     conditions = domain(variant.tunables) if domain is not None else ()
@@ -79,117 +74,6 @@ def encode_domain(op: Op, conditions: Sequence[Condition]) -> str:
             index = [t.name for t in op.tensors].index(condition.tensor)
             words += ["T", index, condition.address_bytes, condition.stride_multiple, condition.max_stride or 0]
     return "_".join(str(w).replace("-", "m") for w in words)
-
-
-@dataclass(frozen=True)
-class Interface:
-    """An op's Params struct: which fields it has, in order, and what they hold."""
-
-    op: Op
-
-    @property
-    def struct(self) -> str:
-        """The struct's name."""
-        return self.camel + "Params"
-
-    @property
-    def camel(self) -> str:
-        """The op's name in camel case."""
-        return "".join(part.capitalize() for part in self.op.name.split("_"))
-
-    @cached_property
-    def sizes(self) -> list[str]:
-        """The sizes' names, in the order of their fields."""
-        return list_sizes(self.op)
-
-    @cached_property
-    def presences(self) -> dict[str, Tensor]:
-        """The optional tensors by the switches that tell of them."""
-        found = {a.name: find_presence(self.op, a) for a in self.op.attributes if not a.passed}
-        return {name: tensor for name, tensor in found.items() if tensor is not None}
-
-    @cached_property
-    def dtype_sources(self) -> dict[str, Tensor]:
-        """The tensors by the attributes that their dtype tells."""
-        unpassed = [a for a in self.op.attributes if not a.passed and a.name not in self.presences]
-        return {a.name: find_dtype_source(self.op, a) for a in unpassed}
-
-    @cached_property
-    def fields(self) -> list[tuple[str, str, str]]:
-        """C type, name and remark of each field."""
-        op = self.op
-        rows = [(self._find_pointer(t), t.name, self._describe_tensor(t)) for t in op.tensors]
-        derived = {d.name: d for d in op.derived}
-        rows += [("int64_t", s.lower(), derived[s].formula if s in derived else "at least 1") for s in self.sizes]
-        for tensor in op.tensors:
-            fields = self.list_strides(tensor)
-            rows += [("int64_t", f, f"elements, of dimension {i} of {tensor.name}") for i, f in enumerate(fields) if f is not None]
-        rows += [(_SCALARS[s.dtype], s.name, _describe_scalar(s)) for s in op.scalars]
-        rows += [("int32_t", a.name, self._describe_attribute(a)) for a in op.attributes if a.name not in self.presences]
-        names = [name for _, name, _ in rows]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise SpecError(f"op {op.name}: the C struct would have field {', '.join(twice)} twice; rename a size, tensor or scalar")
-        return rows
-
-    def find_rank(self, tensor: Tensor) -> int:
-        """Return the most dimensions that a tensor has."""
-        return max(len(row["value"]) for row in tabulate(self.op, tensor.name_sizes))
-
-    def list_strides(self, tensor: Tensor) -> list[str | None]:
-        """Return the field that holds the stride of each dimension, None where it follows from the others."""
-        rank = self.find_rank(tensor)
-        if tensor.strides is Strides.ROWS:
-            return [f"ld{tensor.name}" if dim == rank - 2 else None for dim in range(rank)]
-        if tensor.is_strided:
-            return [f"{tensor.name}_stride{d}" if d < rank - 1 or tensor.strides is Strides.ANY else None for d in range(rank)]
-        return [None] * rank
-
-    def _find_pointer(self, tensor: Tensor) -> str:
-        dtypes = {row["value"] for row in tabulate(self.op, tensor.resolve_dtype)}
-        element = _ELEMENTS.get(dtypes.pop(), "void") if len(dtypes) == 1 else "void"
-        return f"{'const ' if tensor.role is Role.INPUT else ''}{element}*"
-
-    def _describe_tensor(self, tensor: Tensor) -> str:
-        shapes = list(dict.fromkeys("[" + ", ".join(map(str, row["value"])) + "]" for row in tabulate(self.op, tensor.name_sizes)))
-        dtypes = list(dict.fromkeys(str(row["value"]) for row in tabulate(self.op, tensor.resolve_dtype)))
-        optional = [row["value"] for row in tabulate(self.op, tensor.present)] != [True]
-        parts = [f"{tensor.role.value} {' or '.join(shapes)}", *([] if len(dtypes) == 1 and dtypes[0] in _ELEMENTS else [" or ".join(dtypes)])]
-        fields = [f for f in self.list_strides(tensor) if f is not None]
-        parts += [f"stride{'s' if len(fields) > 1 else ''} {', '.join(fields)}"] if fields else []
-        return "; ".join(parts + (["NULL where it is not wanted"] if optional else []))
-
-    def _describe_attribute(self, attribute: Attribute) -> str:
-        if not isinstance(attribute.choices[0], str):
-            return f"{attribute.name}: one of {', '.join(str(int(c)) for c in attribute.choices)}"
-        return " or ".join(self.name_code(attribute, c) for c in attribute.choices)
-
-    def has_own_codes(self, attribute: Attribute) -> bool:
-        """Return whether the choices have enumerators of this op, and no shared ones."""
-        shared = set(attribute.choices) <= set(_DTYPES) or (attribute.name == "act" and set(attribute.choices) <= set(_ACTIVATIONS))
-        return isinstance(attribute.choices[0], str) and not shared
-
-    def name_code(self, attribute: Attribute, choice: AttributeValue) -> str:
-        """Return the enumerator of a choice."""
-        text = re.sub(r"\W", "_", str(choice)).upper()
-        if self.has_own_codes(attribute):
-            return f"AICF_{self.op.name.upper()}_{attribute.name.upper()}_{text}"
-        return f"AICF_{'DTYPE' if set(attribute.choices) <= set(_DTYPES) else 'ACT'}_{text}"
-
-    def find_code(self, attribute: Attribute, choice: AttributeValue) -> int:
-        """Return what the attribute's field holds for a choice."""
-        if isinstance(choice, float):
-            raise SpecError(f"op {self.op.name}: attribute {attribute.name} has choice {choice}; make it a Scalar with choices")
-        if not isinstance(choice, str):
-            return int(choice)
-        if self.has_own_codes(attribute):
-            return attribute.choices.index(choice)
-        return (_DTYPES if set(attribute.choices) <= set(_DTYPES) else _ACTIVATIONS).index(choice)
-
-
-def _describe_scalar(scalar: Scalar) -> str:
-    if scalar.choices:
-        return f"one of {', '.join(map(str, scalar.choices))}"
-    return f"from {scalar.low:g} to {scalar.high:g}"
 
 
 def write_params(interface: Interface) -> str:
@@ -239,6 +123,7 @@ def write_contract(interface: Interface) -> str:
     """Return the contract as data in C++."""
     op, struct = interface.op, interface.struct
     tunables = list_tunables(op)
+    tables = ["kSizes", "kAttributes", "kScalars", "kTensors", "check_derived" if op.derived else "nullptr"]
     lines = [
         f"// {_ABOUT.format(op=op.name)} The contract of op {op.name} as data.",
         "#pragma once",
@@ -261,7 +146,7 @@ def write_contract(interface: Interface) -> str:
         *(line for t in op.tensors for line in _write_tensor(interface, t)),
         *_write_array("contract::TensorField", "kTensors", [_write_tensor_field(interface, t) for t in op.tensors]),
         *_write_derived(interface, op.derived),
-        f'inline constexpr contract::Description kContract = {{"{op.name}", kSizes, kAttributes, kScalars, kTensors, {"check_derived" if op.derived else "nullptr"}}};',
+        f'inline constexpr contract::Description kContract = {{"{op.name}", {", ".join(tables)}}};',
     ]
     if tunables:
         lines += [
@@ -281,7 +166,8 @@ def write_contract(interface: Interface) -> str:
 def _write_array(kind: str, name: str, rows: Sequence[str]) -> list[str]:
     if not rows:
         return [f"inline constexpr contract::Table<{kind}> {name} = {{nullptr, 0}};", ""]
-    return [f"inline constexpr {kind} {name}_[] = {{", *(f"    {row}," for row in rows), "};", f"inline constexpr contract::Table {name} = contract::list({name}_);", ""]
+    listed = [f"inline constexpr {kind} {name}_[] = {{", *(f"    {row}," for row in rows), "};"]
+    return [*listed, f"inline constexpr contract::Table {name} = contract::list({name}_);", ""]
 
 
 def _write_choices(interface: Interface, attribute: Attribute) -> list[str]:
@@ -290,22 +176,24 @@ def _write_choices(interface: Interface, attribute: Attribute) -> list[str]:
 
 
 def _write_attribute(interface: Interface, attribute: Attribute) -> str:
-    kinds = {bool: "kSwitch", int: "kNumber", str: "kName"}
-    kind = kinds[type(attribute.choices[0])]
-    choices = f"kChoicesOf_{attribute.name}"
+    name = attribute.name
     names = [t.name for t in interface.op.tensors]
-    if attribute.name in interface.presences:
-        return f'{{"{attribute.name}", contract::AttributeField::{kind}, contract::AttributeField::kPresent, {names.index(interface.presences[attribute.name].name)}, 0, {choices}}}'
-    place = f"offsetof(Params, {attribute.name})"
-    if attribute.name in interface.dtype_sources:
-        return f'{{"{attribute.name}", contract::AttributeField::{kind}, contract::AttributeField::kDtypeOf, {names.index(interface.dtype_sources[attribute.name].name)}, {place}, {choices}}}'
-    return f'{{"{attribute.name}", contract::AttributeField::{kind}, contract::AttributeField::kPassed, 0, {place}, {choices}}}'
+    kind = {bool: "kSwitch", int: "kNumber", str: "kName"}[type(attribute.choices[0])]
+    source, tensor, place = "kPassed", 0, f"offsetof(Params, {name})"
+    if name in interface.presences:
+        source, tensor, place = "kPresent", names.index(interface.presences[name].name), "0"
+    elif name in interface.dtype_sources:
+        source, tensor = "kDtypeOf", names.index(interface.dtype_sources[name].name)
+    scope = "contract::AttributeField"
+    return f'{{"{name}", {scope}::{kind}, {scope}::{source}, {tensor}, {place}, kChoicesOf_{name}}}'
 
 
 def _write_scalar(scalar: Scalar) -> str:
     low, high = (min(scalar.choices), max(scalar.choices)) if scalar.choices else (scalar.low, scalar.high)
     kind = {"float32": "kFloat", "float64": "kDouble", "int32": "kInt32", "int64": "kInt64"}[scalar.dtype]
-    return f'{{"{scalar.name}", contract::ScalarField::{kind}, offsetof(Params, {scalar.name}), {low!r}, {high!r}, kChoicesOf_{scalar.name}}}'
+    return (
+        f'{{"{scalar.name}", contract::ScalarField::{kind}, offsetof(Params, {scalar.name}), {low!r}, {high!r}, kChoicesOf_{scalar.name}}}'
+    )
 
 
 def _write_tensor(interface: Interface, tensor: Tensor) -> list[str]:
@@ -314,15 +202,15 @@ def _write_tensor(interface: Interface, tensor: Tensor) -> list[str]:
     cases = []
     for row in rows:
         present, dtype, dims = row["value"]
-        when = [f"{{{_find_attribute(op, name)}, {interface.find_code(op.attributes[_find_attribute(op, name)], value)}}}" for name, value in row["when"].items()]
-        shape = [str(-dim) if isinstance(dim, int) else str(interface.sizes.index(dim)) for dim in dims]
         if any(isinstance(dim, int) and dim < 1 for dim in dims):
             raise SpecError(f"op {op.name}, tensor {tensor.name}: a number in its shape must be at least 1")
+        attributes = {name: _find_attribute(op, name) for name in row["when"]}
+        when = [f"{{{i}, {interface.find_code(op.attributes[i], row['when'][name])}}}" for name, i in attributes.items()]
+        shape = [str(-dim) if isinstance(dim, int) else str(interface.sizes.index(dim)) for dim in dims]
         numpy = find_dtype(dtype)
         typestr = "<V2" if dtype == "bfloat16" else numpy.str
-        cases.append(
-            f'{{{len(when)}, {{{", ".join(when)}}}, {"true" if present else "false"}, "{typestr}", {numpy.itemsize}, {len(shape)}, {{{", ".join(shape)}}}}}'
-        )
+        element = f'{"true" if present else "false"}, "{typestr}", {numpy.itemsize}'
+        cases.append(f"{{{len(when)}, {{{', '.join(when)}}}, {element}, {len(shape)}, {{{', '.join(shape)}}}}}")
     return _write_array("contract::TensorCase", f"kCasesOf_{tensor.name}", cases)
 
 
@@ -330,10 +218,8 @@ def _write_tensor_field(interface: Interface, tensor: Tensor) -> str:
     role = {Role.INPUT: "kInput", Role.OUTPUT: "kOutput", Role.INOUT: "kInout"}[tensor.role]
     strides = {Strides.PACKED: "kPacked", Strides.ROWS: "kRows", Strides.OUTER: "kOuter", Strides.ANY: "kAny"}[tensor.strides]
     places = [f"offsetof(Params, {f})" if f else "contract::kNoField" for f in interface.list_strides(tensor)]
-    return (
-        f'{{"{tensor.name}", contract::TensorField::{role}, contract::TensorField::{strides}, offsetof(Params, {tensor.name}), {{{", ".join(places)}}}, '
-        f"kCasesOf_{tensor.name}}}"
-    )
+    scope, name = "contract::TensorField", tensor.name
+    return f'{{"{name}", {scope}::{role}, {scope}::{strides}, offsetof(Params, {name}), {{{", ".join(places)}}}, kCasesOf_{name}}}'
 
 
 def _find_attribute(op: Op, name: str) -> int:
@@ -343,18 +229,20 @@ def _find_attribute(op: Op, name: str) -> int:
 def _write_derived(interface: Interface, derived: Sequence[Derived]) -> list[str]:
     if not derived:
         return []
-    fields = {s: f"params.{s.lower()}" for s in interface.sizes} | {a.name: f"params.{a.name}" for a in interface.op.attributes}
+    numbers = [a.name for a in interface.op.attributes if all(isinstance(c, int) for c in a.choices) and a.name not in interface.presences]
+    fields = {s: f"params.{s.lower()}" for s in interface.sizes} | {name: f"params.{name}" for name in numbers}
     lines = ["inline AicfStatus check_derived(const void* data) {", "    const auto& params = *static_cast<const Params*>(data);"]
     for each in derived:
-        formula = Formula(each.formula).to_c(lambda name: f"std::int64_t{{{_find_field(fields, name, each)}}}")
-        lines.append(f'    AICF_RETURN_IF_NOT_OK(contract::check_derived_size("{each.name}", params.{each.name.lower()}, {formula}, "{each.formula}"));')
+        formula = Formula(each.formula).to_c(functools.partial(_find_field, fields, each))
+        wanted = f'params.{each.name.lower()}, {formula}, "{each.formula}"'
+        lines.append(f'    AICF_RETURN_IF_NOT_OK(contract::check_derived_size("{each.name}", {wanted}));')
     return [*lines, "    return make_ok();", "}", ""]
 
 
-def _find_field(fields: Mapping[str, str], name: str, derived: Derived) -> str:
+def _find_field(fields: Mapping[str, str], derived: Derived, name: str) -> str:
     if name not in fields:
-        raise SpecError(f"derived size {derived.name}: its formula {derived.formula!r} asks for {name}, which is no size or attribute")
-    return fields[name]
+        raise SpecError(f"derived size {derived.name}: {derived.formula!r} asks for {name}, which is no size or whole-number attribute")
+    return f"std::int64_t{{{fields[name]}}}"
 
 
 def write_entry_points(interface: Interface) -> str:

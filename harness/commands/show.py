@@ -1,17 +1,33 @@
-"""``show``: the PTX, SASS or resource report of one variant; without one, the variants that there are, or the op's C interface."""
+"""Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
+
+Without a variant: the names of those that there are.
+
+\b
+Examples:
+  python -m harness show gemm_bias_act
+  python -m harness show softmax --api
+  python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
+  python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from device.cubin import read_ptx
+from device.settings import read_settings
+from device.toolchain import find_toolchain
+from harness.build.builder import build_op, describe_result
+from harness.build.disassemble import disassemble
+from harness.build.generate import generate_sources
 from harness.commands.options import AsJson, OpName, TargetName
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.discover import LoadedOp
-    from harness.spec import Op
+from harness.discover import LoadedOp, find_op
+from harness.errors import BuildError, ExitCode, SpecError
+from harness.spec import Op
+from harness.targets import find_target
+from harness.terminal.console import print_json
 
 
 def run(
@@ -27,28 +43,7 @@ def run(
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
-
-    Without a variant: the names of those that there are.
-
-    \b
-    Examples:
-      python -m harness show gemm_bias_act
-      python -m harness show softmax --api
-      python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
-      python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
-    """
-    from device.cubin import read_ptx
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.build.builder import build_op, describe_result
-    from harness.build.disassemble import disassemble
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.spec import SpecError
-    from harness.targets import find_target
-    from harness.terminal.console import print_json
-
+    """Run the verb."""
     loaded = find_op(op)
     if api:
         return _show_interface(loaded)
@@ -81,9 +76,6 @@ def run(
 
 
 def _show_interface(loaded: LoadedOp) -> ExitCode:
-    from harness.build.generate import generate_sources
-    from harness.errors import SpecError
-
     header = f"{loaded.op.name}/params.h"
     texts = generate_sources(loaded)
     if header not in texts:
@@ -93,8 +85,6 @@ def _show_interface(loaded: LoadedOp) -> ExitCode:
 
 
 def _list_variants(op: Op, json: bool) -> ExitCode:
-    from harness.terminal.console import print_json
-
     if json:
         print_json({"op": op.name, "variants": [v.name for v in op.variants]})
         return ExitCode.DONE

@@ -53,6 +53,7 @@ from harness.spec.op import Op as Op
 from harness.spec.op import is_pattern as is_pattern
 from harness.spec.problem import Arrays as Arrays
 from harness.spec.problem import Problem as Problem
+from harness.spec.values import PLAIN as PLAIN
 from harness.spec.values import Booleans as Booleans
 from harness.spec.values import Indices as Indices
 from harness.spec.values import Plain as Plain

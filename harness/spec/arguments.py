@@ -13,7 +13,7 @@ from harness.domain import AttributeValue
 from harness.errors import SpecError
 from harness.spec.formulas import Formula
 from harness.spec.problem import Problem
-from harness.spec.values import Indices, Plain, Values
+from harness.spec.values import PLAIN, Indices, Values
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 SCALAR_DTYPES = ("float32", "float64", "int32", "int64")
@@ -59,8 +59,8 @@ class Tensor:
     """One array argument, row-major unless a problem orders it otherwise.
 
     ``shape`` names the sizes of a problem, outermost first (``("M", "K")``); a number is that many elements, and ``()`` one value in device
-    memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both may be functions of the problem, where its
-    attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is given ``None``.
+    memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both may be functions of the problem, where
+    its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is given ``None``.
     ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise; ``can_pad_rows`` is
     short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
     """
@@ -72,7 +72,7 @@ class Tensor:
     present: Callable[[Problem], bool] = _always
     can_pad_rows: bool = False
     strides: Strides = Strides.PACKED
-    values: Values = Plain()
+    values: Values = PLAIN
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:
@@ -137,9 +137,9 @@ class Tensor:
         if padding and self.strides is Strides.PACKED:
             return f"tensor {self.name} cannot have padded rows"
         if isinstance(padding, tuple) and (not self.is_strided or len(padding) != rank):
-            return f"padding of {self.name} is {padding}: a stride per dimension needs Strides.OUTER or ANY, and one number for each of {rank}"
+            return f"padding {self.name}={padding}: a number per dimension needs Strides.OUTER or ANY, and {rank} of them"
         if order is not None and (not self.is_strided or len(order) != rank):
-            return f"order of {self.name} is {order}: it needs Strides.OUTER or ANY, and each of {rank} dimensions"
+            return f"order {self.name}={order}: needs Strides.OUTER or ANY, and each of {rank} dimensions"
         is_last_moved = (order is not None and order[-1] != rank - 1) or (isinstance(padding, tuple) and padding[-1:] > (0,))
         if is_last_moved and self.strides is Strides.OUTER:
             return f"tensor {self.name}: elements of its last dimension must be neighbours (Strides.OUTER)"

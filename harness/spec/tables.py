@@ -59,6 +59,6 @@ def find_dtype_source(op: Op, attribute: Attribute) -> Tensor:
         if always and all(row["when"] == {attribute.name: row["value"]} for row in table):
             return tensor
     raise SpecError(
-        f"op {op.name}: attribute {attribute.name} is not passed, and nothing tells it: it is neither the presence of a tensor nor the dtype "
-        "of one that is always there"
+        f"op {op.name}: attribute {attribute.name} is not passed, and is neither the presence of a tensor nor the dtype of one that is "
+        "always there; pass it, or let a tensor tell it"
     )

@@ -54,4 +54,5 @@ class Uniform:
             raise ValueError(f"Uniform({self.low}, {self.high}): needs low <= high")
 
 
+PLAIN = Plain()
 Values = Plain | Indices | Booleans | Probabilities | Positive | Uniform

@@ -24,6 +24,19 @@ from harness.timing.nvml import ClockMonitor, LazyMonitor, Reading
 
 Launch = Callable[[Stream], None]
 
+
+@dataclass(frozen=True)
+class InPlaceLaunch:
+    """A launch that overwrites what it reads; ``restore`` queues what puts that back, and is in no sample."""
+
+    run: Launch
+    restore: Launch
+
+    def __call__(self, stream: Stream) -> None:
+        """Queue the launch."""
+        self.run(stream)
+
+
 _MONITOR_EVERY_S = 0.2
 # Places for stamps of the second of two batches.
 _HALF = 1024

@@ -179,10 +179,8 @@ def _draw_scalar(scalar: Scalar, rng: np.random.Generator) -> float:
     # The ends are where formulas break: each of them is drawn once in eight times.
     kind = int(rng.integers(8))
     share = (0.0, 1.0)[kind] if kind < 2 else float(rng.random())
-    if scalar.is_log:
-        value = scalar.low * (scalar.high / scalar.low) ** share
-    else:
-        value = scalar.low + (scalar.high - scalar.low) * share
+    span = scalar.high - scalar.low
+    value = scalar.low * (scalar.high / scalar.low) ** share if scalar.is_log else scalar.low + span * share
     # A few digits suffice, and are read in a problem's name.
     short = round(value) if scalar.is_whole else float(f"{value:.3g}")
     return min(max(short, scalar.low), scalar.high)
@@ -193,7 +191,10 @@ def settle_sizes(op: Op, base: Problem, sizes: Mapping[str, int], scalars: Mappi
     attributes = op.attribute_values(base)
     try:
         return Problem(
-            op.settle(sizes, attributes).sizes, base.attributes, suites=frozenset({"drawn"}), scalars=base.scalars if scalars is None else scalars
+            op.settle(sizes, attributes).sizes,
+            base.attributes,
+            suites=frozenset({"drawn"}),
+            scalars=base.scalars if scalars is None else scalars,
         )
     except SpecError:
         return None  # a window larger than the image, say: the derived size would be 0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.dtypes import is_float
-from harness.spec import Booleans, Indices, Plain, Positive, Probabilities, Problem, Tensor, Uniform, Values
+from harness.spec import Booleans, Indices, Positive, Probabilities, Problem, Tensor, Uniform, Values
 
 # Of indices one in so many is one of those that are allowed beside the range.
 _ALSO_EVERY = 8
@@ -40,16 +40,16 @@ def draw_in_domain(
         return _draw_range(rng, shape, distribution, 0, 1)
     if isinstance(values, Positive):
         low, high = np.log(values.low), np.log(values.high)
-        return np.clip(np.exp(low + (high - low) * _draw_shares(rng, shape, distribution)), values.low, values.high)
+        return np.asarray(np.clip(np.exp(low + (high - low) * _draw_shares(rng, shape, distribution)), values.low, values.high))
     if isinstance(values, Uniform):
         if not is_float(dtype):
             return _draw_range(rng, shape, distribution, int(np.ceil(values.low)), int(np.floor(values.high)))
         return values.low + (values.high - values.low) * _draw_shares(rng, shape, distribution)
-    assert isinstance(values, Probabilities), Plain
+    assert isinstance(values, Probabilities)
     shares = _draw_shares(rng, shape, distribution)
     if not values.rows_sum_to_one:
         return shares
-    return (shares + 1e-3) / (shares + 1e-3).sum(axis=-1, keepdims=True)
+    return np.asarray((shares + 1e-3) / (shares + 1e-3).sum(axis=-1, keepdims=True))
 
 
 def _draw_range(rng: np.random.Generator, shape: tuple[int, ...], distribution: str, low: int, high: int) -> _Array:

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype, find_smallest_normal
 from harness.spec import DISTRIBUTIONS as DISTRIBUTIONS
-from harness.spec import Booleans, Op, Plain, Problem, SpecError, Tensor, Values
+from harness.spec import PLAIN, Booleans, Op, Plain, Problem, SpecError, Tensor, Values
 from harness.verify.input_domains import draw_in_domain, find_limit
 
 _Floats = NDArray[np.float64]
 
-PLAIN = Plain()
 # Exponents of ``wide``, by float dtype: products of two values summed over any practical length stay finite, and products stay normal.
 _WIDE_EXPONENTS = {"float16": (-6, 3), "bfloat16": (-24, 24), "float32": (-24, 24), "float64": (-160, 160)}
 _TIED_VALUES = (-1.5, -0.5, 0.0, 0.5, 1.0)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from device.interface import Buffer, Device, DeviceArray, Stream
 from harness.dtypes import find_dtype
-from harness.spec import Launchable, Op, Problem, Role, Tensor
+from harness.spec import Indices, Launchable, Op, Problem, Role, Tensor
 
 # Bytes before and after each guarded tensor: more than a tile of rows of a small problem, and a multiple of the allocation alignment.
 GUARD_BYTES = 16384
@@ -32,6 +32,7 @@ _GUARD_PATTERN = 0xA5
 POISON_NAN = 0xFF
 POISON_FINITE = 0x4B
 _SEGMENT_ELEMS = 4096
+_MAX_CLEARED_BYTES = 256 << 20
 # Planned tensors are this far apart, so that they do not overlap.
 _PLANNED_SPACING = 1 << 48
 
@@ -76,8 +77,10 @@ class _Slot:
         self.shape = shape
         self.dtype = find_dtype(dtype)
         self.layout = layout
+        self._device = device
         self.strides = tuple(stride * self.dtype.itemsize for stride in strides)
         self.initial: NDArray[Any] | None = None
+        self._kept: Buffer | None = None
         self._is_inout = is_inout
         self.span_bytes = self.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True))
         guard_bytes = GUARD_BYTES if layout is Layout.GUARDED else 0
@@ -112,6 +115,22 @@ class _Slot:
         if self.initial is not None:
             self.set_elements(self.initial)
 
+    def queue_restore(self, stream: Stream) -> None:
+        """Put back on a stream what the allocation held when this was first asked for."""
+        if self._kept is None:
+            self._kept = self._device.allocate(self.buffer.size_bytes)
+            self._kept.copy_from(self.buffer, stream)
+        self.buffer.copy_from(self._kept, stream)
+
+    def free(self) -> None:
+        self.buffer.free()
+        self.drop_kept()
+
+    def drop_kept(self) -> None:
+        if self._kept is not None:
+            self._kept.free()
+            self._kept = None
+
     def read_elements(self) -> NDArray[Any]:
         """Return the elements as they are now, contiguous."""
         return self.array.copy_to_host() if self.layout is Layout.EXACT else self.read()[0]
@@ -139,7 +158,11 @@ class _Slot:
             for index, element in zip(itertools.product(*grid), values.reshape(-1), strict=True):
                 self.buffer.write(np.array([element], self.dtype), self._find_place(index))
             return
-        dense = self._is_row_major and all(len(places) == n for places, n in zip(grid, self.shape, strict=True)) and self.span_bytes == values.nbytes
+        dense = (
+            self._is_row_major
+            and all(len(places) == n for places, n in zip(grid, self.shape, strict=True))
+            and self.span_bytes == values.nbytes
+        )
         if dense and all((np.diff(places) == 1).all() for places in grid):
             self.buffer.write(np.ascontiguousarray(values), self.start_bytes)
             return
@@ -156,8 +179,8 @@ class _Slot:
     def read_grid(self, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
         if not grid or self.strides[-1] != self.dtype.itemsize:
             places_bytes = [self._find_place(index) for index in itertools.product(*grid)]
-            read = [self.buffer.read(place, self.dtype.itemsize).view(self.dtype) for place in places_bytes]
-            return np.concatenate(read).reshape(tuple(map(len, grid)))
+            elements = [self.buffer.read(place, self.dtype.itemsize).view(self.dtype) for place in places_bytes]
+            return np.concatenate(elements).reshape(tuple(map(len, grid)))
         parts = []
         segments = _find_segments(grid[-1])
         for index in itertools.product(*grid[:-1]):
@@ -216,7 +239,7 @@ class Case:
 
     def _place(self, tensor: Tensor) -> _Slot:
         problem = self.problem
-        return _Slot(
+        slot = _Slot(
             self.device,
             tensor.name,
             tensor.resolve_shape(problem),
@@ -226,6 +249,11 @@ class Case:
             problem.offsets.get(tensor.name, 0),
             is_inout=tensor.role is Role.INOUT,
         )
+        # A launch before any upload must not follow indices out of bounds. What is larger lies in pages of its own, which are zero.
+        is_small = slot.buffer.size_bytes <= _MAX_CLEARED_BYTES or self.device.observer is None
+        if isinstance(tensor.values, Indices) and self.layout is Layout.EXACT and is_small:
+            slot.buffer.fill(0)
+        return slot
 
     def __enter__(self) -> Self:
         return self
@@ -260,16 +288,30 @@ class Case:
         """Write the inputs, and poison outputs and workspace (in the exact layout those stay as they are)."""
         for tensor in self.op.inputs:
             if tensor.name in self._slots:
+                self._slots[tensor.name].drop_kept()
                 self._slots[tensor.name].set_elements(inputs[tensor.name])
         self.poison(poison_byte)
 
+    @property
+    def _inouts(self) -> list[_Slot]:
+        return [self._slots[t.name] for t in self.op.outputs if t.role is Role.INOUT and t.name in self._slots]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether a launch overwrites what it reads."""
+        return bool(self._inouts)
+
     def restore(self) -> None:
         """Put back what the INOUT tensors held before a launch; nothing is done for an op without them."""
-        restored = [self._slots[t.name] for t in self.op.outputs if t.role is Role.INOUT and t.name in self._slots]
-        for slot in restored:
+        for slot in self._inouts:
             slot.restore()
-        if restored:
+        if self.is_in_place:
             self.device.synchronize()
+
+    def queue_restore(self, stream: Stream) -> None:
+        """Queue the same on a stream, by copies on the device of what they held when this was first asked for."""
+        for slot in self._inouts:
+            slot.queue_restore(stream)
 
     def poison(self, byte: int) -> None:
         """Fill outputs and workspace with a byte, and restore INOUT tensors and the guards around them."""
@@ -360,7 +402,7 @@ class Case:
     def free(self) -> None:
         """Free all device memory; a second call does nothing."""
         for slot in self._slots.values():
-            slot.buffer.free()
+            slot.free()
         if self._workspace is not None:
             self._workspace.buffer.free()
             self._workspace = None

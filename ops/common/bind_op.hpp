@@ -46,7 +46,8 @@ inline std::int32_t read_attribute(const contract::AttributeField& attribute, co
 inline void read_scalar_argument(const contract::ScalarField& scalar, const py::object& value, void* params) {
     const std::string name = scalar.name;
     const bool is_whole = scalar.kind == contract::ScalarField::kInt32 || scalar.kind == contract::ScalarField::kInt64;
-    const bool is_number = !py::isinstance<py::bool_>(value) && (PyIndex_Check(value.ptr()) != 0 || (!is_whole && py::hasattr(value, "__float__")));
+    const bool is_number =
+        !py::isinstance<py::bool_>(value) && (PyIndex_Check(value.ptr()) != 0 || (!is_whole && py::hasattr(value, "__float__")));
     if (!is_number) throw_type_error(name + ": expected " + (is_whole ? "an int" : "a float") + ", got " + name_type(value));
     if (is_whole) {
         const auto number = py::reinterpret_steal<py::int_>(PyNumber_Index(value.ptr())).cast<std::int64_t>();

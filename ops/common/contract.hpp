@@ -229,7 +229,8 @@ inline AicfStatus check_strides(const TensorField& tensor, const StridedView& vi
     }
     const int folded = find_folded_dimension(view);
     if (folded < 0) return make_ok();
-    return make_invalid("%s: stride %lld of dimension %d lays elements over each other", tensor.name, as_long(view.strides[folded]), folded);
+    return make_invalid("%s: stride %lld of dimension %d lays elements over each other", tensor.name, as_long(view.strides[folded]),
+                        folded);
 }
 
 inline AicfStatus read_tensor(const Description& op, const TensorField& tensor, const void* params, const std::int32_t* codes,
@@ -316,7 +317,8 @@ inline AicfStatus check_rows(const Facts& facts, const std::int64_t* words) {
     if (fits) return make_ok();
     char limit[48] = "";
     if (most > 0) std::snprintf(limit, sizeof limit, ", the latter at most %lld", as_long(most));
-    return make_unsupported("%s: address 0x%" PRIx64 " and row stride %lld must be multiples of %lld bytes and %lld elements%s for this kernel",
+    return make_unsupported("%s: address 0x%" PRIx64
+                            " and row stride %lld must be multiples of %lld bytes and %lld elements%s for this kernel",
                             tensor.name, view.address, as_long(stride), as_long(address_bytes), as_long(multiple), limit);
 }
 
@@ -325,7 +327,9 @@ inline AicfStatus check_domain(const Facts& facts, const std::int64_t* words, in
     while (i < count) {
         const std::int64_t kind = words[i];
         const std::int64_t* const rest = words + i + 1;
-        const AicfStatus status = kind == 'C' ? check_count(facts, rest) : kind == 'A' ? check_choice(facts, rest) : check_rows(facts, rest);
+        const AicfStatus status = kind == 'C'   ? check_count(facts, rest)
+                                  : kind == 'A' ? check_choice(facts, rest)
+                                                : check_rows(facts, rest);
         if (!is_ok(status)) return status;
         i += 1 + static_cast<int>(kind == 'C' ? 4 + 2 * rest[3] : kind == 'A' ? 2 + rest[1] : 4);
     }
@@ -340,7 +344,8 @@ inline AicfStatus check_overlap(const Description& op, const StridedView* views,
             // Of two written ones the later is named.
             if (j == i || !is_present[j] || (j > i && op.tensors[j].is_written())) continue;
             if (may_share_memory(views[i], views[j])) {
-                return make_invalid("%s: expected memory of its own, got an array that overlaps %s", op.tensors[i].name, op.tensors[j].name);
+                return make_invalid("%s: expected memory of its own, got an array that overlaps %s", op.tensors[i].name,
+                                    op.tensors[j].name);
             }
         }
     }

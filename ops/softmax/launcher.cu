@@ -38,7 +38,8 @@ template <Tunables t>
 struct row_in_registers_plan {
     static Plan make(const Params& params) {
         constexpr int kElems = t.vectors * kVectorElems;
-        return {has_vectors(params) ? softmax_registers<t.threads, t.rows, kElems, kVectorElems> : softmax_registers<t.threads, t.rows, kElems, 1>,
+        return {has_vectors(params) ? softmax_registers<t.threads, t.rows, kElems, kVectorElems>
+                                    : softmax_registers<t.threads, t.rows, kElems, 1>,
                 t.threads * t.rows, t.rows};
     }
 };

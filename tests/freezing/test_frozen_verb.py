@@ -17,14 +17,14 @@ from device.settings import find_project_root
 from device.toolchain import NVCC_VERSION, find_toolchain, name_remedy
 from harness.__main__ import main
 from harness.doctor import examine
-from harness.freezing.reading import list_frozen_ops, read_frozen_op
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
 from tests.freezing.frozen_sets import OP, write_frozen_set
 
 
 @pytest.fixture
 def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frozen_dir = write_frozen_set(tmp_path)
-    monkeypatch.setattr("contract.layout.find_frozen_dir", lambda: frozen_dir)
+    monkeypatch.setattr("harness.commands.frozen.find_frozen_dir", lambda: frozen_dir)
     return frozen_dir
 
 

@@ -18,17 +18,21 @@ from device.settings import find_project_root
 from device.toolchain import find_toolchain
 from harness.benchmark.session import Judged
 from harness.build.builder import BuildResult, build_binding, build_op, open_variant
+from harness.build.interface import describe_interface, read_api, read_struct
 from harness.build.resources import Resources
+from harness.build.sealed import SealedVariant
 from harness.discover import LoadedOp, find_op, find_ops, load_op
 from harness.domain import Count, read_condition
 from harness.errors import FrozenError
-from harness.freezing.buckets import find_bucket, list_axes
-from harness.freezing.calling import find_wrong_call
-from harness.freezing.costs import describe_cost
-from harness.freezing.gates import Candidate, Gate, find_changes, pass_gates
-from harness.freezing.interface import describe_interface, read_api, read_struct
-from harness.freezing.origins import find_move, find_wrong_origin, name_commit
-from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
+from harness.freezing.decide.buckets import find_bucket, list_axes
+from harness.freezing.gates.candidate import Candidate, Gate
+from harness.freezing.gates.checks import find_changes, pass_gates
+from harness.freezing.gates.interface_calls import find_wrong_call
+from harness.freezing.gates.provenance import find_move, find_wrong_origin, name_commit
+from harness.freezing.seal.cost import describe_cost
+from harness.freezing.seal.manifest import list_flags, name_kernel
+from harness.freezing.seal.rebuild import prove_sealed
+from harness.freezing.seal.sources import collect_sources
 from harness.records.provenance import Commit, find_commit
 from harness.spec import Attribute, Axis, Cost, Problem
 from harness.targets import find_target
@@ -120,7 +124,7 @@ def make_session(loaded: LoadedOp, record: Any, run_id: int = 4) -> Any:
 
 def run_gates(loaded: LoadedOp, build: Any, monkeypatch: pytest.MonkeyPatch, *, ok: bool = True, **record: Any) -> list[Gate]:
     """Run the gates on a record that says so; nothing that needs a device comes before the first that refuses."""
-    monkeypatch.setattr("harness.freezing.gates.find_changes", lambda root: "")
+    monkeypatch.setattr("harness.freezing.gates.checks.find_changes", lambda root: "")
     session = make_session(loaded, make_record(loaded, build, **record))
     candidate = Candidate(build, Path("binding.so"))
     judged = Judged(build, ok, "" if ok else "race", 7)

@@ -40,6 +40,7 @@ from harness.spec import Choice, Group, LogRange, Op, Peer, Population, SpecErro
 from tests.harness.fake_device import FakeArray, FakeInstruments
 from tests.harness.test_session import Bench, give_wrong, run
 from tests.harness.toy_op import ToyKernel, honest, make_toy
+from tests.replacing import replace_function
 
 GROUPS = (
     Group("small", "small ones", {"M": LogRange(2, 24), "N": (8, 16), "K": (4, 8)}, ("numpy", "missing"), {"relu": (True, False)}),
@@ -390,7 +391,7 @@ def test_the_goals_page_and_the_terminals_report_lead_with_drawn_problems(
     assert text.index("drawn problems: geometric mean") < text.index("seed 3, fresh")
     from harness.commands.compare import _lead_goals
 
-    monkeypatch.setattr("harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
+    replace_function(monkeypatch, "harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
     assert _lead_goals("toy", None)[0] == "## Drawn problems, which nobody listed"
     assert _lead_goals("toy", tmp_path / "elsewhere")[0] == "## Drawn problems, which nobody listed"
 

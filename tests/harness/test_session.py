@@ -19,12 +19,13 @@ from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.pool import Lost
+from harness.processes.pool import Lost
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import Body, ToyKernel, honest, make_toy
+from tests.replacing import replace_function
 
 SUITES = frozenset({"bench", "emulated"})
 OP = make_toy(problems=(*make_toy().problems, Problem({"M": 24, "N": 24, "K": 24}, suites=SUITES)))
@@ -44,11 +45,9 @@ class Bench:
         (folder / "op.py").write_text("")
         loaded = LoadedOp(OP, folder)
         monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
-        monkeypatch.setattr("harness.discover.find_op", lambda name: loaded)
-        monkeypatch.setattr("harness.compare.goals_run.find_op", lambda name: loaded)  # it may have been imported before
-        monkeypatch.setattr(
-            "harness.discover.load_peers", lambda folder: (Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly)),)
-        )
+        peer = Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly))
+        replace_function(monkeypatch, "harness.discover.find_op", lambda name: loaded)
+        replace_function(monkeypatch, "harness.discover.load_peers", lambda folder: (peer,))
         monkeypatch.setattr("harness.benchmark.session.open_device", lambda choice: self.device)
         monkeypatch.setattr("harness.benchmark.session.build_op", self.build)
         monkeypatch.setattr("harness.benchmark.session.build_binding", lambda loaded, toolchain: folder / "binding.so")
@@ -215,7 +214,7 @@ def test_a_peer_that_is_not_there_is_said_and_not_waited_for(
     def fail() -> ToyKernel:
         raise ImportError("no module named cupy")
 
-    monkeypatch.setattr("harness.discover.load_peers", lambda folder: (Peer("cublas", "cupy", fail),))
+    replace_function(monkeypatch, "harness.discover.load_peers", lambda folder: (Peer("cublas", "cupy", fail),))
     code, _, err = run(capsys, "bench", "toy")
     assert code == 0 and "bench toy: peer cublas left out: cupy cannot be imported (no module named cupy)" in err
     assert "time 2/2" in err.splitlines()[-1]

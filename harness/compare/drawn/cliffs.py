@@ -110,7 +110,8 @@ def explain_jump(op: Op, pair: Pair, choices: tuple[FrozenChoice, FrozenChoice],
 
 
 def _find_alignments(op: Op, problem: Problem) -> dict[str, bool]:
-    return {name: stride % _ALIGNMENT == 0 for name, stride in op.find_facts(problem).strides.items()}
+    strides = op.find_facts(problem).strides
+    return {name: all(s % _ALIGNMENT == 0 for s in (each if isinstance(each, tuple) else (each,))) for name, each in strides.items()}
 
 
 def count_waves(prior: Mapping[str, Any], sizes: Mapping[str, int]) -> int:

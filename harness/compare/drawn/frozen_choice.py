@@ -9,30 +9,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
-from contract.index import Index
-from contract.kernels import read_kernel
-from contract.layout import INDEX, find_frozen_dir, hash_bytes, hash_value
-from device.cubin import hash_machine_code
+from contract.layout import INDEX, find_frozen_dir, hash_bytes
 from device.settings import find_project_root
-from device.toolchain import Toolchain
-from harness.build.builder import BuildResult, build_binding
-from harness.build.resources import parse_ptxas
-from harness.build.store import Store, hash_text
-from harness.discover import LoadedOp, load_op
-from harness.errors import BuildError, FrozenError
-from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.reading import read_frozen_op
-from harness.freezing.sealing import PTXAS_LOG, SealedVariant, compare_machine_code, compile_sealed
+from harness.errors import FrozenError
 from harness.spec import Op, Problem
-
-_LIBRARY = "variant.so"
 
 
 @dataclass(frozen=True)
@@ -79,64 +64,3 @@ def hash_index(op: str, frozen_dir: Path | None = None) -> str:
     """Return the SHA-256 of an op's index, by which records know what set they judged; "" where it is not frozen."""
     path = (frozen_dir or find_frozen_dir()) / op / INDEX
     return hash_bytes(path.read_bytes()) if path.is_file() else ""
-
-
-class SealedKernels:
-    """Builds frozen kernels of one op from their sealed sources, and keeps them in the cache."""
-
-    def __init__(self, loaded: LoadedOp, toolchain: Toolchain, store: Store, frozen_dir: Path | None = None) -> None:
-        self._loaded = loaded
-        self._toolchain = toolchain
-        self._store = store
-        self._frozen: Index = read_frozen_op(frozen_dir or find_frozen_dir(), loaded.op.name)
-        self._lock = Lock()  # loading an op's description changes sys.modules
-        self._interface = hash_value(describe_interface(loaded.op, read_api(loaded)))
-
-    def build(self, kernels: Sequence[str], jobs: int, on_built: Callable[[str], None]) -> dict[str, tuple[BuildResult, Path, Op]]:
-        """Build kernels on ``jobs`` cores; return by name the build, the binding that opens it, and the op that it was sealed with.
-
-        Raises :class:`BuildError` or :class:`FrozenError` where one does not come out as it was sealed.
-        """
-
-        def build(kernel: str) -> tuple[BuildResult, Path, Op]:
-            made = self._build(kernel)
-            on_built(kernel)
-            return made
-
-        with ThreadPoolExecutor(jobs) as pool:
-            return dict(zip(kernels, pool.map(build, kernels), strict=True))
-
-    def _build(self, kernel: str) -> tuple[BuildResult, Path, Op]:
-        sealed = read_kernel(self._frozen.folder, kernel)
-        sealed.check_sources()
-        folder, manifest = sealed.folder, sealed.manifest
-        library = self._find_library(folder, manifest)
-        kernel_name, _, bound = str(manifest["variant"]).partition("/")
-        loaded = self._loaded
-        if manifest["interface"] != self._interface:  # an earlier interface has a binding of its own
-            description = sealed.sources / loaded.op.name
-            with self._lock:
-                loaded = LoadedOp(load_op(description), description)
-        values = tuple(self._loaded.op.find_kernel(kernel_name).parse_variant(bound).values)
-        variant = SealedVariant(kernel_name, values, kernel)
-        code_hash = str(manifest["build"]["machine_code"][manifest["arch"]])
-        flags = " ".join(manifest["build"]["flags"])
-        resources = parse_ptxas((library.parent / PTXAS_LOG).read_text())
-        result = BuildResult(variant, library, code_hash, str(manifest["seal"]), resources, None, 0.0, cached=True, flags=flags)
-        return result, build_binding(loaded, self._toolchain, store=self._store), loaded.op
-
-    def _find_library(self, folder: Path, manifest: Mapping[str, Any]) -> Path:
-        request = hash_text("sealed 2", str(manifest["seal"]), self._toolchain.identity)
-        if entry := self._store.find("sealed", request):
-            return entry.folder / _LIBRARY
-        with self._store.lock(request), self._store.scratch() as scratch:
-            if entry := self._store.find("sealed", request):
-                return entry.folder / _LIBRARY
-            made = scratch / "made"
-            made.mkdir()
-            library = compile_sealed(folder, manifest, self._toolchain, made)
-            if fault := compare_machine_code(manifest, library):
-                raise BuildError(f"{manifest['kernel']}: {fault}; `python -m harness frozen verify {self._frozen.op}` says more")
-            (made / "object.o").unlink()
-            facts = {"code_hash": hash_machine_code(library)}
-            return self._store.add("sealed", request, made, {}, facts).folder / _LIBRARY
