@@ -18,6 +18,7 @@ namespace aicf {
 struct SplitGrid : TileGrid {
     int num_split;
     int per_cluster, num_longer;
+    int num_clusters;  // that take part: the launch has no others
     Divisor steps;
     float* slots;         // of each cluster: the sums of its blocks, as threads hold them
     std::uint32_t* flags;  // of each warp group that multiplies: 1 when its slot is filled; 0 before the launch
@@ -26,21 +27,50 @@ struct SplitGrid : TileGrid {
 // What handing over and joining sums costs a cluster, in steps of k of a tile of 128 x 256: 128 KiB a block to memory and back.
 inline constexpr int kJoinSteps = 16;
 
-// Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains; `num_clusters` run at a time.
-inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters) {
+// Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than `join_steps`.
+// `num_clusters` run at a time; each of them gets `least_steps` steps or more, or fewer take part.
+inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, int join_steps = kJoinSteps, int least_steps = 1) {
     SplitGrid result = {};
     static_cast<TileGrid&>(result) = grid;
     result.steps = make_divisor(grid.num_steps);
+    const std::int64_t all_steps = std::int64_t{grid.num_tiles} * grid.num_steps;
+    const std::int64_t useful = std::max<std::int64_t>(all_steps / least_steps, grid.num_tiles);
+    result.num_clusters = static_cast<int>(std::min<std::int64_t>(num_clusters, useful));
+    num_clusters = result.num_clusters;
     const int whole_waves = grid.num_tiles / num_clusters;
     const int num_missing = (num_clusters - grid.num_tiles % num_clusters) % num_clusters;
-    if (std::int64_t{num_missing} * grid.num_steps <= std::int64_t{kJoinSteps} * num_clusters) return result;
+    result.num_clusters = std::min(num_clusters, grid.num_tiles);
+    if (std::int64_t{num_missing} * grid.num_steps <= std::int64_t{join_steps} * num_clusters) return result;
     const int num_split = grid.num_tiles - std::max(whole_waves - 1, 0) * num_clusters;
     const std::int64_t steps = std::int64_t{num_split} * grid.num_steps;
     if (steps > INT32_MAX) return result;
+    result.num_clusters = num_clusters;
     result.num_split = num_split;
     result.per_cluster = static_cast<int>(steps / num_clusters);
     result.num_longer = static_cast<int>(steps % num_clusters);
     return result;
+}
+
+// What joining parts of tiles of this shape costs, in steps of k: their bytes to memory and back beside those of a step, and latency.
+template <class T>
+constexpr int count_join_steps() {
+    constexpr int kLatencySteps = 4;
+    return kLatencySteps + 12 * T::bm * T::bn / ((T::bm + T::bn) * kSwizzleBytes);
+}
+
+// Device memory of a split grid: slots, then flags.
+struct SplitWorkspace {
+    std::int64_t slot_bytes;
+    int num_flags;
+
+    std::int64_t count_bytes() const { return slot_bytes + num_flags * static_cast<std::int64_t>(sizeof(std::uint32_t)); }
+};
+
+template <class T>
+inline SplitWorkspace plan_split_workspace(const SplitGrid& grid) {
+    if (grid.num_split == 0) return {0, 0};
+    const std::int64_t num_blocks = std::int64_t{grid.num_clusters} * WgmmaLayout<T>::kClusterSize;
+    return {num_blocks * T::bm * T::bn * static_cast<std::int64_t>(sizeof(float)), static_cast<int>(2 * num_blocks)};
 }
 
 template <class T>
@@ -134,11 +164,12 @@ __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocks
         return false;
     }
     // This cluster's range begins inside of the tile; those before it hold the rest, down to the one that has its first step.
-    const int begin = SplitOrder<T>::find_begin(grid, cluster);
-    const int tile_begin = begin - tile.first_step;
-    for (int other = cluster - 1;; --other) {
-        if (thread == 0) await_flag(grid.flags + find_group(other));
-        sync_named<kWarpGroupThreads>(kBarrier + consumer);
+    const int tile_begin = SplitOrder<T>::find_begin(grid, cluster) - tile.first_step;
+    int first = cluster - 1;
+    while (SplitOrder<T>::find_begin(grid, first) > tile_begin) --first;
+    for (int other = cluster - 1 - thread; other >= first; other -= kWarpGroupThreads) await_flag(grid.flags + find_group(other));
+    sync_named<kWarpGroupThreads>(kBarrier + consumer);
+    for (int other = cluster - 1; other >= first; --other) {
         const float4* slot = find_slot(other);
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
@@ -149,8 +180,31 @@ __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocks
             four[2] += part.z;
             four[3] += part.w;
         }
-        if (SplitOrder<T>::find_begin(grid, other) <= tile_begin) return true;
     }
+    return true;
+}
+
+// An epilogue of whole tiles behind the joining of their parts; kBarrier as above, which the epilogue may use too.
+template <class T, int kBarrier, class Epilogue>
+struct JoiningEpilogue {
+    using L = WgmmaLayout<T>;
+    const SplitGrid& grid;
+    Epilogue whole;
+
+    __device__ __forceinline__ void begin(const TileWork& tile) { whole.begin(tile); }
+    __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
+        if (join_parts<T, kBarrier>(sums, tile, grid)) whole.finish(sums, tile);
+    }
+    __device__ __forceinline__ void end() const { whole.end(); }
+};
+
+// Clears the flags of a split grid, where no other kernel in front of the launch that uses them does. A template, so that only those who
+// use it have it.
+template <class Flag>
+__global__ void clear_flags(Flag* flags, int num_flags) {
+    allow_successor();
+    wait_for_predecessor();
+    for (int i = static_cast<int>(threadIdx.x); i < num_flags; i += static_cast<int>(blockDim.x)) flags[i] = 0;
 }
 
 }  // namespace aicf

@@ -293,11 +293,9 @@ struct wgmma_plan {
         const int num_clusters = std::max(num_sms / LayoutW::kClusterSize, 1);
         const WeightGrad dw = find_weight_grad(params);
         result->grid = split_tile_grid(make_tile_grid<ConfigW>(dw.rows, dw.columns, params.m), num_clusters);
-        if (result->grid.num_split > 0) {
-            const std::int64_t num_blocks = std::int64_t{num_clusters} * LayoutW::kClusterSize;
-            result->slot_bytes = num_blocks * t.dwbm * t.dwbn * static_cast<std::int64_t>(sizeof(float));
-            result->num_flags = static_cast<int>(num_blocks * 2);
-        }
+        const SplitWorkspace split = plan_split_workspace<ConfigW>(result->grid);
+        result->slot_bytes = split.slot_bytes;
+        result->num_flags = split.num_flags;
         return make_ok();
     }
 
@@ -329,7 +327,7 @@ struct wgmma_plan {
             if (params.dz != nullptr) {
                 AICF_RETURN_IF_NOT_OK((launch_act_grad<Element, IsNk::value>(params, plan, sums, stream)));
             } else if (plan.num_flags > 0) {
-                AICF_RETURN_IF_NOT_OK(launch_early(clear_flags, dim3(1), 256, 0, 1, stream, plan.grid.flags, plan.num_flags));
+                AICF_RETURN_IF_NOT_OK(launch_early(clear_flags<std::uint32_t>, dim3(1), 256, 0, 1, stream, plan.grid.flags, plan.num_flags));
             }
             if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(launch_weight_grad<Element>(params, plan.grid, stream));
             if (params.dbias == nullptr) return make_ok();
@@ -382,9 +380,8 @@ struct wgmma_plan {
         AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, dw.a, params.m, dw.rows, dw.lda, L::kTileK / t.dwclustern));
         AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, dw.b, params.m, dw.columns, dw.ldb, L::kTileK / t.dwclusterm));
         AICF_RETURN_IF_NOT_OK(encode_half(&target, params.dtype, params.dw, dw.rows, dw.columns, params.lddw, L::kSlabRows));
-        dim3 grid;
         // Of a split grid every cluster has its range.
-        AICF_RETURN_IF_NOT_OK(count_blocks(split.num_split > 0 ? INT_MAX : split.num_tiles, L::kClusterSize, &grid));
+        const dim3 grid(static_cast<unsigned>(split.num_clusters * L::kClusterSize));
         return launch_early(multiply_weight_grad<Element, ConfigW>, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, a, b,
                             target, split);
     }

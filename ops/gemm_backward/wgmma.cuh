@@ -251,11 +251,4 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
                                                        [&] { return JoinEpilogue<Element, T>(grid, &map_dw, shared); });
 }
 
-// Clears the flags of a split grid, where no other kernel of the launch does.
-__global__ void clear_flags(std::uint32_t* flags, int num_flags) {
-    allow_successor();
-    wait_for_predecessor();
-    for (int i = static_cast<int>(threadIdx.x); i < num_flags; i += static_cast<int>(blockDim.x)) flags[i] = 0;
-}
-
 }  // namespace aicf::gemm_backward

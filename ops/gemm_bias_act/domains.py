@@ -21,6 +21,14 @@ def find_tile(t: Values) -> Values:
     return {"M": t["bm"], "N": t["bn"]}
 
 
+_SPLIT_K = 512  # steps of k are dealt out among blocks: a tile as deep as this is the least that a wave of them can differ by
+
+
+def find_split_tile(t: Values) -> Values:
+    """Return the same of a kernel that deals the steps of k out evenly: its waves end together, whatever the number of tiles."""
+    return find_tile(t) | {"K": _SPLIT_K}
+
+
 def _bound_sizes(t: Values) -> Conditions:
     tiles = Count({"M": max(t.get("bm", 0), 1), "N": max(t.get("bn", 0), 1)}, max=_MAX_EXTENT // 64)
     return (*(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K")), tiles)
@@ -58,6 +66,18 @@ def serve_tf32(t: Values) -> Conditions:
     return (*chosen, *_bound_sizes(t), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z")))
 
 
+def serve_tf32_operands(t: Values) -> Conditions:
+    """Any fp32 problem that asks for TF32, with B as [N, K], whose operands the tensor copies can address."""
+    chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
+    return (*chosen, *_bound_sizes(t), Rows("a", 16, 4), Rows("b", 16, 4))
+
+
+def serve_few_rows_nk(t: Values) -> Conditions:
+    """Any problem in full fp32 of at most 16 rows, with B as [N, K] and whole chunks of 4."""
+    rows = (Count({"M": 1}, max=16), Count({"K": 1}, multiple=4), Rows("a", 16, 4), Rows("b", 16, 4))
+    return (*serve_fp32(t), OneOf("b_layout", ("nk",)), *rows)
+
+
 def serve_half(t: Values) -> Conditions:
     """Any problem of 16-bit floats."""
     return (OneOf("dtype", ("bfloat16", "float16")), OneOf("precision", ("ieee",)), *_bound_sizes(t))
@@ -66,6 +86,11 @@ def serve_half(t: Values) -> Conditions:
 def serve_mappable(t: Values) -> Conditions:
     """Of these, those whose matrices the tensor copies can address."""
     return (*serve_half(t), *(Rows(name, 16, 8) for name in ("a", "b", "y", "z")))
+
+
+def serve_half_operands(t: Values) -> Conditions:
+    """Of these, those whose operands the tensor copies can address; rows of Y and Z may begin anywhere."""
+    return (*serve_half(t), Rows("a", 16, 8), Rows("b", 16, 8))
 
 
 def serve_few_rows(t: Values) -> Conditions:

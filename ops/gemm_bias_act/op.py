@@ -101,6 +101,14 @@ PROBLEMS = (
     _problem("verify", 257, 264, 72, "gelu_tanh", bias=True, padding={"a": 4, "y": 4}, kind="tf32 nk"),
     _problem("verify", 129, 136, 300, "gelu_erf", bias=True, z=True, padding={"b": 4, "z": 4}, kind="tf32 nk"),
     _problem("verify", 200, 196, 260, "relu", kind="tf32 nk"),
+    # Long k and few tiles: the steps of k are split. Then a whole wave of small tiles in front of split ones.
+    _problem("verify", 40, 136, 3080, "silu", bias=True, z=True, kind="bfloat16 nk"),
+    _problem("verify", 70, 264, 3080, "relu", bias=True, kind="float16 kn"),
+    _problem("verify", 21, 76, 1540, "gelu_tanh", bias=True, z=True, kind="tf32 nk"),
+    _problem("verify", 1100, 136, 840, "gelu_tanh", bias=True, kind="bfloat16 nk"),
+    # Rows of Y that begin anywhere.
+    _problem("verify", 43, 77, 136, "gelu_erf", bias=True, z=True, padding={"z": 3}, kind="float16 nk"),
+    _problem("verify", 9, 30, 44, "silu", bias=True, z=True, padding={"y": 1}, kind="tf32 nk"),
     # More tiles than multiprocessors: a block gets a second one.
     _problem("verify", 3, 200, 1000, "silu", bias=True, z=True, kind="float16 nk"),
     _problem("verify", 7, 88, 328, "gelu_erf", bias=True, kind="bfloat16 kn"),
