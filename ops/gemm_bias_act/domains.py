@@ -14,6 +14,7 @@ Conditions = tuple[OneOf | Count | Rows, ...]
 
 _MAX_EXTENT = 2**31 - 1 - 1024
 _MAX_GRID_YZ = 65535
+_MAX_COPIES = (2**31 - 1) // 8  # parts of 256 elements of a row, of operands that are copied
 
 
 def find_tile(t: Values) -> Values:
@@ -66,10 +67,18 @@ def serve_tf32(t: Values) -> Conditions:
     return (*chosen, *_bound_sizes(t), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z")))
 
 
-def serve_tf32_operands(t: Values) -> Conditions:
-    """Any fp32 problem that asks for TF32, with B as [N, K], whose operands the tensor copies can address."""
+# Operands whose rows are off 16-byte boundaries are copied first, which only the parts of a row limit.
+_COPIED: Conditions = (
+    *(Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "K"), ("N", "K"), ("K", "N"))),
+    Rows("a", 16),
+    Rows("b", 16),
+)
+
+
+def serve_any_tf32(t: Values) -> Conditions:
+    """Any fp32 problem that asks for TF32, with B as [N, K]."""
     chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
-    return (*chosen, *_bound_sizes(t), Rows("a", 16, 4), Rows("b", 16, 4))
+    return (*chosen, *_bound_sizes(t), *_COPIED)
 
 
 def serve_few_rows_nk(t: Values) -> Conditions:
@@ -88,9 +97,9 @@ def serve_mappable(t: Values) -> Conditions:
     return (*serve_half(t), *(Rows(name, 16, 8) for name in ("a", "b", "y", "z")))
 
 
-def serve_half_operands(t: Values) -> Conditions:
-    """Of these, those whose operands the tensor copies can address; rows of Y and Z may begin anywhere."""
-    return (*serve_half(t), Rows("a", 16, 8), Rows("b", 16, 8))
+def serve_any_half(t: Values) -> Conditions:
+    """Any problem of 16-bit floats whose operands begin on 16-byte boundaries; their rows, and those of Y and Z, may begin anywhere."""
+    return (*serve_half(t), *_COPIED)
 
 
 def serve_few_rows(t: Values) -> Conditions:

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "common/launch.hpp"
+#include "common/repack.cuh"
 #include "gemm_bias_act/api.hpp"
 #include "gemm_bias_act/boxed.cuh"
 #include "gemm_bias_act/decode.cuh"
@@ -431,58 +432,89 @@ struct tf32_plan : WgmmaPlan<t, 4> {
     }
 };
 
-// The clusters and the workspace of a grid of tiles whose steps of k are split where that gains.
-template <class Config>
+template <int kItemBytes>
+OutputProblem make_output_problem(const GemmBiasActParams& params) {
+    return {params.bias,
+            params.y,
+            params.z,
+            params.ldy,
+            params.ldz,
+            static_cast<int>(params.m),
+            static_cast<int>(params.n),
+            static_cast<int>(params.act),
+            is_mappable(params.y, params.ldy, kItemBytes) && (params.z == nullptr || is_mappable(params.z, params.ldz, kItemBytes))};
+}
+
+// The clusters and the workspace of a grid of tiles whose steps of k are split where that gains, and the kernels before and behind.
+template <class Config, bool kHasSecondKernel, bool kTurned>
 struct SplitPlan {
     using L = WgmmaLayout<Config>;
     SplitGrid grid;
     SplitWorkspace workspace;
 
-    static AicfStatus make(std::int64_t rows, std::int64_t columns, std::int64_t k, SplitPlan* result) {
+    static AicfStatus make(const GemmBiasActParams& params, SplitPlan* result) {
         // Fewer steps than this a cluster are over before the next cluster's sums are there.
         constexpr int kLeastSteps = 6;
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        result->grid = split_tile_grid(make_tile_grid<Config>(rows, columns, k), std::max(num_sms / L::kClusterSize, 1),
-                                       count_join_steps<Config>(), kLeastSteps);
-        result->workspace = plan_split_workspace<Config>(result->grid);
+        const TileGrid tiles = make_tile_grid<Config>(kTurned ? params.n : params.m, kTurned ? params.m : params.n, params.k);
+        result->grid = split_tile_grid(tiles, std::max(num_sms / L::kClusterSize, 1), count_join_steps<Config>(), kLeastSteps);
+        result->workspace = plan_split_workspace<Config>(result->grid, kHasSecondKernel);
+        return make_ok();
+    }
+
+    static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) {
+        SplitPlan split;
+        AICF_RETURN_IF_NOT_OK(make(params, &split));
+        *bytes = split.workspace.count_bytes();
         return make_ok();
     }
 
     // Gives the grid its workspace, and clears the flags in it.
     AicfStatus prepare(void* base, cudaStream_t stream) {
-        if (workspace.num_flags == 0) return make_ok();
         grid.slots = static_cast<float*>(base);
         grid.flags = reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(base) + workspace.slot_bytes);
+        if (workspace.num_flags == 0) return make_ok();
         return launch_early(clear_flags<std::uint32_t>, dim3(1), 256, 0, 1, stream, grid.flags, workspace.num_flags);
     }
 
     dim3 count_blocks() const { return dim3(static_cast<unsigned>(grid.num_clusters * L::kClusterSize)); }
+
+    template <class Element>
+    AicfStatus finish(const GemmBiasActParams& params, cudaStream_t stream) const {
+        if constexpr (kHasSecondKernel) {
+            if (grid.num_split == 0) return make_ok();
+            const dim3 blocks(static_cast<unsigned>(grid.num_split * L::kClusterSize), count_add_blocks<Config>());
+            return launch_early(add_split_parts<Element, Config, kTurned>, blocks, kAddThreads, 0, 1, stream,
+                                make_output_problem<Config::item_bytes>(params), grid);
+        } else {
+            return make_ok();
+        }
+    }
 };
 
-// The wgmma kernel with split steps.
+// The wgmma kernel with split steps. Parts of large tiles cost most by their bytes, of which a second kernel moves more.
 template <Tunables t, int kItemBytes>
 struct StreamKPlan : WgmmaPlan<t, kItemBytes> {
+    static constexpr bool kHasSecondKernel = t.bm * t.bn <= 128 * 128;
     using Plan = WgmmaPlan<t, kItemBytes>;
+    using Config = typename Plan::Config;
     using L = typename Plan::L;
-    using Split = SplitPlan<typename Plan::Config>;
+    using Split = SplitPlan<Config, kHasSecondKernel, false>;
 
-    static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) {
-        Split split;
-        AICF_RETURN_IF_NOT_OK(Split::make(params.m, params.n, params.k, &split));
-        *bytes = split.workspace.count_bytes();
-        return make_ok();
-    }
+    static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) { return Split::count_workspace(params, bytes); }
 
-    template <class Kernel>
-    static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
+    template <class Element, bool kTransposedB>
+    static AicfStatus launch_kernel(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         typename Plan::Maps maps;
         AICF_RETURN_IF_NOT_OK(Plan::encode_maps(params, &maps));
         Split split;
-        AICF_RETURN_IF_NOT_OK(Split::make(params.m, params.n, params.k, &split));
+        AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
         AICF_RETURN_IF_NOT_OK(split.prepare(workspace, stream));
-        return launch_early(kernel, split.count_blocks(), L::kThreads, L::kSharedBytes, L::kClusterSize, stream, maps.a, maps.b, maps.y,
-                            maps.z, Plan::make_problem(params), split.grid);
+        AICF_RETURN_IF_NOT_OK(launch_early(multiply_streamk<Element, Config, kTransposedB, kHasSecondKernel>, split.count_blocks(),
+                                           L::kThreads, L::kSharedBytes, L::kClusterSize, stream, maps.a, maps.b, maps.y, maps.z,
+                                           Plan::make_problem(params), split.grid));
+        return split.template finish<Element>(params, stream);
     }
 };
 
@@ -497,7 +529,7 @@ struct streamk_plan : StreamKPlan<t, kHalfBytes> {
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return Plan::launch_kernel(multiply_streamk<Element, typename Plan::Config, IsTransposed::value>, params, workspace, stream);
+            return Plan::template launch_kernel<Element, IsTransposed::value>(params, workspace, stream);
         });
     }
 };
@@ -512,7 +544,7 @@ struct streamk_tf32_plan : StreamKPlan<t, 4> {
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
-        return Plan::launch_kernel(multiply_streamk<Tf32, typename Plan::Config, false>, params, workspace, stream);
+        return Plan::template launch_kernel<Tf32, false>(params, workspace, stream);
     }
 };
 
@@ -522,43 +554,48 @@ struct TurnedPlan {
     using Config = WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, 0, t.group, 0, TurnedStage<t.bm, kItemBytes>::kAllBytes,
                                  kItemBytes>;
     using L = WgmmaLayout<Config>;
-    using Split = SplitPlan<Config>;
+    using Split = SplitPlan<Config, true, true>;
 
+    // Rows may begin anywhere: those of operands that are off 16-byte boundaries are copied first.
     static AicfStatus check_rows(const GemmBiasActParams& params) {
-        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}}, kItemBytes);
+        AICF_RETURN_IF_NOT_OK(require_mappable({{"a", params.a, 0}, {"b", params.b, 0}}, kItemBytes));
+        AICF_RETURN_IF_NOT_OK(require_repackable("a", params.m, params.k));
+        AICF_RETURN_IF_NOT_OK(require_repackable("b", params.n, params.k));
+        return require_repackable("b", params.k, params.n);
+    }
+
+    static std::int64_t count_copies(const GemmBiasActParams& p) {
+        const bool is_nk = p.b_layout == AICF_B_NK;
+        return count_repack_bytes(p.m, p.k, p.lda, kItemBytes) + count_repack_bytes(is_nk ? p.n : p.k, is_nk ? p.k : p.n, p.ldb, kItemBytes);
     }
 
     static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) {
-        Split split;
-        AICF_RETURN_IF_NOT_OK(Split::make(params.n, params.m, params.k, &split));
-        *bytes = split.workspace.count_bytes();
+        AICF_RETURN_IF_NOT_OK(Split::count_workspace(params, bytes));
+        *bytes += count_copies(params);
         return make_ok();
     }
 
-    template <class Kernel>
-    static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
+    template <class Element, bool kTransposedB>
+    static AicfStatus launch_kernel(GemmBiasActParams params, void* workspace, cudaStream_t stream) {
+        Repacker repacker(kItemBytes, workspace);
+        repacker.bring(&params.a, &params.lda, params.m, params.k);
+        repacker.bring(&params.b, &params.ldb, kTransposedB ? params.k : params.n, kTransposedB ? params.n : params.k);
+        AICF_RETURN_IF_NOT_OK(repacker.launch(stream));
         CUtensorMap a, b;
         const auto encode = encode_operand<kItemBytes>;
         AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm / t.clustern, false));
-        if (params.b_layout == AICF_B_NK) {
-            AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm, false));
-        } else {
+        if (kTransposedB) {
             AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
+        } else {
+            AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm, false));
         }
         Split split;
-        AICF_RETURN_IF_NOT_OK(Split::make(params.n, params.m, params.k, &split));
-        AICF_RETURN_IF_NOT_OK(split.prepare(workspace, stream));
-        const TurnedProblem problem = {params.bias,
-                                       params.y,
-                                       params.z,
-                                       params.ldy,
-                                       params.ldz,
-                                       static_cast<int>(params.m),
-                                       static_cast<int>(params.n),
-                                       static_cast<int>(params.act),
-                                       is_mappable(params.y, params.ldy, kItemBytes) &&
-                                           (params.z == nullptr || is_mappable(params.z, params.ldz, kItemBytes))};
-        return launch_early(kernel, split.count_blocks(), L::kThreads, L::kSharedBytes, L::kClusterSize, stream, b, a, problem, split.grid);
+        AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
+        AICF_RETURN_IF_NOT_OK(split.prepare(repacker.place(), stream));
+        AICF_RETURN_IF_NOT_OK(launch_early(multiply_turned<Element, Config, kTransposedB>, split.count_blocks(), L::kThreads,
+                                           L::kSharedBytes, L::kClusterSize, stream, b, a, make_output_problem<kItemBytes>(params),
+                                           split.grid));
+        return split.template finish<Element>(params, stream);
     }
 };
 
@@ -573,7 +610,7 @@ struct turned_plan : TurnedPlan<t, kHalfBytes> {
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return Plan::launch_kernel(multiply_turned<Element, typename Plan::Config, IsTransposed::value>, params, workspace, stream);
+            return Plan::template launch_kernel<Element, IsTransposed::value>(params, workspace, stream);
         });
     }
 };
@@ -588,7 +625,7 @@ struct turned_tf32_plan : TurnedPlan<t, 4> {
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
-        return Plan::launch_kernel(multiply_turned<Tf32, typename Plan::Config, false>, params, workspace, stream);
+        return Plan::template launch_kernel<Tf32, false>(params, workspace, stream);
     }
 };
 

@@ -29,7 +29,7 @@ struct TurnedStage {
 };
 
 // One problem, beside its tensor maps and its tiles.
-struct TurnedProblem {
+struct OutputProblem {
     const void* bias;  // [n] or null
     void* y;           // [m, n], row stride ldy
     void* z;           // [m, n], row stride ldz, or null
@@ -38,6 +38,42 @@ struct TurnedProblem {
     int act;
     bool has_chunks;  // rows of y and z start on 16-byte boundaries
 };
+
+template <class Element>
+__device__ __forceinline__ float read_element(const void* base, int index) {
+    return to_float(static_cast<const Element*>(base)[index]);
+}
+
+template <>
+__device__ __forceinline__ float read_element<Tf32>(const void* base, int index) {
+    return static_cast<const float*>(base)[index];
+}
+
+// Stores four neighbouring columns of a row, or those that the matrix has.
+template <class Element>
+__device__ __forceinline__ void store_four(void* target, std::int64_t stride, const OutputProblem& problem, int row, int column,
+                                           const float (&values)[4]) {
+    constexpr bool kRounds = sizeof(Element) == 2;
+    using Output = std::conditional_t<kRounds, Element, float>;
+    Output* place = static_cast<Output*>(target) + row * stride + column;
+    if (problem.has_chunks && column + 4 <= problem.n) {
+        if constexpr (kRounds) {
+            *reinterpret_cast<uint2*>(place) = {pack_pair<Element>(values[0], values[1]), pack_pair<Element>(values[2], values[3])};
+        } else {
+            *reinterpret_cast<float4*>(place) = {values[0], values[1], values[2], values[3]};
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (column + i >= problem.n) return;
+        if constexpr (kRounds) {
+            place[i] = from_float<Element>(values[i]);
+        } else {
+            place[i] = values[i];
+        }
+    }
+}
 
 // Y = act(D' + bias), and Z = D' + bias. T's rows are columns of Y.
 template <class Element, class T>
@@ -48,11 +84,11 @@ struct TurnedEpilogue {
     static constexpr int kChunkElems = 16 / T::item_bytes;
     using Bits = std::conditional_t<T::item_bytes == 2, std::uint16_t, std::uint32_t>;  // of an element
 
-    const TurnedProblem& problem;
+    const OutputProblem& problem;
     std::uint8_t* stages;  // two of this warp group
     int turn = 0;
 
-    __device__ __forceinline__ TurnedEpilogue(const TurnedProblem& of, std::uint8_t* shared)
+    __device__ __forceinline__ TurnedEpilogue(const OutputProblem& of, std::uint8_t* shared)
         : problem(of), stages(shared + L::kEpilogueOffset + find_consumer() * 2 * Stage::kBytes) {}
 
     __device__ __forceinline__ void begin(const TileWork&) {}
@@ -60,11 +96,7 @@ struct TurnedEpilogue {
 
     __device__ __forceinline__ float load_bias(int column) const {
         if (problem.bias == nullptr || column >= problem.n) return 0.0f;
-        if constexpr (T::item_bytes == 2) {
-            return to_float(static_cast<const Element*>(problem.bias)[column]);
-        } else {
-            return static_cast<const float*>(problem.bias)[column];
-        }
+        return read_element<Element>(problem.bias, column);
     }
 
     __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
@@ -167,13 +199,32 @@ struct TurnedEpilogue {
 // Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act, as D = B' A' with k split. B is [k, n] where kTransposedB, else [n, k].
 template <class Element, class T, bool kTransposedB>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
-    multiply_turned(const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_a, const TurnedProblem problem,
+    multiply_turned(const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_a, const OutputProblem problem,
                     const SplitGrid grid) {
     extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
     std::uint8_t* const shared = wgmma_shared;
     using Epilogue = TurnedEpilogue<Element, T>;
     multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(&map_b, &map_a, grid, shared, [&] {
-        return JoiningEpilogue<T, Epilogue::kBarrier, Epilogue>{grid, Epilogue(problem, shared)};
+        return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, shared)};
+    });
+}
+
+// Adds up the parts of split tiles to Y and Z, whose rows are the columns of D where kTurned. Grid: (blocks of split tiles,
+// count_add_blocks).
+template <class Element, class T, bool kTurned>
+__global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProblem problem, const SplitGrid grid) {
+    allow_successor();
+    wait_for_predecessor();
+    add_parts<T, kTurned>(grid, [&](int row, int column, const float4& sums) {
+        if (row >= problem.m || column >= problem.n) return;
+        float z[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (problem.bias != nullptr && column + i < problem.n) z[i] += read_element<Element>(problem.bias, column + i);
+        }
+        if (problem.z != nullptr) store_four<Element>(problem.z, problem.ldz, problem, row, column, z);
+        activate_slab<4>(problem.act, z);
+        store_four<Element>(problem.y, problem.ldy, problem, row, column, z);
     });
 }
 
