@@ -77,11 +77,9 @@ inline AicfStatus require_repackable(const char* name, std::int64_t rows, std::i
                             static_cast<long long>(columns), static_cast<long long>(kMostRepackWarps));
 }
 
-// The bytes of a copy of a matrix, 0 where its rows are on boundaries already. They follow from sizes and strides alone, so that a
-// workspace can be counted before addresses are known.
-inline std::int64_t count_repack_bytes(std::int64_t rows, std::int64_t columns, std::int64_t stride, int item_bytes) {
+// The bytes of a copy of a matrix; they follow from sizes and strides alone, so that a workspace can be counted before addresses are known.
+inline std::int64_t count_repack_bytes(std::int64_t rows, std::int64_t columns, int item_bytes) {
     constexpr std::int64_t kBoundary = 256;
-    if (has_round_stride(stride, item_bytes)) return 0;
     return (rows * round_stride(columns, item_bytes) * item_bytes + kBoundary - 1) / kBoundary * kBoundary;
 }
 
@@ -92,26 +90,24 @@ class Repacker {
 
     // Where an operand's rows are off boundaries, base and stride become those of its copy.
     void bring(const void** base, std::int64_t* stride, std::int64_t rows, std::int64_t columns) {
-        const std::int64_t bytes = count_repack_bytes(rows, columns, *stride, item_bytes_);
-        if (bytes == 0) return;
+        if (has_round_stride(*stride, item_bytes_)) return;
         add({*base, place_, *stride, round_stride(columns, item_bytes_), static_cast<int>(rows), static_cast<int>(columns), 0});
         *base = place_;
-        *stride = round_stride(columns, item_bytes_);
-        place_ += bytes;
+        move_on(rows, columns, stride);
     }
 
-    // The same for a result, which this launch takes from its copy.
+    // The same for a result, which this launch takes from its copy; also where rows end off boundaries: tensor copies store whole units of
+    // 16 bytes, and what follows a row is not theirs.
     void take(void** base, std::int64_t* stride, std::int64_t rows, std::int64_t columns) {
-        const std::int64_t bytes = count_repack_bytes(rows, columns, *stride, item_bytes_);
-        if (bytes == 0) return;
+        if (has_round_stride(*stride, item_bytes_) && has_round_stride(columns, item_bytes_)) return;
         add({place_, *base, round_stride(columns, item_bytes_), *stride, static_cast<int>(rows), static_cast<int>(columns), 0});
         *base = place_;
-        *stride = round_stride(columns, item_bytes_);
-        place_ += bytes;
+        move_on(rows, columns, stride);
     }
 
-    // What is left of the workspace.
+    // What is left of the workspace, and what was taken.
     std::uint8_t* place() const { return place_; }
+    std::int64_t count_bytes() const { return num_bytes_; }
 
     AicfStatus launch(cudaStream_t stream) const {
         if (list_.count == 0) return make_ok();
@@ -121,6 +117,13 @@ class Repacker {
     }
 
   private:
+    void move_on(std::int64_t rows, std::int64_t columns, std::int64_t* stride) {
+        const std::int64_t bytes = count_repack_bytes(rows, columns, item_bytes_);
+        *stride = round_stride(columns, item_bytes_);
+        place_ += bytes;
+        num_bytes_ += bytes;
+    }
+
     void add(Repack item) {
         constexpr std::int64_t kWarps = kRepackThreads / 32;
         item.first_block = num_blocks_;
@@ -130,6 +133,7 @@ class Repacker {
 
     int item_bytes_;
     std::uint8_t* place_;
+    std::int64_t num_bytes_ = 0;
     RepackList list_ = {};
     int num_blocks_ = 0;
 };

@@ -353,6 +353,11 @@ struct WgmmaPlan {
     using L = WgmmaLayout<Config>;
 
     static AicfStatus check_rows(const GemmBiasActParams& params) {
+        // Tensor copies store whole units of 16 bytes: what lies behind a row that ends inside of one would be overwritten.
+        if (params.n * kItemBytes % kTensorMapAlignment != 0) {
+            return make_unsupported("n = %lld: must be a multiple of %d, so that rows of y end on 16-byte boundaries",
+                                    static_cast<long long>(params.n), kTensorMapAlignment / kItemBytes);
+        }
         return require_mappable(
             {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}},
             kItemBytes);
@@ -564,22 +569,25 @@ struct TurnedPlan {
         return require_repackable("b", params.k, params.n);
     }
 
-    static std::int64_t count_copies(const GemmBiasActParams& p) {
-        const bool is_nk = p.b_layout == AICF_B_NK;
-        return count_repack_bytes(p.m, p.k, p.lda, kItemBytes) + count_repack_bytes(is_nk ? p.n : p.k, is_nk ? p.k : p.n, p.ldb, kItemBytes);
+    static void bring_operands(GemmBiasActParams* p, Repacker* repacker) {
+        const bool is_nk = p->b_layout == AICF_B_NK;
+        repacker->bring(&p->a, &p->lda, p->m, p->k);
+        repacker->bring(&p->b, &p->ldb, is_nk ? p->n : p->k, is_nk ? p->k : p->n);
     }
 
     static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) {
         AICF_RETURN_IF_NOT_OK(Split::count_workspace(params, bytes));
-        *bytes += count_copies(params);
+        GemmBiasActParams copied = params;
+        Repacker repacker(kItemBytes, nullptr);
+        bring_operands(&copied, &repacker);
+        *bytes += repacker.count_bytes();
         return make_ok();
     }
 
     template <class Element, bool kTransposedB>
     static AicfStatus launch_kernel(GemmBiasActParams params, void* workspace, cudaStream_t stream) {
         Repacker repacker(kItemBytes, workspace);
-        repacker.bring(&params.a, &params.lda, params.m, params.k);
-        repacker.bring(&params.b, &params.ldb, kTransposedB ? params.k : params.n, kTransposedB ? params.n : params.k);
+        bring_operands(&params, &repacker);
         AICF_RETURN_IF_NOT_OK(repacker.launch(stream));
         CUtensorMap a, b;
         const auto encode = encode_operand<kItemBytes>;

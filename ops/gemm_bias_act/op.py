@@ -106,9 +106,10 @@ PROBLEMS = (
     _problem("verify", 70, 264, 3080, "relu", bias=True, kind="float16 kn"),
     _problem("verify", 21, 76, 1540, "gelu_tanh", bias=True, z=True, kind="tf32 nk"),
     _problem("verify", 1100, 136, 840, "gelu_tanh", bias=True, kind="bfloat16 nk"),
-    # Rows of Y that begin anywhere.
+    # Rows of Y that begin anywhere, and that begin on 16-byte boundaries and do not end there.
     _problem("verify", 43, 77, 136, "gelu_erf", bias=True, z=True, padding={"z": 3}, kind="float16 nk"),
-    _problem("verify", 9, 30, 44, "silu", bias=True, z=True, padding={"y": 1}, kind="tf32 nk"),
+    _problem("verify", 43, 77, 136, "relu", bias=True, z=True, padding={"y": 3, "z": 3}, kind="bfloat16 nk"),
+    _problem("verify", 9, 30, 44, "silu", bias=True, z=True, padding={"y": 2, "z": 2}, kind="tf32 nk"),
     # More tiles than multiprocessors: a block gets a second one.
     _problem("verify", 3, 200, 1000, "silu", bias=True, z=True, kind="float16 nk"),
     _problem("verify", 7, 88, 328, "gelu_erf", bias=True, kind="bfloat16 kn"),

@@ -9,6 +9,7 @@
 
 #include "common/activations.cuh"
 #include "common/split_order.cuh"
+#include "common/store_rounded.cuh"
 #include "common/wgmma_pipeline.cuh"
 #include "gemm_bias_act/wgmma.cuh"
 
@@ -47,32 +48,6 @@ __device__ __forceinline__ float read_element(const void* base, int index) {
 template <>
 __device__ __forceinline__ float read_element<Tf32>(const void* base, int index) {
     return static_cast<const float*>(base)[index];
-}
-
-// Stores four neighbouring columns of a row, or those that the matrix has.
-template <class Element>
-__device__ __forceinline__ void store_four(void* target, std::int64_t stride, const OutputProblem& problem, int row, int column,
-                                           const float (&values)[4]) {
-    constexpr bool kRounds = sizeof(Element) == 2;
-    using Output = std::conditional_t<kRounds, Element, float>;
-    Output* place = static_cast<Output*>(target) + row * stride + column;
-    if (problem.has_chunks && column + 4 <= problem.n) {
-        if constexpr (kRounds) {
-            *reinterpret_cast<uint2*>(place) = {pack_pair<Element>(values[0], values[1]), pack_pair<Element>(values[2], values[3])};
-        } else {
-            *reinterpret_cast<float4*>(place) = {values[0], values[1], values[2], values[3]};
-        }
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (column + i >= problem.n) return;
-        if constexpr (kRounds) {
-            place[i] = from_float<Element>(values[i]);
-        } else {
-            place[i] = values[i];
-        }
-    }
 }
 
 // Y = act(D' + bias), and Z = D' + bias. T's rows are columns of Y.
@@ -222,9 +197,9 @@ __global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProbl
         for (int i = 0; i < 4; ++i) {
             if (problem.bias != nullptr && column + i < problem.n) z[i] += read_element<Element>(problem.bias, column + i);
         }
-        if (problem.z != nullptr) store_four<Element>(problem.z, problem.ldz, problem, row, column, z);
+        if (problem.z != nullptr) store_four_rounded<Element>(problem.z, problem.ldz, problem.n, problem.has_chunks, row, column, z);
         activate_slab<4>(problem.act, z);
-        store_four<Element>(problem.y, problem.ldy, problem, row, column, z);
+        store_four_rounded<Element>(problem.y, problem.ldy, problem.n, problem.has_chunks, row, column, z);
     });
 }
 
