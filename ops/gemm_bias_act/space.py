@@ -332,7 +332,7 @@ KERNELS = (
         "turned for TF32",
         (BM, BN, STAGES, CLUSTERM, CLUSTERN, GROUP),
         (TURNED_SHAPES, CLUSTER_SIZE, TURNED_FITS_TF32),
-        _bind(_TURNED_NAMES, (16, 128, 10, 1, 1, 8), (32, 128, 9, 1, 1, 8), (64, 128, 7, 1, 1, 8), (128, 128, 5, 1, 1, 8)),
+        _bind(_TURNED_NAMES, (16, 128, 10, 1, 1, 8), (64, 128, 7, 1, 1, 8)),
         min_arch=90,
         domain=serve_any_tf32,
         tile=find_split_tile,
