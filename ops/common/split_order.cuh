@@ -286,7 +286,7 @@ __device__ __forceinline__ void add_parts(const SplitGrid& grid, Use use) {
     float4 total = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, first, rank, true)) + place);
     int last = first + 1;
     while (SplitOrder<T>::find_begin(grid, last + 1) < end) ++last;
-#pragma unroll 4
+#pragma unroll 8
     for (int other = first + 1; other <= last; ++other) {
         const float4 part = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, other, rank, false)) + place);
         total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};

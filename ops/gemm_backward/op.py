@@ -94,6 +94,11 @@ PROBLEMS = (
     _problem("bench", 8192, 768, 3072, "gelu_tanh", "bfloat16 kn"),
     _problem("bench", 16384, 1024, 4096, "gelu_tanh", "float16 nk"),
     _problem("bench", 4095, 1023, 4097, "gelu_tanh"),
+    # Rows off 16-byte boundaries.
+    _problem("bench", 1572, 597, 213, "relu", "float16 nk"),
+    _problem("bench", 3001, 2049, 1023, "gelu_tanh"),
+    _problem("bench", 2223, 194, 1085, "relu"),
+    _problem("bench", 4095, 4097, 1023, "relu"),
 )
 
 GOALS = (

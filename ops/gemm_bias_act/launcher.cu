@@ -458,8 +458,8 @@ struct SplitPlan {
     SplitWorkspace workspace;
 
     static AicfStatus make(const GemmBiasActParams& params, SplitPlan* result) {
-        // Fewer steps than this a cluster are over before the next cluster's sums are there.
-        constexpr int kLeastSteps = 6;
+        // A ring of steps is on its way at once: fewer of them a cluster take as long.
+        constexpr int kLeastSteps = Config::stages;
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         const TileGrid tiles = make_tile_grid<Config>(kTurned ? params.n : params.m, kTurned ? params.m : params.n, params.k);

@@ -62,6 +62,31 @@ TF32_CUBES = tuple(_problem("bench", size, size, size, "relu", bias=True, kind="
 FP32_CUBES = tuple(_problem("bench sweep" if size == 2048 else "bench", size, size, size) for size in (1024, 2048, 4096, 8192))
 FP32_SKINNY = tuple(_problem("bench", m, n, k) for n, k in ((4096, 4096), (14336, 4096)) for m in (1, 16, 64))
 
+# Of each kind of the population where the listed goals have nothing: fp16, odd sizes, few rows of fp32 and TF32, waves that do not fit.
+_POPULAR = (
+    ((59, 5120, 2048), "relu", "float16 nk"),
+    ((40, 2048, 2048), "gelu_tanh", "float16 nk"),
+    ((20, 1280, 1536), "gelu_tanh", "float16 nk"),
+    ((78, 1280, 12288), "relu", "bfloat16 kn"),
+    ((200, 6144, 5120), "relu", "float16 nk"),
+    ((424, 4096, 6144), "gelu_tanh", "float16 nk"),
+    ((1675, 4096, 8192), "relu", "float16 nk"),
+    ((2579, 2048, 14336), "gelu_tanh", "float16 nk"),
+    ((9, 1610, 1147), "relu", "float16 nk"),
+    ((30, 1031, 2049), "relu", "float16 nk"),
+    ((44, 2307, 1201), "relu", "float16 nk"),
+    ((61, 437, 1333), "relu", "float16 kn"),
+    ((197, 1001, 1751), "relu", "float16 nk"),
+    ((1300, 2049, 1025), "relu", "float16 nk"),
+    ((7, 3072, 5120), "relu", "nk"),
+    ((85, 768, 2560), "relu", "nk"),
+    ((386, 1024, 2048), "relu", "nk"),
+    ((12, 2560, 4096), "relu", "tf32 nk"),
+    ((50, 1280, 5120), "gelu_tanh", "tf32 nk"),
+    ((1536, 4096, 2048), "gelu_tanh", "tf32 nk"),
+    ((3236, 4096, 3072), "gelu_tanh", "tf32 nk"),
+)
+
 PROBLEMS = (
     _problem("verify", 1, 1, 1),
     _problem("verify", 1, 65, 7, "relu", bias=True),
@@ -133,6 +158,7 @@ PROBLEMS = (
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="bfloat16 kn"),
     _problem("bench", 8192, 3072, 768, "gelu_erf", bias=True, z=True, kind="bfloat16 nk"),
     _problem("bench", 4095, 4097, 1023, "relu", bias=True, kind="bfloat16 nk"),
+    *(_problem("bench", *shape, act, bias=True, kind=kind) for shape, act, kind in _POPULAR),
 )
 
 _SGEMM = ("cublas_sgemm", "cublas_sgemm_epilogue")
