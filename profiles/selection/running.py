@@ -10,6 +10,7 @@ from typing import Any
 
 from device import Device, open_device
 from device.toolchain import find_toolchain
+from harness.discover import find_op
 from harness.drawn import seeds
 from harness.provenance import find_commit
 
@@ -79,4 +80,5 @@ def run(description: str) -> None:
         print(json.dumps(regret.summarize(found["rows"]), indent=1))
     write(target, describe(device) | found)
     if arguments.what == "survey":
-        seeds.note_use(seeds.find_ledger(arguments.op), seeds.SeedUse(seed, seeds.NEIGHBOURS, "survey", target.name))
+        draw = seeds.POPULATION if find_op(arguments.op).op.population is not None else seeds.NEIGHBOURS
+        seeds.note_use(seeds.find_ledger(arguments.op), seeds.SeedUse(seed, draw, "survey", target.name))
