@@ -160,7 +160,7 @@ RULES = (
         "few tiles: the smallest, and eight blocks share the k of each",
     ),
     Rule(
-        lambda f: f.fp32 and f.count_tiles(64, 64) <= 2 * _NUM_SMS,
+        lambda f: f.fp32 and f.count_tiles(64, 64) <= _NUM_SMS,
         "pipelined",
         _pipelined(64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 4),
         "few tiles: the smallest, and four blocks share the k of each",

@@ -109,6 +109,8 @@ PROBLEMS = (
     _problem("verify", 1, 1, 1, kind="nk"),
     _problem("verify", 37, 29, 1, "silu", z=True, kind="nk"),
     _problem("verify", 5, 300, 131, "none", bias=True, kind="nk"),
+    _problem("verify", 5, 30, 132, "gelu_tanh", bias=True, z=True, kind="nk"),
+    _problem("verify", 16, 65, 1028, "silu", bias=True, padding={"a": 4, "b": 8}, kind="nk"),
     _problem("verify", 65, 63, 17, "gelu_erf", bias=True, z=True, padding={"a": 3, "b": 1, "y": 1}, kind="nk"),
     _problem("verify", 129, 257, 36, "gelu_tanh", bias=True, padding={"b": 4, "y": 4}, kind="nk"),
     _problem("verify", 34, 140, 1301, "relu", bias=True, kind="nk"),
