@@ -97,7 +97,10 @@ class _Joined:
 
         def move(relocations: bytes, by: int) -> bytes:
             """Relocations as they are in the file that is made: of its symbols, and ``by`` bytes further."""
-            moved = ((at + by, ((info >> 32) + first - 1 << 32) | info & 0xFFFFFFFF, more) for at, info, more in _RELOCATION.iter_unpack(relocations))
+            moved = (
+                (at + by, ((info >> 32) + first - 1 << 32) | info & 0xFFFFFFFF, more)
+                for at, info, more in _RELOCATION.iter_unpack(relocations)
+            )
             return b"".join(_RELOCATION.pack(*row) for row in moved)
 
         for section in code.values():
@@ -130,7 +133,9 @@ class _Joined:
             _Section(_LINES, 1, 0, 0, 0, 1, 0, bytes(self.lines)),
             _Section(f".rela{_LINES}", _RELA, 0x40, symbols_at, symbols_at + 2, 8, _RELOCATION.size, bytes(self.line_relocations)),
         ]
-        linked = [replace(s, link=symbols_at) if s.kind == _RELA or s.name.startswith((".text.", _ATTRIBUTES)) else s for s in self.sections]
+        linked = [
+            replace(s, link=symbols_at) if s.kind == _RELA or s.name.startswith((".text.", _ATTRIBUTES)) else s for s in self.sections
+        ]
         sections = [*linked, *plain]
         numbers = [names.add(s.name) if s.name else 0 for s in [*sections, _Section(".shstrtab", _STRTAB, 0, 0, 0, 1, 0, b"")]]
         sections.append(_Section(".shstrtab", _STRTAB, 0, 0, 0, 1, 0, bytes(names.content)))

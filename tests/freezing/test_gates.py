@@ -27,9 +27,8 @@ from harness.discover import LoadedOp, find_op, find_ops, load_op
 from harness.domain import Count, read_condition
 from harness.errors import FrozenError
 from harness.freezing.decide.buckets import find_bucket, list_axes
-from harness.freezing.gates import Candidate, Gate, _find_worst, find_changes, pass_gates
 from harness.freezing.gates.candidate import Candidate, Gate
-from harness.freezing.gates.checks import find_changes, pass_gates
+from harness.freezing.gates.checks import _find_worst, find_changes, pass_gates
 from harness.freezing.gates.interface_calls import find_wrong_call
 from harness.freezing.gates.provenance import find_move, find_wrong_origin, name_commit
 from harness.freezing.seal.cost import describe_cost
