@@ -10,9 +10,9 @@ from types import FunctionType
 from typing import Any
 
 from aicf.errors import FrozenError
-from aicf.kernels.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.calling import OpCall
+from aicf.ops.extension import load_extension
 from aicf.registry import Registry, open_registry
 from contract.calls import Value
 
