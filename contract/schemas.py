@@ -10,7 +10,7 @@ from typing import Any
 
 from contract.documents import DocumentError, parse_json, read_plain_file
 from contract.errors import BrokenDocument, FrozenError
-from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir
+from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir, name_schema
 from contract.validator import find_fault
 
 # What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
@@ -30,7 +30,7 @@ LINES = ("op", "entry", "median", "survey")
 def load_schema(folder: Path, document: str) -> Mapping[str, Any]:
     """Return a schema; raises :class:`FrozenError` where it cannot be read."""
     try:
-        loaded: Mapping[str, Any] = json.loads((folder / f"{document}.schema.json").read_text())
+        loaded: Mapping[str, Any] = json.loads((folder / name_schema(document)).read_text())
     except (OSError, ValueError) as error:
         raise FrozenError(f"the schemas of the frozen set cannot be read: {error}; `git checkout {folder}` restores them") from error
     return loaded

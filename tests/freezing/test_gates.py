@@ -28,7 +28,7 @@ from harness.domain import Count, read_condition
 from harness.errors import FrozenError
 from harness.freezing.decide.buckets import find_bucket, list_axes
 from harness.freezing.gates.candidate import Candidate, Gate
-from harness.freezing.gates.checks import find_changes, pass_gates
+from harness.freezing.gates.checks import _find_worst, find_changes, pass_gates
 from harness.freezing.gates.interface_calls import find_wrong_call
 from harness.freezing.gates.provenance import find_move, find_wrong_origin, name_commit
 from harness.freezing.seal.cost import describe_cost
@@ -132,6 +132,12 @@ def run_gates(loaded: LoadedOp, build: Any, monkeypatch: pytest.MonkeyPatch, *, 
     judged = Judged(build, ok, "" if ok else "race", 7)
     pass_gates(session, Index(loaded.op.name, Path(), ()), candidate, judged, lambda _: None)
     return [g for g in candidate.gates if not g.passed]
+
+
+def test_an_infinite_ratio_is_no_worst_figure() -> None:
+    """Where bound and error are infinite, the verdict has a text, as JSON knows no infinity."""
+    assert _find_worst([{"max_ulp": "inf"}, {"max_ulp": 0.5}, {"max_ulp": 2}], "max_ulp") == 2
+    assert _find_worst([{"max_ulp": "inf"}], "max_ulp") == 0.0
 
 
 def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:

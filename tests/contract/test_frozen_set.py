@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aicf.errors import FrozenError
-from aicf.ops.functions import write_function
 from aicf.registry import HwCaps, Problem, Registry
 from contract.frozen_set import list_ops, read_op
 from contract.layout import expand, hash_value, make_seal, name_manifest
@@ -255,26 +252,3 @@ def test_a_folder_that_has_no_ops_name_is_no_op(frozen_dir: Path) -> None:
     assert list_ops(frozen_dir) == [OP]
     with pytest.raises(FrozenError, match="is not frozen; there are: tiny"):
         read_op("../frozen/tiny", frozen_dir)
-
-
-@pytest.mark.parametrize("name", ["x=1):\n    print()\n    def f(x", "class", "", "a b", "x,"])
-def test_no_name_of_a_document_is_run_as_code(name: str) -> None:
-    """Even if no schema had looked at it."""
-    signature = SimpleNamespace(op="tiny", inputs=((name, False),), options=(), interface=SimpleNamespace(tensors=()))
-    with pytest.raises(FrozenError, match="cannot be the name of a function or of an argument"):
-        write_function(signature, print, print)  # type: ignore[arg-type]
-
-
-def test_a_default_is_a_value_and_not_a_text() -> None:
-    class Trap:
-        def __repr__(self) -> str:
-            return "open('/tmp/ran', 'w')"
-
-    option = {"name": "act", "default": Trap(), "choices": []}
-    signature = SimpleNamespace(op="tiny", inputs=(("x", False), ("bias", True)), options=(option,), interface=SimpleNamespace(tensors=()))
-    function = write_function(signature, lambda *values: values, print)  # type: ignore[arg-type]
-    assert list(inspect.signature(function).parameters) == ["x", "bias", "act"]
-    assert function(1) == (1, None, option["default"])
-    assert function(1, 2, act="relu") == (1, 2, "relu") and function.__name__ == "tiny"
-    with pytest.raises(TypeError, match=r"tiny\(\) missing 1 required positional argument: 'x'"):
-        function()
