@@ -99,7 +99,7 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
-.PHONY: clean distclean env format fuzz help lint sanitize test
+.PHONY: clean distclean env format fuzz help lint sanitize stress test
 env: $(ENV) ## make the environment and build the emulator
 
 # In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
@@ -129,6 +129,9 @@ sanitize: $(DEV_ENV) ## run the emulated device's tests on a build that checks i
 	AICF_DEVICE=emulated AICF_EMULATOR_LIBRARY=$(abspath build/sanitize/libcudart.so.13) \
 		ASAN_OPTIONS=detect_leaks=0:handle_segv=0:use_sigaltstack=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so):$$(g++ -print-file-name=libubsan.so)" $(RUN) -m pytest -p tests.sanitized --capture=sys tests/emulator tests/device $(args)
+
+stress: $(ENV) ## run CUB's and Thrust's algorithms on the emulated device with 1, 2 and 4 host threads, for half an hour (args='--seconds 60')
+	$(RUN) tests/stress/run.py $(args)
 
 fuzz: $(DEV_ENV) ## fuzz the readers of PTX and fat binaries (needs clang; args='--minutes 5')
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) device/emulator/fuzz/run.py $(args)
@@ -184,7 +187,7 @@ $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/t
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
 	@$(VENV)/bin/python scripts/list_requirements.py base $(CUDA) > $(STAMPS)/base.txt
 	@$(PIP) -r $(STAMPS)/base.txt
-	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.bench, harness.session, harness.verify.workers'
+	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
 	@touch $@
 
 always:

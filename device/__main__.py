@@ -11,7 +11,7 @@ import typer
 from device import UnavailableError, read_settings
 from device.interface import DeviceError
 from device.loader import find_emulator_library, find_gpus
-from device.program import RunOptions, run_program
+from device.programs.process import RunOptions, run_program
 from device.settings import TARGETS, SettingError, parse_choice
 
 _WRONG_USE, _NOT_AVAILABLE = 2, 3

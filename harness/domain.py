@@ -18,13 +18,15 @@ AttributeValue = bool | int | float | str
 class Facts:
     """What conditions ask of a call: sizes in elements, attributes, and per present tensor its address and row stride in elements.
 
+    A tensor whose dimensions have strides of their own has several: of each dimension but the last.
+
     A tensor with neither (a problem that is only planned) is taken to be aligned, with rows that follow each other.
     """
 
     sizes: Mapping[str, int]
     attributes: Mapping[str, AttributeValue]
     addresses: Mapping[str, int] = field(default_factory=dict)
-    strides: Mapping[str, int] = field(default_factory=dict)
+    strides: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Rows:
         stride = facts.strides.get(self.tensor)
         if facts.addresses.get(self.tensor, 0) % self.address_bytes != 0:
             return False
-        return stride is None or (stride % self.stride_multiple == 0 and (self.max_stride is None or stride <= self.max_stride))
+        strides = () if stride is None else stride if isinstance(stride, tuple) else (stride,)
+        return all(s % self.stride_multiple == 0 and (self.max_stride is None or s <= self.max_stride) for s in strides)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; what is not asked for is left out."""

@@ -34,7 +34,7 @@ from harness.compare.contest import run_contest
 from harness.discover import find_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.promoting import PROMOTION
-from harness.provenance import find_commit
+from harness.records.provenance import find_commit
 from harness.targets import find_target
 from harness.timing.timer import Launch, Mode, Timer
 from harness.verify.inputs import make_inputs

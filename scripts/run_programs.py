@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.programs.cli import main
+from device.programs.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

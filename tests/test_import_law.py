@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,14 +12,17 @@ import pytest
 from harness.discover import find_description
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("aicf", "deploy", "device", "frozen", "harness", "notebooks", "ops", "profiles", "scripts", "tests")
+PARTS = ("aicf", "contract", "deploy", "device", "frozen", "harness", "notebooks", "ops", "profiles", "scripts", "tests")
 # What a part may import of the project's other parts.
 ALLOWED: dict[str, frozenset[str]] = {
-    "aicf": frozenset({"device"}),
-    "deploy": frozenset(),
+    "aicf": frozenset({"contract", "device"}),
+    "contract": frozenset({"device"}),
+    "deploy": frozenset({"contract"}),
     "device": frozenset(),
-    "harness": frozenset({"device"}),
+    "harness": frozenset({"contract", "device"}),
 }
+# What sealed builds need of the device's package; the rest of the contract needs nothing.
+CONTRACT_MODULES = ("device.cubin", "device.interface", "device.native", "device.settings", "device.toolchain")
 # An op is judged by file: peers and tests may use more than the description itself.
 OP_MODULES = frozenset({"harness.spec", "numpy"})
 
@@ -38,8 +42,14 @@ def imported_modules(source: str) -> list[tuple[int, str]]:
 
 def find_part_violations(part: str, source: str) -> list[str]:
     """Return the imports by which a file of ``part`` breaks the law."""
-    forbidden = set(PARTS) - ALLOWED[part] - {part}
-    return [f"line {line}: {part} imports {name}" for line, name in imported_modules(source) if name.split(".")[0] in forbidden]
+    return [f"line {line}: {part} imports {name}" for line, name in imported_modules(source) if _is_forbidden(part, name)]
+
+
+def _is_forbidden(part: str, name: str) -> bool:
+    owner = name.split(".")[0]
+    if part == "contract" and owner == "device":
+        return not name.startswith(tuple(f"{module}." for module in CONTRACT_MODULES))
+    return owner in set(PARTS) - ALLOWED[part] - {part}
 
 
 def find_op_violations(source: str) -> list[str]:
@@ -90,6 +100,11 @@ def test_the_law_has_files_to_judge() -> None:
         ("harness", "from ops.softmax.op import OP"),
         ("deploy", "from harness.freezing import reading"),
         ("deploy", "import device"),
+        ("deploy", "from aicf.registry import select"),
+        ("contract", "from harness.freezing import reading"),
+        ("contract", "from device import open_device"),
+        ("contract", "import aicf.errors"),
+        ("device", "from contract.documents import parse_json"),
         ("device", "import harness.spec as spec"),
         ("device", "from aicf import tensor"),
         ("device", "if True:\n    import tests.conftest"),
@@ -113,4 +128,13 @@ def test_an_honest_op_passes(source: str) -> None:
 
 def test_honest_parts_pass() -> None:
     assert find_part_violations("harness", "import device\nfrom device.settings import Settings\nimport numpy\nfrom . import spec") == []
-    assert find_part_violations("aicf", "from device import open_device\nimport aicf.ir") == []
+    assert find_part_violations("aicf", "from device import open_device\nfrom contract.layout import INDEX\nimport aicf.ir") == []
+    assert find_part_violations("contract", "from device.toolchain import find_toolchain\nfrom contract import layout") == []
+    assert find_part_violations("deploy", "from contract.frozen_set import read_op") == []
+
+
+def test_deploy_needs_the_standard_library_alone() -> None:
+    """CMake may find a Python that has nothing installed; without ``site``, this one has not either."""
+    command = [sys.executable, "-S", "-c", "import sys, deploy.__main__; assert not {'numpy', 'jsonschema', 'device'} & sys.modules.keys()"]
+    done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -11,8 +11,7 @@ from typing import Any
 
 from aicf.errors import FrozenError
 from aicf.ops.arrays import View
-from aicf.registry.problems import Problem, Value, find_row
-from aicf.registry.queries import Interface
+from contract.calls import Interface, Problem, Value, find_row
 
 
 class Signature:

@@ -9,12 +9,12 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from aicf.building.native import load_extension
 from aicf.errors import FrozenError
+from aicf.kernels.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.calling import OpCall
 from aicf.registry import Registry, open_registry
-from aicf.registry.problems import Value
+from contract.calls import Value
 
 # torch.compile reads this code: while it does, the call is one node of its graph, the custom op. From Python 3.12 on nobody else runs it:
 # the extension adopts the function. What is compiled is this text and two numbers; an op's names come in afterwards, as names of variables

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from aicf.ops.arrays import View
 from aicf.ops.gradients import RULES
-from aicf.registry.problems import find_row
+from contract.calls import find_row
 from device import UnavailableError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.errors import FrozenError
-from aicf.registry.queries import Interface, Query
+from contract.calls import Interface, Query
 
 SCHEMA = 1
 # Beyond this, in doublings over all sizes, a problem says nothing of a call.

@@ -1,21 +1,66 @@
-"""``compare``: an op beside its peers, goal by goal; or whether one variant, revision or record is faster than another."""
+"""Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
+
+Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
+An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
+
+With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
+effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
+candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
+Two records are compared without a GPU; where the database has none of the op, the published ones are read.
+
+With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
+own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
+times jump.
+
+\b
+Examples:
+  # the op beside its peers: all goals, or one, kept as page and plot
+  python -m harness compare gemm_bias_act
+  python -m harness compare gemm_bias_act --goal decode --publish out
+  # a kernel's variants against one variant
+  python -m harness compare softmax --base naive/threads64 -v warp_per_row
+  # did this branch make it slower? exits with 1 if so
+  python -m harness compare softmax --against main -v row_in_shared
+  # problems that nobody listed, and where times jump
+  python -m harness compare softmax --drawn 60 --seed 7
+  python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
+  # two records, with no GPU; `report` lists their numbers
+  python -m harness compare softmax --published --record 63 --record 65
+"""
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
 
+from device import UnavailableError
+from device.settings import read_settings
+from harness.benchmark.session import Judged, Session
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, Published, TargetName, VariantNames
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.compare.comparing import Compared
-    from harness.compare.verdicts import Criteria
-    from harness.drawn.record import GroupResult
+from harness.compare.drawn.cliff_run import run_cliffs
+from harness.compare.drawn.page import summarize
+from harness.compare.drawn.record import FILE, GroupResult, find_record, read_runs
+from harness.compare.drawn.run import Request, run_drawn
+from harness.compare.goals_run import run_goals
+from harness.compare.variants import Compared, Side, compare_records, compare_sides, open_other_sides
+from harness.discover import find_op
+from harness.errors import BuildError, ExitCode, RecordUseError
+from harness.records.published import open_records
+from harness.spec import SpecError
+from harness.terminal.console import claim_output, open_progress, print_json
+from harness.terminal.figures import format_us
+from harness.terminal.tables import print_tables
+from harness.timing.batches import Mode
+from harness.timing.timer import Timer
+from harness.timing.verdicts import Criteria, format_p_value
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -69,39 +114,7 @@ def run(
     published: Published = False,
     json: AsJson = False,
 ) -> ExitCode:
-    """Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
-
-    Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
-    An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
-
-    With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
-    effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
-    candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
-    Two records are compared without a GPU; where the database has none of the op, the published ones are read.
-
-    With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
-    own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
-    times jump.
-
-    \b
-    Examples:
-      # the op beside its peers: all goals, or one, kept as page and plot
-      python -m harness compare gemm_bias_act
-      python -m harness compare gemm_bias_act --goal decode --publish out
-      # a kernel's variants against one variant
-      python -m harness compare softmax --base naive/threads64 -v warp_per_row
-      # did this branch make it slower? exits with 1 if so
-      python -m harness compare softmax --against main -v row_in_shared
-      # problems that nobody listed, and where times jump
-      python -m harness compare softmax --drawn 60 --seed 7
-      python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
-      # two records, with no GPU; `report` lists their numbers
-      python -m harness compare softmax --published --record 63 --record 65
-    """
-    from harness.compare.verdicts import Criteria
-    from harness.console import print_json
-    from harness.spec import SpecError
-
+    """Run the verb."""
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
         if given or goal or variant or problem or mode != "cold" or published:
@@ -118,8 +131,6 @@ def run(
             raise SpecError("--published goes with --record: the goals are measured anew")
         if problem or mode != "cold":
             raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
-        from harness.compare.goal_run import run_goals
-        from harness.console import claim_output
 
         if publish is not None:
             claim_output(publish, "--publish", is_folder=True)
@@ -146,8 +157,6 @@ def run(
 
 def _find_first_variant(op: str) -> str | None:
     """Return the variant that an op without goals is compared with, None for an op that has goals."""
-    from harness.discover import find_op
-
     found = find_op(op).op
     if found.goals:
         return None
@@ -160,10 +169,6 @@ def _find_first_variant(op: str) -> str | None:
 
 def _lead_goals(op: str, publish: Path | None) -> list[str]:
     """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
-    from harness.discover import find_op
-    from harness.drawn.page import summarize
-    from harness.drawn.record import FILE, find_record, read_runs
-
     beside = publish / FILE if publish is not None else None
     return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
 
@@ -183,11 +188,6 @@ def _compare_drawn(
     jobs: int | None,
     json: bool,
 ) -> ExitCode:
-    import secrets
-
-    from harness.drawn.cliff_run import run_cliffs
-    from harness.drawn.run import Request, run_drawn
-
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     words = [f"compare {op} --drawn {count} --seed {chosen}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
     command = " ".join([*words, *(f"--peer {name}" for name in peers)])
@@ -196,21 +196,14 @@ def _compare_drawn(
 
 
 def _draw(results: Sequence[GroupResult], heading: str) -> str:
-    from harness.pictures.drawn import plot_drawn  # matplotlib takes a second to import
-    from harness.pictures.svg import Drawing
-    from harness.pictures.theme import WIDE
+    from harness.report.pictures.drawn import plot_drawn  # matplotlib takes a second to import
+    from harness.report.pictures.svg import Drawing
+    from harness.report.pictures.theme import WIDE
 
     return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
 
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
-    from device.settings import read_settings
-    from harness.compare.comparing import compare_records
-    from harness.discover import find_op
-    from harness.errors import RecordUseError
-    from harness.records.published import open_records
-    from harness.spec import SpecError
-
     if len(ids) != 2:
         raise SpecError(f"--record was given {len(ids)} times: give the incumbent's record, then the candidate's")
     records, where = open_records(op, read_settings().records_url, published=published)
@@ -236,16 +229,6 @@ def _compare_variants(
     jobs: int | None,
     quiet: bool,
 ) -> tuple[list[Compared], str]:
-    from device import UnavailableError
-    from harness.compare.comparing import Side, compare_sides, open_other_sides
-    from harness.console import open_progress
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.session import Judged, Session
-    from harness.spec import SpecError
-    from harness.timing.batches import Mode
-    from harness.timing.timer import Timer
-
     loaded = find_op(op)
     incumbent = loaded.op.select_variants([base])[0] if base else None
     if incumbent is not None and incumbent.name != base:
@@ -286,14 +269,6 @@ def _compare_variants(
 
 
 def _print(rows: list[Compared], where: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table
-
-    from harness.compare.verdicts import format_p_value
-    from harness.report.printing import print_tables
-    from harness.report.terminal import format_us
-
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", *_NUMBERS):

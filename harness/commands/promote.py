@@ -1,14 +1,48 @@
-"""``promote``: take the best of some variants into the frozen set, bucket by bucket, if they pass every gate."""
+"""Seal the variant that is faster than each bucket's frozen kernel. Gates print pass or why they refuse; exits with 1 if all refuse.
+
+On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry: any measured one
+replaces it.
+
+Without --variant a bucket's candidates are those that the op itself chooses for its problems. With --recorded, times of a GPU that is
+not here now fill buckets that hold no measured entry, where the machine code is still the same.
+
+\b
+Examples:
+  python -m harness promote gemm_bias_act --dry-run
+  python -m harness promote gemm_bias_act \\
+    --recorded profiles/gemm_bias_act/goals.json
+  python -m harness promote softmax --bucket sm_90a/any/any/any/middle_rows \\
+    --variant row_in_registers/threads32_rows4_vectors8
+  python -m harness promote gemm_bias_act --fallback \\
+    --variant mma/bm64_bn64_wm32_wn32_stages4_group8
+"""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from contract.layout import find_frozen_dir
+from harness.benchmark.session import Judged, Session
+from harness.build.revision import find_op_at
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
+from harness.freezing.adopting import adopt
+from harness.freezing.checking import require_sound
+from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
+from harness.freezing.matches import Arena
+from harness.freezing.promoting import Request, list_choices, promote
+from harness.freezing.recorded import find_other_code, list_variants, read_recording
+from harness.spec import SpecError
+from harness.terminal.console import open_progress, print_json
+from harness.timing.timer import Timer
+from harness.timing.verdicts import Criteria
+from harness.verify.plan import THOROUGH
 
 BucketNames = Annotated[
     list[str] | None,
@@ -44,43 +78,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Seal the variant that is faster than each bucket's frozen kernel. Gates print pass or why they refuse; exits with 1 if all refuse.
-
-    On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry: any measured one
-    replaces it.
-
-    Without --variant a bucket's candidates are those that the op itself chooses for its problems. With --recorded, times of a GPU that is
-    not here now fill buckets that hold no measured entry, where the machine code is still the same.
-
-    \b
-    Examples:
-      python -m harness promote gemm_bias_act --dry-run
-      python -m harness promote gemm_bias_act \\
-        --recorded profiles/gemm_bias_act/goals.json
-      python -m harness promote softmax --bucket sm_90a/any/any/any/middle_rows \\
-        --variant row_in_registers/threads32_rows4_vectors8
-      python -m harness promote gemm_bias_act --fallback \\
-        --variant mma/bm64_bn64_wm32_wn32_stages4_group8
-    """
-    from contextlib import ExitStack
-    from dataclasses import replace
-
-    from harness.build.revision import find_op_at
-    from harness.compare.verdicts import Criteria
-    from harness.console import open_progress, print_json
-    from harness.discover import find_op
-    from harness.freezing.adopting import adopt
-    from harness.freezing.checking import require_sound
-    from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
-    from harness.freezing.layout import find_frozen_dir
-    from harness.freezing.matches import Arena
-    from harness.freezing.promoting import Request, list_choices, promote
-    from harness.freezing.recorded import find_other_code, list_variants, read_recording
-    from harness.session import Judged, Session
-    from harness.spec import SpecError
-    from harness.timing.timer import Timer
-    from harness.verify.plan import THOROUGH
-
+    """Run the verb."""
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
     loaded, commit = find_op(op), ""

@@ -1,17 +1,41 @@
-"""``report``: show what was recorded, in the terminal and as a page with pictures."""
+"""Show the newest recorded figures of each variant, or the runs named, and write a page with all of them in pictures.
+
+The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
+
+\b
+Examples:
+  # the newest bench here, and everything in .aicf/reports/softmax.html
+  python -m harness report softmax
+  # with no GPU: the page of what profiles/ holds
+  python -m harness report gemm_bias_act --published --html report.html
+  # one run, for another program
+  python -m harness report softmax --run 12 --json
+  # two runs as the page that profiles/ keeps
+  python -m harness report softmax -r 3 -r 4 --markdown > h200.md
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from device.settings import find_project_root, read_settings
+from harness.build.store import write_atomically
 from harness.commands.options import AsJson, OpName, Published
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.discover import LoadedOp
+from harness.compare.drawn.page import describe_run, find_titles, list_cells
+from harness.compare.drawn.record import find_record, group_rows, merge_runs, read_runs
+from harness.discover import LoadedOp, find_op
+from harness.errors import ExitCode, RecordError, RecordUseError
+from harness.records import load
+from harness.records.published import list_goals, list_published, open_records
+from harness.report.latest import list_missing, select_latest
+from harness.report.markdown import make_markdown
+from harness.report.record_table import make_record_table
+from harness.spec import SpecError
+from harness.terminal.console import claim_output, print_json
+from harness.terminal.tables import print_tables
 
 RunIds = Annotated[
     list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the newest of each variant when left out")
@@ -32,32 +56,7 @@ def run(
     html: PagePath = None,
     published: Published = False,
 ) -> ExitCode:
-    """Show the newest recorded figures of each variant, or the runs named, and write a page with all of them in pictures.
-
-    The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
-
-    \b
-    Examples:
-      # the newest bench here, and everything in .aicf/reports/softmax.html
-      python -m harness report softmax
-      # with no GPU: the page of what profiles/ holds
-      python -m harness report gemm_bias_act --published --html report.html
-      # one run, for another program
-      python -m harness report softmax --run 12 --json
-      # two runs as the page that profiles/ keeps
-      python -m harness report softmax -r 3 -r 4 --markdown > h200.md
-    """
-    from device.settings import read_settings
-    from harness.console import claim_output, print_json
-    from harness.discover import find_op
-    from harness.errors import RecordError, RecordUseError
-    from harness.records.published import list_goals, list_published, open_records
-    from harness.report.latest import list_missing, select_latest
-    from harness.report.printing import print_tables
-    from harness.report.publish import make_markdown
-    from harness.report.terminal import make_record_table
-    from harness.spec import SpecError
-
+    """Run the verb."""
     if html is not None and (json or markdown or run_id):
         raise SpecError("--html shows all records of the op: it goes with none of --run, --json, --markdown")
     loaded = find_op(op)
@@ -108,9 +107,6 @@ def run(
 
 def _lead(loaded: LoadedOp, published: bool) -> None:
     """Print what drawn problems came to, where there is a record of them."""
-    from harness.drawn.page import describe_run, find_titles, list_cells
-    from harness.drawn.record import find_record, group_rows, merge_runs, read_runs
-
     alike, rows = merge_runs(read_runs(find_record(loaded.op.name, published=published)))
     if rows:
         print("drawn problems: geometric mean of the fastest library's time over that of what users get, worst, share at least level")
@@ -121,12 +117,7 @@ def _lead(loaded: LoadedOp, published: bool) -> None:
 
 
 def _write_page(loaded: LoadedOp, html: Path | None, source: str) -> None:
-    from device.settings import find_project_root
-    from harness.build.store import write_atomically
-    from harness.console import claim_output
-    from harness.drawn.record import find_record, read_runs
-    from harness.pictures.page import write_page
-    from harness.records import load
+    from harness.report.pictures.page import write_page
 
     path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
     claim_output(path, "--html")

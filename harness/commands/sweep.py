@@ -1,4 +1,22 @@
-"""``sweep``: time a wide sample of an op's tunable space on a GPU, and the fastest of them anew."""
+"""Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
+
+Compilers and the GPU work at the same time. Every result is recorded at once: an interrupted sweep goes on with --resume. The
+fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples. On the emulated device
+nothing is timed: variants are ranked by the time model.
+
+\b
+Examples:
+  # 24 variants of each kernel; with no GPU, ranked by the time model
+  python -m harness sweep transpose
+  # go on after an interrupt
+  python -m harness sweep transpose --resume
+  # let Optuna look among more, and give up early on what is slow
+  python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
+  # every legal variant, on four GPUs of this machine
+  python -m harness sweep transpose --strategy grid --gpus 4
+  # points for the time model's validation
+  python -m harness sweep softmax --per-kernel 100 --save softmax.json
+"""
 
 from __future__ import annotations
 
@@ -13,9 +31,9 @@ from harness.errors import ExitCode, UseError
 from harness.sweep.strategies import StrategyName
 
 if TYPE_CHECKING:
-    from harness.session import Session
+    from harness.benchmark.session import Session
+    from harness.records.sweeps import SweepPoint
     from harness.sweep.finals import Winner
-    from harness.sweep.points import SweepPoint
 
 # So many of what was set aside are named.
 _MAX_SET_ASIDE = 10
@@ -71,29 +89,11 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
-
-    Compilers and the GPU work at the same time. Every result is recorded at once: an interrupted sweep goes on with --resume. The
-    fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples. On the emulated device
-    nothing is timed: variants are ranked by the time model.
-
-    \b
-    Examples:
-      # 24 variants of each kernel; with no GPU, ranked by the time model
-      python -m harness sweep transpose
-      # go on after an interrupt
-      python -m harness sweep transpose --resume
-      # let Optuna look among more, and give up early on what is slow
-      python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
-      # every legal variant, on four GPUs of this machine
-      python -m harness sweep transpose --strategy grid --gpus 4
-      # points for the time model's validation
-      python -m harness sweep softmax --per-kernel 100 --save softmax.json
-    """
-    from harness.console import claim_output, open_progress, print_json
+    """Run the verb."""
     from harness.discover import find_op
-    from harness.sweep.preparing import Preparation
     from harness.sweep.space import select_sweep_problems
+    from harness.sweep.startup import Preparation
+    from harness.terminal.console import claim_output, open_progress, print_json
 
     loaded = find_op(op)
     if scheduler is not None and not re.fullmatch(r"([a-z]+://)?[^\s/:]+:\d+|inproc://.+", scheduler):
@@ -103,12 +103,12 @@ def run(
     problems = select_sweep_problems(loaded.op, problem or [])
     with Preparation(loaded, problems, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
-        from harness.session import Session
+        from harness.benchmark.session import Session
+        from harness.records.sweeps import Sweep, save_sweep
         from harness.spec import SpecError
         from harness.sweep.finals import Expectations, hold_finals
-        from harness.sweep.points import Sweep, save_sweep
         from harness.sweep.progress import GpuUse, Progress
-        from harness.sweep.sweeping import SweepPlan, SweepRun
+        from harness.sweep.run import SweepPlan, SweepRun
 
         plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
         with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
@@ -155,7 +155,7 @@ def _describe_sweep(session: Session, samples: int) -> dict[str, str]:
     from datetime import UTC, datetime
 
     from device.settings import find_project_root
-    from harness.provenance import find_commit
+    from harness.records.provenance import find_commit
 
     return {
         "device": session.device.properties.name,

@@ -6,20 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from contract.index import Index
+from harness.benchmark.session import Session
 from harness.freezing.buckets import find_bucket
 from harness.freezing.changing import change_index
 from harness.freezing.gates import Candidate
 from harness.freezing.promoting import Decision, Request, group_problems, list_choices, serves
-from harness.freezing.reading import FrozenOp, read_frozen_op
+from harness.freezing.reading import read_frozen_op
 from harness.freezing.recorded import RecordedMatch, Recording, list_variants
 from harness.freezing.writing import Place, Writing, apply_writing, gather, list_medians
-from harness.session import Session
 from harness.spec import Problem
 
 
 def adopt(
     session: Session,
-    frozen: FrozenOp,
+    frozen: Index,
     candidates: Sequence[Candidate],
     request: Request,
     recording: Recording,
@@ -76,7 +77,7 @@ def _choose(session: Session, passed: dict[str, Candidate], timed: Sequence[Reco
     return passed[best], f"the op's choice on {counts[best]} of its {len(timed)} recorded problems"
 
 
-def _add_medians(session: Session, frozen: FrozenOp, passed: dict[str, Candidate], recording: Recording) -> None:
+def _add_medians(session: Session, frozen: Index, passed: dict[str, Candidate], recording: Recording) -> None:
     """Add the times of the set's kernels on all recorded problems, other buckets' too."""
     inside = set(frozen.kernels)
     kernels = {n: str(c.manifest["kernel"]) for n, c in passed.items() if c.manifest["kernel"] in inside}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from contract.layout import BUCKET_KEYS
 from harness.domain import Axis, OneOf, find_broken
 from harness.errors import FrozenError
-from harness.freezing.layout import BUCKET_KEYS
 from harness.spec import BUCKET_AXES, Op, Problem, Variant
 
 # The class of an axis that an op does not divide, and of every axis for a fallback.

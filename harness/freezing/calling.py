@@ -6,50 +6,16 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract.structs import Status, make_params
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.session import Session
-from harness.spec import AttributeValue, Launchable, Op, Problem
+from harness.spec import Launchable, Op, Problem
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected
 from harness.verify.runner import Case
 
-C_TYPES = {
-    "pointer": ctypes.c_void_p,
-    "int64": ctypes.c_int64,
-    "int32": ctypes.c_int32,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
 # Problems of more work than this are left to the binding's own verification.
 _MAX_FLOPS = 4e6
-
-
-class Status(ctypes.Structure):
-    """``AicfStatus`` of ``common/status.h``."""
-
-    _fields_ = (("code", ctypes.c_int32), ("cuda_code", ctypes.c_int32), ("reason", ctypes.c_char * 248))
-
-
-def make_params(
-    interface: Mapping[str, Any],
-    sizes: Mapping[str, int],
-    attributes: Mapping[str, AttributeValue],
-    addresses: Mapping[str, int],
-    strides: Mapping[str, int],
-) -> ctypes.Structure:
-    """Return the op's Params struct for a call: addresses of the tensors that are there, strides of their rows in elements."""
-    fields = [(f["name"], C_TYPES[f["type"]]) for f in interface["fields"]]
-    params: ctypes.Structure = type("Params", (ctypes.Structure,), {"_fields_": fields})()
-    for size, field in interface["sizes"].items():
-        setattr(params, field, sizes[size])
-    for attribute in interface["attributes"]:
-        if "field" in attribute:
-            setattr(params, attribute["field"], attribute["codes"][attribute["choices"].index(attributes[attribute["name"]])])
-    for tensor in interface["tensors"]:
-        setattr(params, tensor["field"], addresses.get(tensor["name"]))
-        if tensor["stride"]:
-            setattr(params, tensor["stride"], strides.get(tensor["name"], 0))
-    return params
 
 
 def find_wrong_call(session: Session, build: BuildResult, launchable: Launchable, interface: Mapping[str, Any]) -> str:
@@ -75,7 +41,7 @@ def find_wrong_call(session: Session, build: BuildResult, launchable: Launchable
             params = _fill(op, problem, case, interface)
             status: Status = launch(ctypes.byref(params), ctypes.c_void_p(case.workspace_address or None), None)
             if status.code != 0:
-                return f"{problem.name}: {status.reason.decode(errors='replace')}"
+                return f"{problem.name}: {status.read_reason()}"
             session.device.synchronize()
             for tensor, comparison in expected.compare(case.read_outputs()).items():
                 if not comparison.ok:

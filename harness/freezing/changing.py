@@ -7,24 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from contract.index import Index, Row, render_index, sort_key
+from contract.kernels import read_kernel
+from contract.layout import HISTORY, KERNELS, SCHEMA_VERSION, TREE, dump_document, dump_line, name_bucket, name_manifest, name_revision
+from contract.schemas import find_schema_fault
 from device.settings import find_project_root
 from harness.errors import FrozenError, FrozenUseError
-from harness.freezing.layout import (
-    HISTORY,
-    KERNELS,
-    SCHEMA_VERSION,
-    TREE,
-    dump_document,
-    dump_line,
-    name_bucket,
-    name_manifest,
-    name_revision,
-    sort_key,
-)
-from harness.freezing.reading import FrozenOp, Row, name_event, read_frozen_op, read_history, render_index, replay, replay_kernels
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.reading import name_event, read_frozen_op, read_history, replay, replay_kernels
 from harness.freezing.transaction import Disk, apply_change, lock_op
-from harness.provenance import find_commit
+from harness.records.provenance import find_commit
 
 
 def change_index(
@@ -36,7 +27,7 @@ def change_index(
     put: Sequence[Row] = (),
     drop: Sequence[Row] = (),
     files: Mapping[str, bytes] | None = None,
-    expect: FrozenOp | None = None,
+    expect: Index | None = None,
     extra: Mapping[str, Any] | None = None,
     disk: Disk | None = None,
 ) -> Row:
@@ -187,14 +178,14 @@ def prune(frozen_dir: Path, op: str, message: str, *, disk: Disk | None = None) 
         return record_change(folder, "prune", message, frozen.rows, {"pruned": pruned}, removed=removed, disk=disk) if pruned else None
 
 
-def list_prunable(frozen: FrozenOp) -> tuple[list[Row], list[str]]:
+def list_prunable(frozen: Index) -> tuple[list[Row], list[str]]:
     """Return the kernels that no entry names, as an event notes them, and the files that go with them, by path below the op's folder."""
     names = sorted(path.stem for path in (frozen.folder / KERNELS).glob("*.json"))
-    manifests = {name: frozen.read_manifest(name) for name in names}
+    sealed = [read_kernel(frozen.folder, name) for name in names]
     kept = set(frozen.kernels)
-    gone = [manifests[name] for name in names if name not in kept]
-    used = {m["revision"] for name, m in manifests.items() if name in kept}
-    removed = [name_manifest(m["kernel"]) for m in gone]
-    for revision, files in sorted({m["revision"]: m["files"] for m in gone if m["revision"] not in used}.items()):
+    gone = [kernel for kernel in sealed if kernel.name not in kept]
+    used = {kernel.revision for kernel in sealed if kernel.name in kept}
+    removed = [name_manifest(kernel.name) for kernel in gone]
+    for revision, files in sorted({k.revision: k.manifest["files"] for k in gone if k.revision not in used}.items()):
         removed += [f"{name_revision(revision)}/{name}" for name in (TREE, *files)]
-    return [{"kernel": m["kernel"], "seal": m["seal"], "commit": m["verified"]["commit"]} for m in gone], removed
+    return [{"kernel": k.name, "seal": k.manifest["seal"], "commit": k.manifest["verified"]["commit"]} for k in gone], removed

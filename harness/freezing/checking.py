@@ -6,19 +6,21 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from contract.building import compile_kernel, find_other_code
+from contract.index import Index
+from contract.kernels import FrozenKernel, read_kernel
+from contract.layout import name_manifest
 from device.toolchain import Toolchain, name_remedy
+from harness.benchmark.workers import Job, WorkerSetup, verify_variants
 from harness.build.builder import build_binding
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError, FrozenError
 from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import SOURCES, name_manifest
-from harness.freezing.reading import Finding, FrozenOp, read_frozen_op
-from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
+from harness.freezing.reading import Finding, read_frozen_op
+from harness.freezing.sealing import SealedVariant
 from harness.freezing.transaction import clear_up
 from harness.spec import SpecError, Variant
-from harness.verify.workers import Job, WorkerSetup, verify_variants
 
 
 @dataclass(frozen=True)
@@ -55,42 +57,42 @@ def check_frozen(
     return findings, num_rebuilt
 
 
-def check_kernel(frozen: FrozenOp, kernel: str, bench: Bench) -> list[Finding]:
+def check_kernel(frozen: Index, name: str, bench: Bench) -> list[Finding]:
     """Rebuild a sealed kernel, compare its machine code with the manifest's, and verify it against the sealed reference."""
-    manifest = frozen.read_manifest(kernel)
-    path = name_manifest(kernel)
-    sealed_with = manifest["build"]["toolchain"]["nvcc"]
+    kernel = read_kernel(frozen.folder, name)
+    path = name_manifest(name)
+    sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
     if sealed_with != bench.toolchain.nvcc_version:
         text = f"sealed with nvcc {sealed_with}, this is nvcc {bench.toolchain.nvcc_version}: its machine code cannot be compared"
         return [Finding(frozen.op, path, "skew", f"{text}; {name_remedy(sealed_with)}")]
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            library = compile_sealed(frozen.find_revision(manifest), manifest, bench.toolchain, Path(scratch))
-            if fault := compare_machine_code(manifest, library):
+            library = compile_kernel(kernel, bench.toolchain, Path(scratch))
+            if fault := find_other_code(kernel, library):
                 return [Finding(frozen.op, path, "rebuild", fault)]
-            fault = _verify(frozen, manifest, library, bench)
+            fault = _verify(kernel, library, bench)
         except (BuildError, SpecError) as error:
             return [Finding(frozen.op, path, "rebuild", str(error))]
     return [Finding(frozen.op, path, "reference", fault)] if fault else []
 
 
-def _verify(frozen: FrozenOp, manifest: dict[str, Any], library: Path, bench: Bench) -> str:
-    folder = frozen.find_revision(manifest) / SOURCES / frozen.op
+def _verify(kernel: FrozenKernel, library: Path, bench: Bench) -> str:
+    folder = kernel.sources / kernel.op
     loaded = LoadedOp(load_op(folder), folder)
-    variant = find_sealed_variant(loaded, manifest)
+    variant = find_sealed_variant(loaded, kernel)
     binding = build_binding(loaded, bench.toolchain)
     setup = WorkerSetup(folder, binding, bench.device, emulator_workers=bench.jobs, target=bench.target)
-    ((_, result),) = verify_variants(setup, frozen.op, [Job(variant, library)], num_workers=1)
+    ((_, result),) = verify_variants(setup, kernel.op, [Job(variant, library)], num_workers=1)
     return "" if result.ok else f"{result.reason}: {result.all_faults[0].describe() if result.all_faults else 'no problem passed'}"
 
 
-def find_sealed_variant(loaded: LoadedOp, manifest: dict[str, Any]) -> Variant:
-    """Return the variant of a manifest, with the names of its sealed entry points."""
-    (variant,) = loaded.op.select_variants([manifest["variant"]])
-    return SealedVariant(variant.kernel, variant.values, manifest["kernel"])
+def find_sealed_variant(loaded: LoadedOp, kernel: FrozenKernel) -> Variant:
+    """Return the variant of a sealed kernel, with the names of its sealed entry points."""
+    (variant,) = loaded.op.select_variants([kernel.manifest["variant"]])
+    return SealedVariant(variant.kernel, variant.values, kernel.name)
 
 
-def require_sound(frozen_dir: Path, op: str) -> FrozenOp:
+def require_sound(frozen_dir: Path, op: str) -> Index:
     """Return an op's set if nothing in it disagrees; raises :class:`FrozenError` with the first finding else.
 
     What a change left that was cut short is cleared up first: it is in the way of nothing.

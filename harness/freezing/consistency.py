@@ -14,8 +14,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from device.documents import read_plain_file
-from harness.freezing.layout import (
+from contract.documents import read_plain_file
+from contract.errors import BrokenDocument
+from contract.index import Row
+from contract.layout import (
     EVIDENCE,
     HISTORY,
     INDEX,
@@ -32,18 +34,9 @@ from harness.freezing.layout import (
     list_old_kernels,
     name_manifest,
 )
-from harness.freezing.reading import (
-    Finding,
-    Row,
-    list_frozen_ops,
-    read_document,
-    read_history,
-    read_index,
-    replay,
-    replay_kernels,
-)
+from contract.schemas import DIGESTS, find_schema_fault, load_document
+from harness.freezing.reading import Finding, find_broken, list_frozen_ops, read_history, read_index, replay, replay_kernels
 from harness.freezing.revisions import check_kernels, hash_file
-from harness.freezing.schemas import DIGESTS, find_schema_fault
 from harness.freezing.transaction import list_leavings
 
 _README = "README.md"
@@ -178,10 +171,12 @@ def check_committed(frozen_dir: Path, op: str, present: set[str]) -> Iterator[Fi
 
 
 def _check_evidence(folder: Path, name: str, digest: str) -> Iterator[Finding]:
-    document = read_document(folder / name)
-    if isinstance(document, Finding):
-        yield document
-    elif hash_file(folder / name) != digest:
+    try:
+        document = load_document(folder / name)
+    except BrokenDocument as error:
+        yield find_broken(error)
+        return
+    if hash_file(folder / name) != digest:
         yield Finding(folder.name, name, "changed", "it is not the evidence that the index names")
     elif fault := find_schema_fault("evidence", document):
         yield Finding(folder.name, name, "schema", fault)

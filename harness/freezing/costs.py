@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from harness.dtypes import find_dtype
 from harness.errors import FrozenError
-from harness.freezing.interface import list_sizes, tabulate
 from harness.spec import Op, Problem
+from harness.spec.tables import list_sizes, tabulate
 from harness.targets import TARGETS
 
 MAX_POWER = 3  # of one size in a cost: attention has S * S, a factorisation N^3
@@ -39,7 +39,13 @@ def describe_cost(op: Op) -> dict[str, Any]:
 
 
 def _list_inputs(op: Op, problem: Problem) -> list[tuple[int, Sequence[str]]]:
-    return [(find_dtype(t.resolve_dtype(problem)).itemsize, t.name_sizes(problem)) for t in op.inputs if t.present(problem)]
+    """Return the bytes of an element of each input, with the names of its sizes; a number in its shape is so many times as large."""
+    found: list[tuple[int, Sequence[str]]] = []
+    for tensor in (t for t in op.inputs if t.present(problem)):
+        names = tensor.name_sizes(problem)
+        elems = math.prod(n for n in names if isinstance(n, int))
+        found.append((find_dtype(tensor.resolve_dtype(problem)).itemsize * elems, [n for n in names if isinstance(n, str)]))
+    return found
 
 
 def _find_terms(op: Op, problem: Problem, name: str) -> list[_Term]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from harness.compare.verdicts import Criteria, Outcome, Verdict
+from harness.timing.verdicts import Criteria, Outcome, Verdict
 
 
 @dataclass(frozen=True)

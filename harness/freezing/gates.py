@@ -10,26 +10,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from contract.index import Index
+from contract.layout import hash_value
 from device import UnavailableError
 from device.settings import find_project_root
+from harness.benchmark.session import Judged, Session
+from harness.benchmark.workers import Job, verify_variants
 from harness.build.builder import BuildResult, open_variant
 from harness.build.resources import find_occupancy
 from harness.errors import BuildError, FrozenError
 from harness.freezing.calling import find_wrong_call
 from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.layout import hash_value
 from harness.freezing.origins import find_move, find_wrong_origin, name_commit
 from harness.freezing.probing import find_disagreement
-from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import collect_sources, make_manifest, prove_sealed
 from harness.model.counting import examine_launch
 from harness.records.tables import Result
-from harness.session import Judged, Session
 from harness.spec import Launchable, Problem
 from harness.verify.judge import VERIFY_VERSION
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan
 from harness.verify.runner import Case
-from harness.verify.workers import Job, verify_variants
 
 # A reason given with --force-reason opens these; what says that a kernel is right cannot be forced.
 FORCIBLE = frozenset({"clean tree", "no spills", "faster"})
@@ -86,7 +86,7 @@ def find_changes(root: Path) -> str:
 
 
 def pass_gates(
-    session: Session, frozen: FrozenOp, candidate: Candidate, judged: Judged, say: Callable[[Gate], None], sources_at: str = ""
+    session: Session, frozen: Index, candidate: Candidate, judged: Judged, say: Callable[[Gate], None], sources_at: str = ""
 ) -> None:
     """Take a candidate through the gates that need no other candidate and no compiler; its manifest is made on the way.
 
@@ -180,7 +180,7 @@ def _check_sanitized(session: Session, candidate: Candidate, record: Result) -> 
     return "", f"emulated device beside {session.device.properties.name}, {result.num_passed} problems"
 
 
-def _compare_interface(frozen: FrozenOp, interface: Mapping[str, Any]) -> str:
+def _compare_interface(frozen: Index, interface: Mapping[str, Any]) -> str:
     description = frozen.description
     if description is None or not frozen.entries or hash_value(description["interface"]) == hash_value(interface):
         return ""

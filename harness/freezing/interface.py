@@ -6,18 +6,18 @@ depends on: exactly one row fits a problem.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.build.generate import generate_sources
 from harness.discover import LoadedOp
 from harness.domain import AttributeValue
 from harness.errors import FrozenError
-from harness.spec import Attribute, Op, Problem, Tensor
+from harness.spec import Attribute, Op, Scalar, Tensor
+from harness.spec.interface import Interface
+from harness.spec.tables import find_presence, list_sizes, tabulate
 
-Table = list[dict[str, Any]]
 _STRUCT = re.compile(r"typedef\s+struct\s+(\w+Params)\s*\{(.*?)\}\s*\1\s*;", re.DOTALL)
 _FIELD = re.compile(r"(?:const\s+)?(?P<type>\w+)\s*(?P<pointer>\*?)\s*(?P<names>\w+(?:\s*,\s*\w+)*)\Z")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
@@ -28,11 +28,12 @@ _SCALARS = {"int64_t": "int64", "int32_t": "int32", "float": "float32", "double"
 def read_api(loaded: LoadedOp) -> str:
     """Return the text of the op's ``api.hpp`` behind the texts of all that it includes of the project."""
     texts: dict[Path, str] = {}
+    generated = {loaded.include_dir / name: text for name, text in generate_sources(loaded).items()}
 
     def read(path: Path) -> None:
-        if path not in texts and path.is_file():
+        if path not in texts and (path in generated or path.is_file()):
             texts[path] = ""
-            text = path.read_text()
+            text = generated[path] if path in generated else path.read_text()
             for name in _INCLUDE.findall(text):
                 read(loaded.include_dir / name)
             del texts[path]  # put behind what it includes
@@ -47,14 +48,15 @@ def describe_interface(op: Op, api: str) -> dict[str, Any]:
 
     Names agree by rule: a size's field is its name in lower case, a tensor's its own, its row stride's ``ld<name>``; an attribute has a
     field of its own, or is the presence of an optional tensor. What a field holds for a name is its place in the header's
-    ``AICF_<FIELD>_NAMES``. Raises :class:`FrozenError` where they do not.
+    ``AICF_<FIELD>_NAMES``, or of the op's own enumerators where its interface is generated. What an op does not have (scalars, strides of
+    single dimensions, derived sizes) has no key. Raises :class:`FrozenError` where they do not agree.
     """
     struct, fields = read_struct(op.name, api)
     names = {f["name"] for f in fields}
     for wanted in [*(s.lower() for s in list_sizes(op)), *(t.name for t in op.tensors)]:
         if wanted not in names:
             raise FrozenError(f"{op.name}/api.hpp: {struct} has no field {wanted}, which the op's description asks for")
-    return {
+    described: dict[str, Any] = {
         "include": f"{op.name}/api.hpp",
         "struct": struct,
         "fields": fields,
@@ -62,6 +64,16 @@ def describe_interface(op: Op, api: str) -> dict[str, Any]:
         "attributes": [_describe_attribute(op, a, names, api) for a in op.attributes],
         "tensors": [_describe_tensor(op, t, names) for t in op.tensors],
     }
+    if op.scalars:
+        described["scalars"] = [_describe_scalar(s) for s in op.scalars]
+    if op.derived:
+        described["derived"] = [{"name": d.name, "formula": d.formula} for d in op.derived]
+    return described
+
+
+def _describe_scalar(scalar: Scalar) -> dict[str, Any]:
+    row = {"name": scalar.name, "field": scalar.name, "type": scalar.dtype, "default": scalar.default}
+    return row | ({"choices": list(scalar.choices)} if scalar.choices else {"low": scalar.low, "high": scalar.high})
 
 
 def read_struct(name: str, api: str) -> tuple[str, list[dict[str, str]]]:
@@ -81,19 +93,12 @@ def read_struct(name: str, api: str) -> tuple[str, list[dict[str, str]]]:
     return found[1], fields
 
 
-def list_sizes(op: Op) -> list[str]:
-    """Return the names of an op's sizes, in the order of its problems."""
-    return list(dict.fromkeys(s for p in op.problems for s in p.sizes))
-
-
 def _describe_attribute(op: Op, attribute: Attribute, fields: set[str], api: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": attribute.name, "choices": list(attribute.choices), "default": attribute.default}
     if attribute.name in fields:
         return row | {"field": attribute.name, "codes": [_find_code(op, attribute, c, api) for c in attribute.choices]}
-    for tensor in op.tensors:
-        table = tabulate(op, tensor.present)
-        if len(table) == 2 and all(r["when"] == {attribute.name: r["value"]} for r in table):
-            return row | {"present": tensor.name}
+    if tensor := find_presence(op, attribute):
+        return row | {"present": tensor.name}
     raise FrozenError(f"op {op.name}: attribute {attribute.name} is no field of the Params struct, nor the presence of an optional tensor")
 
 
@@ -101,6 +106,8 @@ def _find_code(op: Op, attribute: Attribute, choice: AttributeValue, api: str) -
     """Return what the field holds for a choice: numbers and switches as they are, a name as its place in the header's list of names."""
     if not isinstance(choice, str):
         return choice if isinstance(choice, float) else int(choice)
+    if f"AICF_OPS_{op.name.upper()}_PARAMS_H_" in api:
+        return Interface(op).find_code(attribute, choice)
     lists = {field.lower(): re.findall(r'"([^"]*)"', names) for field, names in _NAMES.findall(api)}
     names = lists.get(attribute.name, [])
     if choice not in names:
@@ -110,6 +117,7 @@ def _find_code(op: Op, attribute: Attribute, choice: AttributeValue, api: str) -
 
 def _describe_tensor(op: Op, tensor: Tensor, fields: set[str]) -> dict[str, Any]:
     stride = f"ld{tensor.name}"
+    own = {"strides": Interface(op).list_strides(tensor)} if tensor.is_strided else {}
     return {
         "name": tensor.name,
         "role": tensor.role.value,
@@ -118,23 +126,5 @@ def _describe_tensor(op: Op, tensor: Tensor, fields: set[str]) -> dict[str, Any]
         "dtype": tabulate(op, tensor.resolve_dtype),
         "shape": tabulate(op, lambda p: list(tensor.name_sizes(p))),
         "present": tabulate(op, tensor.present),
+        **own,
     }
-
-
-def tabulate(op: Op, function: Callable[[Problem], Any]) -> Table:
-    """Return a function of a problem's attributes as a table; its value must not depend on the sizes."""
-    sizes = op.problems[0].sizes
-    names = [a.name for a in op.attributes]
-    values = {
-        combination: function(Problem(sizes, dict(zip(names, combination, strict=True))))
-        for combination in itertools.product(*(a.choices for a in op.attributes))
-    }
-    matters = [i for i, a in enumerate(op.attributes) if any(_differs(values, i, a.choices, c) for c in values)]
-    rows = {tuple(c[i] for i in matters): value for c, value in values.items()}
-    return [{"when": {names[i]: v for i, v in zip(matters, key, strict=True)}, "value": value} for key, value in rows.items()]
-
-
-def _differs(
-    values: Mapping[tuple[AttributeValue, ...], Any], index: int, choices: tuple[AttributeValue, ...], at: tuple[AttributeValue, ...]
-) -> bool:
-    return any(values[(*at[:index], choice, *at[index + 1 :])] != values[at] for choice in choices)

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from device.documents import DocumentError, parse_json, read_plain_file
-from harness.errors import FrozenError
-from harness.freezing.layout import (
+from contract.documents import DocumentError, parse_json, read_plain_file
+from contract.index import Row
+from contract.layout import (
     HISTORY,
     INDEX,
     JOURNAL,
@@ -31,8 +31,9 @@ from harness.freezing.layout import (
     name_revision,
     split,
 )
-from harness.freezing.reading import Row, read_history, read_index, replay, replay_kernels
-from harness.freezing.schemas import find_schema_fault
+from contract.schemas import find_schema_fault
+from harness.errors import FrozenError
+from harness.freezing.reading import read_history, read_index, replay, replay_kernels
 
 _REMEDY = "nothing was removed: look at it, and remove it by hand"
 

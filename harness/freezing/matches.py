@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from contract.building import compile_kernel, find_other_code
+from contract.index import Index, Row
+from contract.kernels import read_kernel
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.compare.comparing import Held, Side, hold_contest
-from harness.compare.verdicts import Criteria, Outcome
+from harness.compare.variants import Held, Side, hold_contest
 from harness.errors import FrozenError
 from harness.freezing.deciding import share_error
-from harness.freezing.reading import FrozenOp, Row
-from harness.freezing.sealing import SealedVariant, compare_machine_code, compile_sealed
+from harness.freezing.sealing import SealedVariant
 from harness.records.database import Records
-from harness.session import Session
 from harness.spec import Problem
 from harness.timing.timer import Mode, Timer
+from harness.timing.verdicts import Criteria, Outcome
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Arena:
     """Holds the contests of one promotion. Close it, or use it as a context manager."""
 
     session: Session
-    frozen: FrozenOp
+    frozen: Index
     timer: Timer
     criteria: Criteria
     mode: Mode = Mode.COLD
@@ -157,13 +159,12 @@ class Arena:
 
     def _open_incumbent(self, entry: Row, binding: Path) -> Side:
         """Build a frozen kernel from its sealed sources; it must come out with the machine code that its manifest pins."""
-        manifest = self.frozen.read_manifest(entry["kernel"])
+        kernel = read_kernel(self.frozen.folder, entry["kernel"])
         folder = Path(self._stack.enter_context(TemporaryDirectory()))
-        library = compile_sealed(self.frozen.find_revision(manifest), manifest, self.session.toolchain, folder)
-        if fault := compare_machine_code(manifest, library):
+        library = compile_kernel(kernel, self.session.toolchain, folder)
+        if fault := find_other_code(kernel, library):
             raise FrozenError(f"the incumbent {entry['kernel']} cannot be measured: {fault}")
         variant = SealedVariant(entry["kernel"], suffix=entry["kernel"])
-        code = manifest["build"]["machine_code"][manifest["arch"]]
-        flags = " ".join(manifest["build"]["flags"])
-        build = BuildResult(variant, library, code, entry["seal"], None, None, 0.0, cached=False, flags=flags)
+        flags = " ".join(kernel.manifest["build"]["flags"])
+        build = BuildResult(variant, library, kernel.machine_code, entry["seal"], None, None, 0.0, cached=False, flags=flags)
         return Side(entry["kernel"], self.session.loaded.op, build, binding)

@@ -11,21 +11,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from device.documents import read_plain_file
+from contract.documents import read_plain_file
+from contract.index import Row
+from contract.layout import OLD_MANIFEST, REVISIONS, expand, hash_bytes, list_kernel_files, list_old_kernels, split
+from contract.schemas import find_schema_fault, load_document
 from harness.errors import FrozenError
 from harness.freezing.changing import record_change
 from harness.freezing.consistency import check_committed, check_op, find_strange
-from harness.freezing.layout import (
-    OLD_MANIFEST,
-    REVISIONS,
-    expand,
-    hash_bytes,
-    list_kernel_files,
-    list_old_kernels,
-    split,
-)
-from harness.freezing.reading import Finding, Row, read_document, read_frozen_op, read_history
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.reading import read_frozen_op, read_history
 from harness.freezing.transaction import Disk, lock_op
 
 
@@ -54,9 +47,7 @@ def migrate(frozen_dir: Path, op: str, *, disk: Disk | None = None) -> Row | Non
 
 def _read_kernel(folder: Path) -> tuple[Row, dict[str, bytes]]:
     """Return the manifest and sources of a kernel in the earlier layout; raises :class:`FrozenError` unless they are what was sealed."""
-    manifest = read_document(folder / OLD_MANIFEST)
-    if isinstance(manifest, Finding):
-        raise FrozenError(f"{folder / OLD_MANIFEST}: {manifest.detail}; nothing was changed")
+    manifest = load_document(folder / OLD_MANIFEST, "nothing was changed")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict) or "op" not in manifest or "kernel" not in manifest:
         raise FrozenError(f"{folder / OLD_MANIFEST}: it has no op, kernel and files: it is no manifest of the earlier layout")
     for document, value in zip(("manifest", "tree"), split(manifest), strict=True):

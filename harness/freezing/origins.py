@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from contract.layout import hash_bytes
 from device.settings import find_project_root
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.discover import hash_description
-from harness.freezing.layout import hash_bytes
-from harness.provenance import Commit, find_commit, is_ancestor
+from harness.records.provenance import Commit, find_commit, is_ancestor
 from harness.records.tables import Result
-from harness.session import Session
 
 
 def find_move(session: Session) -> str:

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.index import Index, Row
+from contract.kernels import read_kernel
+from contract.layout import name_bucket
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.compare.verdicts import Criteria
 from harness.errors import FrozenUseError
 from harness.freezing.buckets import find_bucket, make_fallback_bucket, meets_domain
 from harness.freezing.deciding import Ruling, choose
 from harness.freezing.gates import Candidate, Gate
-from harness.freezing.layout import name_bucket
 from harness.freezing.matches import Match
-from harness.freezing.reading import FrozenOp, Row
 from harness.freezing.writing import Place, Writing, apply_writing, describe_conditions, gather
-from harness.session import Session
 from harness.spec import Op, Problem
+from harness.timing.verdicts import Criteria
 
 # Below this a faster kernel counts as the same; and the probability that a kernel takes a bucket from its own copy.
 PROMOTION = Criteria(margin=0.01, error=0.01)
@@ -80,7 +81,7 @@ def group_problems(session: Session, request: Request) -> dict[str, tuple[dict[s
 
 def promote(
     session: Session,
-    frozen: FrozenOp,
+    frozen: Index,
     candidates: Sequence[Candidate],
     request: Request,
     hold: Hold | None,
@@ -127,7 +128,7 @@ def serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
 
 def _decide(
     session: Session,
-    frozen: FrozenOp,
+    frozen: Index,
     bucket: dict[str, str],
     problems: Sequence[Problem],
     serving: Sequence[Candidate],
@@ -151,7 +152,7 @@ def _decide(
         provisional = incumbent is not None and incumbent["status"] == "provisional"
         rival = None if provisional else incumbent
         if rival is not None:
-            code = frozen.read_manifest(old)["build"]["machine_code"]
+            code = read_kernel(frozen.folder, old).manifest["build"]["machine_code"]
             # Sources may differ and come to the same machine code: a contest of a kernel with itself would say nothing.
             serving = [c for c in serving if c.manifest["build"]["machine_code"] != code]
             if not serving:

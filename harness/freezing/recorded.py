@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from device.documents import parse_json
+from contract.documents import parse_json
+from contract.layout import hash_bytes
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult, build_op
 from harness.build.revision import find_op_at
 from harness.errors import FrozenUseError
-from harness.freezing.layout import hash_bytes
-from harness.provenance import Commit
 from harness.records.database import Records
 from harness.records.interchange import import_records
+from harness.records.provenance import Commit
 from harness.records.tables import read_samples
-from harness.session import Session
 from harness.spec import Op, Problem
 from harness.timing.timer import Mode
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from device.documents import read_plain_file
-from harness.freezing.layout import (
-    REVISIONS,
-    TREE,
-    expand,
-    hash_bytes,
-    hash_value,
-    make_seal,
-    name_manifest,
-    name_revision,
-)
-from harness.freezing.reading import Finding, Row, read_document
-from harness.freezing.schemas import find_schema_fault
+from contract.documents import read_plain_file
+from contract.errors import BrokenDocument
+from contract.index import Row
+from contract.layout import REVISIONS, TREE, expand, hash_bytes, hash_value, make_seal, name_manifest, name_revision
+from contract.schemas import read_document
+from harness.freezing.reading import Finding, find_broken
 
 _MOST_NAMES = 3
 
@@ -57,11 +50,10 @@ def check_kernels(folder: Path, known: Mapping[str, str], description: Row | Non
 
 
 def _read(folder: Path, kind: str, name: str) -> Row | Finding:
-    document = read_document(folder / name)
-    if isinstance(document, Finding):
-        return document
-    fault = find_schema_fault(kind, document)
-    return Finding(folder.name, name, "schema", fault) if fault else dict(document)
+    try:
+        return read_document(kind, folder / name)
+    except BrokenDocument as error:
+        return find_broken(error)
 
 
 def _check_manifest(folder: Path, kernel: str, manifest: Row, tree: Row, seal: str) -> Iterator[Finding]:

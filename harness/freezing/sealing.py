@@ -9,22 +9,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from device.cubin import hash_machine_code
+from contract.building import compile_kernel, find_other_code
+from contract.kernels import FrozenKernel
+from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
+from harness.build.generate import generate_sources
 from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_description
 from harness.domain import Condition, Rows
-from harness.errors import BuildError, FrozenError
-from harness.freezing.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
+from harness.errors import FrozenError
 from harness.spec import Variant
 from harness.targets import Target
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _VARIANT_FLAG = "-DAICF_VARIANT="
 _ENTRIES = ("supports", "workspace_bytes", "launch")
-# What ptxas said of a sealed kernel, beside its library.
-PTXAS_LOG = "ptxas.txt"
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,10 @@ class SealedVariant(Variant):
 def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
     """Return everything that a kernel of the op is made of and judged by, by path below the sources' folder.
 
-    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, and the op's description.
+    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, what is generated for them, and the op's description.
     """
     found: dict[str, bytes] = {}
+    generated = {name: text.encode() for name, text in generate_sources(loaded).items()}
     waiting = [loaded.folder / "launcher.cu", loaded.folder / "pybind.cpp", *find_description(loaded.folder)]
     while waiting:
         path = waiting.pop()
@@ -53,13 +54,13 @@ def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
             continue
         if name.startswith(".."):
             raise FrozenError(f"{path} lies outside {loaded.include_dir}: the sources of a frozen kernel lie below it")
-        found[name] = path.read_bytes()
+        found[name] = generated[name] if name in generated else path.read_bytes()
         if path.suffix == ".py":
             continue
         for include in _INCLUDE.findall(found[name].decode()):
             places = (path.parent / include, loaded.include_dir / include)
             # What is in neither place is the compiler's own.
-            waiting += [Path(os.path.normpath(p)) for p in places if p.is_file()][:1]
+            waiting += [Path(os.path.normpath(p)) for p in places if p.is_file() or (p == places[1] and include in generated)][:1]
     return dict(sorted(found.items()))
 
 
@@ -76,26 +77,6 @@ def name_kernel(loaded: LoadedOp, variant: Variant, target: Target, sources: Map
     device = {name: hash_bytes(content) for name, content in sources.items() if not name.endswith((".py", "pybind.cpp", "binding.hpp"))}
     digest = hash_value([list_flags(loaded, variant, target), target.gencode, device])
     return f"{variant.symbol_suffix}__{digest[:8]}"
-
-
-def compile_sealed(folder: Path, manifest: Mapping[str, Any], toolchain: Toolchain, scratch: Path) -> Path:
-    """Build a sealed kernel from its revision's folder alone; return the library or raise :class:`BuildError` with the compiler's text."""
-    from harness.build.compiler import Compiler
-
-    sources, build = folder / SOURCES, manifest["build"]
-    object_file, library = scratch / "object.o", scratch / "variant.so"
-    flags = [*build["flags"], "-gencode", build["gencode"], f"-I{sources}"]
-    commands = (
-        [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-c", str(folder / build["source"]), "-o", str(object_file)],
-        [str(toolchain.cxx), "-shared", "-o", str(library), str(object_file), str(toolchain.cudart_library)],
-    )
-    for command in commands:
-        status, log = Compiler().run(command, scratch)
-        if status != 0:
-            raise BuildError(f"{manifest['kernel']} does not compile from its sealed sources:\n{log.strip()}")
-        if command is commands[0]:
-            (scratch / PTXAS_LOG).write_text(log)
-    return library
 
 
 def make_manifest(
@@ -161,16 +142,11 @@ def list_resources(resources: Resources, max_spill_bytes: int) -> dict[str, int]
 
 def prove_sealed(manifest: Mapping[str, Any], sources: Mapping[str, bytes], toolchain: Toolchain, scratch: Path) -> str:
     """Build a kernel from its sealed sources in a folder of its own; return "" or how its machine code differs from the manifest's."""
-    folder = scratch / str(manifest["kernel"])
+    kernel = FrozenKernel(manifest, scratch / str(manifest["kernel"]))
     for name, content in sources.items():
-        path = folder / SOURCES / name
+        path = kernel.sources / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    (scratch / "made").mkdir()
-    return compare_machine_code(manifest, compile_sealed(folder, manifest, toolchain, scratch / "made"))
-
-
-def compare_machine_code(manifest: Mapping[str, Any], library: Path) -> str:
-    """Return "" where a library has the machine code that the manifest pins, else what differs."""
-    expected, found = manifest["build"]["machine_code"][manifest["arch"]], hash_machine_code(library)
-    return "" if found == expected else f"the machine code is {found[:16]}..., the manifest pins {expected[:16]}..."
+    made = scratch / "made"
+    made.mkdir()
+    return find_other_code(kernel, compile_kernel(kernel, toolchain, made))

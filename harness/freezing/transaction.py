@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from device.documents import read_plain_file
+from contract.documents import read_plain_file
+from contract.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, REVISIONS, TEMPORARY_PREFIX, hash_bytes, is_op_name
 from harness.errors import FrozenError
 from harness.freezing.journal import dump_journal, hash_index, is_in_place, read_leavings, require_own_folders
-from harness.freezing.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, REVISIONS, TEMPORARY_PREFIX, hash_bytes, is_op_name
 
 
 class Disk:

@@ -7,26 +7,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from contract.index import Index, Row
+from contract.kernels import read_kernel
+from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_bucket, name_manifest, split
+from contract.schemas import find_schema_fault
+from harness.benchmark.session import Session
 from harness.errors import FrozenError
 from harness.freezing.buckets import describe_axes, name_group
 from harness.freezing.changing import change_index
 from harness.freezing.costs import describe_cost
 from harness.freezing.gates import FORCIBLE, Candidate
 from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.layout import (
-    SCHEMA_VERSION,
-    SOURCES,
-    dump_document,
-    hash_bytes,
-    list_kernel_files,
-    name_bucket,
-    name_manifest,
-    split,
-)
-from harness.freezing.reading import FrozenOp, Row, name_evidence, read_frozen_op
-from harness.freezing.schemas import find_schema_fault
+from harness.freezing.reading import name_evidence, read_frozen_op
 from harness.records.database import Records
-from harness.session import Session
 from harness.spec import Problem
 from harness.timing.timer import Mode
 
@@ -94,7 +87,7 @@ def describe_conditions(session: Session, command: str) -> dict[str, str | float
     }
 
 
-def apply_writing(session: Session, frozen: FrozenOp, writing: Writing) -> FrozenOp:
+def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
     """Write one bucket's change, so that an interrupt keeps what was decided until then; returns the set as it is now."""
     loaded = session.loaded
     description = {
@@ -113,7 +106,7 @@ def apply_writing(session: Session, frozen: FrozenOp, writing: Writing) -> Froze
 
 def gather(
     session: Session,
-    frozen: FrozenOp,
+    frozen: Index,
     place: Place,
     winner: Candidate,
     matches: Sequence[Measured],
@@ -122,9 +115,11 @@ def gather(
 ) -> None:
     """Gather the rows and files by which a candidate takes a place."""
     kernel = winner.manifest["kernel"]
-    manifest = winner.manifest
+    manifest: Mapping[str, Any] = winner.manifest
     if (frozen.folder / name_manifest(kernel)).exists():
-        manifest = frozen.read_manifest(kernel)  # sealed before, for another bucket: the same device sources, flags and architecture
+        manifest = read_kernel(
+            frozen.folder, kernel
+        ).manifest  # sealed before, for another bucket: the same device sources, flags and architecture
         if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
             raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
     else:

@@ -5,7 +5,7 @@ and the caller's takes what comes and records it. So compilers, GPU and records 
 takes the device's context with it is a result like any other: its process is replaced, and the next goes on. The same machine code is
 measured once, whatever it is called.
 
-Which of the fastest is the fastest the screen does not say: the least of many noisy times is no time. :mod:`harness.sweep.sweeping`
+Which of the fastest is the fastest the screen does not say: the least of many noisy times is no time. :mod:`harness.sweep.run`
 measures the finalists anew, in turns.
 """
 
@@ -21,9 +21,10 @@ from pathlib import Path
 from harness.build.builder import BuildResult, read_resources
 from harness.build.compiler import Compiler
 from harness.pool import JobFeed, Lost
+from harness.records.sweeps import SweepPoint
 from harness.spec import Op, Problem
-from harness.sweep.measuring import SweepJob
-from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
+from harness.sweep.points import Answer, Measured, Usage, make_points
+from harness.sweep.worker import SweepJob
 
 # Compilers on all cores give way to who feeds the GPU, and to the binding, which every variant needs.
 _NICENESS = 10

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from harness.dtypes import find_dtype
-from harness.spec import Facts, Op, Problem, Tensor, settle
+from harness.spec import Op, Problem, Scalar, SpecError, Strides, Tensor
 
 # What vector accesses and tensor copies ask of rows and base addresses.
 _VECTOR_BYTES = 16
@@ -106,20 +107,29 @@ class _Drawer:
             sizes = {name: _draw_extent(self.rng, self._extents[name].deal(), limits[name]) for name in base.sizes}
             if alignment == 0:  # what is asked of rows is often asked of sizes
                 sizes = {name: -(-size // 8) * 8 for name, size in sizes.items()}
-            sizes = dict(settle(self.op.ties, Facts(sizes, self.op.attribute_values(base))).sizes)
-            problem = Problem(sizes, base.attributes, suites=frozenset({"drawn"}))
+            problem = settle_sizes(self.op, base, sizes, draw_scalars(self.op, self.rng))
+            if problem is None:
+                continue
             cost = self.op.cost(problem)
             if cost.bytes_moved <= max_bytes and cost.flops <= max_flops:
                 return self._place(problem, aligned_rows=aligned_rows, aligned_bases=aligned_bases)
         return None
 
     def _place(self, problem: Problem, *, aligned_rows: bool, aligned_bases: bool) -> Problem:
-        padding, offsets = {}, {}
+        padding: dict[str, int | tuple[int, ...]] = {}
+        offsets, orders = {}, {}
         for tensor in self.op.tensors:
             if not tensor.present(problem):
                 continue
             unit, shape = find_unit(tensor, problem), tensor.resolve_shape(problem)
-            if tensor.can_pad_rows:
+            if tensor.is_strided and len(shape) > (tensor.strides is Strides.OUTER):
+                kind = self._paddings[tensor.name].deal()
+                order, pads = _draw_strides(self.rng, kind, tensor, shape, unit if aligned_rows else 1)
+                if order != tuple(range(len(shape))):
+                    orders[tensor.name] = order
+                if any(pads):
+                    padding[tensor.name] = pads
+            elif tensor.can_pad_rows and len(shape) > 1:
                 pad = _draw_padding(self.rng, self._paddings[tensor.name].deal(), shape[-1])
                 stride = shape[-1] + pad
                 stride = -(-stride // unit) * unit if aligned_rows else stride
@@ -127,7 +137,67 @@ class _Drawer:
                     padding[tensor.name] = stride - shape[-1]
             offset = _draw_offset(self.rng, self._offsets[tensor.name].deal())
             offsets[tensor.name] = offset * unit if aligned_bases else offset
-        return Problem(problem.sizes, problem.attributes, padding, problem.suites, offsets)
+        return replace(problem, padding=padding, offsets=offsets, orders=orders)
+
+
+def _draw_strides(
+    rng: np.random.Generator, kind: int, tensor: Tensor, shape: tuple[int, ...], unit: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return an order of dimensions in memory and what is added to their strides; outer ones are multiples of ``unit``."""
+    rank = len(shape)
+    fixed = 1 if tensor.strides is Strides.OUTER else 0
+    # As they are written, turned round (heads inside of rows), or any.
+    order = list(range(rank))
+    if kind % 3 == 1:
+        order = [*order[: rank - 1 - fixed][::-1], *order[rank - 1 - fixed :]] if rank > 2 else order
+    elif kind % 3 == 2:
+        order = [*(int(i) for i in rng.permutation(rank - fixed)), *order[rank - fixed :]]
+    pads, step = [0] * rank, 1
+    for place, dim in enumerate(reversed(order)):
+        is_inner = place == 0
+        if is_inner:
+            pads[dim] = int(rng.integers(1, 3)) if not fixed and kind == 5 and unit == 1 else 0
+        else:
+            wanted = step + (int(rng.integers(0, 8)) if kind in (1, 3, 4) else 0)
+            pads[dim] = -(-wanted // unit) * unit - step
+        if (step + pads[dim]) * shape[dim] * _VECTOR_BYTES > _MAX_SPAN_BYTES * max(unit, 1):
+            pads[dim] = 0 if unit == 1 or is_inner else pads[dim]
+        step = (step + pads[dim]) * shape[dim]
+    return tuple(order), tuple(pads)
+
+
+def draw_scalars(op: Op, rng: np.random.Generator) -> dict[str, float]:
+    """Return a value for each scalar, where it may differ from its default, never that."""
+    drawn = {s.name: _draw_scalar(s, rng) for s in op.scalars}
+    return {s.name: drawn[s.name] for s in op.scalars if drawn[s.name] != s.default}
+
+
+def _draw_scalar(scalar: Scalar, rng: np.random.Generator) -> float:
+    if scalar.choices:
+        others = [c for c in scalar.choices if c != scalar.default] or list(scalar.choices)
+        return others[int(rng.integers(len(others)))]
+    # The ends are where formulas break: each of them is drawn once in eight times.
+    kind = int(rng.integers(8))
+    share = (0.0, 1.0)[kind] if kind < 2 else float(rng.random())
+    span = scalar.high - scalar.low
+    value = scalar.low * (scalar.high / scalar.low) ** share if scalar.is_log else scalar.low + span * share
+    # A few digits suffice, and are read in a problem's name.
+    short = round(value) if scalar.is_whole else float(f"{value:.3g}")
+    return min(max(short, scalar.low), scalar.high)
+
+
+def settle_sizes(op: Op, base: Problem, sizes: Mapping[str, int], scalars: Mapping[str, float] | None = None) -> Problem | None:
+    """Return a problem of these sizes with the attributes of ``base``, as the op's ties and derived sizes ask; None where there is none."""
+    attributes = op.attribute_values(base)
+    try:
+        return Problem(
+            op.settle(sizes, attributes).sizes,
+            base.attributes,
+            suites=frozenset({"drawn"}),
+            scalars=base.scalars if scalars is None else scalars,
+        )
+    except SpecError:
+        return None  # a window larger than the image, say: the derived size would be 0
 
 
 def find_unit(tensor: Tensor, problem: Problem) -> int:
@@ -175,11 +245,6 @@ def _find_largest(op: Op) -> dict[str, int]:
     return {name: max(p.sizes.get(name, 1) for p in listed) for name in listed[0].sizes}
 
 
-def _settle(op: Op, base: Problem, sizes: Mapping[str, int], padding: Mapping[str, int] | None = None) -> Problem:
-    agreed = settle(op.ties, Facts(sizes, op.attribute_values(base))).sizes
-    return Problem(agreed, base.attributes, padding or {}, frozenset({"drawn"}))
-
-
 def _draw_stretched(op: Op, rng: np.random.Generator) -> list[Problem]:
     """Return problems with one large size: the largest that is benched, one up to twice that, and a power of two on the way there."""
     kinds = _shuffle(rng, list_kinds(op, "verify"))
@@ -192,8 +257,8 @@ def _draw_stretched(op: Op, rng: np.random.Generator) -> list[Problem]:
             small = {other: int(rng.integers(1, 5, endpoint=True)) if way == 2 else 8 for other in base.sizes}
             power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
             size = (most, power, int(rng.integers(most // 2, 2 * most, endpoint=True)))[way]
-            found.append(_settle(op, base, small | {name: max(size, 1)}))
-    return found
+            found.append(settle_sizes(op, base, small | {name: max(size, 1)}))
+    return [p for p in found if p is not None]
 
 
 def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:
@@ -201,16 +266,22 @@ def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:
     found = []
     for base in _shuffle(rng, list_kinds(op, "verify")):
         sizes = {name: 8 * int(rng.integers(1, 4, endpoint=True)) for name in base.sizes}
-        problem = _settle(op, base, sizes)
-        padding = {}
+        problem = settle_sizes(op, base, sizes)
+        if problem is None:
+            continue
+        padding: dict[str, int | tuple[int, ...]] = {}
         for tensor in op.tensors:
             shape = tensor.resolve_shape(problem) if tensor.present(problem) else ()
+            unit = find_unit(tensor, problem) if shape else 1
             if tensor.can_pad_rows and math.prod(shape[:-1]) > 1:
-                unit = find_unit(tensor, problem)
                 stride = -(-_BEYOND_INDEX // (math.prod(shape[:-1]) - 1)) + int(rng.integers(1, 1024))
                 padding[tensor.name] = -(-stride // unit) * unit - shape[-1]
+            elif tensor.is_strided and len(shape) > 1 and shape[0] > 1:
+                inner = math.prod(shape[1:])
+                stride = -(-_BEYOND_INDEX // (shape[0] - 1)) + int(rng.integers(1, 1024))
+                padding[tensor.name] = (max(-(-stride // unit) * unit - inner, 0), *(0 for _ in shape[1:]))
         if padding:
-            found.append(_settle(op, base, problem.sizes, padding))
+            found.append(replace(problem, padding=padding))
     return found
 
 
@@ -221,8 +292,11 @@ def _draw_vast(op: Op, rng: np.random.Generator) -> list[Problem]:
         for names in dict.fromkeys(tensor.name_sizes(base) for tensor in op.tensors if tensor.present(base)):
             if len(names) != 2:
                 continue
+            rows, columns = names
+            if isinstance(rows, int) or isinstance(columns, int):
+                continue
             sizes = dict.fromkeys(base.sizes, 64)
-            sizes[names[1]] = 1024
-            sizes[names[0]] = _BEYOND_INDEX // 1024 + 8 * int(rng.integers(1, 128))
-            found.append(_settle(op, base, sizes))
-    return found
+            sizes[columns] = 1024
+            sizes[rows] = _BEYOND_INDEX // 1024 + 8 * int(rng.integers(1, 128))
+            found.append(settle_sizes(op, base, sizes))
+    return [p for p in found if p is not None]

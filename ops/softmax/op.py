@@ -83,7 +83,8 @@ ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= WARP_SIZE or t["rows"] == 1
 )
 
-# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+# The domains: what each kernel serves; `supports` is generated from them. Columns are counted in 32 bits, and a loop may step this far past
+# the last one; a block has 163 KiB of shared memory after opting in on compute capability 8.0 and 9.0, less room for partial results.
 _MAX_SIZE = 2**31 - 1 - 8192
 _MAX_SHARED_FLOATS = (163 - 1) * 1024 // FLOAT_BYTES
 

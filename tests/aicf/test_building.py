@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from aicf.building import sealed
-from aicf.building.native import build_extension
-from aicf.building.sealed import build_kernel
 from aicf.errors import FrozenError
-from aicf.registry.reading import FrozenKernel, read_op
+from aicf.kernels.native import build_extension
+from contract import building
+from contract.building import PTXAS_LOG, build_kernel
+from contract.frozen_set import read_op
+from contract.kernels import FrozenKernel
 from device import UnavailableError
 from device.settings import read_settings
 from device.toolchain import BuildError
@@ -37,12 +38,13 @@ def compilations(library: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Counts what is compiled; what it makes is the library above, after a while."""
     made: list[str] = []
 
-    def compile_quickly(kernel: FrozenKernel, toolchain: Any, scratch: Path, target: Path) -> None:
+    def compile_quickly(kernel: FrozenKernel, toolchain: Any, scratch: Path) -> Path:
         made.append(kernel.name)
         time.sleep(0.05)
-        shutil.copyfile(library, target)
+        (scratch / PTXAS_LOG).write_text("")
+        return Path(shutil.copyfile(library, scratch / library.name))
 
-    monkeypatch.setattr(sealed, "_compile", compile_quickly)
+    monkeypatch.setattr(building, "compile_kernel", compile_quickly)
     return made
 
 
@@ -55,7 +57,7 @@ def test_what_is_in_the_cache_needs_no_compiler(library: Path, monkeypatch: pyte
     def find_nothing() -> Any:
         raise UnavailableError("no nvcc of release 13.0; install it")
 
-    monkeypatch.setattr(sealed, "find_toolchain", find_nothing)
+    monkeypatch.setattr(building, "find_toolchain", find_nothing)
     assert build_kernel(find_naive()) == library
     with pytest.raises(UnavailableError, match=r"softmax/naive__.* must be built from its sealed sources: no nvcc .*; install it"):
         build_kernel(find_naive(), tmp_path)
@@ -81,13 +83,15 @@ def test_a_damaged_library_is_built_again(compilations: list[str], tmp_path: Pat
     assert path.stat().st_size > 1000
 
 
-def test_a_build_that_is_cut_short_leaves_nothing(compilations: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def write_half(kernel: FrozenKernel, toolchain: Any, scratch: Path, target: Path) -> None:
-        target.write_bytes(b"half")
+def test_a_build_that_is_cut_short_leaves_nothing(
+    library: Path, compilations: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def write_half(kernel: FrozenKernel, toolchain: Any, scratch: Path) -> Path:
+        (scratch / library.name).write_bytes(b"half")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sealed, "_compile", write_half)
+        patch.setattr(building, "compile_kernel", write_half)
         with pytest.raises(KeyboardInterrupt):
             build_kernel(find_naive(), tmp_path)
     assert [p.name for p in (tmp_path / "frozen" / "softmax").iterdir() if not p.name.endswith(".lock")] == []
@@ -133,5 +137,5 @@ def test_a_cache_that_cannot_be_written_is_named(library: Path, tmp_path: Path) 
 
 def test_the_extension_without_a_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"need g\+\+ once.*apt-get install g\+\+"):
+    with pytest.raises(UnavailableError, match=r"compiled once by g\+\+.*apt-get install g\+\+"):
         build_extension(tmp_path)

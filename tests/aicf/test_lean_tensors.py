@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.building.native import load_extension
 from aicf.errors import LaunchError
+from aicf.kernels.native import load_extension
 from tests.aicf.lean_stub import FakeSpace, Params, Stub, compile_c, load_fakes, register_fakes
 
 LIES = {

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import aicf.ops
-from aicf.building.native import load_extension
 from aicf.errors import LaunchError
+from aicf.kernels.native import load_extension
 from aicf.ops.arrays import DeviceFramework
 from aicf.ops.calling import OpCall
 from aicf.registry import HwCaps, Problem, Registry, open_registry

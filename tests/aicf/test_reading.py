@@ -15,9 +15,9 @@ import pytest
 from aicf.errors import FrozenError
 from aicf.ops.functions import write_function
 from aicf.registry import HwCaps, Problem, Registry
-from aicf.registry.reading import hash_value, list_ops, read_op
-from aicf.registry.schemas import _load_validators
-from harness.freezing.layout import expand, make_seal, name_manifest
+from contract.frozen_set import list_ops, read_op
+from contract.layout import expand, hash_value, make_seal, name_manifest
+from contract.schemas import load_schema
 from tests.freezing.frozen_sets import OP, REVISION, make_old, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
@@ -151,8 +151,8 @@ def test_a_set_of_an_earlier_version_is_told_as_one(frozen_dir: Path) -> None:
 
 
 def test_missing_schemas_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FrozenError, match=r"the schemas cannot be read"):
-        _load_validators(tmp_path)
+    with pytest.raises(FrozenError, match=r"the schemas of the frozen set cannot be read"):
+        load_schema(tmp_path, "index")
 
 
 def test_a_set_is_held_against_the_projects_schemas_and_not_its_own(frozen_dir: Path) -> None:

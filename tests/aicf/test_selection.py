@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aicf.building import library
 from aicf.errors import SelectionError
-from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain
-from aicf.registry.reading import FrozenKernel, FrozenOp
+from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain, handles
+from contract.frozen_set import FrozenOp
+from contract.kernels import FrozenKernel
 from harness.domain import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
 from tests.deploy.chooser import Call, choose
@@ -180,7 +180,7 @@ class AskedLibrary:
 
 
 def test_a_workspace_that_has_to_be_asked_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "load_kernel", AskedLibrary)
+    monkeypatch.setattr(handles, "load_kernel", AskedLibrary)
     asked = {"workspace": {"kind": "query", "max_bytes": 1 << 20}}
     registry = Registry.holding(make_op(("hungry", asked), ("modest", asked)))
     assert registry.select("made_up", Problem(CALL), HOPPER).workspace_bytes == 4096

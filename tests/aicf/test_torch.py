@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aicf.ops
-from aicf.building.native import load_extension
+from aicf.kernels.native import load_extension
 from aicf.ops import gradients
 from device import Device, UnavailableError
 

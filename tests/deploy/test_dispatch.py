@@ -15,14 +15,16 @@ from typing import Any
 import pytest
 
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
+from contract.decision import SOURCE
+from contract.errors import FrozenError
+from contract.layout import dump_line, find_frozen_dir
 from deploy.__main__ import write
 from deploy.dispatch import make_dispatcher
-from deploy.documents import DeployError
+from deploy.errors import DeployError
 from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
-from harness.freezing.layout import dump_line, find_frozen_dir
 from harness.freezing.reading import list_frozen_ops
 from tests.deploy.chooser import AXES, Call, choose, classify, look_up
 
@@ -128,11 +130,13 @@ def library(frozen_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> ctype
                 stubs.append(f"AicfStatus {symbol}(const {struct}* p{more}) {{ AicfStatus s_; memset(&s_, 0, sizeof s_); return s_; }}\n")
     (folder / "stubs.c").write_text("".join(stubs))
     toolchain = find_toolchain()
-    flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-shared", "-fPIC", f"-I{folder}", f"-I{toolchain.cuda_include}"]
+    includes = [f"-I{path}" for path in (folder, SOURCE.parent, toolchain.cuda_include)]
+    flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *includes]
     strict = ["-Wall", "-Wextra", "-Werror"]
-    for name, extra in (("aicf_dispatch", strict), ("stubs", [])):
-        subprocess.run(["gcc", *flags, *extra, "-c", str(folder / f"{name}.c"), "-o", str(folder / f"{name}.o")], check=True)
-    objects = [str(folder / f"{name}.o") for name in ("aicf_dispatch", "stubs")]
+    objects = []
+    for source, extra in ((folder / "aicf_dispatch.c", strict), (folder / "stubs.c", [])):
+        objects.append(str(folder / f"{source.stem}.o"))
+        subprocess.run(["gcc", *flags, *extra, "-c", str(source), "-o", objects[-1]], check=True)
     target = folder / "libdispatch.so"
     # The functions of the CUDA runtime stay unresolved: a choice for a named architecture asks no device.
     subprocess.run(["gcc", "-shared", "-o", str(target), *objects, "-lm"], check=True)
@@ -248,9 +252,9 @@ def test_sources_that_are_not_what_was_sealed_are_not_deployed(tmp_path: Path) -
     sealed = json.loads(next((folder / "softmax").glob("kernels/naive*.json")).read_text())
     source = folder / "softmax" / "revisions" / sealed["revision"][:16] / "sources" / "softmax" / "kernels.cu"
     source.write_text(source.read_text() + " ")
-    with pytest.raises(DeployError, match=r"kernels.cu is not what was sealed"):
+    with pytest.raises(FrozenError, match=r"kernels.cu: is not what was sealed"):
         select(folder)
     manifest = next((folder / "softmax").glob("kernels/row_in*.json"))
     manifest.write_text(manifest.read_text().replace('"deterministic": true', '"deterministic": false'))
-    with pytest.raises(DeployError, match=r"the manifest is not what was sealed"):
+    with pytest.raises(FrozenError, match=r"the manifest is not what was sealed"):
         select(folder, [], [], ["row_in*"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from device.program import make_environment
+from device.programs.process import make_environment
 from device.toolchain import find_toolchain
 
 

@@ -16,7 +16,7 @@ from .cuda_runtime import Runtime
 from .ptx_kernels import refusal, run_ptx, text_of
 
 HERE = Path(__file__).parent
-DECODERS = HERE.parents[1] / "device/emulator/src/exec"
+DECODERS = HERE.parents[1] / "device/emulator/src/exec/decode"
 SPELLINGS = (HERE / "opcodes/instructions.txt").read_text(encoding="utf-8").splitlines()
 MODULE = """.shared .align 128 .b8 sm[1024];
 .func (.param .b32 out) f(.param .b32 in) {
@@ -91,7 +91,7 @@ PROOFS = {
 
 def find_opcodes() -> set[str]:
     """The opcodes that a decoder asks for by name; lane arithmetic is in a table of its own."""
-    text = "".join(path.read_text(encoding="utf-8") for path in DECODERS.glob("decode_*.cpp"))
+    text = "".join(path.read_text(encoding="utf-8") for path in DECODERS.glob("*.cpp"))
     return set(re.findall(r'opcode [!=]= "([a-z0-9]+)"', text))
 
 

@@ -413,7 +413,7 @@ def test_the_version_names_the_instruction_set(emulator: Runtime) -> None:
 
 
 def test_the_level_that_a_build_finds_is_the_one_that_runs(emulator: Runtime, tmp_path: Path) -> None:
-    source, program = ROOT / "device" / "emulator" / "src" / "exec" / "host_level.cpp", tmp_path / "host_level"
+    source, program = ROOT / "device" / "emulator" / "src/exec/launch/host_level.cpp", tmp_path / "host_level"
     subprocess.run(["g++", "-std=c++20", str(source), "-o", str(program)], check=True)
     found = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
     runs = emulator.library.aicfEmulatorVersion().decode().rpartition("-")[2]

@@ -25,9 +25,9 @@ BENCH = Bench(SimpleNamespace(nvcc_version="13.0.88"), "emulated", "h200", 1)  #
 @pytest.fixture
 def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A set whose kernels compile, come out as they were sealed, and are right, unless a test says otherwise."""
-    monkeypatch.setattr(checking, "compile_sealed", lambda folder, build, toolchain, scratch: scratch / "variant.so")
-    monkeypatch.setattr(checking, "compare_machine_code", lambda manifest, library: "")
-    monkeypatch.setattr(checking, "_verify", lambda frozen, manifest, library, bench: "")
+    monkeypatch.setattr(checking, "compile_kernel", lambda kernel, toolchain, scratch: scratch / "kernel.so")
+    monkeypatch.setattr(checking, "find_other_code", lambda kernel, library: "")
+    monkeypatch.setattr(checking, "_verify", lambda kernel, library, bench: "")
     return write_frozen_set(tmp_path)
 
 
@@ -48,7 +48,7 @@ def test_another_compiler_is_skew_and_not_another_kernel(frozen_dir: Path) -> No
 
 
 def test_another_machine_code_is_named(frozen_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "compare_machine_code", lambda manifest, library: "the machine code is a..., the manifest pins 0...")
+    monkeypatch.setattr(checking, "find_other_code", lambda kernel, library: "the machine code is a..., the manifest pins 0...")
     assert check(frozen_dir) == [("rebuild", "the machine code is a..., the manifest pins 0...")]
 
 
@@ -56,7 +56,7 @@ def test_sources_that_do_not_compile_are_named(frozen_dir: Path, monkeypatch: py
     def fail(*_: Any) -> Path:
         raise BuildError("plain does not compile from its sealed sources")
 
-    monkeypatch.setattr(checking, "compile_sealed", fail)
+    monkeypatch.setattr(checking, "compile_kernel", fail)
     assert check(frozen_dir) == [("rebuild", "plain does not compile from its sealed sources")]
 
 

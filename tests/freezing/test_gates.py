@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from contract.index import Index
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
+from harness.benchmark.session import Judged
 from harness.build.builder import BuildResult, build_binding, build_op, open_variant
 from harness.build.resources import Resources
 from harness.discover import LoadedOp, find_op, find_ops, load_op
@@ -26,10 +28,8 @@ from harness.freezing.costs import describe_cost
 from harness.freezing.gates import Candidate, Gate, _find_worst, find_changes, pass_gates
 from harness.freezing.interface import describe_interface, read_api, read_struct
 from harness.freezing.origins import find_move, find_wrong_origin, name_commit
-from harness.freezing.reading import FrozenOp
 from harness.freezing.sealing import SealedVariant, collect_sources, list_flags, name_kernel, prove_sealed
-from harness.provenance import Commit, find_commit
-from harness.session import Judged
+from harness.records.provenance import Commit, find_commit
 from harness.spec import Attribute, Axis, Cost, Problem
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_plan
@@ -124,7 +124,7 @@ def run_gates(loaded: LoadedOp, build: Any, monkeypatch: pytest.MonkeyPatch, *, 
     session = make_session(loaded, make_record(loaded, build, **record))
     candidate = Candidate(build, Path("binding.so"))
     judged = Judged(build, ok, "" if ok else "race", 7)
-    pass_gates(session, FrozenOp(loaded.op.name, Path(), ()), candidate, judged, lambda _: None)
+    pass_gates(session, Index(loaded.op.name, Path(), ()), candidate, judged, lambda _: None)
     return [g for g in candidate.gates if not g.passed]
 
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
+from contract.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes, list_old_kernels, name_manifest
 from harness.errors import FrozenError
 from harness.freezing import changing, consistency
 from harness.freezing.changing import change_index, demote, prune, roll_back
 from harness.freezing.checking import require_sound
 from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes, list_old_kernels, name_manifest
 from harness.freezing.migrating import migrate
 from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
 from harness.freezing.transaction import clear_up, recover
-from harness.provenance import Commit
+from harness.records.provenance import Commit
 from tests.freezing.frozen_sets import (
     OP,
     REVISION,

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op
-from harness.compare.comparing import Held, Side
 from harness.compare.contest import Contest, judge_rounds
+from harness.compare.variants import Held, Side
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.freezing import matches
-from harness.freezing.layout import find_frozen_dir
 from harness.freezing.matches import Arena
 from harness.freezing.probing import find_disagreement
 from harness.freezing.promoting import PROMOTION
@@ -114,6 +114,6 @@ def test_a_problem_without_a_contest_is_not_left_out(contests: Contests, monkeyp
 
 def test_an_incumbent_with_other_machine_code_is_not_measured(contests: Contests, monkeypatch: pytest.MonkeyPatch) -> None:
     arena, candidate, entry = make_arena()
-    monkeypatch.setattr(matches, "compare_machine_code", lambda manifest, library: "the machine code is another one")
+    monkeypatch.setattr(matches, "find_other_code", lambda kernel, library: "the machine code is another one")
     with arena, pytest.raises(FrozenError, match="cannot be measured: the machine code is another one"):
         arena.hold([PROBLEM], entry, [candidate])

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from deploy.documents import DeployError
+from contract.building import compile_kernel, find_other_code
+from contract.kernels import read_kernel
+from contract.layout import EVIDENCE, HISTORY, INDEX, dump_document, find_frozen_dir, list_old_kernels, name_manifest
 from deploy.selection import select
 from device.toolchain import find_toolchain
 from harness.errors import FrozenError
 from harness.freezing.changing import change_index, demote, list_prunable, prune, roll_back
 from harness.freezing.checking import require_sound
 from harness.freezing.consistency import check_op
-from harness.freezing.layout import EVIDENCE, HISTORY, INDEX, dump_document, find_frozen_dir, list_old_kernels, name_manifest
 from harness.freezing.migrating import migrate
 from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
-from harness.freezing.sealing import compare_machine_code, compile_sealed
 from tests.freezing.frozen_sets import OP, REVISION, SOURCES, QuickDisk, make_bucket, make_old, make_rows, read_everything, write_frozen_set
 
 KERNEL, OTHER, NEW = "plain__threads32__00000001", "plain__threads64__00000002", "plain__threads96__00000003"
@@ -151,8 +151,8 @@ def test_readers_say_what_to_do_with_a_set_of_an_earlier_version(frozen_dir: Pat
     with pytest.raises(FrozenError, match=remedy):
         require_sound(frozen_dir, OP)
     with pytest.raises(FrozenError, match=remedy):
-        read_frozen_op(frozen_dir, OP).read_manifest(KERNEL)
-    with pytest.raises(DeployError, match=remedy):
+        read_kernel(frozen_dir / OP, KERNEL)
+    with pytest.raises(FrozenError, match=remedy):
         select(frozen_dir)
 
 
@@ -254,6 +254,6 @@ def test_the_projects_own_set_shares_its_sources() -> None:
 @pytest.mark.parametrize(("op", "family"), [("softmax", "naive__"), ("gemm_backward", "streamed__")])
 def test_a_kernel_comes_out_of_its_revision_as_it_was_sealed(op: str, family: str, tmp_path: Path) -> None:
     frozen = read_frozen_op(find_frozen_dir(), op)
-    manifest = frozen.read_manifest(next(k for k in frozen.kernels if k.startswith(family)))
-    library = compile_sealed(frozen.find_revision(manifest), manifest, find_toolchain(), tmp_path)
-    assert compare_machine_code(manifest, library) == ""
+    kernel = read_kernel(frozen.folder, next(k for k in frozen.kernels if k.startswith(family)))
+    library = compile_kernel(kernel, find_toolchain(), tmp_path)
+    assert find_other_code(kernel, library) == ""

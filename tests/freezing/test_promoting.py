@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract.layout import hash_value, make_seal
 from harness.build.builder import BuildResult
-from harness.compare.comparing import Held
 from harness.compare.contest import Contest, judge_rounds
-from harness.compare.verdicts import Verdict, is_void
+from harness.compare.variants import Held
 from harness.discover import find_op
 from harness.freezing.consistency import check_op
 from harness.freezing.deciding import judge_challenger, share_error
 from harness.freezing.gates import Candidate, Gate
 from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.layout import hash_value, make_seal
 from harness.freezing.matches import Match
 from harness.freezing.promoting import PROMOTION, Decision, Request, promote
 from harness.freezing.reading import read_frozen_op
@@ -29,6 +28,7 @@ from harness.spec import Problem
 from harness.targets import find_target
 from harness.timing.stats import StopReason
 from harness.timing.timer import Mode
+from harness.timing.verdicts import Verdict, is_void
 from tests.freezing.frozen_sets import make_manifest
 from tests.harness.noise import NOISES, make_rounds
 
@@ -56,6 +56,7 @@ def make_candidate(name: str, number: int, *gates: Gate) -> Candidate:
     sources = {"softmax/launcher.cu": b"// " + name.encode(), "softmax/op.py": b"OP = None\n"}
     manifest = make_manifest(kernel, {f"sources/{n}": c for n, c in sources.items()}) | {"op": "softmax", "variant": name}
     manifest["interface"] = hash_value(describe_interface(LOADED.op, read_api(LOADED)))
+    manifest["entry_points"] = {call: f"softmax_{call}__{kernel}" for call in manifest["entry_points"]}
     manifest["build"]["source"] = "sources/softmax/launcher.cu"
     manifest["build"]["machine_code"] = {"sm_90a": f"{number:064x}"}
     build = BuildResult(variant, Path("none.so"), f"{number:064x}", "key", None, None, 0.0, cached=True)

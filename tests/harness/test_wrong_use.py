@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import harness.compare.goal_run  # noqa: F401 - now, and not while another test has replaced what it imports
+import harness.compare.goals_run  # noqa: F401 - now, and not while another test has replaced what it imports
 from harness import commands
 from harness.records.database import Records
 from tests.harness.test_session import run

@@ -9,8 +9,8 @@ import pytest
 
 from device import choose_device, read_settings
 from device.loader import find_emulator_library
+from device.programs import BuildOptions, RunOptions, find_programs, run_program
 from device.toolchain import find_toolchain
-from harness.programs import BuildOptions, RunOptions, find_programs, run_program
 
 FOLDER = Path(__file__).parent
 # nvcc takes half a minute or more for each

@@ -38,11 +38,11 @@ class Batch(ctypes.Structure):
 
 def build_library(march: str, folder: Path) -> Lanes:
     """Compile the library for one ``-march`` into `folder` and load it."""
-    sources = [*sorted((SOURCES / "exec").glob("arith*.cpp")), SOURCES / "ptx" / "module.cpp", Path(__file__).with_name("library.cpp")]
+    sources = [*sorted((SOURCES / "exec/arith").glob("*.cpp")), SOURCES / "ptx" / "module.cpp", Path(__file__).with_name("library.cpp")]
     objects = [folder / f"{source.stem}.o" for source in sources]
 
     def compile_one(source: Path, target: Path) -> None:
-        command = ["g++", *FLAGS, f"-march={march}", "-I", str(SOURCES / "exec"), "-c", str(source), "-o", str(target)]
+        command = ["g++", *FLAGS, f"-march={march}", "-I", str(SOURCES / "exec/arith"), "-c", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 

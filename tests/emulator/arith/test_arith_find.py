@@ -108,7 +108,7 @@ def choices(text: str, sets: dict[str, str]) -> list[str]:
 
 def syntax_rows() -> list[tuple[str, str]]:
     """One spelling for each row of the syntax table (its first choices, optional parts left out and, once, put in), and its operands."""
-    text = (SOURCES / "exec" / "arith_find.cpp").read_text()
+    text = (SOURCES / "exec/arith/find.cpp").read_text()
     sets = dict(re.findall(r'\{"(\w+)", "([^"]+)"\}', text[text.index("kSets[]") : text.index("struct Row")]))
     rows = re.findall(r'\{"([^"]+)", "(\w+)", "[^"]+", (\w+)', text[text.index("kRows[]") : text.index("// What a modifier")])
     result = []

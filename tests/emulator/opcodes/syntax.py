@@ -1,4 +1,4 @@
-"""The emulator's own list of lane arithmetic: every spelling that the syntax table of ``arith_find.cpp`` admits.
+"""The emulator's own list of lane arithmetic: every spelling that the syntax table of ``arith/find.cpp`` admits.
 
 A row of that table is a syntax line: ``{...}`` is optional, ``(a|b)`` a choice, ``<name>`` a choice that is defined above the table. The
 corpus derives an instruction from each spelling, so a new row without a recording fails a test.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parents[3] / "device/emulator/src/exec/arith_find.cpp"
+TABLE = Path(__file__).resolve().parents[3] / "device/emulator/src/exec/arith/find.cpp"
 _PACKED = {"f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "f32x2": 64, "e4m3x2": 16, "e5m2x2": 16, "tf32": 32}
 _TYPE = re.compile(r"(?:[usbf]|bf|tf|e4m|e5m)\d+(?:x2)?")
 

@@ -13,7 +13,7 @@
 
 #include "../memory/device_memory.hpp"
 #include "../ptx/module.hpp"
-#include "counters.hpp"
+#include "counters/counters.hpp"
 
 namespace aicf::emu {
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../exec/texture.hpp"
+#include "../exec/texture/texture.hpp"
 #include "runtime.hpp"
 #include "texture_abi.hpp"
 

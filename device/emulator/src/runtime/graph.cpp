@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "../exec/conditional.hpp"
+#include "../exec/launch/conditional.hpp"
 #include "launch.hpp"
 #include "memory_ops.hpp"
 #include "pools.hpp"

@@ -1,0 +1,453 @@
+// Findings and their texts.
+#include <cxxabi.h>
+#include <algorithm>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "../../memory/race_shadow.hpp"
+#include "../launch/engine.hpp"
+
+namespace aicf::emu {
+namespace {
+
+constexpr FindingInfo kFindings[] = {
+    {"out_of_bounds_read", Severity::kError, "Invalid read"},
+    {"out_of_bounds_write", Severity::kError, "Invalid write"},
+    {"use_after_free", Severity::kError, "Use of freed memory"},
+    {"peer_access", Severity::kError, "Access to another device's memory without peer access"},
+    {"misaligned_access", Severity::kError, "Misaligned access"},
+    {"invalid_address_space", Severity::kError, "Access not allowed in this address space"},
+    {"uninitialized_read", Severity::kError, "Uninitialized read"},
+    {"async_copy_in_flight", Severity::kError, "Read of the destination of a copy that is still in flight"},
+    {"mbarrier_invalid", Severity::kError, "Invalid use of an mbarrier"},
+    {"mbarrier_overflow", Severity::kError, "Count of an mbarrier out of range"},
+    {"mbarrier_reinit", Severity::kWarning, "An mbarrier that is in use is initialized again"},
+    {"tensormap_invalid", Severity::kError, "Invalid tensor map"},
+    {"multicast_invalid", Severity::kError, "Invalid mask of a multicast"},
+    {"bulk_copy_unfinished", Severity::kWarning, "A bulk copy to or from shared memory is not waited for"},
+    {"divergent_barrier", Severity::kError, "Barrier reached by divergent threads of a warp"},
+    {"barrier_count", Severity::kError, "Invalid or inconsistent thread count of a barrier"},
+    {"sync_mask_missing_lanes", Severity::kError, "Threads named in the mask of a warp instruction do not take part"},
+    {"sync_mask_excludes_caller", Severity::kError, "The mask of a warp instruction does not name its own thread"},
+    {"sync_mask_exited_lanes", Severity::kWarning, "The mask of a warp instruction names threads that have exited"},
+    {"shuffle_inactive_lane", Severity::kError, "Shuffle from a thread that does not take part"},
+    {"shared_race", Severity::kError, "Race in shared memory"},
+    {"shared_race_same_value", Severity::kNote, "Race in shared memory between writes of the same value"},
+    {"wgmma_register_hazard", Severity::kError, "Register of a wgmma.mma_async touched while it is under way"},
+    {"wgmma_missing_fence", Severity::kError, "wgmma.mma_async without the wgmma.fence that orders its registers"},
+    {"wgmma_divergent_warpgroup", Severity::kError, "The warps of a warpgroup execute different wgmma.mma_async"},
+    {"global_race", Severity::kError, "Race in global memory"},
+    {"global_race_same_value", Severity::kNote, "Race in global memory between writes of the same value"},
+    {"missing_proxy_fence", Severity::kError, "Asynchronous read of memory that no fence.proxy.async has made visible to the async proxy"},
+    {"wgmma_operand_overwritten", Severity::kError, "Write to shared memory that a wgmma may still be reading"},
+    {"async_source_overwritten", Severity::kError, "Write to memory that an asynchronous copy may still be reading"},
+    {"deadlock", Severity::kError, "Deadlock: no warp of the block can go on"},
+    {"instruction_limit", Severity::kError, "The launch's limit of instructions is used up"},
+    {"endless_loop", Severity::kError, "A loop that does not end"},
+    {"assertion_failed", Severity::kError, "Device-side assertion failed"},
+    {"trap", Severity::kError, "Trap"},
+    {"breakpoint", Severity::kError, "Breakpoint"},
+    {"stack_overflow", Severity::kError, "Stack overflow"},
+    {"invalid_pc", Severity::kError, "Jump or call to an invalid address"},
+    {"invalid_barrier", Severity::kError, "Invalid barrier"},
+    {"cluster_rank", Severity::kError, "No block of the cluster has this rank"},
+    {"cluster_block_exited", Severity::kError, "Access to the shared memory of a block that has exited"},
+    {"cluster_block_not_started", Severity::kError, "Access to the shared memory of a block that may not have started"},
+    {"cluster_barrier", Severity::kError, "Misuse of the cluster's barrier"},
+    {"texture_object", Severity::kError, "Misuse of a texture or surface object"},
+    {"invalid_free", Severity::kError, "Free of an address that malloc did not give"},
+    {"double_free", Severity::kError, "Memory freed twice"},
+    {"register_budget", Severity::kError, "Misuse of setmaxnreg"},
+    {"conditional_handle", Severity::kError, "Value set for a conditional handle that no graph has"},
+    {"grid_dependency_missing", Severity::kError, "Access to what the kernel before has touched, which may not be over"},
+    {"read_only_write", Severity::kError, "Write to an allocation that is marked read-only"},
+};
+
+std::string hex(uint64_t value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+    return text;
+}
+
+std::string triple(const uint32_t v[3]) {
+    return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
+}
+
+struct Place {
+    std::string text;    // "kernels.cu:42 (PTX line 118)"
+    std::string source;
+    uint32_t ptx_line;
+};
+
+Place place_of(const LaunchState& state, uint32_t pc) {
+    const InstInfo& info = state.image->info[pc];
+    Place place;
+    place.ptx_line = info.where.ptx_line;
+    place.source = state.program->module.source_of(info.where);
+    const std::string line = "PTX line " + std::to_string(place.ptx_line);
+    place.text = place.source.empty() ? line : place.source + " (" + line + ")";
+    if (info.function != 0) place.text += " in " + state.image->functions[info.function].name;
+    return place;
+}
+
+// True when the finding is new at this instruction and should be written out; else it has been counted.
+bool is_new(Worker& worker, Finding finding, uint32_t pc, uint64_t& key) {
+    key = static_cast<uint64_t>(pc) << 8 | static_cast<uint64_t>(finding);
+    auto [it, fresh] = worker.folded.try_emplace(key, 0);
+    ++it->second;
+    if (!fresh) return false;
+    std::lock_guard lock(worker.launch->mutex);
+    auto [index, first] = worker.launch->report_index.try_emplace(key, worker.launch->reports.size());
+    if (!first) return false;
+    if (worker.launch->reports.size() >= worker.launch->options.max_reports) {
+        index->second = ~size_t{0};
+        return false;
+    }
+    worker.launch->reports.emplace_back();
+    return true;
+}
+
+void publish(Worker& worker, uint64_t key, Report report) {
+    std::lock_guard lock(worker.launch->mutex);
+    report.count = 0;  // counts are added when the launch ends
+    worker.launch->reports[worker.launch->report_index[key]] = std::move(report);
+}
+
+Report make_report(const LaunchState& state, const Block& block, const Warp& warp, uint32_t pc, uint32_t lane, Finding finding) {
+    Report report;
+    const FindingInfo& info = finding_info(finding);
+    report.kind = info.kind;
+    report.severity = info.severity;
+    report.kernel = state.image->kernel.name;
+    const Place place = place_of(state, pc);
+    report.ptx_line = place.ptx_line;
+    report.source = place.source;
+    report.block = {block.ctaid[0], block.ctaid[1], block.ctaid[2]};
+    uint32_t thread[3];
+    thread_index(state, warp.id * kWarpLanes + lane, thread);
+    report.thread = {thread[0], thread[1], thread[2]};
+    return report;
+}
+
+std::string where_line(const LaunchState& state, const Block& block, uint32_t pc, uint32_t thread_linear) {
+    uint32_t thread[3];
+    thread_index(state, thread_linear, thread);
+    return "    at " + place_of(state, pc).text + ", kernel " + state.image->kernel.name + "\n    by thread " + triple(thread) +
+           " of block " + triple(block.ctaid) + "\n";
+}
+
+const char* space_name(MemSpace space) {
+    switch (space) {
+        case MemSpace::kGlobal: return "global";
+        case MemSpace::kShared: return "shared";
+        case MemSpace::kLocal: return "local";
+        case MemSpace::kConst: return "constant";
+        case MemSpace::kParam: return "parameter";
+        default: return "generic";
+    }
+}
+
+const char* kind_name(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::kPinned: return "pinned host memory";
+        case MemoryKind::kManaged: return "managed memory";
+        case MemoryKind::kModule: return "variable";
+        case MemoryKind::kAsync: return "stream-ordered allocation";
+        case MemoryKind::kHeap: return "allocation by malloc in a kernel";
+        case MemoryKind::kManagedVariable: return "managed variable";
+        case MemoryKind::kRegistered: return "registered host memory";
+        default: return "allocation";
+    }
+}
+
+std::string describe_allocation(const DeviceMemory& memory, uint64_t address) {
+    const Allocation* nearest = memory.find(address);
+    if (!nearest) {
+        uint64_t best = ~0ull;
+        static thread_local Allocation copy;
+        for (const Allocation& candidate : memory.live_allocations()) {
+            const uint64_t distance = address < candidate.address ? candidate.address - address : address - candidate.address;
+            if (distance < best) {
+                best = distance;
+                copy = candidate;
+            }
+        }
+        if (best == ~0ull) return "    the device has no live allocation\n";
+        nearest = &copy;
+    }
+    const Allocation& a = *nearest;
+    std::string what = kind_name(a.kind);
+    if (!a.label.empty()) what += " '" + a.label + "'";
+    what += " #" + std::to_string(a.serial) + " of " + std::to_string(a.size_bytes) + " bytes at " + hex(a.address);
+    if (!a.live) what += ", which was freed";
+    if (!memory.reaches(a)) what += ", which belongs to device " + std::to_string(a.device);
+    if (address < a.address) return "    the address is " + std::to_string(a.address - address) + " bytes before the " + what + "\n";
+    if (address >= a.address + a.size_bytes)
+        return "    the address is " + std::to_string(address - a.address - a.size_bytes) + " bytes past the end of the " + what + "\n";
+    return "    the address is at byte " + std::to_string(address - a.address) + " of the " + what + "\n";
+}
+
+}  // namespace
+
+const FindingInfo& finding_info(Finding finding) { return kFindings[static_cast<size_t>(finding)]; }
+
+void thread_index(const LaunchState& state, uint32_t linear, uint32_t out[3]) {
+    const Dim3& block = state.launch->block;
+    out[0] = linear % block.x;
+    out[1] = linear / block.x % block.y;
+    out[2] = linear / (block.x * block.y);
+}
+
+void LaunchState::end_with(int launch_status) {
+    {
+        std::lock_guard lock(mutex);
+        if (status == kSuccess) status = launch_status;
+    }
+    stop.store(true, std::memory_order_release);
+}
+
+void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access) {
+    const LaunchState& state = *worker.launch;
+    uint64_t key;
+    if (!is_new(worker, access.finding, pc, key)) return;
+    Report report = make_report(state, block, warp, pc, lane, access.finding);
+    report.address = access.address;
+    std::string text = std::string(finding_info(access.finding).title) + " of size " + std::to_string(access.size_bytes) + " bytes";
+    if (access.finding == Finding::kMisaligned || access.finding == Finding::kUseAfterFree)
+        text += access.is_write ? " (write)" : " (read)";
+    if (access.is_atomic) text += " (atomic)";
+    text += " in " + std::string(space_name(access.space)) + " memory\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
+    text += "    address " + hex(access.address);
+    if (access.finding == Finding::kMisaligned) text += " is not a multiple of " + std::to_string(access.size_bytes);
+    text += "\n";
+    switch (access.space) {
+        case MemSpace::kGlobal:
+        case MemSpace::kConst:
+            text += access.address == 0 ? "    the address is null\n" : describe_allocation(*state.memory, access.address);
+            break;
+        case MemSpace::kShared:
+            if (access.address >> kSharedRankShift) {
+                text += "    it names the block of rank " + std::to_string((access.address >> kSharedRankShift) - 1) +
+                        " in the cluster, which .shared::cta cannot reach\n";
+                break;
+            }
+            text += "    the block has " + std::to_string(state.shared_bytes) + " bytes of shared memory at " + hex(kSharedStart);
+            if (access.address >= kSharedStart) text += "; this is byte " + std::to_string(access.address - kSharedStart) + " of it";
+            text += "\n";
+            break;
+        case MemSpace::kLocal:
+            text += "    the thread has " + std::to_string(block.local_stride - kLocalStart) + " bytes of local memory\n";
+            break;
+        case MemSpace::kParam:
+            text += "    the kernel has " + std::to_string(state.launch->params.size()) + " bytes of parameters\n";
+            break;
+        default: break;
+    }
+    if (access.used_pc != ~0u) text += "    its value matters at " + place_of(state, access.used_pc).text + "\n";
+    report.text = std::move(text);
+    publish(worker, key, std::move(report));
+}
+
+namespace {
+
+void block_index(const LaunchState& state, uint64_t linear, uint32_t out[3]) {
+    const Dim3& grid = state.launch->grid;
+    out[0] = static_cast<uint32_t>(linear % grid.x);
+    out[1] = static_cast<uint32_t>(linear / grid.x % grid.y);
+    out[2] = static_cast<uint32_t>(linear / (static_cast<uint64_t>(grid.x) * grid.y));
+}
+
+// "at kernels.cu:42 ...", the other party of a race.
+std::string other_party(const LaunchState& state, const RaceFinding& race) {
+    if (race.other_is_primary) {
+        const PrimaryLaunch& primary = state.shadow->primary;
+        const auto index = [](uint64_t linear, const uint64_t extent[2]) {
+            const uint32_t at[3] = {static_cast<uint32_t>(linear % extent[0]), static_cast<uint32_t>(linear / extent[0] % extent[1]),
+                                    static_cast<uint32_t>(linear / extent[0] / extent[1])};
+            return triple(at);
+        };
+        const std::string who = race.other_thread < kIdWarp ? "thread " + index(race.other_thread, primary.block)
+                                                            : "several threads of warp " + std::to_string(race.other_thread - kIdWarp);
+        return "    at " + (*primary.places)[race.other_pc] + ", kernel " + primary.kernel + "\n    by " + who + " of block " +
+               index(race.other_block, primary.grid) + "\n";
+    }
+    uint32_t block[3];
+    block_index(state, race.other_block, block);
+    std::string text = "    at " + place_of(state, race.other_pc).text + ", kernel " + state.image->kernel.name + "\n    ";
+    if (race.other_thread < state.block_threads) {
+        uint32_t thread[3];
+        thread_index(state, race.other_thread, thread);
+        text += "by thread " + triple(thread);
+    } else if (race.other_thread >= kIdWarp && race.other_thread < kIdChannel) {
+        text += "by several threads of warp " + std::to_string(race.other_thread - kIdWarp);
+    } else {
+        text += "by several threads";
+    }
+    return text + " of block " + triple(block) + "\n";
+}
+
+std::string access_name(bool is_write, bool by_agent) {
+    return std::string(is_write ? "write" : "read") + (by_agent ? " by an asynchronous operation" : "");
+}
+
+// The last part of a mangled name: "tile" of a variable declared in a function.
+std::string short_name(const std::string& name) {
+    int status = 0;
+    char* demangled = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+    std::string text = demangled ? demangled : name;
+    std::free(demangled);
+    const size_t scope = text.rfind("::");
+    return scope == std::string::npos ? text : text.substr(scope + 2);
+}
+
+std::string describe_shared(const LaunchState& state, uint64_t address) {
+    for (const SharedVariable& variable : state.image->shared_variables) {
+        if (address < variable.address || (variable.bytes != 0 && address >= variable.address + variable.bytes)) continue;
+        return "    byte " + std::to_string(address - variable.address) + " of '" + short_name(variable.name) + "', " +
+               (variable.bytes ? std::to_string(variable.bytes) + " bytes of shared memory\n" : "dynamic shared memory\n");
+    }
+    return "    byte " + std::to_string(address - kSharedStart) + " of the block's shared memory\n";
+}
+
+const char* race_advice(const LaunchState& state, const Block& block, const Warp& warp, const RaceFinding& race) {
+    switch (race.finding) {
+        case Finding::kMissingProxyFence:
+            return "  fence.proxy.async after the write, before the barrier that leads to the asynchronous operation, makes it visible.\n";
+        case Finding::kWgmmaOperandOverwritten:
+            return "  wgmma.wait_group, and a barrier after it where the writer is another thread, orders them.\n";
+        case Finding::kAsyncSourceOverwritten:
+            return "  cp.async.bulk.wait_group.read, and a barrier after it where the writer is another thread, orders them.\n";
+        case Finding::kGridDependencyMissing:
+            return "  That kernel lets its dependents start before its end (griddepcontrol.launch_dependents), and this one was launched "
+                   "so\n"
+                   "  (programmatic stream serialization): cudaGridDependencySynchronize() (griddepcontrol.wait) before the access orders "
+                   "them.\n";
+        default: break;
+    }
+    if (race.in_flight) return "  The asynchronous operation may not be over: its completion has to be waited for.\n";
+    if (race.other_by_agent)
+        return "  The operation is over, but this thread has not waited for its completion, nor for a thread that has.\n";
+    const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue;
+    if (race.other_block != block.linear)
+        return global ? "  Blocks of one launch are ordered by a release and an acquire only (fences with atomics, or a grid barrier).\n"
+                      : "  A barrier of the cluster between the two orders them.\n";
+    if (race.other_thread < state.block_threads && race.other_thread / kWarpLanes == warp.id)
+        return "  Both threads are of one warp: __syncwarp() orders them.\n";
+    return "  __syncthreads() between the two orders them.\n";
+}
+
+}  // namespace
+
+void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race) {
+    uint64_t key;
+    if (!is_new(worker, race.finding, pc, key)) return;
+    const LaunchState& state = *worker.launch;
+    Report report = make_report(state, block, warp, pc, lane, race.finding);
+    const bool global =
+        race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue || race.address > kSharedOffsetMask;
+    report.address = race.address;
+    const char* hazard = race.is_write ? (race.other_is_write ? "write after write" : "write after read") : "read after write";
+    std::string text = std::string(finding_info(race.finding).title) + " (" + hazard + ") at " + (global ? "" : "shared ") + "address " +
+                       hex(race.address) + "\n";
+    if (global) {
+        text += describe_allocation(*state.memory, race.address);
+    } else {
+        text += describe_shared(state, race.address);
+        if (race.owner_block != ~0ull) {
+            uint32_t owner[3];
+            block_index(state, race.owner_block, owner);
+            text += "    in the shared memory of block " + triple(owner) + " of the cluster\n";
+        }
+    }
+    text += "  " + access_name(race.is_write, race.by_agent) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane);
+    const std::string_view relation =
+        race.finding == Finding::kMissingProxyFence ? "reads through the async proxy what was left by an" : "is not ordered after an";
+    text += "  " + std::string(relation) + " earlier " + access_name(race.other_is_write, race.other_by_agent) + "\n" +
+            other_party(state, race);
+    text += race_advice(state, block, warp, race);
+    report.text = std::move(text);
+    publish(worker, key, std::move(report));
+}
+
+void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail) {
+    uint64_t key;
+    if (!is_new(worker, finding, pc, key)) return;
+    const LaunchState& state = *worker.launch;
+    Report report = make_report(state, block, warp, pc, lane, finding);
+    report.text = std::string(finding_info(finding).title) + "\n" + where_line(state, block, pc, warp.id * kWarpLanes + lane) + "    " +
+                  detail + "\n";
+    publish(worker, key, std::move(report));
+}
+
+std::vector<std::string> describe_places(const LaunchState& state) {
+    std::vector<std::string> places;
+    for (uint32_t pc = 0; pc < state.image->info.size(); ++pc) places.push_back(place_of(state, pc).text);
+    return places;
+}
+
+void report_deadlock(Worker& worker, Block& stuck) {
+    const LaunchState& state = *worker.launch;
+    const std::vector<Block*> alone{&stuck};
+    const std::vector<Block*>& blocks = stuck.cluster ? stuck.cluster->blocks : alone;
+    std::string detail = blocks.size() > 1 ? "no thread of the cluster can go on:" : "no thread of the block can go on:";
+    Block* first_block = nullptr;
+    Warp* first = nullptr;
+    uint32_t pc = 0;
+    uint32_t lane = 0;
+    uint32_t shown = 0;
+    for (Block* block : blocks) {
+        for (Warp& warp : block->warps) {
+            for (const Entry& entry : warp.entries) {
+                if (entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded) continue;  // below: they poll
+                if (!first) {
+                    first_block = block;
+                    first = &warp;
+                    pc = entry.pc;
+                    lane = static_cast<uint32_t>(__builtin_ctz(entry.mask));
+                }
+                if (++shown > 8) continue;
+                detail += "\n      " + (blocks.size() > 1 ? "block " + triple(block->ctaid) + ", " : std::string()) + "warp " +
+                          std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
+                if (entry.state == EntryState::kBarrier) {
+                    const Barrier& barrier = block->barriers[entry.barrier];
+                    detail += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
+                              std::to_string(barrier.expected ? barrier.expected : block->live_threads) + " threads have arrived";
+                } else if (entry.state == EntryState::kCluster) {
+                    detail += " for the barrier of the cluster, where " + std::to_string(block->cluster->arrived) + " of " +
+                              std::to_string(block->cluster->live_threads) + " threads have arrived";
+                }
+            }
+        }
+    }
+    for (Block* block : blocks) {
+        for (const Warp& warp : block->warps) {
+            if (!warp.polled_block || warp.live == 0) continue;
+            bool polls = false;
+            for (const Entry& entry : warp.entries) polls |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
+            if (!polls) continue;
+            if (!first) {
+                first_block = block;
+                first = const_cast<Warp*>(&warp);
+                pc = warp.polled_pc;
+                lane = static_cast<uint32_t>(__builtin_ctz(warp.polled_mask));
+            }
+            if (++shown > 8) continue;
+            detail += "\n      " + (blocks.size() > 1 ? "block " + triple(block->ctaid) + ", " : std::string()) + "warp " +
+                      std::to_string(warp.id) + ", threads " + hex(warp.polled_mask) + ": polls at " +
+                      place_of(state, warp.polled_pc).text + " the mbarrier at shared address " + hex(warp.polled_address);
+            const auto found = warp.polled_block->mbarriers.find(warp.polled_address);
+            if (found == warp.polled_block->mbarriers.end()) continue;
+            const Mbarrier& barrier = found->second;
+            detail += ", whose phase " + std::to_string(barrier.phase) + " (parity " + std::to_string(barrier.phase & 1) + ") lacks " +
+                      std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) + " arrivals and " +
+                      std::to_string(barrier.tx) + " bytes: " + std::to_string(barrier.announced_bytes) + " were announced, " +
+                      std::to_string(barrier.delivered_bytes) + " delivered";
+        }
+    }
+    if (shown > 8) detail += "\n      and " + std::to_string(shown - 8) + " more groups of threads";
+    if (first) report_event(worker, *first_block, *first, pc, lane, Finding::kDeadlock, detail);
+}
+
+}  // namespace aicf::emu

@@ -1,0 +1,77 @@
+"""Which programs a folder holds, and what is made of how one ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from device.programs import Program, find_programs, judge
+
+MAIN = "int main() { return 0; }\n"
+
+
+def make(root: Path, files: dict[str, str]) -> list[Program]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return find_programs(root)
+
+
+def test_each_source_with_a_main_is_a_program_of_its_own(tmp_path: Path) -> None:
+    found = make(tmp_path, {"a.cu": MAIN, "b.cu": "// comment\n" + MAIN, "shared.cu": "__global__ void f() {}\n"})
+    assert [(p.name, p.helpers) for p in found] == [("a.cu", ()), ("b.cu", ())]
+
+
+def test_a_folder_with_one_main_is_one_program_of_all_its_sources(tmp_path: Path) -> None:
+    found = make(tmp_path, {"x/main.cpp": MAIN, "x/kernel.cu": "__global__ void f() {}\n", "x/gold.cpp": "void gold() {}\n"})
+    assert [(p.name, [h.name for h in p.helpers]) for p in found] == [("x/main.cpp", ["gold.cpp", "kernel.cu"])]
+
+
+def test_what_another_source_includes_is_no_source_of_its_own(tmp_path: Path) -> None:
+    found = make(tmp_path, {"main.cu": '#include "kernel.cu"\n' + MAIN, "kernel.cu": "__global__ void f() {}\n" + MAIN})
+    assert [(p.name, p.helpers) for p in found] == [("main.cu", ())]
+
+
+def test_a_program_that_has_nothing_of_cuda_is_left_out(tmp_path: Path) -> None:
+    assert make(tmp_path, {"tool.cpp": MAIN, "talk.cu": "// int main() is described here\n"}) == []
+
+
+def test_headers_are_looked_for_beside_and_above_the_program(tmp_path: Path) -> None:
+    (tmp_path / "Common").mkdir()
+    (tmp_path / "x" / "inc").mkdir(parents=True)
+    (program,) = make(tmp_path, {"x/main.cu": MAIN})
+    names = [str(folder.relative_to(tmp_path)) for folder in program.includes if folder.is_relative_to(tmp_path)]
+    assert names == ["x", "x/inc", ".", "Common"]
+
+
+REPORT = {"kind": "shared_race", "severity": "error", "text": "Race in shared memory\n  write at line 3\n"}
+NOTE = {"kind": "shared_race_same_value", "severity": "note", "text": "harmless"}
+MISSING = {"kind": "load_error", "severity": "error", "text": "unknown instruction foo.bar"}
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "reports", "expected"),
+    [
+        (0, "Test PASSED\n", [], "pass"),
+        (0, "Test PASSED\n", [NOTE], "pass"),
+        (0, "sum = 3\n", [], "ran"),
+        (0, "sum = 3\nResult = FAIL\n", [], "fail"),
+        (0, "Results do not match at 3\n", [], "fail"),
+        (0, "Results don't match!\n", [], "fail"),
+        (0, "12 passed, 0 FAILED\n", [], "pass"),
+        (0, "Test PASSED\n", [REPORT], "fail"),
+        (1, "", [], "fail"),
+        (-11, "Test PASSED\n", [], "fail"),
+        (1, "", [MISSING], "unsupported"),
+        (0, "sum = 3\n", [MISSING], "unsupported"),
+        (0, "Test PASSED\n", [MISSING], "pass"),  # it asked, was told no, and did without
+        (2, "waived: needs two devices\n", [], "waived"),
+        (None, "", [], "timeout"),
+    ],
+)
+def test_a_verdict_follows_from_status_output_and_reports(
+    status: int | None, text: str, reports: list[dict[str, str]], expected: str
+) -> None:
+    assert judge("x", status, text, reports, 1.0).status == expected
