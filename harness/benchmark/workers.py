@@ -1,7 +1,7 @@
 """Verifying and counting variants in worker processes, one variant a job.
 
-A wrong kernel may leave the CUDA context of its process unusable, crash it, or never end; the pool (:mod:`harness.pool`) then reports
-the variant and goes on in a fresh process. On the emulated device several workers share the cores; on a GPU there is one.
+A wrong kernel may leave the CUDA context of its process unusable, crash it, or never end; the pool (:mod:`harness.processes.pool`) then
+reports the variant and goes on in a fresh process. On the emulated device several workers share the cores; on a GPU there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.discover import load_op
 from harness.model.counting import LaunchFacts, examine_launch
 from harness.model.features import Features, collect_features
 from harness.nvtx_ranges import mark_range
-from harness.pool import Lost, run_jobs
+from harness.processes.pool import Lost, run_jobs
 from harness.spec import Launchable, Problem, Variant
 from harness.targets import find_target
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult

@@ -32,11 +32,13 @@ from device.settings import read_settings, suggest
 from device.toolchain import find_toolchain
 from harness.commands.options import AsJson, DeviceName, Jobs
 from harness.errors import ExitCode, FrozenError, FrozenUseError
-from harness.freezing.changing import demote, list_prunable, prune, roll_back
-from harness.freezing.checking import Bench, check_frozen, require_sound
-from harness.freezing.migrating import migrate
-from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
-from harness.freezing.transaction import clear_up
+from harness.freezing.seal.rebuild import RebuildSetup, check_frozen
+from harness.freezing.store.changes import demote, list_prunable, prune, roll_back
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.migrate import migrate
+from harness.freezing.store.transaction import clear_up
+from harness.freezing.store.verify import require_sound
 from harness.spec import SpecError
 from harness.terminal.console import print_json
 
@@ -141,8 +143,8 @@ def _verify(
 ) -> ExitCode:
     _require_kernels(frozen_dir, ops, kernels)
     settings = read_settings()
-    bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
-    findings, num_rebuilt = check_frozen(frozen_dir, ops, bench, kernels, (lambda _: None) if json else print)
+    setup = None if quick else RebuildSetup(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
+    findings, num_rebuilt = check_frozen(frozen_dir, ops, setup, kernels, (lambda _: None) if json else print)
     if json:
         print_json({"ops": ops, "rebuilt": num_rebuilt, "findings": [vars(f) for f in findings]})
     else:

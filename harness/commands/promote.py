@@ -32,12 +32,13 @@ from harness.build.revision import find_op_at
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
 from harness.discover import find_op
 from harness.errors import ExitCode
-from harness.freezing.adopting import adopt
-from harness.freezing.checking import require_sound
-from harness.freezing.gates import Candidate, Gate, pass_gates, seal_candidates
-from harness.freezing.matches import Arena
-from harness.freezing.promoting import Request, list_choices, promote
-from harness.freezing.recorded import find_other_code, list_variants, read_recording
+from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.promote import Request, list_choices, promote
+from harness.freezing.decide.promote_recorded import promote_recorded
+from harness.freezing.decide.recorded_times import find_untimed_code, list_variants, read_recording
+from harness.freezing.gates.candidate import Candidate, Gate
+from harness.freezing.gates.checks import pass_gates, seal_candidates
+from harness.freezing.store.verify import require_sound
 from harness.spec import SpecError
 from harness.terminal.console import open_progress, print_json
 from harness.timing.timer import Timer
@@ -119,19 +120,19 @@ def run(
             pass_gates(session, frozen, candidate, verdict, say_gate, sources_at=commit)
         seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
         if recording:
-            for candidate, fault in zip(candidates, find_other_code(session, recording, builds).values(), strict=True):
+            for candidate, fault in zip(candidates, find_untimed_code(session, recording, builds).values(), strict=True):
                 candidate.gates.append(Gate("recorded", not fault, fault or "the machine code that was timed"))
                 say(f"{candidate.name}\n  {candidate.gates[-1].describe()}")
         hold = None
         if not recording and not session.device.is_emulated:
             timer = Timer(session.device)
             stack.callback(timer.close)
-            arena = stack.enter_context(Arena(session, frozen, timer, criteria, budget_s=budget))
-            hold = arena.hold
+            runner = stack.enter_context(ContestRunner(session, frozen, timer, criteria, budget_s=budget))
+            hold = runner.hold
         if recording:
             if commit:
                 recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
-            decisions = adopt(session, frozen, candidates, request, recording, say)
+            decisions = promote_recorded(session, frozen, candidates, request, recording, say)
         else:
             decisions = promote(session, frozen, candidates, request, hold, say)
         if json:

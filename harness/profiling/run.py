@@ -13,7 +13,7 @@ from device.interface import UnavailableError
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import ToolError
-from harness.freezing.buckets import meets_domain
+from harness.freezing.decide.buckets import meets_domain
 from harness.profiling.emulated import summarize_inspection
 from harness.profiling.inspection import inspect_variant
 from harness.profiling.ncu import NcuReport, NotServedError, profile_launch

@@ -16,7 +16,8 @@ import numpy as np
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult, build_stream
 from harness.build.compiler import Compiler
-from harness.pool import JobFeed, Lost, run_jobs
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost, run_jobs
 from harness.records.database import make_uid
 from harness.records.sweeps import SweepPoint
 from harness.records.tables import Result

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from device.settings import read_settings
-from harness.pool import Crew
+from harness.processes.pool import Crew
 
 if TYPE_CHECKING:
     from harness.discover import LoadedOp

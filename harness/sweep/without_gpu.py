@@ -14,7 +14,8 @@ from harness.build.sass import SassKernel
 from harness.discover import load_op
 from harness.model.features import Features, collect_features
 from harness.model.time_model import load_machine, predict
-from harness.pool import JobFeed, Lost, run_jobs
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost, run_jobs
 from harness.records.sweeps import SweepPoint
 from harness.spec import Launchable, Problem
 from harness.sweep.points import Answer, Measured

@@ -25,8 +25,8 @@ from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
-from harness.freezing.reading import list_frozen_ops
-from tests.deploy.chooser import AXES, Call, choose, classify, look_up
+from harness.freezing.store.index import list_frozen_ops
+from tests.contract.chooser import AXES, Call, choose, classify, look_up
 
 OPS = list_frozen_ops(find_frozen_dir())
 C_TYPES = {

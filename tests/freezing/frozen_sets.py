@@ -22,9 +22,9 @@ from contract.layout import (
     name_revision,
     split,
 )
-from harness.freezing.changing import change_index
-from harness.freezing.reading import name_evidence
-from harness.freezing.transaction import Disk
+from harness.freezing.store.changes import change_index
+from harness.freezing.store.history import name_evidence
+from harness.freezing.store.transaction import Disk
 
 OP = "tiny"
 

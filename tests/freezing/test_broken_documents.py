@@ -43,9 +43,10 @@ from deploy.dispatch import make_dispatcher
 from deploy.errors import DeployError
 from deploy.selection import select
 from harness.errors import FrozenError, RecordError
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import read_frozen_op, read_history
-from harness.freezing.transaction import recover
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.transaction import recover
+from harness.freezing.store.verify import check_op
 from harness.records.database import Records
 from harness.records.interchange import import_records
 from tests.freezing import frozen_sets

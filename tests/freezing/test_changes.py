@@ -14,10 +14,11 @@ import pytest
 from contract.kernels import read_kernel
 from contract.layout import INDEX
 from harness.errors import FrozenError
-from harness.freezing.changing import change_index, demote, roll_back
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import read_frozen_op, read_history
-from harness.freezing.transaction import Disk, lock_op, recover
+from harness.freezing.store.changes import change_index, demote, roll_back
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.transaction import Disk, lock_op, recover
+from harness.freezing.store.verify import check_op
 from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_bucket, make_median, make_rows, read_everything, write_frozen_set
 
 NEW = "plain__threads96__00000003"

@@ -17,7 +17,7 @@ from device.settings import find_project_root
 from device.toolchain import NVCC_VERSION, find_toolchain, name_remedy
 from harness.__main__ import main
 from harness.doctor import examine
-from harness.freezing.reading import list_frozen_ops, read_frozen_op
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
 from tests.freezing.frozen_sets import OP, write_frozen_set
 
 

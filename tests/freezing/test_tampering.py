@@ -26,9 +26,10 @@ from contract.layout import (
     split,
 )
 from harness.errors import FrozenError
-from harness.freezing.changing import change_index
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import list_frozen_ops, name_event, read_frozen_op, read_history
+from harness.freezing.store.changes import change_index
+from harness.freezing.store.history import name_event, read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.verify import check_op
 from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_manifest, make_rows, write_frozen_set, write_manifest
 
 KERNEL = "plain__threads32__00000001"

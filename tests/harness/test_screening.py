@@ -17,7 +17,8 @@ import pytest
 from harness.build.builder import BuildResult
 from harness.build.compiler import Compiler
 from harness.errors import BuildError, RecordError
-from harness.pool import JobFeed, Lost, run_jobs
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost, run_jobs
 from harness.records.sweeps import Sweep, SweepPoint, load_sweep, save_sweep
 from harness.spec import Kernel, Problem, Tunable
 from harness.sweep.points import Answer, Measured, Usage, make_points

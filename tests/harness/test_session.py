@@ -19,7 +19,7 @@ from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.pool import Lost
+from harness.processes.pool import Lost
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy

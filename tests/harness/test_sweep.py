@@ -13,7 +13,8 @@ import pytest
 from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.pool import JobFeed, Lost
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost
 from harness.spec import Variant
 from harness.sweep.worker import SweepJob
 from harness.timing.timer import TimingPolicy

@@ -19,9 +19,9 @@ from contract.frozen_set import FrozenOp, read_op
 from contract.layout import find_frozen_dir
 from harness.__main__ import build_app
 from harness.errors import FrozenError, FrozenUseError
-from harness.freezing.changing import demote
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import read_frozen_op
+from harness.freezing.store.changes import demote
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
 from harness.surveys.fitting import ask, fit_survey, solve_nonnegative
 from harness.surveys.records import find_folder
@@ -181,18 +181,19 @@ def test_nothing_timed_is_nothing_judged() -> None:
         (["fit", OP], 2, "survey fit needs files of times"),
         (["fit", OP, "nowhere.json"], 2, "nowhere.json: cannot be read"),
         (["fit", "softmax", str(TIMES)], 2, "must be times of softmax on one GPU"),
-        (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: --arch, --out)"),
-        (["report", OP, str(TIMES)], 2, "FILE means nothing to survey report (its options: none)"),
+        (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: OP, --arch, --out)"),
+        (["report", OP], 2, "OP means nothing to survey report (its options: none)"),
+        (["regret"], 2, "survey regret needs an op: one of gemm_backward, gemm_bias_act, softmax"),
         (["measure", "no_such_op"], 2, "no_such_op"),
     ],
 )
 def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    done = CliRunner().invoke(build_app(), ["survey", *words])
+    done = CliRunner().invoke(build_app(["survey"]), ["survey", *words])
     assert done.exit_code == code and message in done.output + capsys.readouterr().err
 
 
 def test_the_verb_fits_and_writes_nothing() -> None:
     before = (find_frozen_dir() / OP / "index.jsonl").read_bytes()
-    done = CliRunner().invoke(build_app(), ["survey", "fit", OP, str(TIMES)])
+    done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", OP, str(TIMES)])
     assert done.exit_code == 0 and "199 problems, 27 kernels; regret where a tenth is held out in turn: mean 1.08 %" in done.output
     assert (find_frozen_dir() / OP / "index.jsonl").read_bytes() == before
