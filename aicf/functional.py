@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aicf.modes import MODES
 from aicf.opset import Attr
 from aicf.random import Generator, find_generator
 from aicf.tensor import Scalar, Tensor, apply, make_scalar
-
-_SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
 
 
 def _one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
@@ -125,9 +122,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, act: str = "none") -> Tensor:
     """Return ``act(x weight' + bias)``: x [..., K], weight [N, K], bias [N]."""
-    tensors = (x, weight, bias)
-    keeps = act in _SMOOTH and MODES.grad_enabled and any(t is not None and t.requires_grad for t in tensors)
-    return apply("Linear", tensors, act=act, keep_z=keeps)[0]
+    return apply("Linear", (x, weight, bias), act=act)[0]
 
 
 def softmax(x: Tensor) -> Tensor:

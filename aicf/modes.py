@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 from aicf.errors import RecordError
 
 if TYPE_CHECKING:
-    from aicf.ir.recording import Recorder
+    from aicf.frontends.recording import Recorder
 
-_HERE = str(Path(__file__).resolve().parent)
+# Frames that are not the user's: this package's, and those of its context managers.
+_NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
 
 
 class _Modes(threading.local):
@@ -63,6 +65,6 @@ def refuse_while_recording(what: str, remedy: str) -> None:
 def find_source() -> str:
     """Return ``file:line`` of the innermost frame outside of this package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_USERS):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -169,9 +169,7 @@ class Tensor:
 
     def copy_(self, source: Tensor | Scalar) -> Self:
         """Overwrite the elements; returns the tensor. Raises :class:`~aicf.errors.GradientError` where gradients would be wrong."""
-        if MODES.grad_enabled and self.requires_grad:
-            raise GradientError("a tensor that needs a gradient was changed in place; do it under aicf.no_grad(), or make a new tensor")
-        refuse_while_recording("a tensor was changed in place", "return the new values instead")
+        self._check_write()
         values = self._lift(source)
         if values.type != self.type:
             values = _apply_one("Broadcast", values.cast(self.dtype), shape=self.shape)
@@ -179,16 +177,23 @@ class Tensor:
         self.version.count += 1
         return self
 
+    def _check_write(self) -> None:
+        refuse_while_recording("a tensor was changed in place", "return the new values instead")
+        if MODES.grad_enabled and self.requires_grad:
+            raise GradientError("a tensor that needs a gradient was changed in place; do it under aicf.no_grad(), or make a new tensor")
+
     def zero_(self) -> Self:
         """Set all elements to zero; returns the tensor."""
         return self.copy_(0)
 
     def add_(self, other: Tensor | Scalar) -> Self:
         """Add in place; returns the tensor."""
+        self._check_write()
         return self.copy_(self.detach() + other)
 
     def mul_(self, other: Tensor | Scalar) -> Self:
         """Multiply in place; returns the tensor."""
+        self._check_write()
         return self.copy_(self.detach() * other)
 
     # ---- arithmetic
@@ -327,12 +332,16 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
         backend: Backend = MODES.recorder
     else:
         backend = _find_common_backend(op, inputs)
+    records = MODES.grad_enabled and any(t is not None and t.requires_grad for t in inputs) and known.has_gradient(filled)
+    if records and known.keeps:
+        needed = {n for n, t in zip(known.input_names(len(inputs)), inputs, strict=True) if t is not None and t.requires_grad}
+        filled = known.extend(filled, needed)
     arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled)
     outputs = tuple(Tensor.wrap(array, backend) for array in arrays)
     if known.moves and inputs and inputs[0] is not None:
         for output in outputs:  # what is moved may be a view
             output.version = inputs[0].version
-    if MODES.grad_enabled and any(t is not None and t.requires_grad for t in inputs) and known.has_gradient(filled):
+    if records:
         node = Node(known, filled, inputs, outputs)
         for i, output in enumerate(outputs):
             if output.type.is_float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contract.errors import FrozenError
+from contract.formulas import check_tokens, list_tokens
 
 Row = Mapping[str, Any]
 
@@ -55,6 +56,13 @@ class _Names:
         for row in table:
             self.require_values(what, row["when"])
 
+    def require_formulas(self, what: str, table: Sequence[Row]) -> None:
+        for row in table:
+            try:
+                check_tokens(list_tokens(row["value"]), sorted(self.sizes))
+            except FrozenError as error:
+                self.fail(f"{what}: {error}")
+
 
 def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -> None:
     """Raise :class:`FrozenError`, naming the field, where rows of an index or manifests use names that the op does not declare."""
@@ -77,19 +85,23 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
 def _check_interface(names: _Names, interface: Row) -> None:
     tensors, attributes = interface["tensors"], interface["attributes"]
     names.require_once("interface/fields", [f["name"] for f in interface["fields"]])
-    names.require_once("interface", [*(t["name"] for t in tensors), *(a["name"] for a in attributes)])
+    given = [row["name"] for row in (*tensors, *attributes, *interface.get("scalars", ()))]
+    names.require_once("interface", given)
     if reserved := [n for n in [*names.tensors, *names.attributes] if keyword.iskeyword(n)]:
         names.fail(f"interface: {reserved[0]} is a keyword of Python, and names an argument")
     kinds = {f["name"]: f["type"] for f in interface["fields"]}
     names.require("interface/sizes", interface["sizes"].values(), names.fields)
     for tensor in tensors:
         what = f"interface/tensors/{tensor['name']}"
-        names.require(what, [tensor["field"], *filter(None, [tensor["stride"]])], names.fields)
+        strides = list(filter(None, [tensor["stride"], *tensor.get("strides", ())]))
+        names.require(what, [tensor["field"], *strides], names.fields)
         if kinds[tensor["field"]] != "pointer":
             names.fail(f"{what}: field {tensor['field']} is no pointer")
         for key in ("dtype", "shape", "present"):
             names.require_table(f"{what}/{key}", tensor[key])
-        names.require(f"{what}/shape", (size for row in tensor["shape"] for size in row["value"]), names.sizes)
+        names.require(f"{what}/shape", (size for row in tensor["shape"] for size in row["value"] if isinstance(size, str)), names.sizes)
+        if "strides" in tensor and any(len(row["value"]) > len(tensor["strides"]) for row in tensor["shape"]):
+            names.fail(f"{what}: has more dimensions than strides")
     for attribute in attributes:
         what = f"interface/attributes/{attribute['name']}"
         if not _is_choice(attribute["default"], attribute["choices"]):
@@ -102,7 +114,13 @@ def _check_interface(names: _Names, interface: Row) -> None:
             names.require(what, [attribute["field"]], names.fields)
             if len(attribute["codes"]) != len(attribute["choices"]):
                 names.fail(f"{what}: has {len(attribute['choices'])} choices and {len(attribute['codes'])} codes")
-    numbers = [*interface["sizes"].values(), *filter(None, (t["stride"] for t in tensors))]
+    scalars = interface.get("scalars", ())
+    names.require("interface/scalars", [s["field"] for s in scalars], names.fields)
+    for scalar in scalars:
+        if kinds[scalar["field"]] != scalar["type"]:
+            names.fail(f"interface/scalars/{scalar['name']}: field {scalar['field']} is {kinds[scalar['field']]}, not {scalar['type']}")
+    names.require("interface/derived", [d["name"] for d in interface.get("derived", ())], names.sizes)
+    numbers = [*interface["sizes"].values(), *filter(None, (s for t in tensors for s in (t["stride"], *t.get("strides", ()))))]
     numbers += [a["field"] for a in attributes if "field" in a]
     if pointers := [n for n in numbers if kinds[n] == "pointer"]:
         names.fail(f"interface/fields: {pointers[0]} is a pointer, and holds a number")
@@ -125,7 +143,7 @@ def _check_description(names: _Names, description: Row) -> None:
             continue
         names.require_table(f"cost/{key}", table)
         if key != "flop_unit":
-            names.require(f"cost/{key}", (size for row in table for term in row["value"] for size in term[1]), names.sizes)
+            names.require_formulas(f"cost/{key}", table)
 
 
 def _is_choice(value: Any, choices: Sequence[Any]) -> bool:

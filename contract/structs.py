@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 _TYPES: Mapping[str, type[Any]] = {
@@ -41,11 +42,13 @@ def make_params(
     sizes: Mapping[str, int],
     attributes: Mapping[str, Any],
     addresses: Mapping[str, int],
-    strides: Mapping[str, int],
+    strides: Mapping[str, int | Sequence[int]],
+    scalars: Mapping[str, float] = MappingProxyType({}),
 ) -> ctypes.Structure:
     """Return the op's Params struct for a call.
 
-    ``addresses`` (bytes) and row ``strides`` (elements) are those of the tensors that are part of it; the pointers of others are NULL.
+    ``addresses`` (bytes) and ``strides`` (elements) are those of the tensors that are part of it; the pointers of others are NULL. A tensor
+    whose dimensions have strides of their own gives all of them, any other that of its rows. A scalar that is left out has its default.
     """
     params = find_struct(interface)()
     for size, field in interface["sizes"].items():
@@ -56,6 +59,12 @@ def make_params(
             setattr(params, attribute["field"], code)
     for tensor in interface["tensors"]:
         setattr(params, tensor["field"], addresses.get(tensor["name"]))
+        given = strides.get(tensor["name"], 0)
         if tensor["stride"] is not None:
-            setattr(params, tensor["stride"], strides.get(tensor["name"], 0))
+            setattr(params, tensor["stride"], given)
+        for field, stride in zip(tensor.get("strides", ()), given if isinstance(given, Sequence) else (), strict=False):
+            if field is not None:
+                setattr(params, field, stride)
+    for scalar in interface.get("scalars", ()):
+        setattr(params, scalar["field"], scalars.get(scalar["name"], scalar["default"]))
     return params

@@ -35,6 +35,15 @@ def define_once(graph: Graph) -> Iterator[str]:
         numbers.add(node.id)
 
 
+def know_every_op(graph: Graph) -> Iterator[str]:
+    """Hold that every node's op is in the opset, and that its attributes are all there."""
+    for node in graph.nodes:
+        if node.op not in list_ops():
+            yield f"{node.place}: there is no op {node.op!r}"
+        elif missing := sorted(find_op(node.op).attributes.keys() ^ node.attrs.keys()):
+            yield f"{node.place}: attribute {missing[0]!r} is missing, or none of the op's"
+
+
 def agree_on_types(graph: Graph) -> Iterator[str]:
     """Hold that a value has one type wherever it is read, and that a node's outputs have the types that its op says."""
     types = {v.id: v.type for _, v in graph.inputs} | {s.value.id: s.value.type for s in graph.states}
@@ -43,8 +52,6 @@ def agree_on_types(graph: Graph) -> Iterator[str]:
             if value is not None and types.get(value.id, value.type) != value.type:
                 yield f"{node.place} reads {value} as {value.type}; it is {types[value.id]}"
         types |= {v.id: v.type for v in node.outputs}
-        if node.op not in list_ops():
-            continue
         op = find_op(node.op)
         try:
             expected = op.find_types([None if v is None else v.type for v in node.inputs], op.fill(node.attrs))
@@ -54,15 +61,6 @@ def agree_on_types(graph: Graph) -> Iterator[str]:
         found = tuple(v.type for v in node.outputs)
         if found != expected:
             yield f"{node.place} makes {', '.join(map(str, found))}; its op makes {', '.join(map(str, expected))}"
-
-
-def know_every_op(graph: Graph) -> Iterator[str]:
-    """Hold that every node's op is in the opset, and that its attributes are all there."""
-    for node in graph.nodes:
-        if node.op not in list_ops():
-            yield f"{node.place}: there is no op {node.op!r}"
-        elif missing := sorted(find_op(node.op).attributes.keys() ^ node.attrs.keys()):
-            yield f"{node.place}: attribute {missing[0]!r} is missing, or none of the op's"
 
 
 def own_each_state_once(graph: Graph) -> Iterator[str]:
@@ -104,8 +102,8 @@ Rule = Callable[[Graph], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     define_before_use,
     define_once,
-    agree_on_types,
     know_every_op,
+    agree_on_types,
     own_each_state_once,
     update_states_only,
     differentiate_backwards,

@@ -161,7 +161,8 @@ class OpDef:
     its results are rounded once, to the dtypes that ``infer`` says; an op that ``moves`` elements and computes nothing gets its inputs as
     they are. ``gradient`` is given a :class:`Backward` and the outputs' gradients, and returns the inputs'. ``saves`` names what it reads.
     Calls that are constant almost everywhere (comparisons, steps) say so in ``has_gradient``. ``lower`` writes the op as frozen ones; an op
-    that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input. A view (``is_view``) needs no launch.
+    that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input, and
+    ``keeps`` which attribute makes a call return an output that its rule reads. A view (``is_view``) needs no launch.
     """
 
     name: str
@@ -179,6 +180,7 @@ class OpDef:
     is_view: bool = False
     is_frozen: bool = False
     in_place: Mapping[str, str] = field(default_factory=dict)
+    keeps: Mapping[str, str] = field(default_factory=dict)
 
     def input_names(self, count: int) -> tuple[str, ...]:
         """Return the names of a call's inputs; an op whose only name ends in ``*`` takes any number, ``x*``: x0, x1, ..."""
@@ -195,6 +197,11 @@ class OpDef:
         if missing := [name for name, value in filled.items() if value is REQUIRED]:
             raise TypeError(f"{self.name}: attribute {missing[0]!r} is missing")
         return filled
+
+    def extend(self, attrs: Attrs, needed: set[str]) -> dict[str, Attr]:
+        """Return attributes under which a call returns all that its gradient rule reads, behind what it returns without."""
+        wanted = self.saves(attrs, needed) if needed else set()
+        return {**attrs, **{attribute: True for name, attribute in self.keeps.items() if name in wanted}}
 
     def find_types(self, types: Types, attrs: Attrs) -> tuple[Type, ...]:
         """Return the types of a call's outputs; raises TypeError or ValueError naming the op, the argument and what is expected."""

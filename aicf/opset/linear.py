@@ -336,6 +336,7 @@ OPS = (
         _save_linear,
         amp="always",
         lower=_lower_linear,
+        keeps={"z": "keep_z"},
     ),
     OpDef(
         "LinearGrad",
@@ -371,6 +372,7 @@ OPS = (
         _differentiate_gemm,
         _save_gemm,
         is_frozen=True,
+        keeps={"z": "save_z"},
     ),
     OpDef(
         "gemm_backward",

@@ -117,10 +117,11 @@ class _Planner:
                         self.places[value.id] = self.places[self.buffer_of[state.id]]
                         written.add(state.id)
         outputs = self._copy_outputs()
-        copies = [(state, new) for state, new in self.graph.updates if state.id not in written]
+        # A state that stays as it is needs no copy.
+        copies = [(s, new) for s, new in self.graph.updates if s.id not in written and self.buffer_of[new.id] != s.id]
         held = {s.value.id for s in self.graph.states}
         for i, (state, new) in enumerate(copies):
-            if self.buffer_of[new.id] in held and self.buffer_of[new.id] != state.id:  # it may be overwritten before it is read
+            if self.buffer_of[new.id] in held:  # it may be overwritten before it is read
                 kept = Value(self._make_buffer(), new.type)
                 self.buffer_of[kept.id] = kept.id
                 self._draft_copy(new, kept)

@@ -37,7 +37,7 @@ from harness.errors import ExitCode
 from harness.freezing.decide.contests import ContestRunner
 from harness.freezing.decide.promote import Decision, Request, list_choices, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
-from harness.freezing.decide.recorded_times import Recording, find_other_code, list_variants, read_recording
+from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import pass_gates, seal_candidates
 from harness.freezing.store.verify import require_sound
@@ -127,7 +127,7 @@ def _judge_candidates(
         pass_gates(session, frozen, candidate, verdict, lambda gate: say(f"  {gate.describe()}"), sources_at=commit)
     seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
     if recording:
-        for candidate, fault in zip(candidates, find_other_code(session, recording, ready.builds).values(), strict=True):
+        for candidate, fault in zip(candidates, find_untimed_code(session, recording, ready.builds).values(), strict=True):
             candidate.gates.append(Gate("recorded", not fault, fault or "the machine code that was timed"))
             say(f"{candidate.name}\n  {candidate.gates[-1].describe()}")
     return candidates

@@ -13,7 +13,7 @@ Examples:
   python -m harness survey adopt gemm_bias_act /tmp/survey/*.json
   python -m harness survey regret gemm_bias_act --seed 7 --problems 60
   python -m harness survey recorded gemm_bias_act
-  python -m harness survey report gemm_bias_act
+  python -m harness survey report
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from typing import Annotated
 
 import typer
 
-from contract.frozen_set import read_op
+from contract.frozen_set import list_ops, read_op
 from contract.layout import find_frozen_dir
 from device import open_device
-from harness.commands.options import OpName
 from harness.compare.drawn import seeds
 from harness.discover import find_op
 from harness.errors import ExitCode, UseError
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
-from harness.surveys.drawing import draw_neighbours
+from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import make_page
 from harness.surveys.recorded import HELD_OUT, judge_published, read_published_times
 from harness.surveys.records import find_folder, make_times_document, write_record
@@ -53,19 +52,20 @@ class Action(StrEnum):
 
 
 # What each action obeys; any other option is refused.
-_TIMED = ("--seed", "--problems", "--budget", "--out")
+_TIMED = ("OP", "--seed", "--problems", "--budget", "--out")
 _OPTIONS: dict[Action, tuple[str, ...]] = {
     Action.MEASURE: _TIMED,
     Action.REGRET: _TIMED,
-    Action.FIT: ("FILE", "--arch"),
-    Action.ADOPT: ("FILE", "--arch"),
-    Action.RECORDED: ("--arch", "--out"),
+    Action.FIT: ("OP", "FILE", "--arch"),
+    Action.ADOPT: ("OP", "FILE", "--arch"),
+    Action.RECORDED: ("OP", "--arch", "--out"),
     Action.REPORT: (),
 }
 # Choices are never judged on the problems that models were fitted to.
 _SEEDS = {Action.MEASURE: 1, Action.REGRET: 2}
 _NUM_PROBLEMS, _BUDGET_S, _ARCH = 200, 120.0, "sm_90a"
 
+OptionalOp = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; report: none", show_default=False)]
 Files = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="fit, adopt: files that measure wrote", show_default=False)]
 Arch = Annotated[str | None, typer.Option("--arch", metavar="NAME", help=f"the architecture that was timed (default: {_ARCH})")]
 Seed = Annotated[
@@ -80,7 +80,7 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="where
 
 def run(
     action: Annotated[Action, typer.Argument(help="measure, fit, adopt, regret, recorded or report", show_default=False)],
-    op: OpName,
+    op: OptionalOp = None,
     file: Files = None,
     arch: Arch = None,
     seed: Seed = None,
@@ -89,19 +89,29 @@ def run(
     out: Out = None,
 ) -> ExitCode:
     """Run the verb."""
-    given: dict[str, object] = {"FILE": file, "--arch": arch, "--seed": seed, "--problems": problems, "--budget": budget, "--out": out}
+    given: dict[str, object] = {
+        "OP": op,
+        "FILE": file,
+        "--arch": arch,
+        "--seed": seed,
+        "--problems": problems,
+        "--budget": budget,
+        "--out": out,
+    }
     if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
         raise UseError(f"{stray[0]} means nothing to survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
-    find_op(op)
     folder = out or find_folder()
+    if action is Action.REPORT:
+        return _report(folder)
+    if op is None:
+        raise UseError(f"survey {action} needs an op: one of {', '.join(list_ops()) or '(none is frozen)'}")
+    find_op(op)
     if action in (Action.FIT, Action.ADOPT):
         if not file:
             raise UseError(f"survey {action} needs files of times: those that `survey measure {op}` wrote")
         return _fit(op, file, arch or _ARCH, is_adopted=action is Action.ADOPT)
     if action is Action.RECORDED:
         return _judge_recorded(op, arch or _ARCH, folder)
-    if action is Action.REPORT:
-        return _report(folder)
     wanted = _NUM_PROBLEMS if problems is None else problems
     return _measure(action, op, _SEEDS[action] if seed is None else seed, wanted, _BUDGET_S if budget is None else budget, folder)
 
@@ -110,14 +120,16 @@ def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float,
     frozen = read_op(op)
     device = open_device("cuda")
     kernels = FrozenKernels(device, frozen)
-    drawn = draw_neighbours(find_op(op).op, kernels.core, problems, seed)
+    spec = find_op(op).op
+    drawn = draw_unmeasured(spec, kernels.core, problems, seed)
     rows = time_problems(kernels, Timer(device, POLICY), drawn, budget_s)
     regrets = Summary.of([row["regret"] for row in rows])
     name = "survey" if action is Action.MEASURE else "regret"
     target = folder / f"h200-{name}-{op}.json"
     write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows))
     if action is Action.MEASURE:
-        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, seeds.NEIGHBOURS, "survey", target.name))
+        draw = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION
+        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, draw, "survey", target.name))
     print(f"{target}: {len(rows)} of {len(drawn)} problems; regret of the choices: {regrets.describe()}")
     return ExitCode.DONE
 

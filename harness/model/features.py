@@ -24,6 +24,7 @@ from harness.build.resources import Occupancy, Resources, find_occupancy
 from harness.build.sass import SassInstruction, SassKernel, Stall
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
+from harness.verify.input_domains import find_limit
 from harness.verify.inputs import draw
 from harness.verify.runner import Case, Layout
 
@@ -261,6 +262,15 @@ def make_pattern(op: Op, problem: Problem) -> dict[str, NDArray[Any]]:
     inputs: dict[str, NDArray[Any]] = {}
     for tensor in op.inputs:
         if tensor.present(problem):
-            pattern = draw((_PATTERN_ELEMS,), tensor.resolve_dtype(problem), "uniform", op=op.name, problem="pattern", tensor=tensor.name)
+            pattern = draw(
+                (_PATTERN_ELEMS,),
+                tensor.resolve_dtype(problem),
+                "uniform",
+                op=op.name,
+                problem="pattern",
+                tensor=tensor.name,
+                values=tensor.values,
+                limit=find_limit(tensor, problem),
+            )
             inputs[tensor.name] = np.resize(pattern, tensor.resolve_shape(problem))
     return inputs

@@ -137,9 +137,7 @@ class Tensor:
         if padding and self.strides is Strides.PACKED:
             return f"tensor {self.name} cannot have padded rows"
         if isinstance(padding, tuple) and (not self.is_strided or len(padding) != rank):
-            return (
-                f"padding of {self.name} is {padding}: a stride per dimension needs Strides.OUTER or ANY, and one number for each of {rank}"
-            )
+            return f"padding {self.name}={padding}: a number per dimension needs Strides.OUTER or ANY, and {rank} of them"
         if order is not None and (not self.is_strided or len(order) != rank):
             return f"order {self.name}={order}: needs Strides.OUTER or ANY, and each of {rank} dimensions"
         is_last_moved = (order is not None and order[-1] != rank - 1) or (isinstance(padding, tuple) and padding[-1:] > (0,))

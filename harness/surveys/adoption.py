@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from contract.documents import parse_json
 from contract.frozen_set import read_op
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
@@ -33,7 +33,7 @@ def read_times(op: str, files: Sequence[Path]) -> Times:
     where = ", ".join(map(str, files))
     try:
         contents = [path.read_bytes() for path in files]
-        documents: list[dict[str, Any]] = [json.loads(content) for content in contents]
+        documents: list[dict[str, Any]] = [parse_json(content) for content in contents]
         devices = {str(d["facts"]["device"]) for d in documents}
         rows = tuple(row for d in documents for row in d["rows"])
         ops = {str(d["op"]) for d in documents}

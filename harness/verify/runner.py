@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from device.interface import Buffer, Device, DeviceArray, Stream
 from harness.dtypes import find_dtype
-from harness.spec import Launchable, Op, Problem, Role, Tensor
+from harness.spec import Indices, Launchable, Op, Problem, Role, Tensor
 
 # Bytes before and after each guarded tensor: more than a tile of rows of a small problem, and a multiple of the allocation alignment.
 GUARD_BYTES = 16384
@@ -32,6 +32,7 @@ _GUARD_PATTERN = 0xA5
 POISON_NAN = 0xFF
 POISON_FINITE = 0x4B
 _SEGMENT_ELEMS = 4096
+_MAX_CLEARED_BYTES = 256 << 20
 # Planned tensors are this far apart, so that they do not overlap.
 _PLANNED_SPACING = 1 << 48
 
@@ -238,7 +239,7 @@ class Case:
 
     def _place(self, tensor: Tensor) -> _Slot:
         problem = self.problem
-        return _Slot(
+        slot = _Slot(
             self.device,
             tensor.name,
             tensor.resolve_shape(problem),
@@ -248,6 +249,11 @@ class Case:
             problem.offsets.get(tensor.name, 0),
             is_inout=tensor.role is Role.INOUT,
         )
+        # A launch before any upload must not follow indices out of bounds. What is larger lies in pages of its own, which are zero.
+        is_small = slot.buffer.size_bytes <= _MAX_CLEARED_BYTES or self.device.observer is None
+        if isinstance(tensor.values, Indices) and self.layout is Layout.EXACT and is_small:
+            slot.buffer.fill(0)
+        return slot
 
     def __enter__(self) -> Self:
         return self

@@ -17,14 +17,14 @@ from contract.frozen_set import FrozenOp
 from contract.kernels import FrozenKernel
 from harness.domain import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
-from tests.deploy.chooser import Call, choose
+from tests.contract.chooser import Call, choose
 
 HOPPER = HwCaps(9, 0)
 WAYS = [How.MEASURED, How.SURVEYED, How.NEAR, How.PRIOR, How.FALLBACK]
 
 
 def choose_again(op: FrozenOp, handle: KernelHandle, prefs: Preferences) -> tuple[str | None, int]:
-    """Decide by the description in tests/deploy/chooser.py."""
+    """Decide by the description in tests/contract/chooser.py."""
     q = handle.query
     present = {"x", "y", *(["z"] if q.attributes["save"] else [])}
     call = Call(q.by_size, q.attributes, {t: q.addresses.get(t, 0) for t in present}, q.strides)

@@ -135,14 +135,21 @@ def test_the_custom_op_keeps_torchs_rules(place: str) -> None:
 
 
 def test_an_op_without_a_backward_op_says_so_when_it_is_asked_for_a_gradient(place: str) -> None:
-    x = draw(4, 8, place=place).requires_grad_()
-    y = aicf.ops.softmax(x)
-    assert y.requires_grad
-    with pytest.raises(UnavailableError, match=r"softmax: no backward op is known; call it under torch.no_grad\(\)"):
-        y.sum().backward()
+    dy, z = draw(4, 8, place=place, dtype=torch.bfloat16).requires_grad_(), draw(4, 8, place=place, dtype=torch.bfloat16)
+    dz = aicf.ops.gemm_backward(dy, z=z, act="silu", with_dbias=False)
+    assert dz.requires_grad
+    with pytest.raises(UnavailableError, match=r"gemm_backward: no backward op is known; call it under torch.no_grad\(\)"):
+        dz.sum().backward()
     with torch.no_grad():
-        assert not aicf.ops.softmax(x).requires_grad
-    assert not aicf.ops.softmax(x.detach()).requires_grad
+        assert not aicf.ops.gemm_backward(dy, z=z, act="silu", with_dbias=False).requires_grad
+    assert not aicf.ops.gemm_backward(dy.detach(), z=z, act="silu", with_dbias=False).requires_grad
+
+
+def test_softmax_is_differentiated_by_the_opsets_rule(place: str) -> None:
+    x, dy = draw(4, 8, place=place).requires_grad_(), draw(4, 8, place=place)
+    aicf.ops.softmax(x).backward(dy)
+    (expected,) = torch.autograd.grad(torch.softmax(x, 1), x, dy)
+    assert torch.allclose(x.grad, expected, rtol=1e-5, atol=1e-6)
 
 
 ACTS = {

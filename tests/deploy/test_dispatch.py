@@ -26,7 +26,7 @@ from deploy.selection import DeployedOp, select
 from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.freezing.store.index import list_frozen_ops
-from tests.deploy.chooser import AXES, Call, choose, classify, look_up
+from tests.contract.chooser import AXES, Call, choose, classify, look_up
 
 OPS = list_frozen_ops(find_frozen_dir())
 C_TYPES = {

@@ -181,8 +181,9 @@ def test_nothing_timed_is_nothing_judged() -> None:
         (["fit", OP], 2, "survey fit needs files of times"),
         (["fit", OP, "nowhere.json"], 2, "nowhere.json: cannot be read"),
         (["fit", "softmax", str(TIMES)], 2, "must be times of softmax on one GPU"),
-        (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: --arch, --out)"),
-        (["report", OP, str(TIMES)], 2, "FILE means nothing to survey report (its options: none)"),
+        (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: OP, --arch, --out)"),
+        (["report", OP], 2, "OP means nothing to survey report (its options: none)"),
+        (["regret"], 2, "survey regret needs an op: one of gemm_backward, gemm_bias_act, softmax"),
         (["measure", "no_such_op"], 2, "no_such_op"),
     ],
 )

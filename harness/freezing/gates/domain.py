@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from typing import Any
 
-from harness.domain import Condition, Count, Facts, OneOf, Rows, find_broken, settle
+from harness.domain import Condition, Count, Facts, OneOf, Rows, find_broken
 from harness.dtypes import find_dtype
-from harness.spec import Attribute, AttributeValue, Launchable, Op, Problem, Tensor
+from harness.spec import Attribute, AttributeValue, Launchable, Op, Problem, Scalar, SpecError, Strides, Tensor
 
 # Tensors are placed this far apart, so that they never overlap, and none is longer.
 _SPACING = 1 << 59
@@ -51,7 +50,7 @@ def find_disagreement(op: Op, domain: Sequence[Condition], launchable: Launchabl
 
 
 def _describe(values: Any) -> str:
-    return ", ".join(f"{k} {v % _SPACING}" for k, v in values.items())
+    return ", ".join(f"{k} {v % _SPACING if isinstance(v, int) else v}" for k, v in values.items())
 
 
 def _make_call(op: Op, domain: Sequence[Condition], generator: random.Random) -> tuple[Problem, Facts, dict[str, Any]]:
@@ -62,44 +61,70 @@ def _make_call(op: Op, domain: Sequence[Condition], generator: random.Random) ->
         free = set(names) if generator.random() < 0.3 else {generator.choice(names)}
         attributes = {a.name: generator.choice(_list_values(a, domain, free)) for a in op.attributes}
         drawn = {name: _draw_size(name, domain, generator) for name in sizes}
+        # A derived size follows; what it follows from is drawn as it comes.
         fitted = {name: s if name in free else _fit_size(name, s, domain) for name, s in drawn.items()}
-        agreed = settle(op.ties, Facts(fitted, attributes))
+        try:
+            agreed = op.settle(fitted, attributes)
+            problem = Problem(agreed.sizes, agreed.attributes, scalars={s.name: _draw_scalar(s, generator) for s in op.scalars})
+        except SpecError:
+            continue  # a derived size would be 0
         attributes = dict(agreed.attributes)
-        problem = Problem(agreed.sizes, attributes)
         tensors = [t for t in op.tensors if t.present(problem)]
         placed = [_place(t, i, problem, domain, generator, fits=t.name not in free) for i, t in enumerate(tensors)]
         if all(p is not None for p in placed):
             break
     views: dict[str, Any] = dict.fromkeys((t.name for t in op.tensors), None)
-    addresses, strides = {}, {}
+    addresses: dict[str, int] = {}
+    strides: dict[str, int | tuple[int, ...]] = {}
     for tensor, place in zip(tensors, placed, strict=True):
         assert place is not None
         views[tensor.name], addresses[tensor.name], row = place
-        if len(tensor.name_sizes(problem)) > 1:
+        if row is not None:
             strides[tensor.name] = row
-    passed = {a.name: attributes[a.name] for a in op.attributes if a.passed}
-    return problem, Facts(problem.sizes, attributes, addresses, strides), views | passed
+    return problem, Facts(problem.sizes, attributes, addresses, strides), views | op.list_passed(problem)
+
+
+def _draw_scalar(scalar: Scalar, generator: random.Random) -> float:
+    if scalar.choices:
+        return generator.choice(scalar.choices)
+    return generator.randint(int(scalar.low), int(scalar.high)) if scalar.is_whole else generator.uniform(scalar.low, scalar.high)
 
 
 def _place(
     tensor: Tensor, index: int, problem: Problem, domain: Sequence[Condition], generator: random.Random, *, fits: bool
-) -> tuple[_Address, int, int] | None:
-    """Give a tensor an address and a row stride (elements); None where it would be too long."""
+) -> tuple[_Address, int, int | tuple[int, ...] | None] | None:
+    """Give a tensor an address and the strides that conditions ask of (elements); None where it would be too long."""
     rules = [c for c in domain if isinstance(c, Rows) and c.tensor == tensor.name]
     shape, dtype = tensor.resolve_shape(problem), find_dtype(tensor.resolve_dtype(problem))
     least = max([dtype.itemsize, *(r.address_bytes for r in rules if fits)])
     step = generator.choice([s for s in _ADDRESS_STEPS if s >= least])
     address = (index + 1) * _SPACING + step * generator.choice((0, 0, 1, 3))
-    row = shape[-1]
-    if tensor.can_pad_rows and len(shape) > 1:
-        row = _draw_stride(row, rules, generator)
-        for rule in rules if fits else []:
-            row = -(-row // rule.stride_multiple) * rule.stride_multiple
-    extents = (*shape[:-1], row)
-    if math.prod(extents) * dtype.itemsize >= _SPACING:
+    strides = _draw_strides(tensor, shape, rules if fits else [], rules, generator)
+    if dtype.itemsize * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= _SPACING:
         return None
-    steps = tuple(dtype.itemsize * math.prod(extents[axis + 1 :]) for axis in range(len(shape)))
-    return _Address(address, shape, steps, dtype.str), address, row
+    view = _Address(address, shape, tuple(dtype.itemsize * s for s in strides), dtype.str)
+    outer = None if len(shape) < 2 else strides[:-1] if tensor.is_strided else strides[-2]
+    return view, address, outer
+
+
+def _draw_strides(
+    tensor: Tensor, shape: tuple[int, ...], kept: Sequence[Rows], rules: Sequence[Rows], generator: random.Random
+) -> tuple[int, ...]:
+    """Draw the strides of a tensor in elements; those that conditions ask of keep to the rules ``kept``."""
+    order = list(range(len(shape)))
+    if tensor.is_strided:
+        moved = order[: len(shape) - (tensor.strides is Strides.OUTER)]
+        order = [*generator.sample(moved, len(moved)), *order[len(moved) :]]
+    strides, step = [1] * len(shape), 1
+    for dim in reversed(order):
+        is_row = tensor.can_pad_rows and dim == len(shape) - 2
+        if is_row or (tensor.is_strided and dim != len(shape) - 1):
+            step = _draw_stride(step, rules, generator)
+            for rule in kept:
+                step = -(-step // rule.stride_multiple) * rule.stride_multiple
+        strides[dim] = step
+        step *= shape[dim]
+    return tuple(strides)
 
 
 def _list_values(attribute: Attribute, domain: Sequence[Condition], free: set[str]) -> list[AttributeValue]:

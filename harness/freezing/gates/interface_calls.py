@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from contract.structs import Status, make_params
@@ -50,14 +50,13 @@ def find_wrong_call(session: Session, build: BuildResult, launchable: Launchable
 
 
 def _fill(op: Op, problem: Problem, case: Case, interface: Mapping[str, Any]) -> ctypes.Structure:
-    addresses, strides = {}, {}
+    addresses: dict[str, int] = {}
+    strides: dict[str, int | tuple[int, ...]] = {}
     for tensor in op.tensors:
         array = case.arguments[tensor.name]
         if array is None:
             continue
-        view = array.__cuda_array_interface__
-        addresses[tensor.name] = view["data"][0]
-        shape: Sequence[int] = view["shape"]
-        item = int(view["typestr"][2:])
-        strides[tensor.name] = view["strides"][-2] // item if view.get("strides") and len(shape) > 1 else shape[-1]
-    return make_params(interface, problem.sizes, op.attribute_values(problem), addresses, strides)
+        addresses[tensor.name] = array.__cuda_array_interface__["data"][0]
+        given = tensor.find_strides(problem)
+        strides[tensor.name] = given if tensor.is_strided else given[-2] if len(given) > 1 else 0
+    return make_params(interface, problem.sizes, op.attribute_values(problem), addresses, strides, op.scalar_values(problem))

@@ -76,6 +76,7 @@ CALLS = [
     Call("Slice", [normal(3, 4)], {"starts": (1, 0), "stops": (3, 2)}),
     Call("Pad", [normal(2, 3)], {"before": (0, 1), "after": (2, 0)}),
     Call("Concat", [normal(2, 3), normal(2, 1)], {"axis": 1}),
+    Call("Copy", [normal(3)]),
     Call("Full", [], {"value": 2.5, "dtype": "float64", "shape": (2, 3)}),
     Call("Linear", [X, W, B]),
     Call("Linear", [X, W, None], label="no-bias"),

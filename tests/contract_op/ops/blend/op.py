@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +23,7 @@ from harness.spec import (
     Positive,
     Problem,
     Role,
+    Sampling,
     Scalar,
     Strides,
     Tensor,
@@ -57,6 +60,12 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     """Return the bound of a sum in any order: each term is rounded at most once for each of R + 4 operations."""
     bound = 2.0 * (problem.sizes["R"] + 4) * UNIT_ROUNDOFF * _find_terms(inputs, problem, absolute=True) + 2.0**-126
     return {"state": bound, "y": 2.0 * bound}
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the outermost places."""
+    taken = {name: values[places] if name in ("x", "index", "mask", "state") else values for name, values in inputs.items()}
+    return taken, replace(problem, sizes=dict(problem.sizes) | {"B": len(places)})
 
 
 def cost(problem: Problem) -> Cost:
@@ -126,9 +135,11 @@ OP = Op(
         _problem(2, 3, 9, 5, 4, 3),
         _problem(2, 3, 10, 8, 7, 2, attributes={"step": 2, "masked": True}),
         _problem(3, 2, 12, 4, 5, 3, attributes={"dtype": "bfloat16", "step": 3}),
+        _problem(4096, 8, 16, 8, 64, 2, attributes={"masked": True}, suites=frozenset({"bench"})),
     ),
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0,), restrict),
     distributions=("normal", "uniform", "ties", "largest_first", "largest_last"),
 )

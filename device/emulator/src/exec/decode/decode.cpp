@@ -420,6 +420,7 @@ void FunctionDecoder::finish() {
         tables.emplace_back(inst, std::move(table));
     }
 
+    const auto confirmed = find_confirmed_loads(code_, info_, successors, refs_);
     const FrameSizes sizes = allot_registers(code_, builder_.image->operand_lists, successors, refs_, classes_);
     Image& image = *builder_.image;
     ImageFunction& entry = image.functions[index_];
@@ -434,6 +435,7 @@ void FunctionDecoder::finish() {
     for (Inst& inst : code_) {
         if (inst.op == Op::kBra) inst.imm += entry.entry_pc;
     }
+    for (const auto& [load, by] : confirmed) info_[load].confirmed_by = by + entry.entry_pc;
     image.code.insert(image.code.end(), code_.begin(), code_.end());
     image.info.insert(image.info.end(), info_.begin(), info_.end());
 }

@@ -194,6 +194,7 @@ struct InstInfo {
     ptx::Location where;
     uint32_t function = 0;  // index into Image::functions
     const ptx::Instruction* instruction = nullptr;  // null: the end of a function
+    uint32_t confirmed_by = ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (confirm.cpp)
 };
 
 // Special registers that are rows of the warp, filled once a block.
@@ -364,5 +365,10 @@ struct FrameSizes {
 FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& operand_lists,
                            const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
                            const std::vector<RegClass>& classes);
+
+// Plain loads, and the compare-and-swap that confirms each.
+std::vector<std::pair<uint32_t, uint32_t>> find_confirmed_loads(const std::vector<Inst>& code, const std::vector<InstInfo>& info,
+                                                                const std::vector<std::vector<uint32_t>>& successors,
+                                                                const std::vector<Ref>& refs);
 
 }  // namespace aicf::emu

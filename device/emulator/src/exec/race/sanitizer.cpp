@@ -35,11 +35,13 @@ constexpr FindingInfo kFindings[] = {
     {"shuffle_inactive_lane", Severity::kError, "Shuffle from a thread that does not take part"},
     {"shared_race", Severity::kError, "Race in shared memory"},
     {"shared_race_same_value", Severity::kNote, "Race in shared memory between writes of the same value"},
+    {"shared_race_benign", Severity::kNote, "Race in shared memory that cannot change the result"},
     {"wgmma_register_hazard", Severity::kError, "Register of a wgmma.mma_async touched while it is under way"},
     {"wgmma_missing_fence", Severity::kError, "wgmma.mma_async without the wgmma.fence that orders its registers"},
     {"wgmma_divergent_warpgroup", Severity::kError, "The warps of a warpgroup execute different wgmma.mma_async"},
     {"global_race", Severity::kError, "Race in global memory"},
     {"global_race_same_value", Severity::kNote, "Race in global memory between writes of the same value"},
+    {"global_race_benign", Severity::kNote, "Race in global memory that cannot change the result"},
     {"missing_proxy_fence", Severity::kError, "Asynchronous read of memory that no fence.proxy.async has made visible to the async proxy"},
     {"wgmma_operand_overwritten", Severity::kError, "Write to shared memory that a wgmma may still be reading"},
     {"async_source_overwritten", Severity::kError, "Write to memory that an asynchronous copy may still be reading"},
@@ -311,8 +313,17 @@ std::string describe_shared(const LaunchState& state, uint64_t address) {
     return "    byte " + std::to_string(address - kSharedStart) + " of the block's shared memory\n";
 }
 
+// The compare-and-swap that confirms what the race's plain load has read; ~0: none does.
+uint32_t confirming_swap(const LaunchState& state, uint32_t pc, const RaceFinding& race) {
+    const bool plain = race.finding == Finding::kRace || race.finding == Finding::kGlobalRace;
+    if (!plain || race.by_agent || race.other_by_agent || race.is_write == race.other_is_write) return ~0u;
+    return state.image->info[race.is_write ? race.other_pc : pc].confirmed_by;
+}
+
 const char* race_advice(const LaunchState& state, const Block& block, const Warp& warp, const RaceFinding& race) {
     switch (race.finding) {
+        case Finding::kRaceSameValue:
+        case Finding::kGlobalRaceSameValue: return "  Both write the same value, so that it does not matter which one is last.\n";
         case Finding::kMissingProxyFence:
             return "  fence.proxy.async after the write, before the barrier that leads to the asynchronous operation, makes it visible.\n";
         case Finding::kWgmmaOperandOverwritten:
@@ -340,13 +351,16 @@ const char* race_advice(const LaunchState& state, const Block& block, const Warp
 
 }  // namespace
 
-void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race) {
+void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& found) {
+    const LaunchState& state = *worker.launch;
+    RaceFinding race = found;
+    const uint32_t swap = confirming_swap(state, pc, race);
+    if (swap != ~0u) race.finding = race.finding == Finding::kRace ? Finding::kRaceBenign : Finding::kGlobalRaceBenign;
     uint64_t key;
     if (!is_new(worker, race.finding, pc, key)) return;
-    const LaunchState& state = *worker.launch;
     Report report = make_report(state, block, warp, pc, lane, race.finding);
-    const bool global =
-        race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue || race.address > kSharedOffsetMask;
+    const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue ||
+                        race.finding == Finding::kGlobalRaceBenign || race.address > kSharedOffsetMask;
     report.address = race.address;
     const char* hazard = race.is_write ? (race.other_is_write ? "write after write" : "write after read") : "read after write";
     std::string text = std::string(finding_info(race.finding).title) + " (" + hazard + ") at " + (global ? "" : "shared ") + "address " +
@@ -366,7 +380,12 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
         race.finding == Finding::kMissingProxyFence ? "reads through the async proxy what was left by an" : "is not ordered after an";
     text += "  " + std::string(relation) + " earlier " + access_name(race.other_is_write, race.other_by_agent) + "\n" +
             other_party(state, race);
-    text += race_advice(state, block, warp, race);
+    if (swap != ~0u)
+        text += "  The value that is read is only what the compare-and-swap at " + place_of(state, swap).text +
+                " begins with: where it is not up to date,\n  that one finds out and goes on with what is there. A read by "
+                "cuda::atomic_ref (relaxed) or volatile would be no race.\n";
+    else
+        text += race_advice(state, block, warp, race);
     report.text = std::move(text);
     publish(worker, key, std::move(report));
 }

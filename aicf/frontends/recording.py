@@ -35,7 +35,7 @@ class Recorder(Backend):
     def __init__(self, rewriter: Rewriter) -> None:
         self.rewriter = rewriter
         self.tensors: dict[tuple[str, str], Tensor] = {}
-        self._states: dict[int, Value] = {}
+        self._states: dict[int, Value] = {}  # by the array: a tensor detached from a parameter is the same state
         self._paths: dict[int, str] = {}
         self._scopes: list[str] = []
         self._generators: dict[int, tuple[Value, Value, int]] = {}
@@ -74,7 +74,7 @@ class Recorder(Backend):
 
     def add_state(self, owner: str, role: str, tensor: Tensor) -> Tensor:
         """Make a tensor a state of the graph; returns what stands for it in the recording."""
-        value = self._states[id(tensor)] = self.rewriter.add_state(owner, role, tensor.type)
+        value = self._states[id(tensor.data)] = self.rewriter.add_state(owner, role, tensor.type)
         self.tensors[owner, role] = tensor
         return Tensor.wrap(value, self)
 
@@ -86,7 +86,7 @@ class Recorder(Backend):
         """Return what stands for a tensor; raises :class:`RecordError` for one that is neither an input nor a state."""
         if tensor.backend is self:
             return tensor
-        value = self._states.get(id(tensor))
+        value = self._states.get(id(tensor.data))
         if value is not None:
             return Tensor.wrap(value, self)
         kind = "a parameter that is not the model's" if isinstance(tensor, Parameter) else "a tensor from outside"

@@ -1,4 +1,4 @@
-"""Who is chosen for a call, written down from docs/frozen.md once more: the C dispatcher must agree."""
+"""Who is chosen for a call, written down from docs/frozen.md once more, straightforwardly: the compiled decision must agree."""
 
 from __future__ import annotations
 
@@ -38,6 +38,25 @@ def look_up(table: Sequence[Mapping[str, Any]], attributes: Mapping[str, Any]) -
     return value
 
 
+def find_sum(formula: Any, sizes: Mapping[str, int]) -> float:
+    """Return the value of a sum of products, or of a formula in postfix order."""
+    if not isinstance(formula, Mapping):
+        return float(sum(c * math.prod([float(sizes[s]) for s in names]) for c, names in formula))
+    stack: list[float] = []
+    for token in formula["postfix"]:
+        if token == "?:":
+            otherwise, then, condition = stack.pop(), stack.pop(), stack.pop()
+            stack.append(then if condition else otherwise)
+        elif token in ("+", "-", "*", "/", "//", "-//", "min()", "max()", "<"):
+            b, a = stack.pop(), stack.pop()
+            results = {"+": a + b, "-": a - b, "*": a * b, "min()": min(a, b), "max()": max(a, b), "<": float(a < b)}
+            stack.append(results[token] if token in results else {"/": a / b, "//": a // b, "-//": -(-a // b)}[token])
+        else:
+            stack.append(float(sizes[token]) if isinstance(token, str) else float(token))
+    (value,) = stack
+    return value
+
+
 def classify(op: Mapping[str, Any], call: Call) -> dict[str, str | None]:
     found = {}
     for axis in op["axes"]:
@@ -49,10 +68,7 @@ def estimate_us(op: Mapping[str, Any], manifest: Mapping[str, Any], call: Call) 
     prior, cost = manifest["prior"], op["cost"] or {}
     flops = bytes_moved = compute = traffic = 0.0
     if op["cost"]:
-        flops, bytes_moved = (
-            sum(c * math.prod([float(call.sizes[s]) for s in names]) for c, names in look_up(op["cost"][key], call.attributes))
-            for key in ("flops", "bytes_moved")
-        )
+        flops, bytes_moved = (find_sum(look_up(op["cost"][key], call.attributes), call.sizes) for key in ("flops", "bytes_moved"))
         rate = prior["flops_per_s"].get(look_up(op["cost"]["flop_unit"], call.attributes), 0.0)
         compute = flops / rate if rate else 0.0
     factor = 1.0
@@ -72,10 +88,7 @@ def predict_us(
 ) -> float:
     """Return what a survey predicts of a kernel: its model's terms with their weights, set right by the problems of the call's group."""
     prior, cost, name = manifest["prior"], op["cost"], manifest["kernel"]
-    flops, num_bytes = (
-        sum(c * math.prod([float(call.sizes[s]) for s in names]) for c, names in look_up(cost[key], call.attributes))
-        for key in ("flops", "bytes_moved")
-    )
+    flops, num_bytes = (find_sum(look_up(cost[key], call.attributes), call.sizes) for key in ("flops", "bytes_moved"))
     tile = sorted(prior["tile"].items())
     steps = {size: float(-(-call.sizes[size] // edge)) for size, edge in tile}
     waves = math.ceil(math.prod(steps.values()) / prior["slots"])
