@@ -100,10 +100,10 @@ def test_files_and_modules_that_documents_name_are_there(path: Path) -> None:
 
 
 def test_a_name_of_what_is_gone_is_found() -> None:
-    paths = "`harness/drawn/run.py`, `harness/build/store.py`, `ops/my_op/op.py`"
-    text = f"{paths}, `harness.session`, `harness.records.load(OP)`, `device.open_device`"
-    assert find_missing_paths(text) == ["harness/drawn/run.py"]
-    assert find_missing_names(text) == ["harness.session"]
+    paths = "`harness/gone/run.py`, `harness/build/store.py`, `ops/my_op/op.py`"
+    text = f"{paths}, `harness.gone`, `harness.records.load(OP)`, `device.open_device`"
+    assert find_missing_paths(text) == ["harness/gone/run.py"]
+    assert find_missing_names(text) == ["harness.gone"]
 
 
 def test_the_documented_variables_are_those_that_are_read() -> None:

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.dtypes import find_dtype
 from harness.spec import Op, Problem, Scalar, SpecError, Strides, Tensor
+from harness.spec.dtypes import find_dtype
 
 # What vector accesses and tensor copies ask of rows and base addresses.
 _VECTOR_BYTES = 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from types import MappingProxyType
 
-from harness.domain import AttributeValue
+from harness.spec.conditions import AttributeValue
 
 Sizes = Mapping[str, int]
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
