@@ -95,10 +95,13 @@ class FrozenCalls:
         signature = self._find_signature(op)
         names = find_op(op).input_names(len(types))
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
-        options = {a["name"]: attrs[a["name"]] for a in signature.options}
-        problem = signature.make_problem(
-            views, {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str))}
-        )
+        known = {a["name"] for a in signature.options}
+        scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
+        for name in attrs.keys() - known - scalars:
+            if attrs[name] != find_op(op).attributes[name]:
+                raise SelectionError(f"{op}: the frozen op has no {name}, and {name} = {attrs[name]!r} is asked for; promote the op anew")
+        options = {n: value for n, value in attrs.items() if n in known and isinstance(value, (bool, int, float, str))}
+        problem = signature.make_problem(views, options)
         # Places in a plan are aligned further than any kernel asks for; the registry is to take addresses as aligned.
         problem.addresses = {}
         return problem, names
