@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import aicf.ops
-from aicf.kernels.native import load_extension
 from aicf.ops import gradients
+from aicf.ops.extension import load_extension
 from device import Device, UnavailableError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aicf.kernels.native import build_extension
+from aicf.ops.extension import build_extension
 from device import UnavailableError
 
 
