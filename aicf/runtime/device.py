@@ -92,6 +92,16 @@ class DeviceExecutor(Executor):
 
         return launch
 
+    def read(self, slot: Slot) -> NDArray[Any]:
+        """Return a copy of a slot's values in host memory."""
+        self._device.synchronize()
+        return self.view(slot).copy_to_host()
+
+    def run_step(self, index: int) -> None:
+        """Launch one step and wait for it."""
+        self._launches[index]()
+        self._device.synchronize()
+
     def run_steps(self) -> None:
         """Queue every step's launch, with events between streams."""
         for i, (step, launch) in enumerate(zip(self.plan.steps, self._launches, strict=True)):

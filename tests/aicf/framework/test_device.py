@@ -75,6 +75,14 @@ def test_the_log_says_what_decided(program: aicf.train.Program) -> None:
     assert len(entry.notes) == 3
 
 
+def test_each_step_is_near_the_truth(program: aicf.train.Program) -> None:
+    before = program(X).numpy().copy()
+    errors = program.check([X])
+    assert [(e.op, e.owner) for e in errors] == [("gemm_bias_act", "0"), ("gemm_bias_act", "2"), ("softmax", "3")]
+    assert all(0.0 < e.relative <= 1e-6 for e in errors)  # a few roundings of fp32
+    np.testing.assert_array_equal(program(X).numpy(), before)
+
+
 def test_the_weights_are_shared(program: aicf.train.Program, expected: np.ndarray) -> None:
     before = program(X).numpy().copy()
     with aicf.no_grad():
