@@ -33,7 +33,7 @@ from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetNam
 from harness.discover import find_op
 from harness.errors import ExitCode
 from harness.freezing.decide.contests import ContestRunner
-from harness.freezing.decide.promote import Request, list_choices, promote
+from harness.freezing.decide.promote import Request, group_problems, list_choices, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
 from harness.freezing.decide.recorded_times import find_other_code, list_variants, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
@@ -102,6 +102,7 @@ def run(
             print(text)
 
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session, ExitStack() as stack:
+        group_problems(session, request)  # a bucket that there is not is said before anything is built
         with open_progress(f"build {op}", len(variants), quiet=json) as progress:
             builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
 
