@@ -17,8 +17,8 @@ from harness.build.builder import describe_build, open_variant
 from harness.build.disassemble import read_sass_of
 from harness.build.sass import SassKernel
 from harness.discover import load_op
-from harness.model.counting import LaunchFacts, examine_launch
 from harness.model.features import Features, collect_features
+from harness.model.launches import LaunchFacts, examine_launch
 from harness.nvtx_ranges import mark_range
 from harness.processes.pool import Lost, run_jobs
 from harness.spec import Launchable, Problem, Variant

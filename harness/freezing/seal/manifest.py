@@ -11,12 +11,14 @@ from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.domain import Condition, Rows
 from harness.errors import FrozenError
 from harness.spec import Variant
+from harness.spec.conditions import Condition, Rows
 from harness.targets import Target
 
 _VARIANT_FLAG = "-DAICF_VARIANT="
+# Sources that no kernel is compiled from.
+_NOT_DEVICE = (".py", "pybind.cpp", "binding.hpp", "bind_op.hpp")
 _ENTRIES = ("supports", "workspace_bytes", "launch")
 
 
@@ -30,11 +32,7 @@ def list_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
 
 def name_kernel(loaded: LoadedOp, variant: Variant, target: Target, sources: Mapping[str, bytes]) -> str:
     """Return the frozen kernel's name: the variant's id and eight digits of device sources, flags and architecture."""
-    device = {
-        name: hash_bytes(content)
-        for name, content in sources.items()
-        if not name.endswith((".py", "pybind.cpp", "binding.hpp", "bind_op.hpp"))
-    }
+    device = {name: hash_bytes(content) for name, content in sources.items() if not name.endswith(_NOT_DEVICE)}
     digest = hash_value([list_flags(loaded, variant, target), target.gencode, device])
     return f"{variant.symbol_suffix}__{digest[:8]}"
 

@@ -48,9 +48,7 @@ def cost(problem: Problem) -> Cost:
 
 GROUP = Tunable("threads", (8, 32, 128), "threads that take a row")
 ROWS = Tunable("rows", (1, 4, 16), "rows, and so groups of threads, of a block")
-WHOLE = Constraint(
-    "whole_warps", "whole warps; a group beyond one is the block", lambda t: t["rows"] == {8: 16, 32: 4, 128: 1}[t["threads"]]
-)
+WHOLE = Constraint("block_of_128", "a block has 128 threads: threads * rows = 128", lambda t: t["threads"] * t["rows"] == 128)
 
 OP = Op(
     name="row_mean",
