@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
+from contract.errors import FrozenError, NotFrozenError
 
-class FrozenError(RuntimeError):
-    """The frozen set cannot be read: a file is missing, is not what its schema asks for, or disagrees with another."""
-
-
-class NotFrozenError(FrozenError):
-    """The frozen set has no kernel of an op; the message lists the ops that it has."""
+__all__ = ("FrozenError", "LaunchError", "NotFrozenError", "SelectionError")
 
 
 class SelectionError(LookupError):
@@ -17,3 +13,27 @@ class SelectionError(LookupError):
 
 class LaunchError(RuntimeError):
     """A kernel refused its parameters, or a CUDA call in its launcher failed."""
+
+
+class GradientError(RuntimeError):
+    """A backward pass that cannot be made: its graph was freed, or what it needs was changed in place."""
+
+
+class RecordError(RuntimeError):
+    """A recorded function does what a replay would not do again; the message names the user's source line."""
+
+
+class UnsupportedError(LookupError):
+    """Calls that a backend has no kernel for; the message lists all of them by name and place."""
+
+
+class GraphError(ValueError):
+    """A graph that breaks a rule of validity; the message names the rule and the node."""
+
+
+class StateError(RuntimeError):
+    """A state that cannot be written or read; the message names the file, and says what stands."""
+
+
+class PlanError(ValueError):
+    """A plan that cannot be right: buffers that overlap while both are alive, reads of what nothing wrote, or a damaged file."""

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.errors import FrozenError
 from deploy.dispatch import make_dispatcher
-from deploy.documents import DeployError
 from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 
@@ -20,12 +20,10 @@ def list_kernels(ops: Sequence[DeployedOp]) -> str:
         for kernel in op.kernels:
             build, key = kernel.manifest["build"], f"{op.name}-{kernel.name}"
             folder = kernel.folder.resolve()
-            flags = ";".join([*build["flags"], "-gencode", build["gencode"]])
             inputs = ";".join(str(folder / name) for name in kernel.manifest["files"])
             lines += [
-                f'set(AICF_SOURCE_{key} "{folder / build["source"]}")',
-                f'set(AICF_FLAGS_{key} "{flags}")',
-                f'set(AICF_INCLUDE_{key} "{folder / "sources"}")',
+                f'set(AICF_SOURCE_{key} "{kernel.source}")',
+                f'set(AICF_FLAGS_{key} "{";".join(kernel.flags)}")',
                 f'set(AICF_INPUTS_{key} "{inputs}")',
                 f'set(AICF_SYMBOLS_{key} "{";".join(kernel.manifest["entry_points"].values())}")',
                 f'set(AICF_NVCC_VERSION_{key} "{build["toolchain"]["nvcc"]}")',
@@ -70,11 +68,8 @@ def main() -> int:
     try:
         ops = select(arguments.frozen, arguments.op, arguments.arch, arguments.kernel)
         write(arguments.out, ops)
-    except (DeployError, OSError) as error:
+    except (FrozenError, OSError) as error:
         print(f"deploy: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, LookupError) as error:
-        print(f"deploy: {arguments.frozen}: an index does not fit together, {error!r}; `python -m aicf build` says where", file=sys.stderr)
         return 1
     print(summarize(ops), end="")
     return 0

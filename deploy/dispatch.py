@@ -1,206 +1,139 @@
-"""The C dispatcher: tables and predicates of the chosen kernels, generated from the rows that the framework's registry reads."""
+"""The C dispatcher: a fixed part, and tables of the chosen kernels, made of the rows that the framework's registry reads."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.conditions import Names, holds, render_all, render_product, render_sum, render_when
-from deploy.documents import DeployError
-from deploy.selection import DeployedOp, Row, find_named
-from deploy.surveys import render_surveys
+from contract.decision_names import Names
+from contract.decision_tables import make_table
+from contract.decision_text import render_table
+from deploy.errors import DeployError
+from deploy.selection import DeployedOp, Row
 
-_AXES = ("dtypes", "layout", "epilogue", "region")
-_MAX = 8
+_MAX_ARCHS, _MAX_STRIDES = 32, 7
+# A kernel's entry points take a pointer to the op's struct; all ops' are called through one type.
+_ENTRY_POINTS = """\
+AicfStatus {supports}(const void* params);
+AicfStatus {workspace_bytes}(const void* params, size_t* bytes);
+AicfStatus {launch}(const void* params, void* workspace, struct CUstream_st* stream);
+"""
+_CALLS = """\
+AicfStatus aicf_{op}_choose_on(const char* arch, const {struct}* params, const AicfPreferences* preferences, AicfChoice* choice) {{
+    const Arch* found = NULL;
+    const AicfStatus status = find_arch(&{op}_op, arch, &found);
+    return status.code == AICF_OK ? choose(&{op}_op, found, params, preferences, choice) : status;
+}}
+
+AicfStatus aicf_{op}_choose(const {struct}* params, const AicfPreferences* preferences, AicfChoice* choice) {{
+    const Arch* found = NULL;
+    const AicfStatus status = find_own_arch(&{op}_op, &found);
+    return status.code == AICF_OK ? choose(&{op}_op, found, params, preferences, choice) : status;
+}}
+
+AicfStatus aicf_{op}_workspace_bytes(const {struct}* params, const AicfPreferences* preferences, size_t* bytes) {{
+    AicfChoice choice;
+    const AicfStatus status = aicf_{op}_choose(params, preferences, &choice);
+    if (status.code == AICF_OK) *bytes = choice.workspace_bytes;
+    return status;
+}}
+
+AicfStatus aicf_{op}(const {struct}* params, const AicfPreferences* preferences, void* workspace, size_t workspace_bytes,
+                     struct CUstream_st* stream) {{
+    return launch(&{op}_op, params, preferences, workspace, workspace_bytes, stream);
+}}
+"""
+_LISTING = """\
+const char* const* aicf_list_kernels(void) {{
+    static const char* const names[] = {{
+{names}        NULL}};
+    return names;
+}}
+"""
 
 
 def make_dispatcher(ops: Sequence[DeployedOp]) -> str:
-    """Return the text of ``aicf_dispatch.c``: the fixed part beside this file, and a part for each op."""
-    core = Path(__file__).with_name("dispatch_core.c").read_text()
-    names = [f'    "{op.name}/{k.name}",\n' for op in ops for k in op.kernels]
-    listing = (
-        "const char* const* aicf_list_kernels(void) {\n    static const char* const names[] = {\n    %s    NULL};\n    return names;\n}\n"
-    )
-    return "".join([core, *(_render_op(op) for op in ops), "\n", listing % "    ".join(names)])
+    """Return the text of ``aicf_dispatch.c``: the fixed part beside this file, and the tables of each op."""
+    fixed = Path(__file__).with_name("dispatch.c").read_text()
+    names = "".join(f'        "{op.name}/{k.name}",\n' for op in ops for k in op.kernels)
+    return "\n".join([fixed, *map(_render_op, ops), _LISTING.format(names=names)])
 
 
 def _render_op(op: DeployedOp) -> str:
-    names = Names(op)
-    if max(len(names.sizes), len(names.attributes)) > _MAX:
-        raise DeployError(f"{op.name} has more than {_MAX} sizes or attributes")
-    template = Path(__file__).with_name("dispatch_op.c").read_text()
-    fields = {
-        "OP": op.name,
-        "STRUCT": op.interface["struct"],
-        "DECLARATIONS": "".join(_declare(op, k.manifest) for k in op.kernels),
-        "GATHER": _render_gather(names),
-        "CLASSES": "".join(_render_axis(names, place, name) for place, name in enumerate(_AXES)),
-        "SERVES": "\n".join(
-            f"    if ({_render_serves(names, k.manifest)}) q->legal |= (uint64_t)1 << {i};" for i, k in enumerate(op.kernels)
-        ),
-        "COST": _render_cost(names),
-        "KERNELS": "".join(_render_kernel(k.manifest) for k in op.kernels),
-        "RATES": "".join(_render_rates(op, k.manifest) for k in op.kernels),
-        "TILES": _render_tiles(names),
-        "MEDIANS": _render_medians(names),
-        "WINNERS": _render_entries(names, "winner"),
-        "FALLBACKS": _render_entries(names, "fallback"),
-        "SURVEYS": render_surveys(names),
-        "NUM_SURVEYS": str(len(op.surveys)),
-        "ARCHS": ", ".join(f'"{a}"' for a in op.archs),
-        "NUM_SIZES": str(len(names.sizes)),
-        "NUM_ATTRIBUTES": str(len(names.attributes)),
-        "NUM_KERNELS": str(len(op.kernels)),
-    }
-    if len(op.kernels) > 64:
-        raise DeployError(f"{op.name} has {len(op.kernels)} kernels; a library holds at most 64 of an op")
-    for key, value in fields.items():
-        template = template.replace(f"@{key}@", value)
-    return template
-
-
-def _declare(op: DeployedOp, manifest: Row) -> str:
-    struct, entry = op.interface["struct"], manifest["entry_points"]
-    return (
-        f"AicfStatus {entry['supports']}(const {struct}* params);\n"
-        f"AicfStatus {entry['workspace_bytes']}(const {struct}* params, size_t* bytes);\n"
-        f"AicfStatus {entry['launch']}(const {struct}* params, void* workspace, struct CUstream_st* stream);\n"
-    )
-
-
-def _render_gather(names: Names) -> str:
-    lines = []
-    for i, size in enumerate(names.sizes):
-        field = names.op.interface["sizes"][size]
-        lines.append(f"    q->sizes[{i}] = (int64_t)p->{field};")
-        lines.append(
-            f'    if (q->sizes[{i}] < 1) return make_status(AICF_INVALID, "{field} = %lld: must be at least 1", (long long)p->{field});'
-        )
-    for i, attribute in enumerate(names.attributes):
-        if "present" in attribute:
-            field = names.tensors[attribute["present"]]["field"]
-            yes, no = (names.find_code(attribute["name"], v) for v in (True, False))
-            lines.append(f"    q->attributes[{i}] = p->{field} != NULL ? {yes} : {no};")
-            continue
-        field = attribute["field"]
-        for place, code in enumerate(attribute["codes"]):
-            lines.append(f"    {'' if place == 0 else 'else '}if (p->{field} == {code}) q->attributes[{i}] = {place};")
-        lines.append(f'    else return make_status(AICF_INVALID, "{field}: not a value that the op knows");')
-    return "\n".join(lines)
-
-
-def _render_axis(names: Names, place: int, name: str) -> str:
-    """Return the statements that find a call's class of one axis."""
-    axis = find_named(names.op.description["axes"], name, f"{names.op.name}: axes")
-    lines = []
-    for number, each in enumerate(axis["classes"]):
-        word = "" if number == 0 else "else "
-        lines.append(f"    {word}if ({render_all(names, each['when'])}) q->classes[{place}] = {number};")
-    return "\n".join([*lines, f"    else q->classes[{place}] = -1;", ""])
-
-
-def _render_serves(names: Names, manifest: Row) -> str:
-    return render_all(names, manifest["domain"])
-
-
-def _render_cost(names: Names) -> str:
-    cost = names.op.description["cost"]
-    if cost is None:
-        return "    q->flops = q->bytes = 0.0;\n    q->unit = -1;"
-    lines = []
-    for key, target in (("flops", "flops"), ("bytes_moved", "bytes")):
-        for i, row in enumerate(cost[key]):
-            word = "" if i == 0 else "else "
-            lines.append(f"    {word}if ({render_when(names, row['when'])}) q->{target} = {render_sum(names, row['value'])};")
-        lines.append(f"    else q->{target} = 0.0;")
-    units = _list_units(names.op)
-    for i, row in enumerate(cost["flop_unit"]):
-        word = "" if i == 0 else "else "
-        lines.append(f"    {word}if ({render_when(names, row['when'])}) q->unit = {units.index(row['value'])};")
-    lines.append("    else q->unit = -1;")
-    for i, row in enumerate(cost.get("reads", [])):
-        word = "" if i == 0 else "else "
-        lines.append(f"    {word}if ({render_when(names, row['when'])}) {{")
-        lines += _render_reads(names, row["value"])
-        lines.append("    }")
-    return "\n".join(lines)
-
-
-def _render_reads(names: Names, terms: Sequence[Any]) -> list[str]:
-    """Return the statements that find the bytes of each input."""
-    if len(terms) > _MAX:
-        raise DeployError(f"{names.op.name} has more than {_MAX} inputs")
-    lines = [f"        q->num_reads = {len(terms)};"]
-    for i, term in enumerate(terms):
-        named = sum(1 << names.sizes.index(size) for size in set(term[1]))
-        lines.append(f"        q->reads[{i}] = {render_sum(names, [term])};")
-        lines.append(f"        q->read_sizes[{i}] = {named};")
-    return lines
-
-
-def _list_units(op: DeployedOp) -> list[str]:
-    cost = op.description["cost"]
-    return sorted({row["value"] for row in cost["flop_unit"]}) if cost else []
+    manifests = {k.name: k.manifest for k in op.kernels}
+    parts, archs = [f"/* {'-' * 100} {op.name} */\n"], []
+    parts += [_ENTRY_POINTS.format(**manifest["entry_points"]) for manifest in manifests.values()]
+    for arch in op.archs:
+        survey = next((row for row in op.surveys if row["arch"] == arch), None)
+        table = make_table(arch, op.description, op.entries, op.medians, survey, manifests)
+        if table.kernels:
+            prefix = f"{op.name}_{arch}"
+            parts.append(_define(f"Kernel {prefix}_kernels[]", (_render_kernel(manifests[name]) for name in table.kernels)))
+            parts.append(render_table(f"{prefix}_table", table))
+            archs.append(f'{{"{arch}", {prefix}_kernels, &{prefix}_table}}')
+    if len(archs) > _MAX_ARCHS:
+        raise DeployError(f"{op.name} has kernels for {len(archs)} architectures; a library has room for {_MAX_ARCHS}")
+    parts.append(_define(f"Arch {op.name}_archs[]", archs))
+    parts.append(_render_interface(op, len(archs)))
+    parts.append(_CALLS.format(op=op.name, struct=op.interface["struct"]))
+    return "\n".join(parts)
 
 
 def _render_kernel(manifest: Row) -> str:
-    entry = manifest["entry_points"]
-    flags = f"{int(manifest['deterministic'])}, {int(manifest['capture_safe'])}, {int(manifest['workspace']['kind'] == 'query')}"
-    facts = f'"{manifest["kernel"]}", "{manifest["arch"]}", {flags}'
-    return f"    {{{{{facts}}}, {entry['supports']}, {entry['workspace_bytes']}, {entry['launch']}}},\n"
+    entry, flags = manifest["entry_points"], (manifest["deterministic"], manifest["capture_safe"], manifest["workspace"]["kind"] == "query")
+    facts = [f'"{manifest["kernel"]}"', *(str(flag).lower() for flag in flags)]
+    return f"{{{', '.join([*facts, entry['supports'], entry['workspace_bytes'], entry['launch']])}}}"
 
 
-def _render_rates(op: DeployedOp, manifest: Row) -> str:
-    prior = manifest["prior"]
-    rates = [repr(float(prior["flops_per_s"].get(unit, 0.0))) for unit in _list_units(op)]
-    edges = [prior["tile"].get(size, 0) for size in sorted(op.interface["sizes"])]
-    l2 = ((op.description["cost"] or {}).get("l2_bytes_per_s") or {}).get(manifest["arch"], 0.0)
-    return f"    {{{prior['slots']}, {_list(edges)}, {float(prior['bytes_per_s'])!r}, {float(l2)!r}, {_list(rates)}}},\n"
+def _render_interface(op: DeployedOp, num_archs: int) -> str:
+    """Return where the Params struct holds what decisions look at."""
+    names, interface = Names.of(op.description), op.interface
+    kinds = {f["name"]: f["type"] for f in interface["fields"]}
+    tensors = {t["name"]: t for t in interface["tensors"]}
+    attributes = {a["name"]: a for a in interface["attributes"]}
+
+    def find_offset(field: str) -> str:
+        return f"offsetof({interface['struct']}, {field})"
+
+    def render_number(field: str | None) -> str:
+        if field is None:
+            return "{0, 0, NULL}"
+        if kinds[field] not in ("int64", "int32"):
+            raise DeployError(f"{op.name}: interface: {field} is a {kinds[field]}; sizes, attributes and strides must be int64 or int32")
+        return f'{{{find_offset(field)}, {8 if kinds[field] == "int64" else 4}, "{field}"}}'
+
+    def render_tensor(row: Row) -> str:
+        fields = row["strides"][:-1] if "strides" in row else [row["stride"]] if row["stride"] is not None else []
+        if None in fields or any("strides" in row and len(each["value"]) != len(row["strides"]) for each in row["shape"]):
+            raise DeployError(f"{op.name}: interface: the strides of {row['name']} are not one for each dimension but the last")
+        if len(fields) > _MAX_STRIDES:
+            raise DeployError(f"{op.name}: interface: {row['name']} has {len(fields)} strides; a library has room for {_MAX_STRIDES}")
+        return f"{{{find_offset(row['field'])}, {len(fields)}, {{{', '.join(map(render_number, fields)) or render_number(None)}}}}}"
+
+    def render_attribute(row: Row) -> str:
+        codes = f"{op.name}_{row['name']}_codes"
+        number = render_number(row.get("field"))
+        pointer = find_offset(tensors[row["present"]]["field"]) if "present" in row else "0"
+        return f"{{{number}, {pointer}, {len(row['choices'])}, {codes}}}"
+
+    parts = []
+    for name in names.attributes:
+        row = attributes[name]
+        parts.append(_define(f"int64_t {op.name}_{name}_codes[]", (str(int(code)) for code in row.get("codes", row["choices"]))))
+    lists = {
+        "Number sizes": [render_number(interface["sizes"][name]) for name in names.sizes],
+        "Attribute attributes": [render_attribute(attributes[name]) for name in names.attributes],
+        "Tensor tensors": [render_tensor(tensors[name]) for name in names.tensors],
+    }
+    fields = [f'.name = "{op.name}"', f".num_archs = {num_archs}", f".archs = {op.name}_archs"]
+    for what, rows in lists.items():
+        kind, key = what.split()
+        if rows:
+            parts.append(_define(f"{kind} {op.name}_{key}[]", rows))
+            fields += [f".num_{key} = {len(rows)}", f".{key} = {op.name}_{key}"]
+    return "".join([*parts, _define(f"Op {op.name}_op", fields)])
 
 
-def _render_tiles(names: Names) -> str:
-    lines = []
-    for i, kernel in enumerate(names.op.kernels):
-        prior = kernel.manifest["prior"]
-        tiles = render_product(names, prior["tile"]) if prior["tile"] else "0"
-        lines.append(f"    tiles[{i}] = {tiles};")
-    return "\n".join(lines)
-
-
-def _render_medians(names: Names) -> str:
-    op = names.op
-    rows = sorted(op.medians, key=lambda r: (r["problem"], r["median_us"], r["kernel"]))
-    lines = []
-    for row in rows:
-        if sorted(row["attributes"]) != [a["name"] for a in names.attributes] or sorted(row["sizes"]) != names.sizes:
-            raise DeployError(f"{op.name}: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op")
-        group = dict(zip(_AXES, row["group"].split("/"), strict=False))
-        classes = [op.find_class(axis, group[axis]) for axis in _AXES[:3]]
-        region = _find_region(op, row)
-        sizes = [row["sizes"][s] for s in names.sizes]
-        logs = [math.log2(s).hex() for s in sizes]
-        facts = [_list(classes), str(region), _list(names.encode(row["attributes"])), _list(sizes), _list(logs)]
-        lines.append(f"    {{{op.find_kernel(row['kernel'])}, {row['median_us']!r}, {', '.join(facts)}}},\n")
-    return "".join(lines) or "    {-1, 0.0, {0}, 0, {0}, {0}, {0.0}},\n"
-
-
-def _find_region(op: DeployedOp, median: Row) -> int:
-    """Return the region that a measured problem is in, -1 where it is in none."""
-    classes = find_named(op.description["axes"], _AXES[3], f"{op.name}: axes")["classes"]
-    return next((i for i, c in enumerate(classes) if all(holds(w, median["sizes"], median["attributes"]) for w in c["when"])), -1)
-
-
-def _list(values: Sequence[Any]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}" if values else "{0}"
-
-
-def _render_entries(names: Names, role: str) -> str:
-    op = names.op
-    rows = [e for e in op.entries if e["role"] == role]
-    lines = []
-    for row in sorted(rows, key=lambda r: (r["kernel"], sorted(r["bucket"].items()))):
-        classes = [op.find_class(axis, row["bucket"][axis]) if role == "winner" else 0 for axis in _AXES]
-        lines.append(f"    {{{op.find_kernel(row['kernel'])}, {_list(classes)}}},\n")
-    return "".join(lines) or "    {-1, {0}},\n"
+def _define(what: str, lines: Iterable[Any]) -> str:
+    return f"static const {what} = {{\n{''.join(f'    {line},{chr(10)}' for line in lines)}}};\n"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from deploy.documents import DeployError
-from deploy.selection import DeployedOp, Kernel
+from contract.kernels import FrozenKernel
+from contract.layout import SOURCES
+from deploy.errors import DeployError
+from deploy.selection import DeployedOp
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -82,9 +84,9 @@ def make_header(ops: Sequence[DeployedOp]) -> str:
     return "".join([_PREAMBLE, *texts, _TYPES, *calls, _END])
 
 
-def _flatten(kernel: Kernel, name: str, done: dict[str, tuple[str, str]]) -> list[str]:
+def _flatten(kernel: FrozenKernel, name: str, done: dict[str, tuple[str, str]]) -> list[str]:
     """Return the texts of a header after those of what it includes, each once in the whole library."""
-    text = kernel.read_source(name)
+    text = kernel.read_source(f"{SOURCES}/{name}").decode()
     plain = " ".join(_COMMENT.sub(" ", text).split())
     if name in done:
         other, seen = done[name]

@@ -13,6 +13,7 @@ from device.interface import DeviceError, DeviceProperties, KernelNode
 
 MEMCPY_HOST_TO_DEVICE = 1
 MEMCPY_DEVICE_TO_HOST = 2
+MEMCPY_DEVICE_TO_DEVICE = 3
 STREAM_NON_BLOCKING = 1
 EVENT_DISABLE_TIMING = 2
 CAPTURE_MODE_GLOBAL = 0
@@ -128,6 +129,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaMalloc": (POINTER(c_void_p), c_size_t),
     "cudaMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
     "cudaMemcpy2D": (c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int),
+    "cudaMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
     "cudaMemset": (c_void_p, c_int, c_size_t),
     "cudaMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
     "cudaRuntimeGetVersion": (POINTER(c_int),),

@@ -169,6 +169,10 @@ class Buffer(ABC):
         """
 
     @abstractmethod
+    def copy_from(self, source: Buffer, stream: Stream) -> None:
+        """Queue a copy of another buffer of the same size on a stream; it may be captured."""
+
+    @abstractmethod
     def view(
         self, shape: Sequence[int], dtype: DTypeLike, offset_bytes: int = 0, strides_bytes: Sequence[int] | None = None
     ) -> DeviceArray:

@@ -64,6 +64,13 @@ class RuntimeBuffer(Buffer):
             self.cudart.call("cudaMemset", self.address + offset_bytes, byte, size)
             finish_default_stream(self.cudart)
 
+    def copy_from(self, source: Buffer, stream: Stream) -> None:
+        """Queue a copy of another buffer of the same size on a stream."""
+        if source.size_bytes != self.size_bytes:
+            raise ValueError(f"the buffer has {self.size_bytes} bytes, the source {source.size_bytes}")
+        size = self.check_range(0, None)
+        self.cudart.call("cudaMemcpyAsync", self.address, source.address, size, api.MEMCPY_DEVICE_TO_DEVICE, stream.handle)
+
     def view(
         self, shape: Sequence[int], dtype: DTypeLike, offset_bytes: int = 0, strides_bytes: Sequence[int] | None = None
     ) -> DeviceArray:
@@ -250,6 +257,11 @@ class RuntimeDevice(Device):
         captured = ctypes.c_void_p()
         self.cudart.call("cudaStreamEndCapture", stream.handle, ctypes.byref(captured))
         graphs.append(RuntimeGraph(self.cudart, captured.value or 0))
+
+    def copy(self, target: int, source: int, size_bytes: int, stream: Stream | None = None) -> None:
+        """Queue a copy from one device address to another, on a stream or the default one; it may be captured."""
+        handle = api.DEFAULT_STREAM if stream is None else stream.handle
+        self.cudart.call("cudaMemcpyAsync", target, source, size_bytes, api.MEMCPY_DEVICE_TO_DEVICE, handle)
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raise :class:`DeviceError` if any of it failed."""

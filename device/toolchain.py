@@ -133,6 +133,15 @@ def _find_tool(nvcc: Path, name: str) -> Path | None:
     return Path(found) if found else None
 
 
+def make_environment(scratch: Path) -> dict[str, str]:
+    """Return the environment to compile in.
+
+    nvcc appends user flags and leaves temporary files where TMPDIR says; both would make a build depend on more than it is given.
+    """
+    env = {k: v for k, v in os.environ.items() if k not in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
+    return env | {"TMPDIR": str(scratch), "LC_ALL": "C.UTF-8"}
+
+
 def _run(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -29,8 +31,12 @@ _EXIT_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 )
 
 
-def build_app() -> typer.Typer:
-    """Return the application: one verb for each module of ``harness.commands``."""
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the application: one verb for each module of ``harness.commands``.
+
+    A verb's module imports all that the verb needs. So only verbs that ``arguments`` name are imported; the others, which cannot be called,
+    have their help text alone.
+    """
     app = typer.Typer(
         name="harness",
         help="Build, verify and measure the CUDA kernels of an op, on a GPU or on the emulated device.",
@@ -41,9 +47,18 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     for module in pkgutil.iter_modules(commands.__path__):
-        if module.name not in _NOT_VERBS:
-            app.command(module.name)(report_errors(importlib.import_module(f"harness.commands.{module.name}").run))
+        if module.name in arguments and module.name not in _NOT_VERBS:
+            verb = importlib.import_module(f"harness.commands.{module.name}")
+            app.command(module.name, help=verb.__doc__)(report_errors(verb.run))
+        elif module.name not in _NOT_VERBS:
+            app.command(module.name, help=read_help(module.name))(lambda: None)
     return app
+
+
+def read_help(name: str) -> str:
+    """Return the help text of a verb, which is its module's docstring, without importing it."""
+    path = Path(commands.__path__[0]) / f"{name}.py"
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
 
 
 def report_errors(verb: Callable[..., ExitCode]) -> Callable[..., None]:
@@ -72,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SettingError as error:
         print(f"harness: {error}", file=sys.stderr)
         raise SystemExit(int(ExitCode.WRONG_USE)) from None
-    build_app()(args=None if arguments is None else list(arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    build_app(given)(args=given)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from contract.errors import FrozenError
 from device.toolchain import BuildError
 
 __all__ = (
@@ -48,10 +49,6 @@ class RecordError(RuntimeError):
 
 class RecordUseError(RecordError, UseError):
     """There is no such run, record or database, or the file that was given holds none."""
-
-
-class FrozenError(RuntimeError):
-    """The frozen set cannot be read or written as asked: what is in it disagrees with itself, or a promotion is refused."""
 
 
 class FrozenUseError(FrozenError, UseError):

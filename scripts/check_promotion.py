@@ -32,9 +32,9 @@ from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.compare.contest import run_contest
 from harness.discover import find_op
-from harness.freezing.deciding import judge_challenger, share_error
-from harness.freezing.promoting import PROMOTION
-from harness.provenance import find_commit
+from harness.freezing.decide.promote import PROMOTION
+from harness.freezing.decide.ruling import judge_challenger, share_error
+from harness.records.provenance import find_commit
 from harness.targets import find_target
 from harness.timing.timer import Launch, Mode, Timer
 from harness.verify.inputs import make_inputs

@@ -21,7 +21,7 @@ import torch
 import aicf.ops
 from device import open_device
 from device.toolchain import find_toolchain
-from harness.provenance import find_commit
+from harness.records.provenance import find_commit
 
 WIDTHS = (768, 1024, 1280, 1536, 2048, 2560, 3072, 4096, 5120, 8192, 11008)
 PEERS = {"relu": torch.relu, "silu": torch.nn.functional.silu, "gelu_tanh": lambda z: torch.nn.functional.gelu(z, approximate="tanh")}

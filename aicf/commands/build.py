@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from aicf.building.sealed import build_kernel
 from aicf.registry import list_ops
-from aicf.registry.reading import read_op
+from contract.building import build_kernel
+from contract.frozen_set import read_op
 from device.settings import read_settings
 
 Ops = Annotated[list[str] | None, typer.Argument(metavar="[OP...]", help="ops of the frozen set; all where none is given")]

@@ -48,7 +48,7 @@ def choose(registry: Registry, op: str, problem: Problem, caps: HwCaps) -> dict[
     except SelectionError as error:
         return {"error": str(error).splitlines()[0]}
     tables = registry.find_tables(op, caps)
-    legal = tables.find_legal(handle.query)
+    legal = tables.core.ask(handle.query).legal
     return {
         "kernel": handle.kernel,
         "variant": str(handle.frozen.manifest["variant"]),

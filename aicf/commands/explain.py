@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aicf.registry import HwCaps, Preferences, Problem, explain, open_registry
-from aicf.registry.queries import Interface
+from contract.calls import Interface
 
 if TYPE_CHECKING:
     from aicf.registry import Explanation

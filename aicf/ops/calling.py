@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from aicf.building.native import load_extension
-from aicf.building.structs import find_struct
 from aicf.errors import LaunchError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework
+from aicf.ops.extension import load_extension
 from aicf.registry import HwCaps, KernelHandle, Registry
-from aicf.registry.queries import TensorLayout
+from contract.calls import TensorLayout
+from contract.structs import find_struct
 from device import UnavailableError, open_device
 from device.cudart import Cudart
 from device.runtime import RuntimeDevice
@@ -57,7 +57,7 @@ class OpCall:
         if framework.is_host:
             return None
         handle, _ = self.select(framework, arrays, values)
-        struct = find_struct(handle.interface)
+        struct = find_struct(handle.interface.row)
         layouts = handle.interface.find_layouts(handle.query.values)
         fields = {layout.name: getattr(struct, layout.field).offset for layout in layouts}
         offsets = tuple(fields[name] if name in arrays else -1 for name, _ in self.signature.inputs)
@@ -135,7 +135,7 @@ class OpCall:
     def list_outputs(self, handle: KernelHandle) -> list[tuple[TensorLayout, tuple[int, ...]]]:
         """Return a call's outputs and their shapes."""
         layouts = handle.interface.find_layouts(handle.query.values)
-        return [(each, tuple(handle.query.by_size[s] for s in each.shape)) for each in layouts if each.role == "output"]
+        return [(each, tuple(each.list_lengths(handle.query.by_size))) for each in layouts if each.role == "output"]
 
     def run_on_host(self, framework: Framework, arrays: dict[str, Any], values: Sequence[Any]) -> Any:
         """Copy host arrays to the device, run there, and copy the outputs back."""

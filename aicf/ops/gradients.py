@@ -1,32 +1,53 @@
-"""Rules for backward passes: by op, what its gradients are, made with other frozen ops. An op without a rule has no backward pass.
+"""Backward passes of frozen ops under PyTorch's autograd: the opset's rules, run on PyTorch's tensors.
 
-What a frozen op does not do (a sum over rows alone, a sum of two gradients) is left to PyTorch, whose autograd is what calls these rules.
+What no frozen op does (a sum over rows alone, a sum of two gradients, a slope in fp32) is left to PyTorch, whose autograd calls them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from aicf.opset import Attrs, Backward, Builder, OpDef, Type, find_op
 from device import UnavailableError
 
-Options = Mapping[str, Any]
-Gradients = dict[str, Any]
-# (inputs by name, options of the recorded call by name, its outputs, gradients of the outputs, names of inputs whose gradient is needed)
-FindGradients = Callable[[Mapping[str, Any], Options, Sequence[Any], Sequence[Any], frozenset[str]], Gradients]
+
+def find_rule(op: str) -> OpDef:
+    """Return the op whose gradient rule is known; raises :class:`UnavailableError` for one that has none."""
+    try:
+        known = find_op(op)
+    except KeyError:
+        known = None
+    if known is None or known.gradient is None:
+        raise UnavailableError(f"{op}: no backward op is known; call it under torch.no_grad(), or on tensors that need no gradient")
+    return known
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How an op is differentiated.
+def extend_options(op: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options under which an op returns what its backward pass reads as well; as they are for an op without a rule."""
+    try:
+        known = find_op(op)
+    except KeyError:
+        return dict(options)
+    return known.extend(options, set(known.input_names(len(known.inputs))))
 
-    ``find`` returns gradients by input. ``extend`` returns the options that a recorded call is run with: outputs that the backward pass
-    needs and the caller did not ask for come behind those that it did.
-    """
 
-    find: FindGradients
-    extend: Callable[[Options], Options] = dict
+def find_gradients(
+    op: str, inputs: Mapping[str, Any], options: Mapping[str, Any], outputs: Sequence[Any], grads: Sequence[Any], needed: frozenset[str]
+) -> dict[str, Any]:
+    """Return gradients by input, of a call that was recorded with options extended; raises :class:`UnavailableError`."""
+    known = find_rule(op)
+    assert known.gradient is not None
+    attrs = extend_options(op, options)
+    named = {name: value for name, value in inputs.items() if value is not None}
+    made = dict(zip(known.outputs, outputs, strict=False))
+    builder = TorchBuilder(op)
+    types = {name: builder.type_of(value) for name, value in {**named, **made}.items()}
+    g = Backward(builder, known, attrs, {**named, **made}, types, set(needed))
+    if all(gradient is None for gradient in grads):
+        return {}
+    found = known.gradient(g, *grads)
+    return {n: d for n, d in zip(known.input_names(len(inputs)), found, strict=False) if d is not None and n in needed}
 
 
 def find_function(op: str, wanted: str) -> Callable[..., Any]:
@@ -43,86 +64,50 @@ def find_function(op: str, wanted: str) -> Callable[..., Any]:
     return function
 
 
-def keep_z(options: Options) -> Options:
-    """Return options under which gemm_bias_act keeps Z where act'(Z) is not told by Y."""
-    return {**options, "save_z": options["save_z"] or options["act"] not in ("none", "relu")}
+class TorchBuilder(Builder):
+    """Calls ops on PyTorch's tensors: frozen ones as functions of ``aicf.ops``, the others as PyTorch has them."""
+
+    def __init__(self, op: str) -> None:
+        self._op = op
+
+    def type_of(self, value: Any) -> Type:
+        """Return a tensor's type; its sizes may be symbols while PyTorch compiles."""
+        return Type(str(value.dtype).removeprefix("torch."), tuple(value.shape))
+
+    def call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
+        """Return the outputs of an op."""
+        known = find_op(op)
+        if not known.is_frozen:
+            return (_call_torch(op, inputs, known.fill(attrs)),)
+        named = {n: _with_rows(x) for n, x in zip(known.input_names(len(inputs)), inputs, strict=True) if x is not None}
+        made = find_function(self._op, op)(**named, **attrs)
+        return made if isinstance(made, tuple) else (made,)
 
 
-def find_gemm_gradients(
-    inputs: Mapping[str, Any], options: Options, outputs: Sequence[Any], grads: Sequence[Any], needed: frozenset[str]
-) -> Gradients:
-    """Return those of ``Y = act(Z)``, ``Z = A B + bias``.
-
-    With dZ = dY act'(Z) they are dA = dZ B', dB = A' dZ, and dbias the sum of dZ's rows. In bf16 and fp16 that is two launches of
-    gemm_backward: dZ with dbias, which an activation asks for, and dA with dB.
-    """
-    dy, dz = grads[0], grads[1] if len(grads) > 1 else None
-    is_half = inputs["a"].element_size() == 2
-    found: Gradients = {}
-    if dy is not None:
-        through_act, found = _pass_activation(dy, options["act"], outputs, is_half, wants_bias="bias" in needed and dz is None)
-        dz = through_act if dz is None else through_act + dz
-    if dz is None:
-        return {}
-    dz = _with_rows(dz)
-    if "bias" in needed and "bias" not in found:
-        found["bias"] = dz.sum(0)
-    if needed & {"a", "b"}:
-        find = _find_half_products if is_half else _find_products
-        found |= find(dz, inputs["a"], inputs["b"], options, needed)
-    return found
-
-
-def _pass_activation(dy: Any, act: str, outputs: Sequence[Any], is_half: bool, wants_bias: bool) -> tuple[Any, Gradients]:
-    """Return dY act'(Z), and the gradient of the bias where the same launch makes it."""
-    if act == "none":
-        return dy, {}
-    z = outputs[0] if act == "relu" else outputs[-1]  # relu's slope is told by its output
-    if is_half:
-        backward = find_function("gemm_bias_act", "gemm_backward")
-        made = backward(_with_rows(dy), z=z, act=act, with_dbias=wants_bias)
-        return (made[0], {"bias": made[1]}) if wants_bias else (made, {})
+def _call_torch(op: str, inputs: Sequence[Any], attrs: Attrs) -> Any:
     import torch
 
-    if act == "relu":
-        return torch.ops.aten.threshold_backward(dy, z, 0), {}
-    if act == "silu":
-        return torch.ops.aten.silu_backward(dy, z), {}
-    return torch.ops.aten.gelu_backward(dy, z, approximate="tanh" if act == "gelu_tanh" else "none"), {}
+    aten = torch.ops.aten
+    first = inputs[0]
+    if op == "Elementwise":
+        slopes: dict[str, Callable[..., Any]] = {
+            "relu_slope": lambda y: aten.threshold_backward(torch.ones_like(y), y, 0),
+            "silu_slope": lambda z: aten.silu_backward(torch.ones_like(z), z),
+            "gelu_tanh_slope": lambda z: aten.gelu_backward(torch.ones_like(z), z, approximate="tanh"),
+            "gelu_erf_slope": lambda z: aten.gelu_backward(torch.ones_like(z), z, approximate="none"),
+        }
+        name = str(attrs["function"])
+        return (slopes[name] if name in slopes else getattr(torch, name))(*inputs)
+    if op == "Reduce" and attrs["function"] == "sum":
+        return first.sum(attrs["axes"], keepdim=attrs["keep"])
+    if op == "Permute":
+        return first.permute(attrs["order"]).contiguous()
+    raise UnavailableError(f"{op}: a backward pass asks PyTorch for it, and it has no name there")
 
 
-def _find_half_products(dz: Any, a: Any, b: Any, options: Options, needed: frozenset[str]) -> Gradients:
-    """Return dA and dB, those that are needed, by one launch of gemm_backward."""
-    wants_a, wants_b = "a" in needed, "b" in needed
-    backward = find_function("gemm_bias_act", "gemm_backward")
-    made = backward(dz, w=b, x=a if wants_b else None, w_layout=options["b_layout"], with_dz=wants_a, with_dbias=False)
-    return dict(zip(("a", "b"), made, strict=True)) if wants_a and wants_b else {"a" if wants_a else "b": made}
-
-
-def _find_products(dz: Any, a: Any, b: Any, options: Options, needed: frozenset[str]) -> Gradients:
-    """Return dA and dB of an op in fp32 or TF32, which gemm_backward does not have, by gemm_bias_act."""
-    is_nk = options["b_layout"] == "nk"
-    found: Gradients = {}
-    if "a" in needed:
-        found["a"] = _multiply(dz, b, options["precision"], is_nk=not is_nk)
-    if "b" in needed:
-        left, right = (dz, a) if is_nk else (a, dz)
-        found["b"] = _multiply(left.t().contiguous(), right, options["precision"], is_nk=False)
-    return found
-
-
-def _multiply(left: Any, right: Any, precision: str, *, is_nk: bool) -> Any:
-    """Return ``left right``, or where ``right`` is [N, K] ``left right'``; TF32 is served for that layout alone."""
-    if precision == "tf32" and not is_nk:
-        right, is_nk = right.t().contiguous(), True
-    multiply = find_function("gemm_bias_act", "gemm_bias_act")
-    return multiply(_with_rows(left), _with_rows(right), b_layout="nk" if is_nk else "kn", precision=precision)
-
-
-def _with_rows(matrix: Any) -> Any:
-    """Return a matrix whose rows are contiguous and apart; a gradient may be one number seen as all (``sum().backward()``)."""
-    rows, columns = matrix.stride()
-    return matrix if columns == 1 and rows >= matrix.shape[1] else matrix.contiguous()
-
-
-RULES: Mapping[str, Rule] = {"gemm_bias_act": Rule(find_gemm_gradients, keep_z)}
+def _with_rows(tensor: Any) -> Any:
+    """Return a tensor whose rows are contiguous and apart; a gradient may be one number seen as all (``sum().backward()``)."""
+    if tensor.ndim != 2:
+        return tensor.contiguous()
+    rows, columns = tensor.stride()
+    return tensor if columns == 1 and rows >= tensor.shape[1] else tensor.contiguous()

@@ -12,9 +12,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from aicf.ops.arrays import View
-from aicf.ops.gradients import RULES
-from aicf.registry.problems import find_row
-from device import UnavailableError
+from aicf.ops.gradients import extend_options, find_gradients
+from contract.calls import find_row
 
 if TYPE_CHECKING:
     from aicf.ops.calling import OpCall
@@ -137,10 +136,7 @@ def _make_function(call: OpCall, overload: Any) -> Any:
 
 def _extend(call: OpCall, values: Sequence[Any]) -> Sequence[Any]:
     """Return a call's arguments with the options under which it keeps what its backward pass needs."""
-    rule = RULES.get(call.signature.op)
-    if rule is None:
-        return values
-    options = rule.extend(call.name_options(values))
+    options = extend_options(call.signature.op, call.name_options(values))
     return (*values[: len(call.signature.inputs)], *(options[a["name"]] for a in call.signature.options))
 
 
@@ -154,13 +150,11 @@ def _keep(ctx: Any, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> N
 
 def _run_backward(call: OpCall, ctx: Any, grads: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
     op = call.signature.op
-    if op not in RULES:
-        raise UnavailableError(f"{op}: no backward op is known; call it under torch.no_grad(), or on tensors that need no gradient")
     values, saved = list(ctx.values), ctx.saved_tensors
     for place, tensor in zip(ctx.places, saved, strict=False):
         values[place] = tensor
     inputs = dict(zip([n for n, _ in call.signature.inputs], values, strict=False))
     names = [n for n, _ in call.signature.inputs]
     needed = frozenset(n for n, is_needed in zip(names, ctx.needs_input_grad[1:], strict=False) if is_needed)
-    found = RULES[op].find(inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
+    found = find_gradients(op, inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
     return (*(found.get(n) for n in names), *(None for _ in call.signature.options))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from aicf.errors import FrozenError, SelectionError
-from aicf.registry.deciding import How
 from aicf.registry.explaining import Candidate, Explanation, explain
 from aicf.registry.handles import KernelHandle
-from aicf.registry.problems import HwCaps, Preferences, Problem
-from aicf.registry.reading import list_ops
+from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.selection import Registry, open_registry, select
+from contract.calls import Problem
+from contract.decision import How
+from contract.frozen_set import list_ops
 
 __all__ = [
     "Candidate",

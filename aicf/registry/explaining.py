@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aicf.registry.deciding import Decision, How, decide, find_nearest, predict
+from aicf.registry.deciding import Decision, decide
 from aicf.registry.libraries import LibraryTime, find_library_time
-from aicf.registry.problems import HwCaps, Preferences, Problem
-from aicf.registry.queries import Query
-from aicf.registry.selection import NO_PREFERENCES, Registry, open_registry
-from aicf.registry.tables import GROUP_AXES, Tables
+from aicf.registry.problems import HwCaps, Preferences
+from aicf.registry.selection import NO_PREFERENCES, Registry, describe_broken, open_registry
+from aicf.registry.tables import Tables
+from contract.calls import Problem, Query
+from contract.decision import Asked, How
 
 
 @dataclass(frozen=True)
@@ -60,35 +61,30 @@ def explain(
     prefs.check()
     tables = registry.find_tables(op, hw_caps)
     query = tables.interface.make_query(problem)
-    legal = tables.find_legal(query)
+    asked, core = tables.core.ask(query), tables.core
+    legal = asked.legal
     kept = registry.find_preferred(tables, query, legal, prefs)
-    decision = decide(tables, query, kept)
-    classes = tables.find_classes(query)
-    points = tables.near.get(classes[: len(GROUP_AXES)])
-    found = None
-    if points is not None and legal:
-        own = find_nearest(points, query, kept or legal, classes[-1] or "")
-        found = own or find_nearest(points, query, kept or legal)
-    nearest = points.problems[found[0]] if points is not None and found is not None else None
-    near_times = {k: us for us, k in reversed(points.rows[found[0]])} if points is not None and found is not None else {}
-    exact_times = {k: us for us, k in reversed(tables.exact.get((query.sizes, query.values), []))}
-    survey_times = predict(tables, query, kept, classes) or {}
-    in_bucket = sum(1 << k for k in tables.bucket_winners.get(classes, ()))
+    decision = decide(tables, asked, kept)
+    near = core.find_nearest(asked, kept or legal, in_bucket=True)
+    near = core.find_nearest(asked, kept or legal, in_bucket=False) if near is None else near
+    exact_times, near_times = core.list_exact_times(asked), {} if near is None else core.list_times(near)
+    survey_times = core.predict_us(asked, kept) or {}
+    in_bucket = core.find_bucket_winners(asked)
     candidates = []
     for i, kernel in enumerate(tables.kernels):
-        estimate = tables.estimate_us(query, i) if tables.cost.find(query).unit else None
+        estimate = core.estimate_us(asked, i) if asked.has_cost else None
         known = (exact_times.get(i), survey_times.get(i), near_times.get(i), estimate)
-        dropped = _explain_drop(registry, tables, query, prefs, (legal, kept), i)
+        dropped = _explain_drop(registry, tables, query, asked, prefs, kept, i)
         if not dropped and decision is not None and decision.kernel != i:
             dropped = _explain_rank(decision, known, _describe_prior(tables, (in_bucket, kept), i))
         candidates.append(Candidate(kernel.name, tuple(tables.roles[i]), tuple(tables.statuses[i]), dropped, *known))
     return Explanation(
         op=op,
         arch=tables.arch,
-        bucket="/".join([tables.arch, *(c or "none" for c in classes)]),
+        bucket="/".join([tables.arch, *(c or "none" for c in core.find_classes(asked))]),
         sizes=dict(query.by_size),
         attributes=dict(query.attributes),
-        nearest=nearest,
+        nearest=None if near is None else core.table.problems[near],
         chosen=None if decision is None else tables.kernels[decision.kernel].name,
         how=None if decision is None else str(decision.how),
         predicted_us=None if decision is None else decision.predicted_us,
@@ -98,11 +94,10 @@ def explain(
     )
 
 
-def _explain_drop(registry: Registry, tables: Tables, query: Query, prefs: Preferences, masks: tuple[int, int], kernel: int) -> str:
+def _explain_drop(registry: Registry, tables: Tables, query: Query, asked: Asked, prefs: Preferences, kept: int, kernel: int) -> str:
     """Return why a kernel is no candidate at all, "" where it is one."""
-    legal, kept = masks
-    if not legal >> kernel & 1:
-        return registry.find_broken(tables, query, kernel)
+    if not asked.legal >> kernel & 1:
+        return describe_broken(tables, asked, kernel)
     if not kept >> kernel & 1:
         return registry.explain_dislike(tables, query, kernel, prefs) or "another kernel wants less workspace"
     return ""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from aicf.errors import LaunchError
-from aicf.registry.deciding import How
-from aicf.registry.queries import Interface, Query
-from aicf.registry.reading import FrozenKernel
-
-if TYPE_CHECKING:
-    from aicf.building.library import KernelLibrary
-
+from aicf.kernels.library import KernelLibrary, load_kernel
+from contract.calls import Interface, Query
+from contract.decision import How
+from contract.kernels import FrozenKernel
+from contract.structs import make_params
 
 # Apart from each other, and multiples of whatever a kernel may ask for.
 _STAND_IN_BITS = 56
@@ -57,15 +54,13 @@ class KernelHandle:
 
         Raises :class:`~aicf.errors.FrozenError`, :class:`~device.toolchain.BuildError` or :class:`~device.UnavailableError`.
         """
-        from aicf.building.library import load_kernel
-
         return load_kernel(self.frozen)
 
     def make_params(self, addresses: Mapping[str, int]) -> ctypes.Structure:
-        """Return the op's C struct for this problem. Raises ValueError, naming the tensor, for an address that does not fit."""
-        from aicf.building.structs import make_params
-
-        return make_params(self.interface, self.query, addresses)
+        """Return the op's C struct for this problem. A tensor without an address gets NULL."""
+        query, layouts = self.query, self.interface.find_layouts(self.query.values)
+        present = {layout.name: addresses[layout.name] for layout in layouts if layout.name in addresses}
+        return make_params(self.interface.row, query.by_size, query.attributes, present, query.strides)
 
     def launch(self, addresses: Mapping[str, int], *, stream: int = 0, workspace: int = 0) -> None:
         """Queue the kernel on a stream (a ``cudaStream_t`` as a number): no allocation, no synchronisation.

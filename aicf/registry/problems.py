@@ -1,42 +1,15 @@
-"""What is asked of the registry: a problem, the hardware it is for, and what the caller prefers."""
+"""What is asked of the registry beside a problem: the hardware it is for, and what the caller prefers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from aicf.errors import SelectionError
+from contract.decision import find_arch
 from device import Device
 
-Value = bool | int | float | str
 _ARCH = re.compile(r"sm_(\d+)([a-z]?)\Z")
-
-
-class Problem:
-    """One call's sizes (elements) and attributes, and of its tensors the row strides (elements) and addresses (bytes).
-
-    Attributes that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
-    whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
-    """
-
-    __slots__ = ("addresses", "attributes", "sizes", "strides")
-
-    def __init__(
-        self,
-        sizes: Mapping[str, int],
-        attributes: Mapping[str, Value] | None = None,
-        strides: Mapping[str, int] | None = None,
-        addresses: Mapping[str, int] | None = None,
-    ) -> None:
-        self.sizes = sizes
-        self.attributes = attributes or {}
-        self.strides = strides or {}
-        self.addresses = addresses or {}
-
-    def __repr__(self) -> str:
-        parts = [dict(self.sizes), dict(self.attributes), dict(self.strides), dict(self.addresses)]
-        return f"Problem({', '.join(map(repr, parts))})"
 
 
 class HwCaps(NamedTuple):
@@ -60,16 +33,8 @@ class HwCaps(NamedTuple):
 
     def find_arch(self, op: str, archs: list[str]) -> str:
         """Return the best of ``archs`` whose machine code runs here: sm_XYa on X.Y alone, sm_XY on X.Y and later minors."""
-        best, found = -1, ""
-        for arch in archs:
-            match = _ARCH.match(arch)
-            assert match is not None
-            major, minor = divmod(int(match[1]), 10)
-            fits = major == self.major and (minor == self.minor if match[2] else minor <= self.minor)
-            rank = 2 * int(match[1]) + bool(match[2])
-            if fits and rank > best:
-                best, found = rank, arch
-        if best < 0:
+        found = find_arch(tuple(archs), self.major, self.minor)
+        if not found:
             have = ", ".join(archs) or "none"
             raise SelectionError(f"{op}: nothing is frozen for compute capability {self.major}.{self.minor}; there are kernels for: {have}")
         return found
@@ -93,8 +58,3 @@ class Preferences(NamedTuple):
             raise ValueError(f"max_workspace_bytes={self.max_workspace_bytes}: must be at least 0, or None for no limit")
         if self.prefer not in ("speed", "memory"):
             raise ValueError(f"prefer={self.prefer!r}: must be speed or memory")
-
-
-def find_row(table: list[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:
-    """Return the value of the row of a table that fits the attributes; None where none does."""
-    return next((row["value"] for row in table if all(attributes[k] == v for k, v in row["when"].items())), None)

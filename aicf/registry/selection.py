@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aicf.errors import SelectionError
-from aicf.registry.conditions import describe, list_address_steps
-from aicf.registry.deciding import Decision, How, decide
+from aicf.registry.deciding import Decision, decide
 from aicf.registry.handles import KernelHandle
-from aicf.registry.problems import HwCaps, Preferences, Problem
-from aicf.registry.queries import Query
-from aicf.registry.reading import FrozenOp, find_frozen_dir, read_op
+from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.tables import Tables
+from contract.calls import Problem, Query
+from contract.conditions import describe, list_address_steps
+from contract.decision import Asked, How
+from contract.frozen_set import FrozenOp, read_op
+from contract.layout import find_frozen_dir
 
 NO_PREFERENCES = Preferences()
 _MAX_REMEMBERED = 65536
@@ -75,11 +77,10 @@ class Registry:
         # A copy: the caller may change what it passed in, and the handle must not follow.
         own = Problem(dict(problem.sizes), dict(problem.attributes), dict(problem.strides), dict(problem.addresses))
         query = tables.interface.make_query(own)
-        legal = tables.find_legal(query)
-        kept = self.find_preferred(tables, query, legal, prefs)
-        decision = decide(tables, query, kept)
+        asked = tables.core.ask(query)
+        decision = decide(tables, asked, self.find_preferred(tables, query, asked.legal, prefs))
         if decision is None:
-            raise SelectionError(self._describe_refusal(tables, query, legal, prefs))
+            raise SelectionError(self._describe_refusal(tables, query, asked, prefs))
         return self.make_handle(tables, query, decision)
 
     def read(self, op: str) -> _Op:
@@ -101,12 +102,12 @@ class Registry:
         """Return those of the legal kernels that have what is preferred, a bit each."""
         if prefs == NO_PREFERENCES:
             return legal
-        kept = [i for i in range(len(tables.kernels)) if legal >> i & 1 and not self.explain_dislike(tables, query, i, prefs)]
-        if prefs.prefer == "memory" and kept:
-            wanted = {i: self.find_workspace(tables, query, i) for i in kept}
-            least = min(wanted.values())
-            kept = [i for i in kept if wanted[i] == least]
-        return sum(1 << i for i in kept)
+        core, by_memory = tables.core, prefs.prefer == "memory"
+        kept = core.keep_preferred(legal, deterministic=prefs.deterministic, accumulate=prefs.accumulate)
+        if prefs.max_workspace_bytes is None and not by_memory:
+            return kept
+        wanted = {i: self.find_workspace(tables, query, i) for i in range(len(tables.kernels)) if kept >> i & 1}
+        return core.keep_small(kept, wanted, max_bytes=prefs.max_workspace_bytes, least=by_memory)
 
     def explain_dislike(self, tables: Tables, query: Query, kernel: int, prefs: Preferences) -> str:
         """Return what of the preferences a kernel does not have, "" where it has all; a choice by memory compares, and is not here."""
@@ -146,18 +147,19 @@ class Registry:
             tables.interface,
         )
 
-    def find_broken(self, tables: Tables, query: Query, kernel: int) -> str:
-        """Return what the first condition of a kernel's domain asks for that does not hold, "" where all do."""
-        rows = (row for holds, mask, row in tables.conditions if mask >> kernel & 1 and not holds(query))
-        return next((describe(row) for row in rows), "")
-
-    def _describe_refusal(self, tables: Tables, query: Query, legal: int, prefs: Preferences) -> str:
+    def _describe_refusal(self, tables: Tables, query: Query, asked: Asked, prefs: Preferences) -> str:
         reasons = []
         for i, kernel in enumerate(tables.kernels):
-            why = self.explain_dislike(tables, query, i, prefs) if legal >> i & 1 else self.find_broken(tables, query, i)
+            why = self.explain_dislike(tables, query, i, prefs) if asked.legal >> i & 1 else describe_broken(tables, asked, i)
             reasons.append(f"\n  {kernel.name}: {why}")
-        asked = "has what is preferred for" if legal else "serves"
-        return f"{tables.interface.op}: no frozen kernel for {tables.arch} {asked} {_name(query)}:{''.join(reasons)}"
+        wanted = "has what is preferred for" if asked.legal else "serves"
+        return f"{tables.interface.op}: no frozen kernel for {tables.arch} {wanted} {_name(query)}:{''.join(reasons)}"
+
+
+def describe_broken(tables: Tables, asked: Asked, kernel: int) -> str:
+    """Return what the first condition of a kernel's domain asks for that does not hold, "" where all do."""
+    row = tables.core.find_broken(asked, kernel)
+    return "" if row is None else describe(row)
 
 
 def _name(query: Query) -> str:

@@ -25,21 +25,22 @@ from device.cubin import hash_host_code, hash_machine_code
 from device.settings import read_settings
 from device.toolchain import Toolchain
 from harness.build.compiler import Compiler, compile_steadily, describe_failure
+from harness.build.generate import define_variant, generate_sources, includes_generated
 from harness.build.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
 from harness.build.store import Entry, Store, full_disk_as_error, hash_text, write_atomically
-from harness.console import print_warning
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.spec import Launchable, Op, Variant
 from harness.targets import Target
+from harness.terminal.console import print_warning
 
 _LIBRARY = "variant.so"
 _PTXAS_LOG = "ptxas.txt"
 # nvcc includes <cmath> in everything, and from C++17 on that holds libstdc++'s special functions (zeta, Bessel, ...), with half of all that
 # the compilers read: a third of their time. <algorithm> has held the algorithms on ranges since C++20, and those for execution policies:
 # another sixth. Their include guards leave them out; the code that comes out is the same. Sources that do want them, or what they include
-# in turn, are compiled with them.
-_WITHOUT_LARGE_HEADERS = ("-D_GLIBCXX_BITS_SPECFUN_H=1", "-D_RANGES_ALGO_H=1", "-D_PSTL_GLUE_ALGORITHM_DEFS_H=1")
+# in turn, are compiled with them. (std::min and std::max are in neither.)
+_WITHOUT_LARGE_HEADERS = ("-D_GLIBCXX_BITS_SPECFUN_H=1", "-D_RANGES_ALGO_H=1", "-D_PSTL_GLUE_ALGORITHM_DEFS_H=1", "-D_STL_ALGO_H=1")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,10 @@ class BuildResult:
 def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
     """Return nvcc's flags for a variant, without paths of this build."""
     defines = {"AICF_KERNEL": variant.kernel, "AICF_VARIANT": variant.symbol_suffix}
-    defines |= {f"AICF_{name.upper()}": str(value) for name, value in variant.values}
+    if includes_generated(loaded.folder):
+        defines |= define_variant(loaded.op, variant)
+    else:
+        defines |= {f"AICF_{name.upper()}": str(value) for name, value in variant.values}
     return [
         *("-std=c++20", "-O3", "-lineinfo", "-DNDEBUG", "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fvisibility=hidden"),
         *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),
@@ -163,16 +167,17 @@ def _build_variant(
 ) -> BuildResult:
     started = time.monotonic()
     source = loaded.folder / "launcher.cu"
-    flags = compile_flags(loaded, variant, target)
+    roots = (loaded.include_dir, *write_generated(loaded, store))
+    flags = [*compile_flags(loaded, variant, target), *(f"-I{root}" for root in roots[1:])]
     request = hash_text("variant 1", str(source), *flags, toolchain.identity)
 
     def finish(entry: Entry, cached: bool) -> BuildResult:
         resources = parse_ptxas((entry.folder / _PTXAS_LOG).read_text())
         seconds = time.monotonic() - started
         code_hash, library = str(entry.facts["code_hash"]), entry.folder / _LIBRARY
-        sources = _name_sources(entry.files, loaded.include_dir)
+        sources = _name_sources(entry.files, roots)
         source_hash = hash_text(*(f"{name}={digest}" for name, digest in sources))
-        plain_flags = " ".join(f for f in flags if f != f"-I{loaded.include_dir}")
+        plain_flags = " ".join(f for f in flags if not f.startswith("-I"))
         host_hash = str(entry.facts.get("host_hash", ""))
         return BuildResult(
             variant, library, code_hash, entry.key, resources, None, seconds, cached, source_hash, plain_flags, host_hash, sources
@@ -189,7 +194,7 @@ def _build_variant(
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-c", str(source), "-o", "object.o"]
         link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
         for first in ([*command, *_WITHOUT_LARGE_HEADERS], command):
-            status, log, files = compile_steadily(compiler, (first, link), scratch, loaded.include_dir)
+            status, log, files = compile_steadily(compiler, (first, link), scratch, roots)
             if status == 0 or compiler.is_stopped:
                 break
         if status != 0:
@@ -202,18 +207,39 @@ def _build_variant(
     return finish(entry, cached=False)
 
 
-def _name_sources(files: Mapping[str, str], root: Path) -> tuple[tuple[str, str], ...]:
-    """Return hashes of sources in the order of their paths, by their names below ``root``."""
-    return tuple((os.path.relpath(path, root), digest) for path, digest in sorted(files.items()))
+def write_generated(loaded: LoadedOp, store: Store) -> tuple[Path, ...]:
+    """Write the headers that are generated from ``op.py`` below the cache; return the include folder that holds them, none without any."""
+    texts = generate_sources(loaded)
+    if not texts:
+        return ()
+    folder = store.root / "generated" / hash_text(*(part for pair in sorted(texts.items()) for part in pair))[:32]
+    for name, text in texts.items():
+        path = folder / name
+        if path.is_file() and path.read_text() == text:
+            continue
+        with full_disk_as_error(store.root):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text)
+    return (folder,)
+
+
+def _name_sources(files: Mapping[str, str], roots: Sequence[Path]) -> tuple[tuple[str, str], ...]:
+    """Return hashes of sources in the order of their paths, by their names below the first of ``roots`` that holds them."""
+
+    def name(path: str) -> str:
+        return os.path.relpath(path, next((r for r in roots if Path(path).is_relative_to(r)), roots[0]))
+
+    return tuple((name(path), digest) for path, digest in sorted(files.items()))
 
 
 def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolchain: Toolchain, target: Target, store: Store) -> None:
     source = str(loaded.folder / "launcher.cu")
+    includes = [f"-I{root}" for root in write_generated(loaded, store)]
     rows = [
         {
             "directory": str(loaded.folder),
             "file": source,
-            "arguments": [str(toolchain.nvcc), *compile_flags(loaded, v, target), "-c", source],
+            "arguments": [str(toolchain.nvcc), *compile_flags(loaded, v, target), *includes, "-c", source],
         }
         for v in variants[:1]
     ]
@@ -234,7 +260,8 @@ def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None
     cache = store or open_store()
     source = loaded.folder / "pybind.cpp"
     name = f"_{loaded.op.name}.so"
-    includes = [loaded.include_dir, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
+    roots = (loaded.include_dir, *write_generated(loaded, cache))
+    includes = [*roots, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
     # Of -O2 a third more of the compiler's seconds goes into code that only hands arguments over.
     flags = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", *(f"-I{path}" for path in includes)]
     abi = f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
@@ -248,7 +275,7 @@ def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None
         with full_disk_as_error(cache.root):
             made.mkdir()
         command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
-        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, loaded.include_dir)
+        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, roots)
         if status != 0:
             raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
         entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from device.toolchain import make_environment
 from harness.build.store import full_disk_as_error, hash_file
 from harness.errors import BuildError
 
@@ -43,7 +44,7 @@ class Compiler:
                 encoding="utf-8",
                 errors="replace",  # compilers quote source lines, whatever their encoding
                 start_new_session=True,
-                env=_quiet_env(folder),
+                env=make_environment(folder),
             )
             self._running.add(process)
         if self._niceness:
@@ -79,14 +80,10 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _quiet_env(folder: Path) -> dict[str, str]:
-    # nvcc appends user flags and leaves temporary files where TMPDIR says; both would make a build depend on more than its key.
-    env = {k: v for k, v in os.environ.items() if k not in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
-    return env | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"}
-
-
-def compile_steadily(compiler: Compiler, commands: Sequence[Sequence[str]], scratch: Path, root: Path) -> tuple[int, str, dict[str, str]]:
-    """Run commands whose first writes ``deps.d``; return status, output and the hashes of the files below ``root`` that were read.
+def compile_steadily(
+    compiler: Compiler, commands: Sequence[Sequence[str]], scratch: Path, roots: Sequence[Path]
+) -> tuple[int, str, dict[str, str]]:
+    """Run commands whose first writes ``deps.d``; return status, output and the hashes of the files below ``roots`` that were read.
 
     A file that is edited while the compiler runs would be hashed as it is now and compiled as it was: such a result is made again.
     """
@@ -100,7 +97,7 @@ def compile_steadily(compiler: Compiler, commands: Sequence[Sequence[str]], scra
             log += output
             if status != 0:
                 return status, log, {}
-        files = hash_dependencies(scratch / "deps.d", root)
+        files = hash_dependencies(scratch / "deps.d", roots)
         if not any(_is_changed_since(Path(path), started) for path in files):
             return 0, log, files
     return 1, "the sources changed each time while they were compiled; build again when they are still", {}
@@ -111,16 +108,16 @@ def _is_changed_since(path: Path, marker: Path) -> bool:
     return not path.exists() or path.stat().st_ctime_ns > marker.stat().st_ctime_ns
 
 
-def hash_dependencies(depfile: Path, root: Path) -> dict[str, str]:
-    """Return the hash of each file below ``root`` that a make-style dependency file names.
+def hash_dependencies(depfile: Path, roots: Sequence[Path]) -> dict[str, str]:
+    """Return the hash of each file below ``roots`` that a make-style dependency file names.
 
     The compilers' own headers are left out: they are in the compilers' identity.
     """
     text = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
     names = (name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", text))
-    # Links are not followed: a folder linked into ``root`` belongs to it.
+    # Links are not followed: a folder linked into a root belongs to it.
     paths = {Path(os.path.abspath(depfile.parent / name)) for name in names}  # noqa: PTH100
-    return {str(p): hash_file(p) for p in sorted(paths) if p.is_relative_to(root.absolute())}
+    return {str(p): hash_file(p) for p in sorted(paths) if any(p.is_relative_to(root.absolute()) for root in roots)}
 
 
 def describe_failure(log: str, cache_root: Path) -> str:

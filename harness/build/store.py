@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from harness.errors import BuildError, CacheUseError
 
 _MANIFEST = "manifest.json"

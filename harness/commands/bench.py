@@ -1,22 +1,38 @@
-"""``bench``: build, verify and compare an op's variants."""
+"""Build and verify an op's variants, then time them beside their peers on a GPU, or count what they do on the emulated device.
+
+What was verified before, unchanged, is not verified again. Only variants that are right are measured; exits with 1 if one is not.
+In the tables * is the fastest variant, and ~ one whose interval overlaps its interval: they cannot be told apart.
+
+\b
+Examples:
+  python -m harness bench gemm_bias_act
+  python -m harness bench gemm_bias_act --problem 'M200_*' --all
+  python -m harness bench gemm_bias_act --variant pipelined --device cuda
+  python -m harness bench softmax --json
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from harness.benchmark.rows import BenchRow
+from harness.benchmark.run import count_on_emulator, find_note, open_peers, time_on_gpu
+from harness.benchmark.screen import PLAIN_WIDTH, make_bench_screen
+from harness.benchmark.session import Judged, Session
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.discover import find_op, load_peers
 from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.report.rows import BenchRow
-    from harness.session import Judged, Session
-    from harness.spec import Op, Problem, Variant
-    from harness.verify.findings import Fault
+from harness.spec import Op, Problem, Variant
+from harness.terminal.console import open_stages, print_json
+from harness.verify.findings import Fault
+from harness.verify.tables import list_fault_lines
 
 Everything = Annotated[bool, typer.Option("--all", help="show every variant that serves a problem, not only the fastest ten")]
 
@@ -31,23 +47,7 @@ def run(
     everything: Everything = False,
     json: AsJson = False,
 ) -> ExitCode:
-    """Build and verify an op's variants, then time them beside their peers on a GPU, or count what they do on the emulated device.
-
-    What was verified before, unchanged, is not verified again. Only variants that are right are measured; exits with 1 if one is not.
-    In the tables * is the fastest variant, and ~ one whose interval overlaps its interval: they cannot be told apart.
-
-    \b
-    Examples:
-      python -m harness bench gemm_bias_act
-      python -m harness bench gemm_bias_act --problem 'M200_*' --all
-      python -m harness bench gemm_bias_act --variant pipelined --device cuda
-      python -m harness bench softmax --json
-    """
-    from harness.bench import find_note
-    from harness.console import print_json
-    from harness.discover import find_op
-    from harness.session import Session
-
+    """Run the verb."""
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     with Session.start(loaded, f"bench {op}", device=device, target=target, jobs=jobs) as session:
@@ -79,10 +79,6 @@ def _work(
     session: Session, variants: Sequence[Variant], problems: Sequence[Problem], *, quiet: bool
 ) -> tuple[list[Judged], list[BenchRow]]:
     """Build, verify, and count or time, with the progress of all of it in one line."""
-    from harness.bench import count_on_emulator, open_peers, time_on_gpu
-    from harness.console import open_stages
-    from harness.discover import load_peers
-
     emulated = session.device.is_emulated
     peers = () if emulated else load_peers(session.loaded.folder)
     last, num_last = ("count", len(variants)) if emulated else ("time", (len(variants) + len(peers)) * len(problems))
@@ -108,8 +104,6 @@ def _work(
 
 def _print_faults(op: str, judged: Sequence[Judged], faults: Sequence[Fault], rows: Sequence[BenchRow]) -> None:
     """Say on stderr what is wrong with the op, with variants, and with what was timed."""
-    from harness.report.terminal import list_fault_lines
-
     for line in [f"op {op}: {f.describe()}" for f in faults] + [x for j in judged if j.result for x in list_fault_lines(j.result)]:
         print(line, file=sys.stderr)
     told = {j.variant.name for j in judged if not j.ok}
@@ -119,13 +113,6 @@ def _print_faults(op: str, judged: Sequence[Judged], faults: Sequence[Fault], ro
 
 
 def _print(op: Op, rows: list[BenchRow], problems: tuple[Problem, ...], target: str, everything: bool) -> None:
-    import textwrap
-
-    from rich.console import Console
-
-    from harness.bench import find_note
-    from harness.report.bench_screen import PLAIN_WIDTH, make_bench_screen
-
     console = Console(highlight=False)
     width = console.width if console.is_terminal else PLAIN_WIDTH
     for line in make_bench_screen(op, rows, problems, target=target, everything=everything, width=width):

@@ -1,29 +1,28 @@
-"""``build``: compile an op's variants and its binding."""
+"""Compile variants and the binding of an op. What is unchanged comes from the cache and starts no compiler.
+
+\b
+Examples:
+  python -m harness build gemm_bias_act
+  python -m harness build gemm_bias_act --variant pipelined
+  python -m harness build softmax --target a100 --json
+"""
 
 from __future__ import annotations
 
+import sys
+
+from device.settings import read_settings
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, describe_result, open_store
 from harness.commands.options import AsJson, Jobs, OpName, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
+from harness.targets import find_target
+from harness.terminal.console import open_progress, print_json
 
 
 def run(op: OpName, variant: VariantNames = None, target: TargetName = None, jobs: Jobs = None, json: AsJson = False) -> ExitCode:
-    """Compile variants and the binding of an op. What is unchanged comes from the cache and starts no compiler.
-
-    \b
-    Examples:
-      python -m harness build gemm_bias_act
-      python -m harness build gemm_bias_act --variant pipelined
-      python -m harness build softmax --target a100 --json
-    """
-    import sys
-
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.build.builder import build_binding, build_op, describe_result, open_store
-    from harness.console import open_progress, print_json
-    from harness.discover import find_op
-    from harness.targets import find_target
-
+    """Run the verb."""
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     chosen = find_target(target or read_settings().target)

@@ -1,21 +1,64 @@
-"""``compare``: an op beside its peers, goal by goal; or whether one variant, revision or record is faster than another."""
+"""Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
+
+Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
+An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
+
+With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
+effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
+candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
+Two records are compared without a GPU; where the database has none of the op, the published ones are read.
+
+With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
+own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
+times jump.
+
+\b
+Examples:
+  # the op beside its peers: all goals, or one, kept as page and plot
+  python -m harness compare gemm_bias_act
+  python -m harness compare gemm_bias_act --goal decode --publish out
+  # a kernel's variants against one variant
+  python -m harness compare softmax --base naive/threads64 -v warp_per_row
+  # did this branch make it slower? exits with 1 if so
+  python -m harness compare softmax --against main -v row_in_shared
+  # problems that nobody listed, and where times jump
+  python -m harness compare softmax --drawn 60 --seed 7
+  python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
+  # two records, with no GPU; `report` lists their numbers
+  python -m harness compare softmax --published --record 63 --record 65
+"""
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
 
+from device.settings import read_settings
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, Published, TargetName, VariantNames
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.compare.comparing import Compared
-    from harness.compare.verdicts import Criteria
-    from harness.drawn.record import GroupResult
+from harness.compare.drawn.cliff_run import run_cliffs
+from harness.compare.drawn.page import summarize
+from harness.compare.drawn.record import FILE, GroupResult, find_record, read_runs
+from harness.compare.drawn.run import Request, run_drawn
+from harness.compare.goals import Row
+from harness.compare.goals_run import GoalsRequest, run_goals
+from harness.compare.variants import Compared, compare_records
+from harness.compare.variants_run import VariantsRequest, run_variants
+from harness.discover import find_op
+from harness.errors import ExitCode, RecordUseError
+from harness.records.published import open_records
+from harness.spec import SpecError
+from harness.terminal.console import claim_output, print_json
+from harness.terminal.figures import format_us
+from harness.terminal.tables import print_tables
+from harness.timing.verdicts import Criteria, format_p_value
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -69,85 +112,38 @@ def run(
     published: Published = False,
     json: AsJson = False,
 ) -> ExitCode:
-    """Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
-
-    Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
-    An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
-
-    With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
-    effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
-    candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
-    Two records are compared without a GPU; where the database has none of the op, the published ones are read.
-
-    With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
-    own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
-    times jump.
-
-    \b
-    Examples:
-      # the op beside its peers: all goals, or one, kept as page and plot
-      python -m harness compare gemm_bias_act
-      python -m harness compare gemm_bias_act --goal decode --publish out
-      # a kernel's variants against one variant
-      python -m harness compare softmax --base naive/threads64 -v warp_per_row
-      # did this branch make it slower? exits with 1 if so
-      python -m harness compare softmax --against main -v row_in_shared
-      # problems that nobody listed, and where times jump
-      python -m harness compare softmax --drawn 60 --seed 7
-      python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
-      # two records, with no GPU; `report` lists their numbers
-      python -m harness compare softmax --published --record 63 --record 65
-    """
-    from harness.compare.verdicts import Criteria
-    from harness.console import print_json
-    from harness.spec import SpecError
-
+    """Run the verb."""
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
         if given or goal or variant or problem or mode != "cold" or published:
             raise SpecError("--drawn goes with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish alone")
-        return _compare_drawn(op, drawn, seed, seconds, regret, cliffs, peer or [], use, publish, device, target, jobs, json)
+        seed = secrets.randbelow(1_000_000) if seed is None else seed
+        command = _name_drawn(op, drawn, seed, regret, cliffs, peer or [])
+        request = Request(op, drawn, seed, command, seconds, regret, tuple(peer or ()), use, publish, device, target, jobs, json)
+        return run_cliffs(request) if cliffs else run_drawn(request, _draw)
     if seed is not None or seconds != 600.0 or regret or cliffs or peer or use:
         raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
-    is_gate = given > 0
-    if not given and not (goal or publish) and (first := _find_first_variant(op)) is not None:
-        # It has no goals to be measured on: the ladder is compared with its first rung.
-        base, given = first, 1
-    if not given:
-        if published:
-            raise SpecError("--published goes with --record: the goals are measured anew")
-        if problem or mode != "cold":
-            raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
-        from harness.compare.goal_run import run_goals
-        from harness.console import claim_output
-
-        if publish is not None:
-            claim_output(publish, "--publish", is_folder=True)
-        return run_goals(op, goal or [], variant or [], publish, device, target, jobs, json, _lead_goals(op, publish))
-    if goal or publish:
-        raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
-    if given != 1:
-        raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
-    if published and record is None:
-        raise SpecError("--published goes with --record: variants are measured anew")
-    if mode not in ("cold", "hot"):
-        raise SpecError(f"--mode {mode}: must be cold or hot")
+    if not given and (goal or publish or (base := _find_first_variant(op)) is None):
+        _check_goals(publish, published, problem, mode)
+        lead = _lead_goals(op, publish)
+        return run_goals(GoalsRequest(op, goal or [], variant or [], publish, device, target, jobs, json, lead), _draw_goals)
+    _check_sides(given, goal, publish, published and record is None, mode)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     if record is not None:
-        rows, where = _compare_records(op, record, criteria, published)
-    else:
-        rows, where = _compare_variants(op, base, against, variant or [], problem or [], mode, criteria, device, target, jobs, json)
-    if json:
-        print_json({"op": op, "where": where, "criteria": vars(criteria), "rows": [r.to_json() for r in rows]})
-    else:
-        _print(rows, where)
-    return ExitCode.CHECK_FAILED if any(r.is_regression and (is_gate or r.is_void) for r in rows) else ExitCode.DONE
+        return _show(op, *_compare_records(op, record, criteria, published), criteria, is_gate=True, as_json=json)
+    sides = VariantsRequest(op, base, against, variant or [], problem or [], mode, criteria, device, target, jobs, json)
+    # Without a word the ladder is compared with its first rung, and that one being faster is no failure.
+    return _show(op, *run_variants(sides), criteria, is_gate=given > 0, as_json=json)
+
+
+def _name_drawn(op: str, count: int, seed: int, regret: bool, cliffs: bool, peers: list[str]) -> str:
+    """Return the command, as the run is recorded."""
+    words = [f"compare {op} --drawn {count} --seed {seed}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
+    return " ".join([*words, *(f"--peer {name}" for name in peers)])
 
 
 def _find_first_variant(op: str) -> str | None:
     """Return the variant that an op without goals is compared with, None for an op that has goals."""
-    from harness.discover import find_op
-
     found = find_op(op).op
     if found.goals:
         return None
@@ -158,59 +154,51 @@ def _find_first_variant(op: str) -> str | None:
     return found.variants[0].name
 
 
+def _check_goals(publish: Path | None, published: bool, problem: list[str] | None, mode: str) -> None:
+    """Raise SpecError for options that the goals do not take, or where nothing can be published."""
+    if published:
+        raise SpecError("--published goes with --record: the goals are measured anew")
+    if problem or mode != "cold":
+        raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
+    if publish is not None:
+        claim_output(publish, "--publish", is_folder=True)
+
+
+def _check_sides(num_given: int, goal: list[str] | None, publish: Path | None, measures_published: bool, mode: str) -> None:
+    """Raise SpecError for options that do not go together where two sides are compared."""
+    if goal or publish:
+        raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
+    if num_given > 1:
+        raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
+    if measures_published:
+        raise SpecError("--published goes with --record: variants are measured anew")
+    if mode not in ("cold", "hot"):
+        raise SpecError(f"--mode {mode}: must be cold or hot")
+
+
 def _lead_goals(op: str, publish: Path | None) -> list[str]:
     """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
-    from harness.discover import find_op
-    from harness.drawn.page import summarize
-    from harness.drawn.record import FILE, find_record, read_runs
-
     beside = publish / FILE if publish is not None else None
     return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
 
 
-def _compare_drawn(
-    op: str,
-    count: int,
-    seed: int | None,
-    seconds: float,
-    regret: bool,
-    cliffs: bool,
-    peers: list[str],
-    use: str,
-    publish: Path | None,
-    device: str | None,
-    target: str | None,
-    jobs: int | None,
-    json: bool,
-) -> ExitCode:
-    import secrets
+def _draw_goals(rows: list[Row], heading: str) -> str:
+    from harness.report.pictures.forest import plot_goals  # matplotlib takes a second to import
+    from harness.report.pictures.svg import Drawing
+    from harness.report.pictures.theme import WIDE
 
-    from harness.drawn.cliff_run import run_cliffs
-    from harness.drawn.run import Request, run_drawn
-
-    chosen = secrets.randbelow(1_000_000) if seed is None else seed
-    words = [f"compare {op} --drawn {count} --seed {chosen}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
-    command = " ".join([*words, *(f"--peer {name}" for name in peers)])
-    request = Request(op, count, chosen, command, seconds, regret, tuple(peers), use, publish, device, target, jobs, json)
-    return run_cliffs(request) if cliffs else run_drawn(request, _draw)
+    return Drawing(plot_goals(rows, heading, WIDE)).to_svg()
 
 
 def _draw(results: Sequence[GroupResult], heading: str) -> str:
-    from harness.pictures.drawn import plot_drawn  # matplotlib takes a second to import
-    from harness.pictures.svg import Drawing
-    from harness.pictures.theme import WIDE
+    from harness.report.pictures.drawn import plot_drawn  # matplotlib takes a second to import
+    from harness.report.pictures.svg import Drawing
+    from harness.report.pictures.theme import WIDE
 
     return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
 
 
 def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
-    from device.settings import read_settings
-    from harness.compare.comparing import compare_records
-    from harness.discover import find_op
-    from harness.errors import RecordUseError
-    from harness.records.published import open_records
-    from harness.spec import SpecError
-
     if len(ids) != 2:
         raise SpecError(f"--record was given {len(ids)} times: give the incumbent's record, then the candidate's")
     records, where = open_records(op, read_settings().records_url, published=published)
@@ -223,77 +211,15 @@ def _compare_records(op: str, ids: list[int], criteria: Criteria, published: boo
     return [compare_records(found[ids[0]], found[ids[1]], criteria)], where
 
 
-def _compare_variants(
-    op: str,
-    base: str | None,
-    against: str | None,
-    names: list[str],
-    problem_names: list[str],
-    mode: str,
-    criteria: Criteria,
-    device: str | None,
-    target: str | None,
-    jobs: int | None,
-    quiet: bool,
-) -> tuple[list[Compared], str]:
-    from device import UnavailableError
-    from harness.compare.comparing import Side, compare_sides, open_other_sides
-    from harness.console import open_progress
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.session import Judged, Session
-    from harness.spec import SpecError
-    from harness.timing.batches import Mode
-    from harness.timing.timer import Timer
-
-    loaded = find_op(op)
-    incumbent = loaded.op.select_variants([base])[0] if base else None
-    if incumbent is not None and incumbent.name != base:
-        raise SpecError(f"--base {base}: give one variant by its exact name; `python -m harness list {op}` shows them")
-    candidates = [v for v in loaded.op.select_variants(names) if v != incumbent]
-    if not candidates:
-        raise SpecError("there is no candidate: name one with --variant")
-    problems = loaded.op.select_problems("bench", problem_names)
-    command = f"compare {op} {f'--base {base}' if base else f'--against {against}'} --mode {mode}"
-    with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
-        if session.device.is_emulated:
-            raise UnavailableError("a comparison measures times, which need a GPU; two records are compared without one: --record ID twice")
-        wanted = [*([incumbent] if incumbent else []), *candidates]
-        with open_progress(f"build {op}", len(wanted), quiet=quiet) as progress:
-            builds, binding = session.build(wanted, lambda b: progress.advance(b.variant.name))
-
-        def say(judged: Judged) -> None:
-            progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
-
-        with open_progress(f"verify {op}", len(wanted), quiet=quiet) as progress:
-            judged = session.judge(builds, binding, reuse=True, on_judged=say)
-        if failed := [j for j in judged if not j.ok]:
-            raise BuildError("only what is right is timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
-        sides = [Side(b.variant.name, loaded.op, b, binding) for b in builds]
-        pairs = [(sides[0], sides[1:])] if base else open_other_sides(session, against or "", sides)
-        timer = Timer(session.device)
-        rows: list[Compared] = []
-        try:
-            with open_progress(f"compare {op}", sum(len(c) for _, c in pairs) * len(problems), quiet=quiet) as progress:
-                for old, new in pairs:
-                    for row in compare_sides(session, timer, old, new, problems, Mode(mode), criteria):
-                        rows.append(row)
-                        progress.advance(f"{row.problem} {row.candidate}: {row.outcome.verdict if row.outcome else row.reason}")
-        finally:
-            timer.close()
-        where = f"{session.device.properties.name}; {session.describe_run()}"
-    return rows, where
+def _show(op: str, rows: list[Compared], where: str, criteria: Criteria, *, is_gate: bool, as_json: bool) -> ExitCode:
+    if as_json:
+        print_json({"op": op, "where": where, "criteria": vars(criteria), "rows": [r.to_json() for r in rows]})
+    else:
+        _print(rows, where)
+    return ExitCode.CHECK_FAILED if any(r.is_regression and (is_gate or r.is_void) for r in rows) else ExitCode.DONE
 
 
 def _print(rows: list[Compared], where: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table
-
-    from harness.compare.verdicts import format_p_value
-    from harness.report.printing import print_tables
-    from harness.report.terminal import format_us
-
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", *_NUMBERS):

@@ -1,14 +1,30 @@
-"""``crosscheck``: compare an op's outputs bit for bit between two devices."""
+"""Run every variant on seeded inputs, and record the outputs or compare them bit for bit with another device's.
+
+\b
+Examples:
+  python -m harness crosscheck gemm_bias_act -d cuda --save h200.npz
+  python -m harness crosscheck gemm_bias_act -d emulated --against h200.npz
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from device import open_device
+from device.settings import read_settings
+from device.toolchain import find_toolchain
+from harness.build.builder import build_binding, build_op, open_variant
 from harness.commands.options import AsJson, DeviceName, OpName, TargetName, VariantNames
-from harness.errors import ExitCode
+from harness.discover import find_op
+from harness.errors import BuildError, ExitCode
+from harness.spec import SpecError
+from harness.targets import find_target
+from harness.terminal.console import claim_output, open_progress, print_json
+from harness.verify.crosscheck import compare_outputs, load_outputs, record_outputs, save_outputs
 
 SavePath = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="record this device's outputs in an .npz", dir_okay=False)]
 AgainstPath = Annotated[
@@ -26,26 +42,7 @@ def run(
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Run every variant on seeded inputs, and record the outputs or compare them bit for bit with another device's.
-
-    \b
-    Examples:
-      python -m harness crosscheck gemm_bias_act -d cuda --save h200.npz
-      python -m harness crosscheck gemm_bias_act -d emulated --against h200.npz
-    """
-    from dataclasses import asdict
-
-    from device import open_device
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.build.builder import build_binding, build_op, open_variant
-    from harness.console import claim_output, open_progress, print_json
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.spec import SpecError
-    from harness.targets import find_target
-    from harness.verify.crosscheck import compare_outputs, load_outputs, record_outputs, save_outputs
-
+    """Run the verb."""
     if (save is None) == (against is None):
         raise SpecError("crosscheck needs one of --save FILE and --against FILE")
     loaded = find_op(op)

@@ -1,26 +1,25 @@
-"""``doctor``: what was found on this machine, and what is missing, with the remedy."""
+"""Say which device, compilers, packages and settings are in force, and what is missing with the remedy.
+
+Exits with 3 when the main job cannot run here.
+
+\b
+Examples:
+  python -m harness doctor
+  python -m harness doctor --device emulated --json
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from harness.commands.options import AsJson, DeviceName
+from harness.doctor import examine
 from harness.errors import ExitCode
+from harness.terminal.console import print_json
 
 
 def run(device: DeviceName = None, json: AsJson = False) -> ExitCode:
-    """Say which device, compilers, packages and settings are in force, and what is missing with the remedy.
-
-    Exits with 3 when the main job cannot run here.
-
-    \b
-    Examples:
-      python -m harness doctor
-      python -m harness doctor --device emulated --json
-    """
-    from dataclasses import asdict
-
-    from harness.console import print_json
-    from harness.doctor import examine
-
+    """Run the verb."""
     findings = examine(device)
     if json:
         print_json([asdict(f) for f in findings])

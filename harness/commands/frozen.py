@@ -1,18 +1,46 @@
-"""``frozen``: what is in the frozen set, whether it is what was sealed, and how it came to be so."""
+"""Show, check or take back what `promote` wrote.
+
+`verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
+proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
+
+`prune` takes away the kernels that no entry names any more, and the sources that only they were made of; `migrate` brings a set of an
+earlier version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
+
+\b
+Examples:
+  python -m harness frozen list
+  python -m harness frozen verify softmax
+  python -m harness frozen demote softmax -m "races on short rows" \\
+    --bucket sm_90a/any/any/any/middle_rows
+  python -m harness frozen history softmax
+  python -m harness frozen rollback softmax --to 20251121T0745
+  python -m harness frozen prune gemm_backward --dry-run
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from contract.index import Index
+from contract.layout import KERNELS, find_frozen_dir, is_op_name, name_bucket
+from device import choose_device
+from device.settings import read_settings, suggest
+from device.toolchain import find_toolchain
 from harness.commands.options import AsJson, DeviceName, Jobs
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.freezing.reading import FrozenOp
+from harness.errors import ExitCode, FrozenError, FrozenUseError
+from harness.freezing.seal.rebuild import RebuildSetup, check_frozen
+from harness.freezing.store.changes import demote, list_prunable, prune, roll_back
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.migrate import migrate
+from harness.freezing.store.transaction import clear_up
+from harness.freezing.store.verify import require_sound
+from harness.spec import SpecError
+from harness.terminal.console import print_json
 
 
 class Action(StrEnum):
@@ -68,28 +96,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Show, check or take back what `promote` wrote.
-
-    `verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
-    proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
-
-    `prune` takes away the kernels that no entry names any more, and the sources that only they were made of; `migrate` brings a set of an
-    earlier version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
-
-    \b
-    Examples:
-      python -m harness frozen list
-      python -m harness frozen verify softmax
-      python -m harness frozen demote softmax -m "races on short rows" \\
-        --bucket sm_90a/any/any/any/middle_rows
-      python -m harness frozen history softmax
-      python -m harness frozen rollback softmax --to 20251121T0745
-      python -m harness frozen prune gemm_backward --dry-run
-    """
-    from harness.freezing.layout import find_frozen_dir, is_op_name
-    from harness.freezing.reading import list_frozen_ops
-    from harness.spec import SpecError
-
+    """Run the verb."""
     given: dict[str, object] = {"--bucket": bucket, "--kernel": kernel, "--all": every, "--to": to is not None, "--message": message}
     given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json, "--dry-run": dry_run}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
@@ -119,10 +126,6 @@ def run(
 
 
 def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
-    from harness.console import print_json
-    from harness.freezing.layout import name_bucket
-    from harness.freezing.reading import read_frozen_op
-
     frozen = [read_frozen_op(frozen_dir, op) for op in ops]
     if json:
         print_json({f.op: f.entries for f in frozen})
@@ -138,16 +141,10 @@ def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
 def _verify(
     frozen_dir: Path, ops: list[str], kernels: list[str], quick: bool, device: str | None, jobs: int | None, json: bool
 ) -> ExitCode:
-    from device import choose_device
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.console import print_json
-    from harness.freezing.checking import Bench, check_frozen
-
     _require_kernels(frozen_dir, ops, kernels)
     settings = read_settings()
-    bench = None if quick else Bench(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
-    findings, num_rebuilt = check_frozen(frozen_dir, ops, bench, kernels, (lambda _: None) if json else print)
+    setup = None if quick else RebuildSetup(find_toolchain(), choose_device(device).name, settings.target, jobs or settings.jobs)
+    findings, num_rebuilt = check_frozen(frozen_dir, ops, setup, kernels, (lambda _: None) if json else print)
     if json:
         print_json({"ops": ops, "rebuilt": num_rebuilt, "findings": [vars(f) for f in findings]})
     else:
@@ -159,10 +156,6 @@ def _verify(
 
 def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None:
     """Raise for a kernel that none of the ops has a manifest of; an index may be what is broken, so it is not asked."""
-    from device.settings import suggest
-    from harness.errors import FrozenUseError
-    from harness.freezing.layout import KERNELS
-
     known = sorted({path.stem for op in ops for path in (frozen_dir / op / KERNELS).glob("*.json")})
     if unknown := [name for name in names if name not in known]:
         raise FrozenUseError(
@@ -172,10 +165,6 @@ def _require_kernels(frozen_dir: Path, ops: list[str], names: list[str]) -> None
 
 
 def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
-    from harness.console import print_json
-    from harness.errors import FrozenError
-    from harness.freezing.reading import read_history
-
     events, findings = read_history(frozen_dir / op)
     if findings:
         raise FrozenError(findings[0].describe())
@@ -193,14 +182,10 @@ def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
 
 
 def _describe_entry(row: dict[str, Any]) -> str:
-    from harness.freezing.layout import name_bucket
-
     return f"{name_bucket(row['bucket'])}: {row['kernel']} ({row['role']}, {row['status']})"
 
 
 def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.transaction import clear_up
-
     for op in ops:
         found = clear_up(frozen_dir, op)
         print(f"{op}: {'cleared up after a change that was cut short' if found else 'nothing is left of a change that was cut short'}")
@@ -208,9 +193,6 @@ def _recover(frozen_dir: Path, ops: list[str]) -> ExitCode:
 
 
 def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCode:
-    from harness.freezing.changing import list_prunable, prune
-    from harness.freezing.checking import require_sound
-
     pruned, removed = list_prunable(require_sound(frozen_dir, op))
     for note in pruned:
         print(f"- {note['kernel']}")
@@ -226,9 +208,6 @@ def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCod
 
 
 def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    from harness.freezing.checking import require_sound
-    from harness.freezing.migrating import migrate
-
     for op in ops:
         event = migrate(frozen_dir, op)
         require_sound(frozen_dir, op)
@@ -239,10 +218,6 @@ def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
 def _take_back(
     frozen_dir: Path, op: str, action: Action, buckets: list[str], kernels: list[str], every: bool, to: str | None, message: str
 ) -> ExitCode:
-    from harness.freezing.changing import demote, roll_back
-    from harness.freezing.checking import require_sound
-    from harness.spec import SpecError
-
     require_sound(frozen_dir, op)
     if action is Action.DEMOTE:
         if bool(buckets) == every:
@@ -258,6 +233,6 @@ def _take_back(
         for row in rows:
             if row["kind"] == "entry":
                 print(f"{sign} {_describe_entry(row)}")
-    after: FrozenOp = require_sound(frozen_dir, op)
+    after: Index = require_sound(frozen_dir, op)
     print(f"{op}: {len(after.entries)} entries now")
     return ExitCode.DONE

@@ -1,14 +1,26 @@
-"""``inspect``: source, PTX and SASS of one variant side by side, hot and conflicted lines marked."""
+"""Run a variant once on the emulated device with counters by line, and show what each source line became and costs.
+
+\b
+Examples:
+  python -m harness inspect transpose -v tiled/bm32_bn32_threads256_pad0
+  python -m harness inspect gemm_bias_act --html page.html \\
+    --variant warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.build.store import write_atomically
 from harness.commands.options import AsJson, OpName, TargetName
 from harness.errors import ExitCode
+from harness.profiling.inspection import inspect_variant
+from harness.profiling.inspection_views import print_inspection, render_page
+from harness.terminal.console import claim_output, print_json
 
 VariantName = Annotated[str, typer.Option("--variant", "-v", metavar="NAME", help="one variant, e.g. tiled/bm32_bn32_threads256_pad1")]
 ProblemName = Annotated[str, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name; the first emulated one")]
@@ -25,21 +37,7 @@ def run(
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Run a variant once on the emulated device with counters by line, and show what each source line became and costs.
-
-    \b
-    Examples:
-      python -m harness inspect transpose -v tiled/bm32_bn32_threads256_pad0
-      python -m harness inspect gemm_bias_act --html page.html \\
-        --variant warp_tiled/bm128_bn128_bk16_wm64_wn32_tm8_tn8
-    """
-    from dataclasses import asdict
-
-    from harness.build.store import write_atomically
-    from harness.console import claim_output, print_json
-    from harness.inspection.inspecting import inspect_variant
-    from harness.inspection.views import print_inspection, render_page
-
+    """Run the verb."""
     if html is not None:
         claim_output(html, "--html")
     found = inspect_variant(op, variant, problem, target)

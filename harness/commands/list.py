@@ -1,4 +1,11 @@
-"""``list``: the ops, or one op's kernels, variants and problems."""
+"""List the ops, or the kernels, variants and problems of one.
+
+\b
+Examples:
+  python -m harness list
+  python -m harness list gemm_bias_act
+  python -m harness list gemm_bias_act --json
+"""
 
 from __future__ import annotations
 
@@ -7,24 +14,16 @@ from typing import Annotated
 import typer
 
 from harness.commands.options import AsJson
+from harness.discover import find_op, find_ops, load_op
 from harness.errors import ExitCode
+from harness.terminal.console import print_json
 
 
 def run(
     op: Annotated[str | None, typer.Argument(metavar="[OP]", help="an op to describe; all ops when left out", show_default=False)] = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """List the ops, or the kernels, variants and problems of one.
-
-    \b
-    Examples:
-      python -m harness list
-      python -m harness list gemm_bias_act
-      python -m harness list gemm_bias_act --json
-    """
-    from harness.console import print_json
-    from harness.discover import find_op, find_ops, load_op
-
+    """Run the verb."""
     if op is None:
         loaded = [load_op(folder) for folder in find_ops().values()]
         if json:

@@ -1,14 +1,43 @@
-"""``model``: rank an op's variants by modelled time without a GPU, or judge the model against measured sweeps."""
+"""Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
+
+With --validate, compare modelled and measured times, held out fold by fold, and write tables and points.
+
+\b
+Examples:
+  python -m harness model transpose --problem rows8192_columns8192
+  python -m harness model softmax --variant row_in_registers
+  python -m harness model --validate transpose.json --validate softmax.json
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from device.settings import find_project_root, read_settings
+from harness.build.store import write_atomically
 from harness.commands.options import AsJson, Jobs, ProblemNames, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
+from harness.model.time_model import MACHINES, Prediction, load_machine, predict
+from harness.records.sweeps import load_sweep
+from harness.spec import SpecError
+from harness.sweep.model_validation import (
+    COLUMNS,
+    collect_points,
+    make_csv,
+    make_report,
+    model_op,
+    summarize_points,
+    validate,
+    write_parameters,
+)
+from harness.sweep.space import sample_space, select_sweep_problems
+from harness.targets import find_target
+from harness.terminal.console import claim_output, open_progress, print_json
 
 OptionalOp = Annotated[str, typer.Argument(metavar="[OP]", help="the op whose variants are ranked", show_default=False)]
 PerKernel = Annotated[int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones among them")]
@@ -35,18 +64,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
-
-    With --validate, compare modelled and measured times, held out fold by fold, and write tables and points.
-
-    \b
-    Examples:
-      python -m harness model transpose --problem rows8192_columns8192
-      python -m harness model softmax --variant row_in_registers
-      python -m harness model --validate transpose.json --validate softmax.json
-    """
-    from harness.spec import SpecError
-
+    """Run the verb."""
     if bool(op) == bool(validate):
         raise SpecError("model needs an OP to rank, or --validate FILE")
     if (fit or out) and not validate:
@@ -59,16 +77,6 @@ def run(
 
 
 def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, target: str | None, jobs: int | None, json: bool) -> ExitCode:
-    from dataclasses import asdict
-
-    from device.settings import read_settings
-    from harness.console import open_progress, print_json
-    from harness.discover import find_op
-    from harness.model.time_model import Prediction, load_machine, predict
-    from harness.model.validation import model_op
-    from harness.sweep.space import sample_space, select_sweep_problems
-    from harness.targets import find_target
-
     settings = read_settings()
     chosen, found_op = find_target(target or settings.target), find_op(op).op
     machine = load_machine(chosen.name)
@@ -91,14 +99,6 @@ def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, ta
 
 
 def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None, jobs: int | None) -> ExitCode:
-    from device.settings import find_project_root, read_settings
-    from harness.build.store import write_atomically
-    from harness.console import claim_output, open_progress
-    from harness.model.time_model import MACHINES
-    from harness.model.validation import COLUMNS, collect_points, make_csv, make_report, summarize_points, validate, write_parameters
-    from harness.sweep.points import load_sweep
-    from harness.targets import find_target
-
     settings = read_settings()
     chosen = find_target(target or settings.target)
     sweeps = [load_sweep(path) for path in files]

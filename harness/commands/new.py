@@ -1,4 +1,15 @@
-"""``new``: write the folder of a new op."""
+"""Write ops/OP/ with an op that at once builds, verifies and benches; then make it yours.
+
+It is a fused elementwise op, a sum over rows, or a product of matrices, each in fp32 with an activation and a ladder of kernels.
+
+\b
+Examples:
+  python -m harness new scale_shift
+  # rows to a value each: norms, losses, softmaxes
+  python -m harness new row_norm --kind reduction
+  make op=batched_product new args='--kind gemm'
+  make op=batched_product bench
+"""
 
 from __future__ import annotations
 
@@ -8,6 +19,8 @@ import typer
 
 from harness.commands.options import AsJson, OpName
 from harness.errors import ExitCode
+from harness.scaffold import create_op, find_kind
+from harness.terminal.console import print_json
 
 Kind = Annotated[
     str,
@@ -18,21 +31,7 @@ Kind = Annotated[
 
 
 def run(op: OpName, kind: Kind = "elementwise", json: AsJson = False) -> ExitCode:
-    """Write ops/OP/ with an op that at once builds, verifies and benches; then make it yours.
-
-    It is a fused elementwise op, a sum over rows, or a product of matrices, each in fp32 with an activation and a ladder of kernels.
-
-    \b
-    Examples:
-      python -m harness new scale_shift
-      # rows to a value each: norms, losses, softmaxes
-      python -m harness new row_norm --kind reduction
-      make op=batched_product new args='--kind gemm'
-      make op=batched_product bench
-    """
-    from harness.console import print_json
-    from harness.scaffold import create_op, find_kind
-
+    """Run the verb."""
     folder = create_op(op, find_kind(kind))
     if json:
         print_json({"op": op, "kind": kind, "folder": str(folder), "files": sorted(path.name for path in folder.iterdir())})

@@ -1,18 +1,33 @@
-"""``profile``: what binds a variant, why its warps wait, where, and what to try."""
+"""Look at one launch of each variant with Nsight Compute, compute-sanitizer and Nsight Systems, or with the emulated device's counters.
+
+Without --variant it is the op's own choice for the problem. Reports for the tools' own windows are left in .aicf/profiles. A tool that
+is missing, or that may not read counters, is said once, and the others go on; exits with 3 if one that was asked for was missing
+(without --tool: ncu or sanitizer), and with 1 if a tool found an error.
+
+\b
+Examples:
+  python -m harness profile softmax --variant warp_per_row/rows4
+  python -m harness profile gemm_bias_act -p M4096_N4096_K4096-act=none \\
+    --tool ncu
+  python -m harness profile gemm_bias_act -v smem_tiled --device emulated
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from device.settings import find_project_root
+from harness.benchmark.session import Session
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.profiling.run import Profile
-    from harness.spec import Op, Problem, Variant
+from harness.profiling.run import Profile, Tool, profile_on_emulator, profile_variant
+from harness.profiling.tools import Tools
+from harness.spec import Op, Problem, SpecError, Variant
+from harness.terminal.console import open_progress, print_json
 
 ToolNames = Annotated[
     list[str] | None,
@@ -32,27 +47,7 @@ def run(
     jobs: Jobs = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Look at one launch of each variant with Nsight Compute, compute-sanitizer and Nsight Systems, or with the emulated device's counters.
-
-    Without --variant it is the op's own choice for the problem. Reports for the tools' own windows are left in .aicf/profiles. A tool that
-    is missing, or that may not read counters, is said once, and the others go on; exits with 3 if one that was asked for was missing
-    (without --tool: ncu or sanitizer), and with 1 if a tool found an error.
-
-    \b
-    Examples:
-      python -m harness profile softmax --variant warp_per_row/rows4
-      python -m harness profile gemm_bias_act -p M4096_N4096_K4096-act=none \\
-        --tool ncu
-      python -m harness profile gemm_bias_act -v smem_tiled --device emulated
-    """
-    from device.settings import find_project_root
-    from harness.console import open_progress, print_json
-    from harness.discover import find_op
-    from harness.profiling.run import Profile, Tool, profile_on_emulator, profile_variant
-    from harness.profiling.tools import Tools
-    from harness.session import Session
-    from harness.spec import SpecError
-
+    """Run the verb."""
     if unknown := [t for t in tool or [] if t not in list(Tool)]:
         raise SpecError(f"--tool {unknown[0]}: must be one of {', '.join(Tool)}")
     loaded = find_op(op)

@@ -1,4 +1,11 @@
-"""``records``: copy what was recorded into a file, or from a file into the database."""
+"""Export records with all samples, or import what a file holds and the database does not.
+
+\b
+Examples:
+  python -m harness records export h200.parquet --op gemm_bias_act
+  AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf \\
+    python -m harness records import h200.parquet
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,12 @@ from typing import Annotated
 
 import typer
 
+from device.settings import read_settings
 from harness.errors import ExitCode
+from harness.records.database import Records
+from harness.records.interchange import export_records, import_records
+from harness.spec import SpecError
+from harness.terminal.console import claim_output
 
 
 class Action(StrEnum):
@@ -24,20 +36,7 @@ OnlyOp = Annotated[str | None, typer.Option("--op", metavar="OP", help="export t
 
 
 def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:
-    """Export records with all samples, or import what a file holds and the database does not.
-
-    \b
-    Examples:
-      python -m harness records export h200.parquet --op gemm_bias_act
-      AICF_RECORDS_URL=postgresql+psycopg://user@host/aicf \\
-        python -m harness records import h200.parquet
-    """
-    from device.settings import read_settings
-    from harness.console import claim_output
-    from harness.records.database import Records
-    from harness.records.interchange import export_records, import_records
-    from harness.spec import SpecError
-
+    """Run the verb."""
     if action is Action.EXPORT:
         claim_output(file, "FILE")
     url = read_settings().records_url

@@ -1,16 +1,33 @@
-"""``show``: the PTX, SASS or resource report of one variant; without one, the variants that there are."""
+"""Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
+
+Without a variant: the names of those that there are.
+
+\b
+Examples:
+  python -m harness show gemm_bias_act
+  python -m harness show softmax --api
+  python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
+  python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from device.cubin import read_ptx
+from device.settings import read_settings
+from device.toolchain import find_toolchain
+from harness.build.builder import build_op, describe_result
+from harness.build.disassemble import disassemble
+from harness.build.generate import generate_sources
 from harness.commands.options import AsJson, OpName, TargetName
-from harness.errors import ExitCode
-
-if TYPE_CHECKING:
-    from harness.spec import Op
+from harness.discover import LoadedOp, find_op
+from harness.errors import BuildError, ExitCode, SpecError
+from harness.spec import Op
+from harness.targets import find_target
+from harness.terminal.console import print_json
 
 
 def run(
@@ -22,31 +39,14 @@ def run(
     ptx: Annotated[bool, typer.Option("--ptx", help="the PTX that the emulated device runs")] = False,
     sass: Annotated[bool, typer.Option("--sass", help="the machine code, disassembled")] = False,
     log: Annotated[bool, typer.Option("--log", help="what ptxas reported")] = False,
+    api: Annotated[bool, typer.Option("--api", help="the C interface that is generated from op.py")] = False,
     target: TargetName = None,
     json: AsJson = False,
 ) -> ExitCode:
-    """Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
-
-    Without a variant: the names of those that there are.
-
-    \b
-    Examples:
-      python -m harness show gemm_bias_act
-      python -m harness show gemm_bias_act naive/bm16_bn16 --ptx
-      python -m harness show gemm_bias_act naive/bm16_bn16 --sass | less
-    """
-    from device.cubin import read_ptx
-    from device.settings import read_settings
-    from device.toolchain import find_toolchain
-    from harness.build.builder import build_op, describe_result
-    from harness.build.disassemble import disassemble
-    from harness.console import print_json
-    from harness.discover import find_op
-    from harness.errors import BuildError
-    from harness.spec import SpecError
-    from harness.targets import find_target
-
+    """Run the verb."""
     loaded = find_op(op)
+    if api:
+        return _show_interface(loaded)
     if variant is None:
         if ptx or sass or log:
             raise SpecError(f"--ptx, --sass and --log show one variant: name it; `show {op}` lists those of the op")
@@ -75,9 +75,16 @@ def run(
     return ExitCode.DONE
 
 
-def _list_variants(op: Op, json: bool) -> ExitCode:
-    from harness.console import print_json
+def _show_interface(loaded: LoadedOp) -> ExitCode:
+    header = f"{loaded.op.name}/params.h"
+    texts = generate_sources(loaded)
+    if header not in texts:
+        raise SpecError(f"op {loaded.op.name} writes its C interface by hand, or holds the generated one: read {loaded.folder}/api.hpp")
+    print(texts[header], end="")
+    return ExitCode.DONE
 
+
+def _list_variants(op: Op, json: bool) -> ExitCode:
     if json:
         print_json({"op": op.name, "variants": [v.name for v in op.variants]})
         return ExitCode.DONE

@@ -1,13 +1,28 @@
-"""``verify``: prove an op's variants right, or say what is wrong with them."""
+"""Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
+
+\b
+Examples:
+  python -m harness verify gemm_bias_act
+  python -m harness verify gemm_bias_act --variant naive --json
+  python -m harness verify softmax --device emulated --schedules 6
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from device import UnavailableError
+from harness.benchmark.session import Judged, Session
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName, VariantNames
+from harness.discover import find_op
 from harness.errors import ExitCode
+from harness.terminal.console import open_progress, print_json
+from harness.terminal.tables import print_tables
+from harness.verify.plan import THOROUGH, describe_plan, make_plan
+from harness.verify.tables import list_fault_lines, make_verify_table
 
 
 def run(
@@ -23,24 +38,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="draw other problems; the same number draws the same ones")] = 0,
     json: AsJson = False,
 ) -> ExitCode:
-    """Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
-
-    \b
-    Examples:
-      python -m harness verify gemm_bias_act
-      python -m harness verify gemm_bias_act --variant naive --json
-      python -m harness verify softmax --device emulated --schedules 6
-    """
-    from dataclasses import replace
-
-    from device import UnavailableError
-    from harness.console import open_progress, print_json
-    from harness.discover import find_op
-    from harness.report.printing import print_tables
-    from harness.report.terminal import list_fault_lines, make_verify_table
-    from harness.session import Judged, Session
-    from harness.verify.plan import THOROUGH, describe_plan, make_plan
-
+    """Run the verb."""
     loaded = find_op(op)
     variants = loaded.op.select_variants(variant or [])
     effort = replace(THOROUGH, schedules=schedules, seed=seed)

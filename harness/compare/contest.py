@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.compare.verdicts import Criteria, Effect, Outcome, Verdict, correct_for_many, find_differences, find_effect, is_void, judge
 from harness.timing.batches import Batch, Subject
 from harness.timing.stats import StopReason, find_throttled
+from harness.timing.verdicts import Criteria, Effect, Outcome, Verdict, correct_for_many, find_differences, find_effect, is_void, judge
 
 _DECIDED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 # A device's default clock when none is known: nothing counts as throttled.

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.bench import open_peers, record_timed
+from harness.benchmark.run import open_peers, record_timed
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult, open_variant
-from harness.session import Session
 from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
-from harness.timing.benchmark import Timed, time_problem
+from harness.timing.rounds import Timed, time_problem
 from harness.timing.stats import StopRule, find_ratio_interval
 from harness.timing.timer import Mode, Timer, TimingPolicy
 from harness.verify.reference import Expected
@@ -174,7 +174,7 @@ def time_all(
 ) -> dict[str, Timed]:
     """Time the entries on one problem, cold, and all of them once more where one that serves it got no time.
 
-    ``expected`` and ``options`` are those of :func:`harness.timing.benchmark.time_problem`.
+    ``expected`` and ``options`` are those of :func:`harness.timing.rounds.time_problem`.
 
     A host that stalls holds a stream too long for a sample, and without its peers a problem says nothing.
     """

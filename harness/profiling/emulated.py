@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.inspection.joined import Inspection, KernelInspection
+from harness.model.counters import find_sectors_per_request
+from harness.profiling.side_by_side import Inspection, KernelInspection
 from harness.profiling.summary import Summary
-from harness.report.terminal import find_sectors_per_request, format_count
+from harness.terminal.figures import format_count
 
 _SECTOR_BYTES = 32
 # Rows that do not begin at a sector cost a little more than they ask for.

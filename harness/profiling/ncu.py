@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ToolError
+from harness.nvtx_ranges import DOMAIN, name_range
 from harness.profiling.ncu_pages import KernelMetrics, LineStalls, list_warnings, read_raw_page, read_source_page
 from harness.profiling.target import NOT_SERVED, PHASE
 from harness.profiling.tools import NCU, Tools, shorten
-from harness.timing.ranges import DOMAIN, name_range
 
 _PERMISSION = "ERR_NVGPUCTRPERM"
 _PERMISSION_REMEDY = (

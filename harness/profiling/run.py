@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from device.interface import UnavailableError
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import ToolError
-from harness.freezing.buckets import meets_domain
-from harness.inspection.inspecting import inspect_variant
+from harness.freezing.decide.buckets import meets_domain
 from harness.profiling.emulated import summarize_inspection
+from harness.profiling.inspection import inspect_variant
 from harness.profiling.ncu import NcuReport, NotServedError, profile_launch
 from harness.profiling.nsys import trace_launch
 from harness.profiling.sanitizer import CHECKS, check_launch, describe_checks
 from harness.profiling.summary import TIME, Summary, summarize_launch
 from harness.profiling.tools import Tools
-from harness.session import Session
 from harness.spec import Op, Problem, Variant
 
 # Of the raw page these are kept: one value a metric, and not what describes the device.

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.profiling.ncu_pages import KernelMetrics, LineStalls
-from harness.report.terminal import format_count
+from harness.terminal.figures import format_count
 
 BINDS, BUSY = 80.0, 60.0
 _PEAK = ".avg.pct_of_peak_sustained_elapsed"

@@ -16,8 +16,8 @@ from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
 from harness.errors import ExitCode
+from harness.nvtx_ranges import mark_range
 from harness.targets import find_target
-from harness.timing.ranges import mark_range
 from harness.verify.inputs import make_inputs
 from harness.verify.runner import Case, Layout
 

@@ -19,12 +19,12 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from device.settings import suggest
 from harness.build.store import write_atomically
 from harness.errors import RecordError, RecordUseError
-from harness.records.checks import BLOBS, OWN_KEYS, find_row_fault
 from harness.records.database import Records, pack_floats, share_environment
+from harness.records.row_checks import BLOBS, OWN_KEYS, find_row_fault
 from harness.records.tables import Environment, Result, Run
 
 _SUFFIXES = (".json", ".csv", ".parquet")

@@ -14,7 +14,7 @@ from harness.errors import RecordUseError
 from harness.records.database import Records
 from harness.records.engine import hide_password
 from harness.records.interchange import import_records
-from harness.sweep.points import Sweep, load_sweep
+from harness.records.sweeps import Sweep, load_sweep
 
 
 def list_published(op: str, root: Path | None = None) -> list[Path]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from device.documents import parse_json
+from contract.documents import parse_json
 from harness.errors import RecordUseError
-from harness.provenance import Commit
+from harness.records.provenance import Commit
+from harness.records.sweeps import Sweep
 from harness.records.tables import Result, read_clocks, read_samples
-from harness.sweep.points import Sweep
 from harness.timing.stats import find_ratio_interval
 
 _TIMES = ("median_us", "q1_us", "q3_us")

@@ -1,8 +1,8 @@
 """Measuring on several GPUs: one Dask worker a GPU, on this machine or behind a scheduler's address.
 
-A Dask worker never opens a GPU itself. It keeps a *station*: measuring processes (:func:`harness.pool.run_jobs`) that see the worker's GPU
-alone. So a kernel that takes its context or its process along costs one of these, and Dask loses a worker only with its host or its memory;
-then Dask gives the variant to another worker, and after a few of these it is a result with that reason.
+A Dask worker never opens a GPU itself. It keeps a *station*: measuring processes (:func:`harness.processes.pool.run_jobs`) that see the
+worker's GPU alone. So a kernel that takes its context or its process along costs one of these, and Dask loses a worker only with its host
+or its memory; then Dask gives the variant to another worker, and after a few of these it is a result with that reason.
 
 Workers on other hosts need this project and the caches of builds (``AICF_CACHE_DIR``) at the same paths, on a shared file system.
 """
@@ -22,7 +22,9 @@ from typing import Any, Generic, TypeVar
 
 from device.interface import UnavailableError
 from harness.errors import UseError
-from harness.pool import JobFeed, Lost, Worker, run_jobs
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost, run_jobs
+from harness.processes.worker import Worker
 
 JobT = TypeVar("JobT")
 AnswerT = TypeVar("AnswerT")

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
-from harness.compare.comparing import Compared, Side, compare_sides
-from harness.compare.verdicts import Criteria, Verdict
-from harness.session import Session
+from harness.compare.variants import Compared, Side, compare_sides
+from harness.records.sweeps import SweepPoint
 from harness.spec import Op, Problem
-from harness.sweep.points import SweepPoint
 from harness.timing.batches import Mode
-from harness.timing.benchmark import expect_timed
+from harness.timing.gpu_lock import GpuLock
+from harness.timing.rounds import expect_timed
 from harness.timing.timer import Timer
-from harness.timing.turn import Turn
+from harness.timing.verdicts import Criteria, Verdict
 from harness.verify.reference import Expected
 
 # Slower than the best by this much in the screen, a variant is no finalist.
@@ -77,7 +77,7 @@ def hold_finals(
         return Winner(problem.name, incumbent.variant, incumbent.variant, ())
     sides = [Side(p.variant, session.loaded.op, by_name[p.variant], binding) for p in (incumbent, *close)]
     expected = expectations.find(problem)
-    with Turn(session.device.properties.uuid).take():
+    with GpuLock(session.device.properties.uuid).hold():
         timer = Timer(session.device)
         try:
             rows = tuple(compare_sides(session, timer, sides[0], sides[1:], [problem], Mode.COLD, Criteria(), lambda _: expected))

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from harness.sweep.points import SweepPoint, Usage
+from harness.records.sweeps import SweepPoint
+from harness.sweep.points import Usage
 
 
 class Progress:

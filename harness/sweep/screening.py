@@ -5,7 +5,7 @@ and the caller's takes what comes and records it. So compilers, GPU and records 
 takes the device's context with it is a result like any other: its process is replaced, and the next goes on. The same machine code is
 measured once, whatever it is called.
 
-Which of the fastest is the fastest the screen does not say: the least of many noisy times is no time. :mod:`harness.sweep.sweeping`
+Which of the fastest is the fastest the screen does not say: the least of many noisy times is no time. :mod:`harness.sweep.run`
 measures the finalists anew, in turns.
 """
 
@@ -20,10 +20,12 @@ from pathlib import Path
 
 from harness.build.builder import BuildResult, read_resources
 from harness.build.compiler import Compiler
-from harness.pool import JobFeed, Lost
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost
+from harness.records.sweeps import SweepPoint
 from harness.spec import Op, Problem
-from harness.sweep.measuring import SweepJob
-from harness.sweep.points import Answer, Measured, SweepPoint, Usage, make_points
+from harness.sweep.points import Answer, Measured, Usage, make_points
+from harness.sweep.worker import SweepJob
 
 # Compilers on all cores give way to who feeds the GPU, and to the binding, which every variant needs.
 _NICENESS = 10
@@ -31,6 +33,8 @@ _NICENESS = 10
 _SWITCH_S = 5e-4
 # Measures the jobs of a feed, and yields each with what came of it.
 Measure = Callable[[JobFeed[SweepJob]], Iterator[tuple[SweepJob, Answer | Lost]]]
+# Builds, and calls back with each result.
+BuildAll = Callable[[Callable[[BuildResult], None], Compiler], object]
 # Chooses among builds, those worth measuring first; the others have the reason why not.
 Choose = Callable[[Sequence[BuildResult]], tuple[list[BuildResult], list[tuple[BuildResult, str]]]]
 
@@ -63,7 +67,7 @@ class Steps:
 
 
 @dataclass
-class _Desk:
+class _Shared:
     """What the threads share: results on their way to the caller, and which build's machine code is measured, or is the same as whose."""
 
     op: Op
@@ -140,83 +144,97 @@ def copy_points(points: Sequence[Measured], build: BuildResult) -> tuple[Measure
     return tuple(Measured(copy(m.point)) for m in points)
 
 
-def screen(
-    measure: Measure,
-    op: Op,
-    problems: Sequence[Problem],
-    build_all: Callable[[Callable[[BuildResult], None], Compiler], object],
-    steps: Steps | None = None,
-) -> Iterator[Found]:
+class _Threads:
+    """A screen's threads: one builds, one hands over what is built, one measures. What stops one is raised where results are taken."""
+
+    def __init__(self, shared: _Shared, measure: Measure, build_all: BuildAll) -> None:
+        self._shared = shared
+        self._measure = measure
+        self._build_all = build_all
+        self._compiler = Compiler(_NICENESS)
+        self._builder = threading.Thread(target=self._build, daemon=True)
+        self._supplier = threading.Thread(target=self._supply, daemon=True)
+        self._measurer = threading.Thread(target=self._measure_all, daemon=True)
+
+    def start(self) -> None:
+        for thread in (self._builder, self._supplier, self._measurer):
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop compilers and measuring processes, and wait for the threads."""
+        self._shared.feed.abandon()
+        self._shared.steps.stop()
+        self._compiler.stop()
+        for thread in (self._measurer, self._builder, self._supplier):
+            thread.join()
+
+    def _build(self) -> None:
+        shared = self._shared
+        try:
+            self._build_all(shared.take, self._compiler)
+            if shared.steps.choose is not None:
+                chosen, others = shared.steps.choose(shared.pending)
+                for build in chosen:
+                    shared.measure(build)
+                for build, reason in others:
+                    points = make_points(shared.op, build.variant, shared.problems, "set_aside", reason, build.code_hash)
+                    shared.settle(build.launch_hash, points, None)
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            shared.results.put(error)
+        finally:
+            shared.built.put(None)
+
+    def _supply(self) -> None:
+        shared = self._shared
+        try:
+            shared.hand_on()
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            shared.results.put(error)
+            shared.steps.stop()
+            self._compiler.stop()
+        finally:
+            shared.feed.close()
+
+    def _measure_all(self) -> None:
+        shared = self._shared
+        try:
+            for job, answer in self._measure(shared.feed):
+                if isinstance(answer, Lost):
+                    reason = f"{answer.kind}: {answer.detail}"
+                    points = make_points(shared.op, job.variant, shared.problems, "failed", reason, job.code_hash)
+                    shared.settle(job.launch_hash, points, None)
+                else:
+                    shared.settle(job.launch_hash, answer.points, answer.usage)
+        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
+            self._compiler.stop()
+            shared.results.put(error)
+        shared.steps.stop()
+        self._builder.join()
+        self._supplier.join()
+        shared.results.put(None)
+
+
+def screen(measure: Measure, op: Op, problems: Sequence[Problem], build_all: BuildAll, steps: Steps | None = None) -> Iterator[Found]:
     """Build and measure at the same time; yield each build with its points as they come.
 
     ``build_all(on_result, compiler)`` builds and calls back with each result. Leaving the iterator early stops the compilers and the
     measuring processes. What stops the building or the measuring altogether is raised after what came before it.
     """
-    desk = _Desk(op, problems, steps or Steps())
-    compiler = Compiler(_NICENESS)
-
-    def build_and_close() -> None:
-        try:
-            build_all(desk.take, compiler)
-            if desk.steps.choose is not None:
-                chosen, others = desk.steps.choose(desk.pending)
-                for build in chosen:
-                    desk.measure(build)
-                for build, reason in others:
-                    points = make_points(op, build.variant, problems, "set_aside", reason, build.code_hash)
-                    desk.settle(build.launch_hash, points, None)
-        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
-            desk.results.put(error)
-        finally:
-            desk.built.put(None)
-
-    def hand_on() -> None:
-        try:
-            desk.hand_on()
-        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
-            desk.results.put(error)
-            desk.steps.stop()
-            compiler.stop()
-        finally:
-            desk.feed.close()
-
-    def measure_all() -> None:
-        try:
-            for job, answer in measure(desk.feed):
-                if isinstance(answer, Lost):
-                    points = make_points(op, job.variant, problems, "failed", f"{answer.kind}: {answer.detail}", job.code_hash)
-                    desk.settle(job.launch_hash, points, None)
-                else:
-                    desk.settle(job.launch_hash, answer.points, answer.usage)
-        except BaseException as error:  # noqa: BLE001 - raised again where the points are taken
-            compiler.stop()
-            desk.results.put(error)
-        desk.steps.stop()
-        builder.join()
-        hander.join()
-        desk.results.put(None)
-
-    builder = threading.Thread(target=build_and_close, daemon=True)
-    hander = threading.Thread(target=hand_on, daemon=True)
-    measurer = threading.Thread(target=measure_all, daemon=True)
-    for thread in (builder, hander, measurer):
-        thread.start()
+    shared = _Shared(op, problems, steps or Steps())
+    threads = _Threads(shared, measure, build_all)
+    threads.start()
     broken: BaseException | None = None
     interval_s = sys.getswitchinterval()
     try:
         # Hundreds of variants may come out of the cache at once: who hands on to the measuring processes waits for none of them long.
         sys.setswitchinterval(_SWITCH_S)
-        while (found := desk.results.get()) is not None:
+        while (found := shared.results.get()) is not None:
             if isinstance(found, BaseException):
                 broken = broken or found
             else:
                 yield found
     finally:
         sys.setswitchinterval(interval_s)
-        desk.feed.abandon()
-        desk.steps.stop()
-        compiler.stop()
-        for thread in (measurer, builder, hander):
-            thread.join()
+        threads.stop()
     if broken is not None:
         raise broken

@@ -18,11 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, Event, Stream
+from harness.nvtx_ranges import find_range
 from harness.timing.instruments import Instruments
 from harness.timing.nvml import ClockMonitor, LazyMonitor, Reading
-from harness.timing.ranges import find_range
 
 Launch = Callable[[Stream], None]
+
+
+@dataclass(frozen=True)
+class InPlaceLaunch:
+    """A launch that overwrites what it reads; ``restore`` queues what puts that back, and is in no sample."""
+
+    run: Launch
+    restore: Launch
+
+    def __call__(self, stream: Stream) -> None:
+        """Queue the launch."""
+        self.run(stream)
+
 
 _MONITOR_EVERY_S = 0.2
 # Places for stamps of the second of two batches.

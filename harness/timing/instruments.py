@@ -104,7 +104,7 @@ def build_instruments(toolchain: Toolchain, store: Store | None = None) -> Path:
             "object.o",
         ]
         link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
-        status, log, files = compile_steadily(Compiler(), (compiler, link), scratch, source.parent)
+        status, log, files = compile_steadily(Compiler(), (compiler, link), scratch, (source.parent,))
         if status != 0:
             raise BuildError(f"{source} does not compile:\n{describe_failure(log, cache.root)}")
         entry = cache.add("instruments", request, made, files, {})

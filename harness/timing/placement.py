@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from device.interface import Device, Stream
 from harness.spec import Launchable, Op, Problem
-from harness.timing.batches import Launch, Mode
+from harness.timing.batches import InPlaceLaunch, Launch, Mode
 from harness.verify.runner import Case
 
 NUM_PLACES = 16
@@ -71,6 +71,10 @@ class Placements:
         """Write the inputs, and poison what is written."""
         for case in self._cases:
             case.upload(inputs)
+            if case.is_in_place:
+                stream = self.device.create_stream()
+                case.queue_restore(stream)
+                stream.synchronize()
 
     def prepare(self, *launchables: Launchable) -> None:
         """Allocate the largest workspace that is asked for."""
@@ -88,7 +92,10 @@ class Placements:
 
     def choose(self, launchable: Launchable, mode: Mode) -> Launch:
         """Return what is to be timed: cold launches take the places in turn, hot ones stay at home, where the cache is warm."""
-        return self._rotate(launchable) if mode is Mode.COLD else lambda stream: self.launch(launchable, stream)
+        if mode is Mode.COLD:
+            return self._rotate(launchable)
+        home = self._cases[0]
+        return self._make_launch(lambda stream: home.launch(launchable, stream), home.queue_restore)
 
     def _rotate(self, launchable: Launchable) -> Launch:
         turn = 0
@@ -99,7 +106,10 @@ class Placements:
             turn += 1
             case.launch(launchable, stream)
 
-        return launch
+        return self._make_launch(launch, lambda stream: self._cases[turn % len(self._cases)].queue_restore(stream))
+
+    def _make_launch(self, run: Launch, restore: Launch) -> Launch:
+        return InPlaceLaunch(run, restore) if self._cases[0].is_in_place else run
 
     def read_outputs(self) -> dict[str, NDArray[Any]]:
         """Return the outputs at home."""

@@ -5,7 +5,7 @@ chapter 13: percentile interval). Samples that follow each other are alike, beca
 them are drawn (Künsch, *The Jackknife and the Bootstrap for General Stationary Observations*, Annals of Statistics 17(3), 1989), and
 the blocks are as long as the samples' own correlation. Means are left out on purpose: one interrupted sample moves them.
 
-Whether one thing is faster than another is decided in :mod:`harness.compare.verdicts`.
+Whether one thing is faster than another is decided in :mod:`harness.timing.verdicts`.
 """
 
 from __future__ import annotations

@@ -25,14 +25,14 @@ from dataclasses import replace
 import numpy as np
 
 from device.interface import Device, Graph, Stream, UnavailableError
-from harness.compare.verdicts import plan_round
-from harness.timing.ahead import AheadSampler
-from harness.timing.batches import Batch, Batches, BatchLimits, Launch, Mode, Subject, TimingError
+from harness.timing.batches import Batch, Batches, BatchLimits, InPlaceLaunch, Launch, Mode, Subject, TimingError
 from harness.timing.instruments import CudaInstruments, Instruments
+from harness.timing.pipelined import PipelinedSampler
+from harness.timing.results import Run, Timing, TimingPolicy
 from harness.timing.stats import find_throttled, summarize, windows_agree
-from harness.timing.timings import Run, Timing, TimingPolicy
+from harness.timing.verdicts import plan_round
 
-__all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy", "check_floor")
+__all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy")
 
 # Hot launches that the host queues in less than this many times their duration come from a graph.
 _HOST_MARGIN = 3.0
@@ -86,7 +86,10 @@ class Timer:
 
     def prepare(self, launch: Launch, mode: Mode, range_name: str = "") -> Subject:
         """Find out how a launch is to be timed. Raises RuntimeError where a launch refuses to be captured and must be."""
-        return replace(self._prepare(launch, mode), range_name=range_name)
+        subject = self._prepare(launch, mode)
+        if isinstance(launch, InPlaceLaunch):
+            subject = replace(subject, before=_follow(launch.restore, subject.before))
+        return replace(subject, range_name=range_name)
 
     def _prepare(self, launch: Launch, mode: Mode) -> Subject:
         if mode is Mode.COLD and not self.policy.num_host_launches:
@@ -136,9 +139,8 @@ class Timer:
         Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
         """
         if self.policy.queues_ahead and len(subjects) == 1:
-            return [
-                AheadSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep).sample(subjects[0], give_up_above_us)
-            ]
+            sampler = PipelinedSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep)
+            return [sampler.sample(subjects[0], give_up_above_us)]
         warmup_s, settled = self.warm_up(subjects)
         self._batches.begin_readings()
         runs = [Run(s, self.policy.stop.min_samples) for s in subjects]
@@ -285,10 +287,9 @@ class Timer:
         return float(np.median(intervals))
 
 
-def check_floor(median_us: float, floor_us: float, mode: Mode) -> None:
-    """Raise :class:`TimingError` when a median is below what the hardware can do at best: then the launch did not do its work."""
-    if not median_us >= floor_us:
-        raise TimingError(
-            f"the {mode} median of {median_us:.3f} us is below the roofline floor of {floor_us:.3f} us: "
-            "no GPU of this kind is that fast, so the launch skipped work or the events missed it"
-        )
+def _follow(first: Launch, then: Launch) -> Launch:
+    def run(stream: Stream) -> None:
+        first(stream)
+        then(stream)
+
+    return run

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.dtypes import find_dtype, find_smallest_normal
 from harness.spec import DISTRIBUTIONS as DISTRIBUTIONS
-from harness.spec import Op, Problem, SpecError
+from harness.spec import PLAIN, Booleans, Op, Plain, Problem, SpecError, Tensor, Values
+from harness.spec.dtypes import find_dtype, find_smallest_normal
+from harness.verify.input_domains import draw_in_domain, find_limit
 
 _Floats = NDArray[np.float64]
 
@@ -151,13 +152,22 @@ def _draw_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.d
 
 
 def draw(
-    shape: tuple[int, ...], dtype: str, distribution: str, *, op: str, problem: str, tensor: str, seed: int = 0
+    shape: tuple[int, ...],
+    dtype: str,
+    distribution: str,
+    *,
+    op: str,
+    problem: str,
+    tensor: str,
+    seed: int = 0,
+    values: Values = PLAIN,
+    limit: int = 0,
 ) -> NDArray[np.generic]:
     """Return one contiguous array of the given shape and dtype.
 
     Floating dtypes follow the distribution; integer dtypes take small values (``wide``: up to the square root of their range, ``ties``:
-    three values), for ``denormal`` and ``nonfinite`` they are as for ``normal``. Raises :class:`SpecError` for a distribution or dtype
-    that is not known.
+    three values), for ``denormal`` and ``nonfinite`` they are as for ``normal``. ``values`` is a domain that all keep to, ``limit`` what
+    indices lie below. Raises :class:`SpecError` for a distribution or dtype that is not known.
     """
     if distribution not in _FLOAT_DRAWS:
         raise SpecError(f"op {op}: no input distribution {distribution!r}; there are: {', '.join(DISTRIBUTIONS)}")
@@ -166,28 +176,41 @@ def draw(
     except TypeError as error:
         raise SpecError(f"op {op}, tensor {tensor}: NumPy knows no dtype {dtype!r}") from error
     rng = _seed_generator(op, problem, tensor, distribution, seed)
-    if dt.kind in "iu":
-        return np.ascontiguousarray(_draw_integers(rng, shape, dt, distribution))
-    if dt.name not in _WIDE_EXPONENTS:
+    # One value is drawn as a row of one.
+    extents = shape or (1,)
+    if not isinstance(values, Plain):
+        drawn = draw_in_domain(rng, extents, dt, distribution, values, limit)
+    elif dt.kind in "iu":
+        drawn = _draw_integers(rng, extents, dt, distribution)
+    elif dt.kind == "b":
+        drawn = draw_in_domain(rng, extents, dt, distribution, Booleans(), 2)
+    elif dt.name in _WIDE_EXPONENTS:
+        drawn = _FLOAT_DRAWS[distribution](rng, extents, dt)
+    else:
         raise SpecError(
-            f"op {op}, tensor {tensor}: no random values for dtype {dtype!r}; use float16, bfloat16, float32, float64 or an integer"
+            f"op {op}, tensor {tensor}: no random values for dtype {dtype!r}; use float16, bfloat16, float32, float64, bool or an integer"
         )
-    values = _FLOAT_DRAWS[distribution](rng, shape, dt)
-    return np.ascontiguousarray(values.astype(dt))
+    return np.asarray(drawn.astype(dt), order="C").reshape(shape)
 
 
 def make_inputs(op: Op, problem: Problem, distribution: str = "normal", seed: int = 0) -> dict[str, NDArray[np.generic]]:
     """Return an array for each input tensor that ``problem`` has, by tensor name."""
-    return {
-        tensor.name: draw(
-            tensor.resolve_shape(problem),
-            tensor.resolve_dtype(problem),
-            distribution,
-            op=op.name,
-            problem=problem.name,
-            tensor=tensor.name,
-            seed=seed,
-        )
-        for tensor in op.inputs
-        if tensor.present(problem)
-    }
+    inputs = (t for t in op.inputs if t.present(problem))
+    return {t.name: draw_tensor(op, problem, t, t.resolve_shape(problem), distribution, seed) for t in inputs}
+
+
+def draw_tensor(
+    op: Op, problem: Problem, tensor: Tensor, shape: tuple[int, ...], distribution: str = "normal", seed: int = 0
+) -> NDArray[np.generic]:
+    """Return values for an input tensor, or for a part of it that has another shape."""
+    return draw(
+        shape,
+        tensor.resolve_dtype(problem),
+        distribution,
+        op=op.name,
+        problem=problem.name,
+        tensor=tensor.name,
+        seed=seed,
+        values=tensor.values,
+        limit=find_limit(tensor, problem),
+    )

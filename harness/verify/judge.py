@@ -34,8 +34,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from device.interface import Device, DeviceError, Graph, Stream
+from harness.nvtx_ranges import mark_range
 from harness.spec import Kernel, Launchable, Op, Problem, Variant
-from harness.timing.ranges import mark_range
 from harness.verify.bias import pool
 from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, Tally, VerifyResult, classify_report

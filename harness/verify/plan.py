@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Facts, Op, Problem, settle
-from harness.verify.drawing import draw_large_problems, draw_problems
+from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Op, Problem
+from harness.verify.unlisted import draw_problems, draw_scalars, settle_sizes
+from harness.verify.unlisted_large import draw_large_problems
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def find_size(op: Op, problem: Problem) -> float:
 def make_hidden_problems(op: Op, effort: Effort) -> list[Problem]:
     """Derive problems with other sizes from the listed ones: each size becomes a random one from 1 to twice its value.
 
-    The choice is seeded by the op's name, thus the same on every machine; attributes and paddings are those of the listed problem, and
-    sizes agree in what the op ties together.
+    The choice is seeded by the op's name, thus the same on every machine; attributes and strides are those of the listed problem, scalars
+    are drawn, and sizes agree in what the op ties together.
     """
     bases = [p for p in op.select_problems("verify") if find_size(op, p) <= effort.max_hidden_flops]
     if not bases:
@@ -93,8 +94,10 @@ def make_hidden_problems(op: Op, effort: Effort) -> list[Problem]:
         base = bases[int(index) % len(bases)]
         for _ in range(16):
             sizes = {name: int(rng.integers(1, 2 * size, endpoint=True)) for name, size in base.sizes.items()}
-            sizes = dict(settle(op.ties, Facts(sizes, op.attribute_values(base))).sizes)
-            problem = Problem(sizes, base.attributes, base.padding, frozenset({"hidden"}))
+            problem = settle_sizes(op, base, sizes, draw_scalars(op, rng))
+            if problem is None:
+                continue
+            problem = replace(problem, padding=base.padding, orders=base.orders, suites=frozenset({"hidden"}))
             if problem.name not in listed and find_size(op, problem) <= effort.max_hidden_flops:
                 found[problem.name] = problem
                 break

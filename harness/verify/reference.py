@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.dtypes import find_dtype
 from harness.spec import Op, Problem, SpecError
+from harness.spec.dtypes import find_dtype, is_float
 from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs
@@ -155,7 +155,8 @@ def choose_places(op: Op, problem: Problem, axis: int, extent: int) -> NDArray[n
 
 
 def _compute_part(op: Op, problem: Problem, inputs: Mapping[str, NDArray[np.generic]]) -> Part:
-    wide = {name: array.astype(np.float64) for name, array in inputs.items()}
+    # Indices, seeds and masks stay what they are: the largest of them have no float64.
+    wide = {name: array.astype(np.float64) if is_float(array.dtype) else array for name, array in inputs.items()}
     wanted = {t.name: t.resolve_shape(problem) for t in op.outputs if t.present(problem)}
     with np.errstate(all="ignore"):
         outputs = _require_arrays(op, problem, "reference", op.reference(wide, problem), wanted)

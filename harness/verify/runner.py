@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Buffer, Device, DeviceArray, Stream
-from harness.dtypes import find_dtype
-from harness.spec import Launchable, Op, Problem, Tensor
+from harness.spec import Indices, Launchable, Op, Problem, Role, Tensor
+from harness.spec.dtypes import find_dtype
 
 # Bytes before and after each guarded tensor: more than a tile of rows of a small problem, and a multiple of the allocation alignment.
 GUARD_BYTES = 16384
@@ -32,6 +32,7 @@ _GUARD_PATTERN = 0xA5
 POISON_NAN = 0xFF
 POISON_FINITE = 0x4B
 _SEGMENT_ELEMS = 4096
+_MAX_CLEARED_BYTES = 256 << 20
 # Planned tensors are this far apart, so that they do not overlap.
 _PLANNED_SPACING = 1 << 48
 
@@ -61,13 +62,26 @@ class _Slot:
     """One tensor's allocation, with the host's copy of what its bytes should be."""
 
     def __init__(
-        self, device: Device, name: str, shape: tuple[int, ...], dtype: str, row_pad: int, layout: Layout, offset_elems: int = 0
+        self,
+        device: Device,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        strides: tuple[int, ...],
+        layout: Layout,
+        offset_elems: int = 0,
+        *,
+        is_inout: bool = False,
     ) -> None:
         self.name = name
         self.shape = shape
         self.dtype = find_dtype(dtype)
         self.layout = layout
-        self.strides = _find_strides(shape, self.dtype.itemsize, row_pad)
+        self._device = device
+        self.strides = tuple(stride * self.dtype.itemsize for stride in strides)
+        self.initial: NDArray[Any] | None = None
+        self._kept: Buffer | None = None
+        self._is_inout = is_inout
         self.span_bytes = self.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, self.strides, strict=True))
         guard_bytes = GUARD_BYTES if layout is Layout.GUARDED else 0
         self.start_bytes = guard_bytes + offset_elems * self.dtype.itemsize
@@ -81,16 +95,41 @@ class _Slot:
         return np.ndarray(self.shape, self.dtype, image.data, self.start_bytes, self.strides)
 
     def set_elements(self, values: NDArray[Any]) -> None:
+        if self._is_inout:
+            self.initial = np.array(values, order="C")
         if self.layout is Layout.EXACT:
-            self.array.copy_from_host(np.ascontiguousarray(values))
+            self.array.copy_from_host(np.asarray(values, order="C"))
             return
         self._view(self.image)[...] = values
         self.buffer.write(self.image)
 
     def poison(self, byte: int) -> None:
-        if self.layout is Layout.GUARDED:
+        if self._is_inout:
+            self.restore()
+        elif self.layout is Layout.GUARDED:
             self._view(self.image)[...] = np.full(self.dtype.itemsize, byte, np.uint8).view(self.dtype)
             self.buffer.write(self.image)
+
+    def restore(self) -> None:
+        """Put back what an INOUT held before it was launched on."""
+        if self.initial is not None:
+            self.set_elements(self.initial)
+
+    def queue_restore(self, stream: Stream) -> None:
+        """Put back on a stream what the allocation held when this was first asked for."""
+        if self._kept is None:
+            self._kept = self._device.allocate(self.buffer.size_bytes)
+            self._kept.copy_from(self.buffer, stream)
+        self.buffer.copy_from(self._kept, stream)
+
+    def free(self) -> None:
+        self.buffer.free()
+        self.drop_kept()
+
+    def drop_kept(self) -> None:
+        if self._kept is not None:
+            self._kept.free()
+            self._kept = None
 
     def read_elements(self) -> NDArray[Any]:
         """Return the elements as they are now, contiguous."""
@@ -99,14 +138,31 @@ class _Slot:
     def read(self) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Return the elements (contiguous) and all bytes of the allocation as they are now (guarded layout)."""
         now = np.ascontiguousarray(self.buffer.read())
-        return np.ascontiguousarray(self._view(now)), now
+        return np.asarray(self._view(now), order="C"), now
 
     def _find_row(self, index: Sequence[int]) -> int:
         """Return the byte offset of a row in the buffer, by its index along the leading axes."""
         return self.start_bytes + sum(int(i) * stride for i, stride in zip(index, self.strides[:-1], strict=True))
 
+    def _find_place(self, index: Sequence[int]) -> int:
+        """Return the byte offset of an element in the buffer."""
+        return self.start_bytes + sum(int(i) * stride for i, stride in zip(index, self.strides, strict=True))
+
+    @property
+    def _is_row_major(self) -> bool:
+        """Whether elements lie in the order of their indices, with those of the last dimension beside each other."""
+        return list(self.strides) == sorted(self.strides, reverse=True) and self.strides[-1] == self.dtype.itemsize
+
     def write_grid(self, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
-        dense = all(len(places) == n for places, n in zip(grid, self.shape, strict=True)) and self.span_bytes == values.nbytes
+        if not grid or self.strides[-1] != self.dtype.itemsize:
+            for index, element in zip(itertools.product(*grid), values.reshape(-1), strict=True):
+                self.buffer.write(np.array([element], self.dtype), self._find_place(index))
+            return
+        dense = (
+            self._is_row_major
+            and all(len(places) == n for places, n in zip(grid, self.shape, strict=True))
+            and self.span_bytes == values.nbytes
+        )
         if dense and all((np.diff(places) == 1).all() for places in grid):
             self.buffer.write(np.ascontiguousarray(values), self.start_bytes)
             return
@@ -121,6 +177,10 @@ class _Slot:
                 self.buffer.write(part, start + int(places[0]) * self.dtype.itemsize)
 
     def read_grid(self, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
+        if not grid or self.strides[-1] != self.dtype.itemsize:
+            places_bytes = [self._find_place(index) for index in itertools.product(*grid)]
+            elements = [self.buffer.read(place, self.dtype.itemsize).view(self.dtype) for place in places_bytes]
+            return np.concatenate(elements).reshape(tuple(map(len, grid)))
         parts = []
         segments = _find_segments(grid[-1])
         for index in itertools.product(*grid[:-1]):
@@ -148,17 +208,6 @@ class _Slot:
                 label = "in the row padding of" if where == "inside" and not elements_too else where
                 found.append(Damage(self.name, label, len(places), start + int(places[0]) - self.start_bytes))
         return found
-
-
-def _find_strides(shape: tuple[int, ...], itemsize: int, row_pad: int) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = itemsize
-    for axis, size in reversed(list(enumerate(shape))):
-        strides.append(step)
-        step *= size
-        if axis == len(shape) - 1:
-            step += row_pad * itemsize
-    return tuple(reversed(strides))
 
 
 def _find_segments(places: NDArray[np.intp]) -> list[slice]:
@@ -189,8 +238,22 @@ class Case:
         self._slots = {t.name: self._place(t) for t in op.tensors if t.present(problem)}
 
     def _place(self, tensor: Tensor) -> _Slot:
-        pad, at = self.problem.padding.get(tensor.name, 0), self.problem.offsets.get(tensor.name, 0)
-        return _Slot(self.device, tensor.name, tensor.resolve_shape(self.problem), tensor.resolve_dtype(self.problem), pad, self.layout, at)
+        problem = self.problem
+        slot = _Slot(
+            self.device,
+            tensor.name,
+            tensor.resolve_shape(problem),
+            tensor.resolve_dtype(problem),
+            tensor.find_strides(problem),
+            self.layout,
+            problem.offsets.get(tensor.name, 0),
+            is_inout=tensor.role is Role.INOUT,
+        )
+        # A launch before any upload must not follow indices out of bounds. What is larger lies in pages of its own, which are zero.
+        is_small = slot.buffer.size_bytes <= _MAX_CLEARED_BYTES or self.device.observer is None
+        if isinstance(tensor.values, Indices) and self.layout is Layout.EXACT and is_small:
+            slot.buffer.fill(0)
+        return slot
 
     def __enter__(self) -> Self:
         return self
@@ -200,10 +263,9 @@ class Case:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Every tensor by name (None where absent) and every passed attribute."""
+        """Every tensor by name (None where absent), every passed attribute and every scalar."""
         tensors: dict[str, Any] = {t.name: self._slots[t.name].array if t.name in self._slots else None for t in self.op.tensors}
-        values = self.op.attribute_values(self.problem)
-        return tensors | {a.name: values[a.name] for a in self.op.attributes if a.passed}
+        return tensors | self.op.list_passed(self.problem)
 
     @property
     def workspace_address(self) -> int:
@@ -218,7 +280,7 @@ class Case:
             self._workspace.buffer.free()
             self._workspace = None
         if size_bytes > 0:
-            self._workspace = _Slot(self.device, "workspace", (size_bytes,), "uint8", 0, self.layout)
+            self._workspace = _Slot(self.device, "workspace", (size_bytes,), "uint8", (1,), self.layout)
             self._workspace.poison(self._poison_byte)
             self.device.synchronize()
 
@@ -226,11 +288,33 @@ class Case:
         """Write the inputs, and poison outputs and workspace (in the exact layout those stay as they are)."""
         for tensor in self.op.inputs:
             if tensor.name in self._slots:
+                self._slots[tensor.name].drop_kept()
                 self._slots[tensor.name].set_elements(inputs[tensor.name])
         self.poison(poison_byte)
 
+    @property
+    def _inouts(self) -> list[_Slot]:
+        return [self._slots[t.name] for t in self.op.outputs if t.role is Role.INOUT and t.name in self._slots]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether a launch overwrites what it reads."""
+        return bool(self._inouts)
+
+    def restore(self) -> None:
+        """Put back what the INOUT tensors held before a launch; nothing is done for an op without them."""
+        for slot in self._inouts:
+            slot.restore()
+        if self.is_in_place:
+            self.device.synchronize()
+
+    def queue_restore(self, stream: Stream) -> None:
+        """Queue the same on a stream, by copies on the device of what they held when this was first asked for."""
+        for slot in self._inouts:
+            slot.queue_restore(stream)
+
     def poison(self, byte: int) -> None:
-        """Fill outputs and workspace with a byte, and restore the guards around them."""
+        """Fill outputs and workspace with a byte, and restore INOUT tensors and the guards around them."""
         self._poison_byte = byte
         for slot in self._written_slots():
             slot.poison(byte)
@@ -254,8 +338,8 @@ class Case:
 
     @property
     def input_addresses(self) -> list[int]:
-        """Device addresses of the allocations that hold the inputs."""
-        return [self._slots[t.name].buffer.address for t in self.op.inputs if t.name in self._slots]
+        """Device addresses of the allocations that hold what is read alone."""
+        return [self._slots[t.name].buffer.address for t in self.op.inputs if t.role is Role.INPUT and t.name in self._slots]
 
     def find_input(self, address: int) -> str:
         """Return the name of the input whose allocation holds an address, "" where none does."""
@@ -266,10 +350,11 @@ class Case:
         return ""
 
     def fill_outputs(self, byte: int) -> None:
-        """Set every byte of the outputs' allocations, row padding included, without a copy of them on the host."""
+        """Set every byte of the outputs' allocations, row padding included, without a copy of them on the host; restore INOUT ones."""
         for tensor in self.op.outputs:
-            if tensor.name in self._slots:
+            if tensor.name in self._slots and tensor.role is Role.OUTPUT:
                 self._slots[tensor.name].buffer.fill(byte)
+        self.restore()
 
     def write_grid(self, name: str, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
         """Write ``values`` to the elements of a tensor at a grid of ascending places, and zeros to those near them in their rows."""
@@ -287,10 +372,10 @@ class Case:
         return found
 
     def find_modified_inputs(self) -> list[Damage]:
-        """Return the inputs of which an element changed."""
+        """Return the inputs of which an element changed, INOUT ones aside."""
         found = []
         for tensor in self.op.inputs:
-            if slot := self._slots.get(tensor.name):
+            if tensor.role is Role.INPUT and (slot := self._slots.get(tensor.name)):
                 values, _ = slot.read()
                 expected = np.ascontiguousarray(slot._view(slot.image))
                 changed = np.flatnonzero(_as_bytes(values) != _as_bytes(expected))
@@ -303,17 +388,21 @@ class Case:
         return [slot.name for slot in self._written_slots() if slot.find_damage(slot.read()[1], elements_too=True)]
 
     def find_unwritten(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.bool_]]:
-        """Return per output which elements still hold the poison."""
+        """Return per output which elements still hold the poison, or in an INOUT what they held before."""
         masks = {}
         for name, values in outputs.items():
+            initial = self._slots[name].initial
+            if initial is not None:
+                masks[name] = (_as_bytes(values) == _as_bytes(initial)).reshape(*values.shape, -1).all(axis=-1)
+                continue
             poison = np.full(values.dtype.itemsize, self._poison_byte, np.uint8).view(f"u{values.dtype.itemsize}")
-            masks[name] = np.ascontiguousarray(values).view(poison.dtype) == poison[0]
+            masks[name] = np.asarray(np.asarray(values, order="C").view(poison.dtype) == poison[0])
         return masks
 
     def free(self) -> None:
         """Free all device memory; a second call does nothing."""
         for slot in self._slots.values():
-            slot.buffer.free()
+            slot.free()
         if self._workspace is not None:
             self._workspace.buffer.free()
             self._workspace = None
@@ -346,8 +435,7 @@ def plan_arguments(op: Op, problem: Problem) -> dict[str, Any]:
         if not tensor.present(problem):
             continue
         dtype, shape = find_dtype(tensor.resolve_dtype(problem)), tensor.resolve_shape(problem)
-        strides = _find_strides(shape, dtype.itemsize, problem.padding.get(tensor.name, 0))
+        strides = tuple(stride * dtype.itemsize for stride in tensor.find_strides(problem))
         address = (place + 1) * _PLANNED_SPACING + problem.offsets.get(tensor.name, 0) * dtype.itemsize
         arguments[tensor.name] = _PlannedArray(address, shape, dtype, strides)
-    values = op.attribute_values(problem)
-    return arguments | {a.name: values[a.name] for a in op.attributes if a.passed}
+    return arguments | op.list_passed(problem)

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
-from harness.spec import Arrays, Launchable, Op, Problem, Tensor
+from harness.spec import Arrays, Launchable, Op, Problem, Role, Tensor
 from harness.verify.compare import compare
-from harness.verify.drawing import make_generator
 from harness.verify.findings import FaultKind, Tally, classify_report
-from harness.verify.inputs import draw
+from harness.verify.inputs import draw_tensor
 from harness.verify.reference import compute_expected
 from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
+from harness.verify.unlisted import make_generator, settle_sizes
 
 CHECK = "sampled"
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
@@ -88,18 +88,20 @@ class SampledRun:
         with case:
             case.prepare(self.launchable)
             graph = self._capture(case)
+            before: dict[str, _Written] = {}
             is_partial = self.device.observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes)
             if is_partial and len(graph.kernel_nodes) > 1:
                 raise NotJudgedError(f"its {len(graph.kernel_nodes)} kernels depend on each other's blocks, of which only some would run")
             if is_partial:
                 self._check_share(max(math.prod(n.grid) for n in graph.kernel_nodes))
                 self._launch(case, counters=True)
-                places = self._choose_places({n: w.indices for n, w in self._find_written(case).items()})
+                before = self._find_written(case)
+                places = self._choose_places({n: w.indices for n, w in before.items()})
             else:
                 places = self._choose_places({t.name: _span(t.resolve_shape(self.problem)) for t in self._outputs})
             restricted, problem = self._upload(case, places)
             self._launch(case)
-            self._judge(case, places, restricted, problem, is_partial=is_partial)
+            self._judge(case, places, restricted, problem, before if is_partial else None)
 
     @property
     def _outputs(self) -> list[Tensor]:
@@ -118,7 +120,9 @@ class SampledRun:
         largest = max(self.problem.sizes, key=lambda name: self.problem.sizes[name])
         for part in _PARTS:
             size = self.problem.sizes[largest] // part
-            smaller = replace(self.problem, sizes={**self.problem.sizes, largest: size}) if size >= _MIN_PART else None
+            smaller = settle_sizes(self.op, self.problem, {**self.problem.sizes, largest: size}) if size >= _MIN_PART else None
+            if smaller is not None:
+                smaller = replace(smaller, padding=self.problem.padding, orders=self.problem.orders, offsets=self.problem.offsets)
             if smaller is None or self.launchable.supports(**plan_arguments(self.op, smaller)):
                 continue
             seconds = self._time(smaller)
@@ -219,11 +223,7 @@ class SampledRun:
         runs = _thin(runs, _MAX_ELEMS * item)
         starts, lengths = runs[:, 0] // item, -(-(runs[:, 1] - runs[:, 0]) // item)
         rest = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-        indices = []
-        for stride in array.strides_bytes:
-            indices.append(rest // (stride // item))
-            rest = rest % (stride // item)
-        beside = indices[-1] >= array.shape[-1]
+        indices, beside = _find_indices(rest, array.shape, [stride // item for stride in array.strides_bytes])
         if beside.any():
             place = [int(i[np.argmax(beside)]) for i in indices]
             self.tally.add(
@@ -281,12 +281,11 @@ class SampledRun:
         needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
         problem = self.problem
         for axis in range(max(map(len, shapes.values()), default=0)):
-            # Arrays of indices that take no memory, restricted as the inputs would be.
-            lines = {n: np.broadcast_to(_index(s, min(axis, len(s) - 1)), s) for n, s in shapes.items()}
-            taken, problem = self._restrict(lines, places)
-            for name, values in taken.items():
-                if axis < len(shapes[name]):
-                    needed[name].append(values[tuple(slice(None) if i == axis else 0 for i in range(values.ndim))])
+            lines, problem = self._restrict_axis(axis, places, whole=False)
+            if not all(line.all() for line in lines.values()):
+                lines, problem = self._restrict_axis(axis, places, whole=True)
+            for name, line in lines.items():
+                needed[name].append(line - 1)
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
         inputs = {}
@@ -294,13 +293,29 @@ class SampledRun:
             if tensor.name not in needed:
                 continue
             axes = needed[tensor.name]
-            values = draw(
-                tuple(map(len, axes)), tensor.resolve_dtype(self.problem), "normal",
-                op=self.op.name, problem=self.problem.name, tensor=tensor.name, seed=self.seed,
-            )  # fmt: skip
+            values = draw_tensor(self.op, self.problem, tensor, tuple(map(len, axes)), seed=self.seed)
             inputs[tensor.name] = values
             case.write_grid(tensor.name, axes, values)
         return inputs, problem
+
+    def _restrict_axis(self, axis: int, places: Places, *, whole: bool) -> tuple[dict[str, NDArray[np.int64]], Problem]:
+        """Return which places of ``axis``, counted from 1, each input needs for the outputs at ``places``.
+
+        Arrays of places are restricted as the inputs would be. An axis may be billions long: unless ``whole``, the arrays hold the chosen
+        places alone, and 0 elsewhere, which takes no memory; a 0 in the result says that others are needed.
+        """
+        shapes = self._input_shapes
+        chosen = np.unique(np.concatenate([np.zeros(0, np.intp), *places.values()]))
+        axes = {n: np.arange(1, n + 1) if whole else _mark_places(n, chosen) for n in {s[axis] for s in shapes.values() if axis < len(s)}}
+        lines = {
+            name: np.broadcast_to(
+                axes[s[axis]].reshape([-1 if i == axis else 1 for i in range(len(s))]) if axis < len(s) else np.int64(0), s
+            )
+            for name, s in shapes.items()
+        }
+        taken, problem = self._restrict(lines, places)
+        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken}
+        return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
 
     # ----------------------------------------------------------------------------------------------------------- judge
 
@@ -310,22 +325,24 @@ class SampledRun:
         places: Places,
         inputs: dict[str, NDArray[Any]],
         problem: Problem,
-        *,
-        is_partial: bool,
+        before: Mapping[str, _Written] | None,
     ) -> None:
+        """Compare what was written; ``before`` is what a first launch wrote, where only some blocks were run."""
         self.tally.note_check(CHECK)
         (part,) = compute_expected(self.op, problem, inputs, math.inf).parts
         written = self._find_written(case) if self.device.observer is not None else {}
         for tensor in self._outputs:
-            grid = [np.arange(n) for n in tensor.resolve_shape(self.problem)]
-            for axis, chosen in places.items():
-                grid[self._find_axis(tensor.name, axis)] = chosen
+            taken = {self._find_axis(tensor.name, axis): chosen for axis, chosen in places.items()}
+            grid = [taken[axis] if axis in taken else np.arange(n) for axis, n in enumerate(tensor.resolve_shape(self.problem))]
             actual = case.read_grid(tensor.name, grid)
             known = np.ones(actual.shape, np.bool_)
-            if tensor.name in written:
+            if before is not None and tensor.role is Role.INOUT:
+                # The host has written it as well since then.
+                known = _mark(before[tensor.name].indices, grid)
+            elif tensor.name in written:
                 known = _mark(written[tensor.name].indices, grid)
                 wanted = math.prod(tensor.resolve_shape(self.problem))
-                if not is_partial and written[tensor.name].num_elems < wanted:
+                if before is None and written[tensor.name].num_elems < wanted:
                     detail = f"{wanted - written[tensor.name].num_elems} of {wanted} elements of {tensor.name} were not written"
                     self.tally.add(FaultKind.NOT_WRITTEN, CHECK, detail)
             self._compare(tensor.name, grid, actual, part.outputs[tensor.name], part.bounds[tensor.name], known)
@@ -356,12 +373,30 @@ class SampledRun:
         self.tally.add(kind, CHECK, detail)
 
 
+def _find_indices(
+    offsets: NDArray[np.int64], shape: Sequence[int], strides: Sequence[int]
+) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Return the index along each axis of elements at offsets, and which of them lie between the tensor's own."""
+    indices = [np.zeros(len(offsets), np.int64) for _ in shape]
+    beside = np.zeros(len(offsets), np.bool_)
+    # From the slowest in memory; what has one place alone says nothing.
+    for axis in sorted((i for i, n in enumerate(shape) if n > 1), key=lambda i: -strides[i]):
+        indices[axis] = offsets // strides[axis]
+        offsets = offsets % strides[axis]
+        beside |= indices[axis] >= shape[axis]
+    return indices, beside | (offsets > 0)
+
+
 def _span(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
     return tuple(np.arange(n) for n in shape)
 
 
-def _index(shape: tuple[int, ...], axis: int) -> NDArray[np.int64]:
-    return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return zeros with one more than each chosen place at that place."""
+    line = np.zeros(length, np.int64)
+    inside = chosen[chosen < length]
+    line[inside] = inside + 1
+    return line
 
 
 def _pick(values: NDArray[np.intp], count: int, rng: np.random.Generator) -> NDArray[np.intp]:

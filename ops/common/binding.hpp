@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -144,7 +145,7 @@ inline std::size_t find_dtype(const char* name, const py::object& array, std::in
 }
 
 // Reads and checks one array argument. TypeError: no device array, or another dtype. ValueError: shape, strides, alignment, read-only.
-inline ArrayView view_array(const ArraySpec& spec, const py::object& array) {
+inline ArrayView read_array(const ArraySpec& spec, const py::object& array) {
     const std::string name = spec.name;
     if (!py::hasattr(array, "__cuda_array_interface__")) {
         throw_type_error(name + ": expected a device array (with __cuda_array_interface__), got " +
@@ -166,7 +167,6 @@ inline ArrayView view_array(const ArraySpec& spec, const py::object& array) {
     view.shape = read_extents(spec.name, interface["shape"], "shape");
     check_shape(spec, view.shape);
     view.strides = read_strides(spec, interface, view.shape);
-    check_rows(spec, view.shape, view.strides);
     const auto data = interface["data"].cast<py::tuple>();
     if (data.size() != 2) throw_type_error(name + ": __cuda_array_interface__['data'] is no pair of address and read-only flag");
     view.address = data[0].cast<std::uint64_t>();
@@ -177,6 +177,13 @@ inline ArrayView view_array(const ArraySpec& spec, const py::object& array) {
                           std::to_string(view.address));
     }
     if (spec.is_output && data[1].cast<bool>()) throw_value_error(name + ": expected a writable array, got a read-only one");
+    return view;
+}
+
+// The same, of an array of contiguous rows.
+inline ArrayView view_array(const ArraySpec& spec, const py::object& array) {
+    ArrayView view = read_array(spec, array);
+    check_rows(spec, view.shape, view.strides);
     return view;
 }
 

@@ -31,10 +31,3 @@ inline AicfStatus make_cuda_status(cudaError_t error, const char* call, const ch
         const AicfStatus aicf_status_ = AICF_CUDA_STATUS(call); \
         if (!::aicf::is_ok(aicf_status_)) return aicf_status_;  \
     } while (false)
-
-// Leaves the enclosing function when an AicfStatus expression is not AICF_OK.
-#define AICF_RETURN_IF_NOT_OK(expression)                      \
-    do {                                                       \
-        const AicfStatus aicf_status_ = (expression);          \
-        if (!::aicf::is_ok(aicf_status_)) return aicf_status_; \
-    } while (false)

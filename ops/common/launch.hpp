@@ -16,9 +16,9 @@ namespace aicf {
 inline constexpr int kHalfBytes = 2;
 
 template <class Kernel>
-AicfStatus allow_shared_memory(Kernel kernel, int bytes) {
+AicfStatus allow_shared_memory(Kernel kernel, int bytes, int static_bytes = 0) {
     constexpr int kDefaultBytes = 48 * 1024;
-    if (bytes <= kDefaultBytes) return make_ok();
+    if (bytes + static_bytes <= kDefaultBytes) return make_ok();
     return AICF_CUDA_STATUS(
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
@@ -27,6 +27,19 @@ inline AicfStatus read_device_attribute(cudaDeviceAttr attribute, int* value) {
     int device = 0;
     AICF_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
     return AICF_CUDA_STATUS(cudaDeviceGetAttribute(value, attribute, device));
+}
+
+inline constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+// Launches blocks along x with as much shared memory as they ask for.
+template <class... Parameters, class... Arguments>
+AicfStatus launch_kernel(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+                         const Arguments&... arguments) {
+    // The 48 KiB that a block has without asking hold a kernel's static shared memory, too.
+    constexpr int kMaxStaticBytes = 16 * 1024;
+    if (shared_bytes > 0) AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes, kMaxStaticBytes));
+    kernel<<<grid, static_cast<unsigned>(threads), static_cast<std::size_t>(shared_bytes), stream>>>(arguments...);
+    return AICF_CUDA_STATUS(cudaGetLastError());
 }
 
 // Launches blocks in clusters of `cluster` along x; from sm_90 on to begin before the kernel ahead of it in the stream has ended

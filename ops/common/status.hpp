@@ -43,3 +43,10 @@ inline AicfStatus make_ok() {
 inline bool is_ok(const AicfStatus& status) { return status.code == AICF_OK; }
 
 }  // namespace aicf
+
+// Leaves the enclosing function when an AicfStatus expression is not AICF_OK.
+#define AICF_RETURN_IF_NOT_OK(expression)                      \
+    do {                                                       \
+        const AicfStatus aicf_status_ = (expression);          \
+        if (!::aicf::is_ok(aicf_status_)) return aicf_status_; \
+    } while (false)

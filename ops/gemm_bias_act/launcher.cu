@@ -1,316 +1,13 @@
-// Entry points of one variant of gemm_bias_act: checks, geometry, shared memory, launch.
-//
-// The build names the kernel and binds its tunables: AICF_KERNEL, AICF_VARIANT, AICF_BM, ... A tunable that the kernel does not have is 0.
-#include <algorithm>
-#include <climits>
-#include <cstdint>
-#include <type_traits>
-
-#include "common/launch.hpp"
-#include "gemm_bias_act/api.hpp"
-#include "gemm_bias_act/boxed.cuh"
+// Entry points of one variant of gemm_bias_act: the plans of its kernels, checks, launch.
 #include "gemm_bias_act/decode.cuh"
+#include "gemm_bias_act/fp32_plans.cuh"
 #include "gemm_bias_act/gemv.cuh"
-#include "gemm_bias_act/kernels.cu"
+#include "gemm_bias_act/launch_parts.cuh"
 #include "gemm_bias_act/mma.cuh"
-#include "gemm_bias_act/skinny.cuh"
-#include "gemm_bias_act/wgmma.cuh"
-
-#ifndef AICF_BM
-#define AICF_BM 0
-#endif
-#ifndef AICF_BN
-#define AICF_BN 0
-#endif
-#ifndef AICF_BK
-#define AICF_BK 0
-#endif
-#ifndef AICF_WM
-#define AICF_WM 0
-#endif
-#ifndef AICF_WN
-#define AICF_WN 0
-#endif
-#ifndef AICF_TM
-#define AICF_TM 0
-#endif
-#ifndef AICF_TN
-#define AICF_TN 0
-#endif
-#ifndef AICF_STAGES
-#define AICF_STAGES 0
-#endif
-#ifndef AICF_GROUP
-#define AICF_GROUP 0
-#endif
-#ifndef AICF_MINBLOCKS
-#define AICF_MINBLOCKS 0
-#endif
-#ifndef AICF_CLUSTERM
-#define AICF_CLUSTERM 0
-#endif
-#ifndef AICF_CLUSTERN
-#define AICF_CLUSTERN 0
-#endif
-#ifndef AICF_SPLITS
-#define AICF_SPLITS 0
-#endif
-#ifndef AICF_PINGPONG
-#define AICF_PINGPONG 0
-#endif
+#include "gemm_bias_act/wgmma_plans.cuh"
 
 namespace aicf::gemm_bias_act {
 namespace {
-
-// Meanings and units of the tunables are in op.py.
-struct Tunables {
-    int bm, bn, bk, wm, wn, tm, tn, stages, group, minblocks, clusterm, clustern, pingpong, splits;
-};
-
-constexpr Tunables kTunables = {AICF_BM,     AICF_BN,    AICF_BK,        AICF_WM,       AICF_WN,       AICF_TM,       AICF_TN,
-                                AICF_STAGES, AICF_GROUP, AICF_MINBLOCKS, AICF_CLUSTERM, AICF_CLUSTERN, AICF_PINGPONG, AICF_SPLITS};
-
-// Tiles of Y; a kernel without one of these tunables counts rows or columns instead.
-[[maybe_unused]] std::int64_t count_blocks(const GemmBiasActParams& params) {
-    constexpr std::int64_t kRows = std::max(kTunables.bm, 1);
-    constexpr std::int64_t kColumns = std::max(kTunables.bn, 1);
-    return (params.m + kRows - 1) / kRows * ((params.n + kColumns - 1) / kColumns);
-}
-
-constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(sizeof(float)); }
-
-// Of either layout of B.
-[[maybe_unused]] AicfStatus require_fp32(const GemmBiasActParams& params) {
-    if (params.dtype != AICF_DTYPE_FLOAT32)
-        return make_unsupported("a: this kernel is for float32; wgmma and mma take bfloat16 and float16");
-    if (params.precision != AICF_PRECISION_IEEE) return make_unsupported("precision: this kernel multiplies in fp32 ('ieee')");
-    return make_ok();
-}
-
-[[maybe_unused]] AicfStatus require_fp32_kn(const GemmBiasActParams& params) {
-    AICF_RETURN_IF_NOT_OK(require_fp32(params));
-    if (params.b_layout != AICF_B_KN) return make_unsupported("b_layout: this kernel reads b as [k, n] ('kn')");
-    return make_ok();
-}
-
-[[maybe_unused]] AicfStatus require_vector_rows(const GemmBiasActParams& params) {
-    AICF_RETURN_IF_NOT_OK(require_fp32_kn(params));
-    const struct {
-        const char* name;
-        const void* base;
-        long long stride;
-    } matrices[] = {{"a", params.a, params.lda}, {"b", params.b, params.ldb}};
-    for (const auto& matrix : matrices) {
-        if (!is_vector_aligned(matrix.base)) {
-            return make_unsupported("%s: address %p is not a multiple of %d bytes, which this kernel's float4 reads need", matrix.name,
-                                    matrix.base, kVectorBytes);
-        }
-        if (matrix.stride % kVectorElems != 0) {
-            return make_unsupported(
-                "%s: row stride %lld is not a multiple of %d elements, which this kernel's float4 reads need; pad the rows", matrix.name,
-                matrix.stride, kVectorElems);
-        }
-    }
-    return make_ok();
-}
-
-Gemm make_gemm(const GemmBiasActParams& params) {
-    const bool has_vector_outputs = has_vector_rows(params.y, params.ldy) && is_vector_aligned(params.bias) &&
-                                    (params.z == nullptr || has_vector_rows(params.z, params.ldz));
-    return {static_cast<const float*>(params.a),
-            static_cast<const float*>(params.b),
-            static_cast<const float*>(params.bias),
-            static_cast<float*>(params.y),
-            static_cast<float*>(params.z),
-            params.lda,
-            params.ldb,
-            params.ldy,
-            params.ldz,
-            static_cast<int>(params.m),
-            static_cast<int>(params.n),
-            static_cast<int>(params.k),
-            static_cast<int>(params.act),
-            has_vector_outputs};
-}
-
-[[maybe_unused]] AicfStatus launch_fp32(void (*kernel)(Gemm), int num_threads, int shared_bytes, const GemmBiasActParams& params,
-                                        cudaStream_t stream) {
-    AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
-    kernel<<<static_cast<unsigned>(count_blocks(params)), num_threads, shared_bytes, stream>>>(make_gemm(params));
-    return AICF_CUDA_STATUS(cudaGetLastError());
-}
-
-// For grids of (splits, tiles of n, tiles of m).
-template <int kBm, int kTileN>
-AicfStatus require_grid(const GemmBiasActParams& params) {
-    constexpr std::int64_t kMaxTiles = 65535;  // of a grid's second and third dimension
-    if ((params.n + kTileN - 1) / kTileN <= kMaxTiles && (params.m + kBm - 1) / kBm <= kMaxTiles) return make_ok();
-    return make_unsupported("m, n = %lld, %lld: this kernel takes at most %lld tiles of %d x %d each way", static_cast<long long>(params.m),
-                            static_cast<long long>(params.n), static_cast<long long>(kMaxTiles), kBm, kTileN);
-}
-
-template <Tunables t>
-struct naive_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        const auto kernel = params.b_layout == AICF_B_NK ? multiply_naive<t.bm, t.bn, true> : multiply_naive<t.bm, t.bn, false>;
-        return launch_fp32(kernel, t.bm * t.bn, 0, params, stream);
-    }
-};
-
-template <Tunables t>
-struct coalesced_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return launch_fp32(multiply_coalesced<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
-    }
-};
-
-template <Tunables t>
-struct smem_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return launch_fp32(multiply_smem_tiled<t.bm, t.bn, t.bk>, t.bm * t.bn, 0, params, stream);
-    }
-};
-
-// The block's tile of Y takes the place of the tiles of A and B in the epilogue.
-[[maybe_unused]] constexpr int count_tile_bytes(const Tunables& t, int padding) {
-    return count_bytes(std::max((t.bm + padding + t.bn) * t.bk, t.bm * t.bn));
-}
-
-template <Tunables t>
-struct reg_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return launch_fp32(multiply_reg_tiled<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, 0), params,
-                           stream);
-    }
-};
-
-template <Tunables t>
-struct vectorised_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return launch_fp32(multiply_vectorised<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
-                           count_tile_bytes(t, kVectorElems), params, stream);
-    }
-};
-
-template <Tunables t>
-struct warp_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return launch_fp32(multiply_warp_tiled<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
-                           count_tile_bytes(t, kVectorElems), params, stream);
-    }
-};
-
-template <Tunables t>
-struct pipelined_plan {
-    template <bool kIsNk>
-    using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, kIsNk>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32(params));
-        constexpr std::int64_t kMaxStride = UINT32_MAX / t.bm;
-        if (params.lda > kMaxStride) {
-            return make_unsupported("a: row stride %lld exceeds %lld elements, beyond which offsets in this kernel's tile overflow 32 bits",
-                                    static_cast<long long>(params.lda), static_cast<long long>(kMaxStride));
-        }
-        return make_ok();
-    }
-
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        if (params.b_layout == AICF_B_NK) return launch_kernel<1, true>(params, stream);
-        if (has_vector_rows(params.b, params.ldb)) return launch_kernel<kVectorElems, false>(params, stream);
-        return launch_kernel<1, false>(params, stream);
-    }
-
-    template <int kWidthB, bool kIsNk>
-    static AicfStatus launch_kernel(const GemmBiasActParams& params, cudaStream_t stream) {
-        using C = Config<kIsNk>;
-        const auto kernel =
-            multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kWidthB, t.splits, kIsNk>;
-        if (t.splits == 1) return launch_fp32(kernel, C::kThreads, C::kSharedBytes, params, stream);
-        const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
-        return launch_early(kernel, grid, C::kThreads, C::kSharedBytes, t.splits, stream, make_gemm(params));
-    }
-};
-
-template <Tunables t>
-struct boxed_plan {
-    using L = BoxedLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.stages>;
-
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
-
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        constexpr auto kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-        CUtensorMap a, b;
-        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&a, {params.a, params.m, params.k, params.lda, kType, 4, t.bm, t.bk, 0}));
-        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.k, params.n, params.ldb, kType, 4, t.bk, t.bn, 0}));
-        return launch_early(multiply_boxed<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, t.splits>,
-                            dim3(static_cast<unsigned>(count_blocks(params) * t.splits)), L::kThreads, L::kSharedBytes, t.splits, stream, a,
-                            b, make_gemm(params));
-    }
-};
-
-template <Tunables t>
-struct skinny_plan {
-    using L = SkinnyLayout<t.bm, t.bn, t.bk, t.stages, t.splits>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32_kn(params));
-        if (!has_vector_rows(params.b, params.ldb)) {
-            return make_unsupported(
-                "b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies", params.b,
-                static_cast<long long>(params.ldb), kVectorBytes, kVectorElems);
-        }
-        return require_grid<t.bm, t.bn>(params);
-    }
-
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
-        return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes,
-                            t.splits, stream, make_gemm(params));
-    }
-};
-
-// Calls `use` with what a problem of 16-bit floats is in types: its element (a value of it), and whether B is [k, n].
-template <class Use>
-AicfStatus dispatch_half(const GemmBiasActParams& params, Use use) {
-    const bool is_bf16 = params.dtype == AICF_DTYPE_BFLOAT16;
-    if (params.b_layout == AICF_B_NK) return is_bf16 ? use(Bf16{}, std::false_type{}) : use(Fp16{}, std::false_type{});
-    return is_bf16 ? use(Bf16{}, std::true_type{}) : use(Fp16{}, std::true_type{});
-}
-
-[[maybe_unused]] AicfStatus require_half(const GemmBiasActParams& params) {
-    if (params.dtype == AICF_DTYPE_FLOAT32) return make_unsupported("a: this kernel is for bfloat16 and float16, not float32");
-    return make_ok();
-}
-
-template <class Element>
-HalfGemm<Element> make_half_gemm(const GemmBiasActParams& params) {
-    const auto is_pair_aligned = [](const void* base, std::int64_t stride) { return has_aligned_rows(base, stride, kHalfBytes, 4); };
-    return {
-        static_cast<const Element*>(params.a),
-        static_cast<const Element*>(params.b),
-        static_cast<const Element*>(params.bias),
-        static_cast<Element*>(params.y),
-        static_cast<Element*>(params.z),
-        params.lda,
-        params.ldb,
-        params.ldy,
-        params.ldz,
-        static_cast<int>(params.m),
-        static_cast<int>(params.n),
-        static_cast<int>(params.k),
-        static_cast<int>(params.act),
-        is_mappable(params.a, params.lda, kHalfBytes),
-        is_mappable(params.b, params.ldb, kHalfBytes),
-        is_pair_aligned(params.y, params.ldy) && (params.z == nullptr || is_pair_aligned(params.z, params.ldz)),
-    };
-}
 
 template <Tunables t>
 struct mma_plan {
@@ -324,83 +21,6 @@ struct mma_plan {
             kernel<<<static_cast<unsigned>(count_blocks(params)), L::kThreads, L::kSharedBytes, stream>>>(make_half_gemm<Element>(params));
             return AICF_CUDA_STATUS(cudaGetLastError());
         });
-    }
-};
-
-template <Tunables t, int kItemBytes>
-struct WgmmaPlan {
-    static constexpr int kNumSlabs = 2;
-    using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group, kNumSlabs,
-                                 count_bias_bytes(t.bn, kItemBytes), kItemBytes>;
-    using L = WgmmaLayout<Config>;
-
-    static AicfStatus check_rows(const GemmBiasActParams& params) {
-        return require_mappable(
-            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}},
-            kItemBytes);
-    }
-
-    template <class Kernel>
-    static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
-        CUtensorMap a, b, y, z;
-        const auto encode = [&](CUtensorMap* map, const void* base, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                                int box_rows, bool is_output) {
-            return kItemBytes == kHalfBytes ? encode_half(map, params.dtype, base, rows, columns, stride, box_rows)
-                                            : encode_tf32(map, base, rows, columns, stride, box_rows, is_output);
-        };
-        AICF_RETURN_IF_NOT_OK(encode(&a, params.a, params.m, params.k, params.lda, t.bm / t.clustern, false));
-        if (params.b_layout == AICF_B_NK) {
-            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm, false));
-        } else {
-            AICF_RETURN_IF_NOT_OK(encode(&b, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
-        }
-        AICF_RETURN_IF_NOT_OK(encode(&y, params.y, params.m, params.n, params.ldy, L::kSlabRows, true));
-        z = y;
-        if (params.z != nullptr) AICF_RETURN_IF_NOT_OK(encode(&z, params.z, params.m, params.n, params.ldz, L::kSlabRows, true));
-        int num_sms = 0;
-        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        WgmmaProblem problem = {};
-        problem.bias = params.bias;
-        problem.n = static_cast<int>(params.n);
-        problem.act = static_cast<int>(params.act);
-        problem.has_z = params.z != nullptr;
-        problem.grid = make_tile_grid<Config>(params.m, params.n, params.k);
-        const int num_resident = std::max(num_sms / L::kClusterSize, 1);
-
-        const dim3 grid(static_cast<unsigned>(std::min(problem.grid.num_tiles, num_resident) * L::kClusterSize));
-        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, a, b, y, z, problem);
-    }
-};
-
-template <Tunables t>
-struct wgmma_plan : WgmmaPlan<t, kHalfBytes> {
-    using Plan = WgmmaPlan<t, kHalfBytes>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        return Plan::check_rows(params);
-    }
-
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return Plan::launch_kernel(multiply_wgmma<Element, typename Plan::Config, IsTransposed::value>, params, stream);
-        });
-    }
-};
-
-template <Tunables t>
-struct tf32_plan : WgmmaPlan<t, 4> {
-    using Plan = WgmmaPlan<t, 4>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        if (params.dtype != AICF_DTYPE_FLOAT32 || params.precision != AICF_PRECISION_TF32)
-            return make_unsupported("precision: this kernel is for float32 with precision 'tf32'");
-        if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
-        return Plan::check_rows(params);
-    }
-
-    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        return Plan::launch_kernel(multiply_wgmma<Tf32, typename Plan::Config, false>, params, stream);
     }
 };
 
@@ -504,9 +124,30 @@ AicfStatus check_params(const GemmBiasActParams& params) {
     return Chosen::check(params);
 }
 
-AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+// Kernels that split k hand sums over through memory; the others want none.
+template <class Plan>
+concept HasWorkspace = requires(const GemmBiasActParams& params, std::int64_t* bytes) { Plan::count_workspace(params, bytes); };
+
+template <class Plan>
+AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
     AICF_RETURN_IF_NOT_OK(check_params(params));
-    return Chosen::launch(params, stream);
+    if constexpr (HasWorkspace<Plan>) {
+        return Plan::launch(params, workspace, stream);
+    } else {
+        return Plan::launch(params, stream);
+    }
+}
+
+template <class Plan>
+AicfStatus count_workspace(const GemmBiasActParams& params, size_t* result) {
+    *result = 0;
+    AICF_RETURN_IF_NOT_OK(check_params(params));
+    if constexpr (HasWorkspace<Plan>) {
+        std::int64_t bytes = 0;
+        AICF_RETURN_IF_NOT_OK(Plan::count_workspace(params, &bytes));
+        *result = static_cast<size_t>(bytes);
+    }
+    return make_ok();
 }
 
 }  // namespace
@@ -517,11 +158,10 @@ extern "C" {
 AicfStatus AICF_ENTRY(gemm_bias_act, supports)(const GemmBiasActParams* params) { return aicf::gemm_bias_act::check_params(*params); }
 
 AicfStatus AICF_ENTRY(gemm_bias_act, workspace_bytes)(const GemmBiasActParams* params, size_t* bytes) {
-    *bytes = 0;
-    return aicf::gemm_bias_act::check_params(*params);
+    return aicf::gemm_bias_act::count_workspace<aicf::gemm_bias_act::Chosen>(*params, bytes);
 }
 
-AicfStatus AICF_ENTRY(gemm_bias_act, launch)(const GemmBiasActParams* params, void*, struct CUstream_st* stream) {
-    return aicf::gemm_bias_act::launch(*params, stream);
+AicfStatus AICF_ENTRY(gemm_bias_act, launch)(const GemmBiasActParams* params, void* workspace, struct CUstream_st* stream) {
+    return aicf::gemm_bias_act::launch<aicf::gemm_bias_act::Chosen>(*params, workspace, stream);
 }
 }

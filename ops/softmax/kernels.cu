@@ -11,7 +11,7 @@
 // Special values: a NaN in a row reaches the sum through exp, an all -inf row through -inf - (-inf); +inf is caught by invert_sum.
 #include <cstdint>
 
-#include "common/reduce.cuh"
+#include "common/rows.cuh"
 #include "common/vector_access.cuh"
 
 namespace aicf::softmax {
@@ -118,17 +118,6 @@ __global__ void __launch_bounds__(kThreads) softmax_block(const Rows rows) {
         }
     }
     if (last < rows.columns) y[last] = expf(x[last] - maximum) * scale;
-}
-
-// The result for every thread of a group of kThreads that takes one row: lanes of a warp, or a whole block (then kThreads is the block).
-template <int kThreads, class Combine>
-__device__ __forceinline__ float reduce_group(float value, float* partials, Combine combine) {
-    if constexpr (kThreads > kWarpSize) return reduce_block<kThreads>(value, partials, combine);
-#pragma unroll
-    for (int offset = (kThreads < kWarpSize ? kThreads : kWarpSize) / 2; offset > 0; offset /= 2) {
-        value = combine(value, aicf::shuffle_xor(value, offset));
-    }
-    return value;
 }
 
 // kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp). kWidth is 4

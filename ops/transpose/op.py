@@ -76,7 +76,8 @@ PAD = Tunable("pad", (0, 1), "floats added to a row of the tile in shared memory
 LANES = Tunable("lm", (1, 2, 4, 8, 16, 32), "lanes of a warp down X, 4 rows each; the others lie along X")
 ITEMS = Tunable("items", (1, 2, 4), "4 x 4 patches that a thread turns, loaded before any is stored")
 
-# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+# The domains: what each kernel serves; `supports` is generated from them. Rows, columns and blocks are counted in 32 bits, and the last
+# tile may end this far past the matrix.
 _MAX_EXTENT = 2**31 - 1 - 8192
 
 

@@ -1,31 +1,8 @@
-// Python binding of op transpose: checks of arguments, and their translation to TransposeParams.
-#include "common/binding.hpp"
-#include "transpose/api.hpp"
-
-namespace {
-
-namespace py = pybind11;
-
-// x [rows, columns], y [columns, rows].
-TransposeParams read_params(const py::kwargs& arguments) {
-    aicf::check_argument_names(arguments, {"x", "y"});
-    const auto x = aicf::view_array({"x", "<f4", {-1, -1}}, aicf::take_argument(arguments, "x"));
-    const auto y = aicf::view_array({"y", "<f4", {x.shape[1], x.shape[0]}, true}, aicf::take_argument(arguments, "y"));
-    aicf::check_no_overlap("y", y, "x", x, sizeof(float));
-
-    TransposeParams params = {};
-    params.x = x.data<const float>();
-    params.y = y.data<float>();
-    params.rows = x.shape[0];
-    params.columns = x.shape[1];
-    params.ldx = x.strides[0];
-    params.ldy = y.strides[0];
-    return params;
-}
-
-}  // namespace
+// Python binding of op transpose.
+#include "common/bind_op.hpp"
+#include "transpose/contract.hpp"
 
 PYBIND11_MODULE(_transpose, module) {
     module.doc() = "Transpose in fp32: variants loaded from shared libraries.";
-    aicf::bind_variant<TransposeParams>(module, "transpose", read_params);
+    aicf::bind_op<TransposeParams, aicf::transpose::kContract>(module);
 }

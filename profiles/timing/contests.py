@@ -15,9 +15,9 @@ from device import Device, open_device
 from device.cuda import share_stream
 from device.interface import Stream
 from harness.compare.contest import run_contest
-from harness.compare.verdicts import Criteria
 from harness.timing.batches import Launch, Mode
 from harness.timing.timer import Timer, TimingPolicy
+from harness.timing.verdicts import Criteria
 
 KERNELS = r"""
 extern "C" __global__ void chain(float* out, int count) {

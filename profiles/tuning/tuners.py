@@ -66,18 +66,18 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
     started, reached_s = time.time(), {}
 
     from harness.discover import LoadedOp, load_op
-    from harness.sweep.preparing import Preparation
     from harness.sweep.space import select_sweep_problems
+    from harness.sweep.startup import Preparation
 
     loaded = LoadedOp(load_op(FOLDER), FOLDER)
     (problem,) = select_sweep_problems(loaded.op)
     with Preparation(loaded, (problem,), starts_processes=not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
-        from harness.session import Session
+        from harness.benchmark.session import Session
         from harness.sweep.finals import Expectations, hold_finals
         from harness.sweep.progress import GpuUse
+        from harness.sweep.run import SweepPlan, SweepRun
         from harness.sweep.strategies import StrategyName
-        from harness.sweep.sweeping import SweepPlan, SweepRun
 
         options = OURS[name] | {"strategy": StrategyName(OURS[name]["strategy"]), "resume": resume}
         with Session.start(loaded, f"compare_tuners {name}") as session:
@@ -103,12 +103,12 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
 
 def compare_winners(winners: Sequence[dict[str, int]], out: Path) -> None:
     """Measure the first winner against the others, in turns, and write the verdicts."""
+    from harness.benchmark.session import Session
     from harness.build.builder import build_binding, build_op
-    from harness.compare.comparing import Side, compare_sides
-    from harness.compare.verdicts import Criteria
+    from harness.compare.variants import Side, compare_sides
     from harness.discover import LoadedOp, load_op
-    from harness.session import Session
     from harness.timing.timer import Mode, Timer
+    from harness.timing.verdicts import Criteria
 
     loaded = LoadedOp(load_op(FOLDER), FOLDER)
     variants = [loaded.op.kernels[0].bind(w) for w in winners]

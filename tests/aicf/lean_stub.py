@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aicf.building.native import load_extension
 from aicf.errors import LaunchError
+from aicf.ops.extension import load_extension
 from device import Device
 
 FOLDER = Path(__file__).resolve().parent

@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from aicf.registry.reading import FrozenKernel, FrozenOp
+from contract.frozen_set import FrozenOp
+from contract.kernels import FrozenKernel
 
 SIZES = ("M", "N")
 ACTS = ("none", "relu", "silu")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aicf.building.native import load_extension
 from aicf.errors import LaunchError
+from aicf.ops.extension import load_extension
 from device import Device
 from tests.aicf.lean_stub import DeviceSpace, Stub, TorchSpace
 

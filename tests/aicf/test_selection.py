@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aicf.building import library
 from aicf.errors import SelectionError
-from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain
-from aicf.registry.reading import FrozenKernel, FrozenOp
-from harness.domain import Facts, find_broken, read_condition
+from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain, handles
+from contract.frozen_set import FrozenOp
+from contract.kernels import FrozenKernel
+from harness.spec.conditions import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
-from tests.deploy.chooser import Call, choose
+from tests.contract.chooser import Call, choose
 
 HOPPER = HwCaps(9, 0)
 WAYS = [How.MEASURED, How.SURVEYED, How.NEAR, How.PRIOR, How.FALLBACK]
 
 
 def choose_again(op: FrozenOp, handle: KernelHandle, prefs: Preferences) -> tuple[str | None, int]:
-    """Decide by the description in tests/deploy/chooser.py."""
+    """Decide by the description in tests/contract/chooser.py."""
     q = handle.query
     present = {"x", "y", *(["z"] if q.attributes["save"] else [])}
     call = Call(q.by_size, q.attributes, {t: q.addresses.get(t, 0) for t in present}, q.strides)
@@ -180,7 +180,7 @@ class AskedLibrary:
 
 
 def test_a_workspace_that_has_to_be_asked_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "load_kernel", AskedLibrary)
+    monkeypatch.setattr(handles, "load_kernel", AskedLibrary)
     asked = {"workspace": {"kind": "query", "max_bytes": 1 << 20}}
     registry = Registry.holding(make_op(("hungry", asked), ("modest", asked)))
     assert registry.select("made_up", Problem(CALL), HOPPER).workspace_bytes == 4096

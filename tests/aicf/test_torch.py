@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import aicf.ops
-from aicf.building.native import load_extension
 from aicf.ops import gradients
+from aicf.ops.extension import load_extension
 from device import Device, UnavailableError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")
@@ -135,14 +135,21 @@ def test_the_custom_op_keeps_torchs_rules(place: str) -> None:
 
 
 def test_an_op_without_a_backward_op_says_so_when_it_is_asked_for_a_gradient(place: str) -> None:
-    x = draw(4, 8, place=place).requires_grad_()
-    y = aicf.ops.softmax(x)
-    assert y.requires_grad
-    with pytest.raises(UnavailableError, match=r"softmax: no backward op is known; call it under torch.no_grad\(\)"):
-        y.sum().backward()
+    dy, z = draw(4, 8, place=place, dtype=torch.bfloat16).requires_grad_(), draw(4, 8, place=place, dtype=torch.bfloat16)
+    dz = aicf.ops.gemm_backward(dy, z=z, act="silu", with_dbias=False)
+    assert dz.requires_grad
+    with pytest.raises(UnavailableError, match=r"gemm_backward: no backward op is known; call it under torch.no_grad\(\)"):
+        dz.sum().backward()
     with torch.no_grad():
-        assert not aicf.ops.softmax(x).requires_grad
-    assert not aicf.ops.softmax(x.detach()).requires_grad
+        assert not aicf.ops.gemm_backward(dy, z=z, act="silu", with_dbias=False).requires_grad
+    assert not aicf.ops.gemm_backward(dy.detach(), z=z, act="silu", with_dbias=False).requires_grad
+
+
+def test_softmax_is_differentiated_by_the_opsets_rule(place: str) -> None:
+    x, dy = draw(4, 8, place=place).requires_grad_(), draw(4, 8, place=place)
+    aicf.ops.softmax(x).backward(dy)
+    (expected,) = torch.autograd.grad(torch.softmax(x, 1), x, dy)
+    assert torch.allclose(x.grad, expected, rtol=1e-5, atol=1e-6)
 
 
 ACTS = {
@@ -239,8 +246,8 @@ def test_a_backward_pass_in_16_bits_is_two_launches(place: str, monkeypatch: pyt
     asked = record_launches(monkeypatch)
     y.backward(dy)
     assert [(name, sorted(options)) for name, options in asked] == [
-        ("gemm_backward", ["act", "with_dbias", "z"]),
-        ("gemm_backward", ["w", "w_layout", "with_dbias", "with_dz", "x"]),
+        ("gemm_backward", ["act", "dy", "with_dbias", "z"]),
+        ("gemm_backward", ["dy", "w", "w_layout", "with_dbias", "with_dz", "x"]),
     ]
     assert asked[0][1]["with_dbias"] and asked[1][1]["with_dz"]
 

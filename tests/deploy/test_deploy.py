@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contract.layout import find_frozen_dir
 from deploy.__main__ import summarize
 from deploy.selection import select
 from device.cubin import hash_machine_code
 from device.toolchain import find_toolchain
-from harness.freezing.layout import find_frozen_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cpp_mlp"

@@ -81,7 +81,11 @@ def test_find_lists_each_source_with_a_main(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "mended", "said"),
     [
-        ("grid_barrier_skipped", "grid_barrier", ["kernel _Z12grid_barrier", "reads again and again address 0x", "warp 0, threads 0x1: reads"]),
+        (
+            "grid_barrier_skipped",
+            "grid_barrier",
+            ["kernel _Z12grid_barrier", "reads again and again address 0x", "warp 0, threads 0x1: reads"],
+        ),
         ("flag_unset", "flag", [place_of("while (ready[0]"), "threads 0xffffffff: reads again and again address 0x"]),
     ],
 )

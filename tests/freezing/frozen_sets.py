@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from harness.freezing.changing import change_index
-from harness.freezing.layout import (
+from contract.layout import (
     KERNELS,
     OLD_MANIFEST,
     REVISIONS,
@@ -23,8 +22,9 @@ from harness.freezing.layout import (
     name_revision,
     split,
 )
-from harness.freezing.reading import name_evidence
-from harness.freezing.transaction import Disk
+from harness.freezing.store.changes import change_index
+from harness.freezing.store.history import name_evidence
+from harness.freezing.store.transaction import Disk
 
 OP = "tiny"
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from contract.kernels import read_kernel
+from contract.layout import INDEX
 from harness.errors import FrozenError
-from harness.freezing.changing import change_index, demote, roll_back
-from harness.freezing.consistency import check_op
-from harness.freezing.layout import INDEX
-from harness.freezing.reading import read_frozen_op, read_history
-from harness.freezing.transaction import Disk, lock_op, recover
+from harness.freezing.store.changes import change_index, demote, roll_back
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.transaction import Disk, lock_op, recover
+from harness.freezing.store.verify import check_op
 from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_bucket, make_median, make_rows, read_everything, write_frozen_set
 
 NEW = "plain__threads96__00000003"
@@ -100,7 +102,7 @@ def test_a_kill_at_any_write_leaves_the_old_or_the_new_set(tmp_path: Path, half:
         is_new = any(r.get("kernel") == NEW for r in rows)
         assert {r.get("kernel") for r in rows} == {r.get("kernel") for r in read_frozen_op(whole if is_new else frozen_dir, OP).rows}
         for entry in read_frozen_op(place, OP).entries:
-            assert read_frozen_op(place, OP).read_manifest(entry["kernel"])["seal"] == entry["seal"]
+            assert read_kernel(place / OP, entry["kernel"]).manifest["seal"] == entry["seal"]
         with lock_op(place, OP):
             pass
         assert check_op(place, OP) == []

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from aicf.errors import FrozenError as AicfFrozenError
-from aicf.registry.reading import read_op
+from contract.frozen_set import read_op
 from device.settings import find_project_root
 from harness.errors import FrozenError
-from harness.freezing.consistency import check_op
-from harness.freezing.reading import read_frozen_op
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
 
 
 @pytest.fixture

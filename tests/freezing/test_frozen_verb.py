@@ -10,20 +10,21 @@ from types import SimpleNamespace
 import pytest
 
 import harness.doctor
+from contract.kernels import read_kernel
+from contract.layout import INDEX, JOURNAL, find_frozen_dir
 from device import choose_device
 from device.settings import find_project_root
 from device.toolchain import NVCC_VERSION, find_toolchain, name_remedy
 from harness.__main__ import main
 from harness.doctor import examine
-from harness.freezing.layout import INDEX, JOURNAL, find_frozen_dir
-from harness.freezing.reading import list_frozen_ops, read_frozen_op
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
 from tests.freezing.frozen_sets import OP, write_frozen_set
 
 
 @pytest.fixture
 def frozen_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frozen_dir = write_frozen_set(tmp_path)
-    monkeypatch.setattr("harness.freezing.layout.find_frozen_dir", lambda: frozen_dir)
+    monkeypatch.setattr("harness.commands.frozen.find_frozen_dir", lambda: frozen_dir)
     return frozen_dir
 
 
@@ -77,7 +78,7 @@ def test_a_journal_that_is_no_journal_is_an_error_with_a_remedy(frozen_dir: Path
 def test_the_compiler_of_the_project_is_the_one_that_the_frozen_set_was_made_with() -> None:
     frozen_dir = find_frozen_dir()
     sealed_with = {
-        frozen.read_manifest(kernel)["build"]["toolchain"]["nvcc"]
+        read_kernel(frozen.folder, kernel).manifest["build"]["toolchain"]["nvcc"]
         for frozen in (read_frozen_op(frozen_dir, op) for op in list_frozen_ops(frozen_dir))
         for kernel in frozen.kernels
     }

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
+from contract.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes, list_old_kernels, name_manifest
 from harness.errors import FrozenError
-from harness.freezing import changing, consistency
-from harness.freezing.changing import change_index, demote, prune, roll_back
-from harness.freezing.checking import require_sound
-from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes, list_old_kernels, name_manifest
-from harness.freezing.migrating import migrate
-from harness.freezing.reading import list_frozen_ops, read_frozen_op, read_history
-from harness.freezing.transaction import clear_up, recover
-from harness.provenance import Commit
+from harness.freezing.store import changes, verify
+from harness.freezing.store.changes import change_index, demote, prune, roll_back
+from harness.freezing.store.history import read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.migrate import migrate
+from harness.freezing.store.transaction import clear_up, recover
+from harness.freezing.store.verify import check_op, check_set, require_sound
+from harness.records.provenance import Commit
 from tests.freezing.frozen_sets import (
     OP,
     REVISION,
@@ -143,8 +143,8 @@ def find_kernels(frozen_dir: Path) -> set[str]:
 @pytest.fixture(autouse=True)
 def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some hundred changes do not ask git each time where they were made."""
-    monkeypatch.setattr(changing, "find_commit", lambda _: Commit("c" * 40, dirty=False))
-    monkeypatch.setattr(consistency, "list_committed_events", lambda _: [])
+    monkeypatch.setattr(changes, "find_commit", lambda _: Commit("c" * 40, dirty=False))
+    monkeypatch.setattr(verify, "list_committed_events", lambda _: [])
 
 
 def try_again(work: Callable[[Path], object], frozen_dir: Path) -> str:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from contract.layout import HISTORY, INDEX, SCHEMA, TREE, dump_document, find_frozen_dir, name_manifest
 from harness.errors import FrozenError
-from harness.freezing.changing import change_index, roll_back
-from harness.freezing.checking import check_frozen, require_sound
-from harness.freezing.consistency import check_op, check_set
-from harness.freezing.layout import HISTORY, INDEX, SCHEMA, TREE, dump_document, find_frozen_dir, name_manifest
-from harness.freezing.reading import list_frozen_ops, name_event, read_frozen_op, read_history
-from harness.freezing.transaction import clear_up, lock_op
+from harness.freezing.seal.rebuild import check_frozen
+from harness.freezing.store.changes import change_index, roll_back
+from harness.freezing.store.history import name_event, read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.transaction import clear_up, lock_op
+from harness.freezing.store.verify import check_op, check_set, require_sound
 from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_median, make_rows, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
@@ -193,7 +194,7 @@ def test_an_older_state_of_everything_is_held_against_the_last_commit(frozen_dir
 
 def test_the_schemas_are_those_of_the_format(frozen_dir: Path) -> None:
     shutil.copytree(find_frozen_dir() / SCHEMA, frozen_dir / SCHEMA)
-    assert check_set(frozen_dir) == [], "a schema was changed: its digest goes into harness/freezing/schemas.py"
+    assert check_set(frozen_dir) == [], "a schema was changed: its digest goes into contract/schemas.py"
     path = frozen_dir / SCHEMA / "index.schema.json"
     text = path.read_text()
     path.write_text(text.replace("^[a-z]", "^.*[a-z]"))

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import FrozenError
-from harness.freezing.changing import change_index
-from harness.freezing.consistency import check_op
-from harness.freezing.layout import (
+from contract.kernels import read_kernel
+from contract.layout import (
     HISTORY,
     INDEX,
     KERNELS,
@@ -27,7 +25,11 @@ from harness.freezing.layout import (
     name_manifest,
     split,
 )
-from harness.freezing.reading import list_frozen_ops, name_event, read_frozen_op, read_history
+from harness.errors import FrozenError
+from harness.freezing.store.changes import change_index
+from harness.freezing.store.history import name_event, read_history
+from harness.freezing.store.index import list_frozen_ops, read_frozen_op
+from harness.freezing.store.verify import check_op
 from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_manifest, make_rows, write_frozen_set, write_manifest
 
 KERNEL = "plain__threads32__00000001"
@@ -81,7 +83,7 @@ def test_what_promote_wrote_agrees(frozen_dir: Path) -> None:
     frozen = read_frozen_op(frozen_dir, OP)
     assert frozen.kernels == [KERNEL, "plain__threads64__00000002"]
     assert len(frozen.entries) == len(frozen.medians) == 2
-    assert frozen.read_manifest(KERNEL)["variant"] == "plain/threads32"
+    assert read_kernel(frozen.folder, KERNEL).manifest["variant"] == "plain/threads32"
 
 
 def test_the_projects_own_set_agrees() -> None:
@@ -97,7 +99,7 @@ def test_a_changed_field_of_a_manifest_is_found(frozen_dir: Path, path: tuple[An
     findings = check_op(frozen_dir, OP)
     assert MANIFEST in {f.path for f in findings}
     with pytest.raises(FrozenError):
-        read_frozen_op(frozen_dir, OP).read_manifest(KERNEL)
+        read_kernel(frozen_dir / OP, KERNEL)
     if path in (("seal",), ("revision",)):
         return
     # Sealing it anew helps nothing: the index names the old seal.
@@ -256,7 +258,7 @@ def test_every_field_of_a_tree_counts(frozen_dir: Path, field: str) -> None:
     path.write_text(dump_document(tree | {field: values[field]}))
     assert f"{REVISION}/{TREE}" in find_paths(frozen_dir)
     with pytest.raises(FrozenError, match=r"tree\.json"):
-        read_frozen_op(frozen_dir, OP).read_manifest(KERNEL)
+        read_kernel(frozen_dir / OP, KERNEL)
 
 
 def test_a_revision_that_is_gone_is_missed_by_every_kernel(frozen_dir: Path) -> None:

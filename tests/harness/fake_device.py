@@ -89,6 +89,10 @@ class FakeBuffer(Buffer):
         end = None if size_bytes is None else offset_bytes + size_bytes
         self.device.enqueue(stream.handle if stream else 0, lambda: self.host[offset_bytes:end].fill(byte), "memset")
 
+    def copy_from(self, source: Buffer, stream: Stream) -> None:
+        assert isinstance(source, FakeBuffer)
+        self.device.enqueue(stream.handle, lambda: np.copyto(self.host, source.host), "memcpy")
+
     def view(
         self, shape: Sequence[int], dtype: DTypeLike, offset_bytes: int = 0, strides_bytes: Sequence[int] | None = None
     ) -> DeviceArray:

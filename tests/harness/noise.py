@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.compare.verdicts import plan_round
+from harness.timing.verdicts import plan_round
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.benchmark.rows import BenchRow, Statics
+from harness.benchmark.screen import PLAIN_WIDTH, label_problems, make_bench_screen, shorten_variant
+from harness.benchmark.unserved import describe_need
 from harness.discover import find_op
-from harness.report.bench_screen import PLAIN_WIDTH, label_problems, make_bench_screen, shorten_variant
-from harness.report.rows import BenchRow, Statics
-from harness.report.unserved import describe_need
 from harness.spec import Count, OneOf, Op, Problem, Rows
 
 GEMM = find_op("gemm_bias_act").op

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from harness.errors import RecordError
-from harness.pictures.charts import plot_history, plot_roofline
-from harness.pictures.heatmap import plot_heatmap
-from harness.pictures.svg import make_svg
-from harness.pictures.tables import make_counter_rows
-from harness.pictures.theme import NARROW, WIDE
-from harness.pictures.trials import plot_trials, read_trials
+from harness.report.pictures.charts import plot_history, plot_roofline
+from harness.report.pictures.heatmap import plot_heatmap
+from harness.report.pictures.svg import make_svg
+from harness.report.pictures.tables import make_counter_rows
+from harness.report.pictures.theme import NARROW, WIDE
+from harness.report.pictures.trials import plot_trials, read_trials
 from harness.targets import find_target
 from tests.harness.test_published import OP
 

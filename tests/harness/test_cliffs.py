@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.drawn.cliffs import JUMP, Pair, explain_jump, find_jump, find_work_ratio, guess_jump, list_pairs, make_cliffs
-from harness.drawn.frozen_choice import FrozenChoice
-from harness.drawn.page import make_cliffs_page
+from harness.compare.drawn.cliffs import JUMP, Pair, explain_jump, find_jump, find_work_ratio, guess_jump, list_pairs, make_cliffs
+from harness.compare.drawn.frozen_choice import FrozenChoice
+from harness.compare.drawn.page import make_cliffs_page
 from harness.spec import OneOf, Problem, Tie
 from tests.harness.test_drawn import DrawnBench
 from tests.harness.test_session import run
@@ -81,7 +81,7 @@ def test_the_worst_comes_first_and_what_does_not_jump_is_left_out() -> None:
 
 def test_cliffs_are_timed_on_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     gpu = DrawnBench(monkeypatch, tmp_path)
-    monkeypatch.setattr("harness.drawn.cliff_run._read_priors", lambda op, choices: {"k": {"tile": {"M": 8}, "slots": 1}})
+    monkeypatch.setattr("harness.compare.drawn.cliff_run._read_priors", lambda op, choices: {"k": {"tile": {"M": 8}, "slots": 1}})
     plain = gpu.frozen_body
 
     def jump(**arguments: Any) -> None:
@@ -102,7 +102,7 @@ def test_cliffs_of_what_is_not_frozen_cannot_be_had(
 ) -> None:
     DrawnBench(monkeypatch, tmp_path)
     monkeypatch.setattr(
-        "harness.drawn.cliff_run.choose_frozen", lambda op, problems, arch: [FrozenChoice(error="not frozen")] * len(problems)
+        "harness.compare.drawn.cliff_run.choose_frozen", lambda op, problems, arch: [FrozenChoice(error="not frozen")] * len(problems)
     )
     code, _, err = run(capsys, "compare", "toy", "--drawn", "1", "--cliffs")
     assert code == 3 and "cliffs are of the frozen decision: not frozen" in err

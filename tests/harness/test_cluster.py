@@ -20,7 +20,8 @@ import harness.sweep.cluster
 from device import Device
 from device.interface import UnavailableError
 from harness.errors import UseError
-from harness.pool import JobFeed, Lost
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost
 from harness.records.database import make_uid
 from harness.sweep.cluster import Station, find_devices, open_cluster, run_jobs_on
 from tests.harness.test_session import run

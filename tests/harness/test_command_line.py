@@ -184,3 +184,13 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_pat
     done = harness(*arguments, str(tmp_path / "file" / "out"), AICF_RECORDS_URL=f"sqlite:///{tmp_path / 'own.sqlite'}")
     assert done.returncode == 2, done.stderr
     assert f"{option} {tmp_path}/file/out: nothing can be written there" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_only_the_verb_that_is_called_is_imported() -> None:
+    script = "import sys; from harness.__main__ import build_app; build_app(sys.argv[1:]); print(*sys.modules)"
+    help_alone, listing = (
+        set(subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True).stdout.split())
+        for words in (["--help"], ["list", "softmax"])
+    )
+    assert {m for m in help_alone if m.startswith("harness.")} <= {"harness.__main__", "harness.commands", "harness.errors"}
+    assert "harness.commands.list" in listing and "harness.commands.bench" not in listing

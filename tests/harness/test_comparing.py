@@ -37,10 +37,10 @@ class Gpu(Bench):
         self.folder = folder
         self.op = OP
         loaded = LoadedOp(OP, folder)
-        monkeypatch.setattr("harness.compare.comparing.find_op_at", lambda name, revision: (loaded, "0123456789abcdef"))
-        monkeypatch.setattr("harness.compare.comparing.build_op", lambda loaded, variants, **_: self.make_builds(variants, "old"))
-        monkeypatch.setattr("harness.compare.comparing.build_binding", lambda loaded, toolchain: folder / "old_binding.so")
-        monkeypatch.setattr("harness.compare.comparing.open_variant", self.open_variant)
+        monkeypatch.setattr("harness.compare.variants.find_op_at", lambda name, revision: (loaded, "0123456789abcdef"))
+        monkeypatch.setattr("harness.compare.variants.build_op", lambda loaded, variants, **_: self.make_builds(variants, "old"))
+        monkeypatch.setattr("harness.compare.variants.build_binding", lambda loaded, toolchain: folder / "old_binding.so")
+        monkeypatch.setattr("harness.compare.variants.open_variant", self.open_variant)
         monkeypatch.setattr("harness.timing.timer.CudaInstruments", lambda: FakeInstruments(self.device))
 
     def make_builds(self, variants: Sequence[Variant], stem: str) -> list[BuildResult]:

@@ -15,18 +15,19 @@ from harness import records
 from harness.__main__ import main
 from harness.compare.contest import Contest, run_contest
 from harness.compare.goals import Ratio, Row, record_goals
-from harness.compare.verdicts import Criteria
 from harness.discover import find_op
 from harness.errors import RecordError
-from harness.pictures.contests import FAILED, VOID, count_verdicts, name_contenders, read_goals, select_comparisons
-from harness.pictures.forest import plot_comparisons, plot_goal
-from harness.pictures.labels import shorten_problems
-from harness.pictures.page import write_page
-from harness.pictures.svg import make_svg
-from harness.pictures.theme import NARROW, WIDE
-from harness.records.database import Records, ResultFacts
+from harness.records.database import Records
+from harness.records.facts import ResultFacts
 from harness.records.rows import make_goal_rows
+from harness.report.pictures.contests import FAILED, VOID, count_verdicts, name_contenders, read_goals, select_comparisons
+from harness.report.pictures.forest import plot_comparisons, plot_goal
+from harness.report.pictures.labels import shorten_problems
+from harness.report.pictures.page import write_page
+from harness.report.pictures.svg import make_svg
+from harness.report.pictures.theme import NARROW, WIDE
 from harness.spec import Goal, Problem
+from harness.timing.verdicts import Criteria
 from tests.harness.browser import look_at, open_browser
 from tests.harness.noise import NOISES
 from tests.harness.test_contest import SUBJECT, SimulatedTimer

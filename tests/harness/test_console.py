@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness import console
-from harness.console import open_stages
+from harness.terminal import console
+from harness.terminal.console import open_stages
 
 PROGRAM = """
 import sys
-from harness.console import open_stages
+from harness.terminal.console import open_stages
 with open_stages("bench toy", {"build": 30, "verify": 30}) as stages:
     for i in range(30):
         stages.advance("build", f"kernel/with_a_name_that_is_far_too_long_for_the_line{i}", known=i < 10)

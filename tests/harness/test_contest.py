@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from harness.compare.contest import Contest, run_contest
-from harness.compare.verdicts import Criteria, Verdict, plan_round
 from harness.timing.batches import Batch, Mode, Subject
 from harness.timing.stats import StopReason
+from harness.timing.verdicts import Criteria, Verdict, plan_round
 from tests.harness.noise import NOISES, Noise
 
 CRITERIA = Criteria()

@@ -12,11 +12,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.discover import LoadedOp
-from harness.drawn.drawing import DrawnProblem, draw_problems
-from harness.drawn.frozen_choice import FrozenChoice
-from harness.drawn.page import make_page, summarize
-from harness.drawn.record import (
+from harness.compare.drawn.frozen_choice import FrozenChoice
+from harness.compare.drawn.page import make_page, summarize
+from harness.compare.drawn.problems import DrawnProblem, draw_problems
+from harness.compare.drawn.record import (
     FROZEN,
     OWN,
     PEER,
@@ -30,16 +29,18 @@ from harness.drawn.record import (
     read_runs,
     write_runs,
 )
-from harness.drawn.seeds import NEIGHBOURS, POPULATION, SeedUse, describe_uses, note_use, read_uses
-from harness.drawn.timing import line_up
+from harness.compare.drawn.seeds import NEIGHBOURS, POPULATION, SeedUse, describe_uses, note_use, read_uses
+from harness.compare.drawn.timing import line_up
+from harness.discover import LoadedOp
 from harness.errors import RecordError
-from harness.pictures.drawn import plot_drawn
-from harness.pictures.svg import Drawing
-from harness.pictures.theme import NARROW, WIDE
+from harness.report.pictures.drawn import plot_drawn
+from harness.report.pictures.svg import Drawing
+from harness.report.pictures.theme import NARROW, WIDE
 from harness.spec import Choice, Group, LogRange, Op, Peer, Population, SpecError, Variant
 from tests.harness.fake_device import FakeArray, FakeInstruments
 from tests.harness.test_session import Bench, give_wrong, run
 from tests.harness.toy_op import ToyKernel, honest, make_toy
+from tests.replacing import replace_function
 
 GROUPS = (
     Group("small", "small ones", {"M": LogRange(2, 24), "N": (8, 16), "K": (4, 8)}, ("numpy", "missing"), {"relu": (True, False)}),
@@ -197,13 +198,13 @@ class DrawnBench(Bench):
         self.asked: list[str] = []
         loaded = LoadedOp(self.op, folder)
         for name in ("run", "cliff_run"):
-            monkeypatch.setattr(f"harness.drawn.{name}.find_op", lambda _: loaded)
-            monkeypatch.setattr(f"harness.drawn.{name}.choose_frozen", self.choose, raising=False)
-            monkeypatch.setattr(f"harness.drawn.{name}.build_contenders", self.build_contenders)
-            monkeypatch.setattr(f"harness.drawn.{name}.find_project_root", lambda: folder)
+            monkeypatch.setattr(f"harness.compare.drawn.{name}.find_op", lambda _: loaded)
+            monkeypatch.setattr(f"harness.compare.drawn.{name}.choose_frozen", self.choose, raising=False)
+            monkeypatch.setattr(f"harness.compare.drawn.{name}.build_contenders", self.build_contenders)
+            monkeypatch.setattr(f"harness.compare.drawn.{name}.find_project_root", lambda: folder)
         peer = Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly))
-        monkeypatch.setattr("harness.drawn.run.load_peers", lambda _: (peer, Peer("missing", "nowhere", self.refuse)))
-        monkeypatch.setattr("harness.drawn.seeds.find_project_root", lambda: folder)
+        monkeypatch.setattr("harness.compare.drawn.run.load_peers", lambda _: (peer, Peer("missing", "nowhere", self.refuse)))
+        monkeypatch.setattr("harness.compare.drawn.seeds.find_project_root", lambda: folder)
         monkeypatch.setattr("harness.timing.timer.CudaInstruments", lambda: FakeInstruments(self.device))
 
     @staticmethod
@@ -215,7 +216,7 @@ class DrawnBench(Bench):
         return [FrozenChoice("k", "frozen/fast", "surveyed", "the least", 40.0, ("k",)) for _ in problems]
 
     def build_contenders(self, session: Any, kernels: Any, variants: Any, say: Any) -> Any:
-        from harness.drawn.contenders import Contenders
+        from harness.compare.drawn.contenders import Contenders
 
         results, binding = session.build(session.loaded.op.select_variants(variants), lambda b: None)
         opened = {b.variant.name: self.open_variant(self.op, binding, Path("x.so"), b.variant) for b in results}
@@ -270,7 +271,7 @@ def test_a_library_with_another_output_is_no_library(gpu: DrawnBench, capsys: py
         give_wrong(**arguments)
 
     peer = Peer("numpy", "numpy", lambda: ToyKernel(gpu.device, cheat))
-    monkeypatch.setattr("harness.drawn.run.load_peers", lambda _: (peer,))
+    monkeypatch.setattr("harness.compare.drawn.run.load_peers", lambda _: (peer,))
     code, text, _ = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")
     assert code == 0 and "no library was timed" in text
 
@@ -333,8 +334,8 @@ def test_without_a_gpu_the_decisions_are_shown_with_modelled_times(
 
 
 def test_the_framework_decides_and_its_failure_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from harness.compare.drawn import frozen_choice
     from harness.discover import find_op
-    from harness.drawn import frozen_choice
     from harness.errors import FrozenError
 
     op = find_op("softmax").op
@@ -357,7 +358,7 @@ def test_a_library_that_there_is_not_is_refused(gpu: DrawnBench, capsys: pytest.
 
 def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = LoadedOp(make_toy(), Path())
-    monkeypatch.setattr("harness.drawn.run.find_op", lambda _: loaded)
+    monkeypatch.setattr("harness.compare.drawn.run.find_op", lambda _: loaded)
     code, _, err = run(capsys, "compare", "toy", "--drawn", "2")
     assert code == 2 and "no population to draw from" in err
     with pytest.raises(SpecError):
@@ -369,8 +370,8 @@ def test_the_report_leads_with_drawn_problems(
 ) -> None:
     import pandas as pd
 
-    from harness.pictures.page import write_page
     from harness.records import load
+    from harness.report.pictures.page import write_page
 
     assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
     runs = read_runs(tmp_path / ".aicf" / "drawn" / "toy" / "drawn.json")
@@ -384,13 +385,13 @@ def test_the_report_leads_with_drawn_problems(
 def test_the_goals_page_and_the_terminals_report_lead_with_drawn_problems(
     gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.drawn.record.find_project_root", lambda: tmp_path)
+    monkeypatch.setattr("harness.compare.drawn.record.find_project_root", lambda: tmp_path)
     assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
     text = run(capsys, "report", "toy")[1]
     assert text.index("drawn problems: geometric mean") < text.index("seed 3, fresh")
     from harness.commands.compare import _lead_goals
 
-    monkeypatch.setattr("harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
+    replace_function(monkeypatch, "harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
     assert _lead_goals("toy", None)[0] == "## Drawn problems, which nobody listed"
     assert _lead_goals("toy", tmp_path / "elsewhere")[0] == "## Drawn problems, which nobody listed"
 
@@ -408,8 +409,8 @@ def test_an_op_that_is_not_frozen_is_judged_by_what_it_has(
     gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chooses: bool, judged_as: str
 ) -> None:
     loaded = LoadedOp(make_op() if chooses else replace(make_op(), choose=None), tmp_path)
-    monkeypatch.setattr("harness.drawn.run.find_op", lambda _: loaded)
-    monkeypatch.setattr("harness.drawn.run.choose_frozen", lambda op, given, arch: [FrozenChoice(error="not frozen")] * len(given))
+    monkeypatch.setattr("harness.compare.drawn.run.find_op", lambda _: loaded)
+    monkeypatch.setattr("harness.compare.drawn.run.choose_frozen", lambda op, given, arch: [FrozenChoice(error="not frozen")] * len(given))
     code, text, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--json")
     rows = json.loads(text)["rows"]
     assert code == 0, err
@@ -420,7 +421,7 @@ def test_an_op_that_is_not_frozen_is_judged_by_what_it_has(
 def test_kernels_are_built_as_they_are_modelled_and_no_problem_is_begun_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    from harness.drawn import modelling
+    from harness.compare.drawn import without_gpu
 
     built: list[list[str]] = []
 
@@ -428,12 +429,12 @@ def test_kernels_are_built_as_they_are_modelled_and_no_problem_is_begun_too_late
         built.append(names)
         return dict.fromkeys(names)
 
-    monkeypatch.setattr(modelling, "_build", build)
-    monkeypatch.setattr(modelling, "model_us", lambda *_: 3.0)
+    monkeypatch.setattr(without_gpu, "_build", build)
+    monkeypatch.setattr(without_gpu, "model_us", lambda *_: 3.0)
     session: Any = SimpleNamespace(settings=SimpleNamespace(jobs=2), device=None, target=None, loaded=SimpleNamespace(op=None))
     problems = [d.problem for d in draw_problems(make_op(), 3, 0)]
     wanted = list(zip(problems, (["a"], ["a", "b"], ["c", "d", "e"]), strict=True))
-    found = list(modelling.model_plan(session, wanted, float("inf"), lambda _: None))
+    found = list(without_gpu.model_plan(session, wanted, float("inf"), lambda _: None))
     assert built == [["a", "b"], ["c", "d", "e"]] and found[1] == (problems[1], {"a": 3.0, "b": 3.0})
-    assert list(modelling.model_plan(session, wanted, 0.0, lambda _: None)) == []
-    assert modelling.is_frozen_name("naive__threads64__7036f2d1") and not modelling.is_frozen_name("naive/threads64")
+    assert list(without_gpu.model_plan(session, wanted, 0.0, lambda _: None)) == []
+    assert without_gpu.is_frozen_name("naive__threads64__7036f2d1") and not without_gpu.is_frozen_name("naive/threads64")

@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.compare.goal_run import list_regrets
 from harness.compare.goals import Row, make_rows, select_goals, time_all
 from harness.compare.goals_page import make_page
-from harness.pictures.forest import plot_goals
-from harness.pictures.labels import shorten_problems
-from harness.pictures.svg import Drawing
-from harness.pictures.theme import WIDE
+from harness.compare.goals_run import list_regrets
+from harness.report.pictures.forest import plot_goals
+from harness.report.pictures.labels import shorten_problems
+from harness.report.pictures.svg import Drawing
+from harness.report.pictures.theme import WIDE
 from harness.spec import Choice, Goal, Problem, SpecError, Variant
 from harness.timing.stats import find_ratio_interval
 from tests.harness.toy_op import make_toy

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from device.interface import KernelLines, LineCounters
 from harness.build.sass import SassInstruction, SassKernel
-from harness.inspection.joined import Inspection, KernelInspection, find_cost, make_kernel, read_ptx_lines
-from harness.inspection.views import print_inspection, render_page, share_widths
+from harness.profiling.inspection_views import print_inspection, render_page, share_widths
+from harness.profiling.side_by_side import Inspection, KernelInspection, find_cost, make_kernel, read_ptx_lines
 
 PTX = """.version 9.0
 .target sm_90a

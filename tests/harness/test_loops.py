@@ -8,6 +8,7 @@ from pathlib import Path
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
+from harness.benchmark.workers import Job, WorkerSetup, verify_variants
 from harness.build.builder import build_binding, build_op
 from harness.build.store import Store
 from harness.discover import find_op
@@ -16,7 +17,6 @@ from harness.targets import find_target
 from harness.verify.findings import FaultKind
 from harness.verify.loops import find_loop_limit
 from harness.verify.plan import Effort
-from harness.verify.workers import Job, WorkerSetup, verify_variants
 
 _STEP = "    float z = 0.0f;\n    for (int k = 0; k != 7; k += STEP) z += a.x[k % a.n];\n"
 

@@ -13,7 +13,8 @@ import pytest
 from harness.errors import RecordError
 from harness.model.fit import correlate_ranks, find_first_tenth, model_points
 from harness.model.time_model import PARAMETERS, load_machine
-from harness.model.validation import (
+from harness.records.sweeps import SweepPoint, load_sweep
+from harness.sweep.model_validation import (
     COLUMNS,
     _check_code,
     make_csv,
@@ -23,7 +24,6 @@ from harness.model.validation import (
     validate,
     write_parameters,
 )
-from harness.sweep.points import SweepPoint, load_sweep
 from harness.targets import find_target
 from tests.harness.test_model_fit import TRUTH, make_points
 

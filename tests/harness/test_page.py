@@ -18,13 +18,14 @@ from harness import records
 from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import RecordError
-from harness.pictures import page
-from harness.pictures.choose import find_verdicts, make_history
-from harness.pictures.heatmap import choose_axes, make_table
-from harness.pictures.labels import shorten_problems, shorten_variants
-from harness.pictures.page import write_page
-from harness.pictures.tables import describe_source
-from harness.records.database import Records, ResultFacts
+from harness.records.database import Records
+from harness.records.facts import ResultFacts
+from harness.report.pictures import page
+from harness.report.pictures.heatmap import choose_axes, make_table
+from harness.report.pictures.labels import shorten_problems, shorten_variants
+from harness.report.pictures.page import write_page
+from harness.report.pictures.selection import find_verdicts, make_history
+from harness.report.pictures.tables import describe_source
 from tests.harness.browser import look_at, open_browser
 from tests.harness.test_published import GPU, OP, OTHER, OWN, make_timing
 from tests.harness.test_records import start

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.compare.drawn.problems import describe_problem, draw_problems, identify, read_problem
 from harness.discover import find_op, find_ops
-from harness.drawn.drawing import describe_problem, draw_problems, identify, read_problem
 from harness.spec import Group, LogRange, Op, Population, Problem, SpecError
 from tests.harness.toy_op import make_toy
 

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from harness.report.printing import print_tables
+from harness.terminal.tables import print_tables
 
 LONG = "pipelined/bm64_bn128_bk8_wm32_wn64_tm8_tn8_stages4_group8_minblocks4"
 

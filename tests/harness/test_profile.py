@@ -18,13 +18,13 @@ from device.interface import Device, UnavailableError
 from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import ToolError
-from harness.pictures.page import write_page
 from harness.profiling import run as run_module
 from harness.profiling.ncu import check_run, make_filter, profile_launch
 from harness.profiling.run import Tool, profile_variant
 from harness.profiling.tools import NCU, Tools
 from harness.records import load
 from harness.records.database import Records
+from harness.report.pictures.page import write_page
 from tests.harness.test_profile_pages import FOLDER, KERNELS, read_page
 from tests.harness.test_published import GPU
 from tests.harness.test_records import start
@@ -90,7 +90,7 @@ class FakeSession:
         self.loaded = find_op("softmax")
 
     def record(self, build: Any, **fields: Any) -> int:
-        from harness.records.database import ResultFacts
+        from harness.records.facts import ResultFacts
 
         return self.records.add_results(self.run_id, [ResultFacts(op="softmax", key="k", **fields)])[0]
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.discover import find_op
 from harness.errors import RecordError
-from harness.report.publish import make_markdown
+from harness.report.markdown import make_markdown
 
 OP = find_op("gemm_bias_act").op
 CUBE, SKINNY = (next(p.name for p in OP.problems if p.name.startswith(start)) for start in ("M4096_N4096_K4096", "M1_N4096_K4096"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.compare.drawn.problems import draw_problems
+from harness.compare.drawn.timing import expect
 from harness.discover import find_op, find_ops
-from harness.drawn.drawing import draw_problems
-from harness.drawn.timing import expect
 from harness.spec import Op, Problem
-from harness.timing.benchmark import TIMING_DISTRIBUTION
+from harness.timing.rounds import TIMING_DISTRIBUTION
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected
 

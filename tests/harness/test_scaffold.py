@@ -15,8 +15,8 @@ from device.settings import find_project_root
 from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, find_op
-from harness.freezing.probing import find_disagreement
-from harness.model.counting import examine_launch
+from harness.freezing.gates.domain import find_disagreement
+from harness.model.launches import examine_launch
 from harness.scaffold import KindName, create_op
 from harness.targets import find_target
 from harness.verify.judge import Verifier

@@ -17,16 +17,18 @@ import pytest
 from harness.build.builder import BuildResult
 from harness.build.compiler import Compiler
 from harness.errors import BuildError, RecordError
-from harness.pool import JobFeed, Lost, run_jobs
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost, run_jobs
+from harness.records.sweeps import Sweep, SweepPoint, load_sweep, save_sweep
 from harness.spec import Kernel, Problem, Tunable
-from harness.sweep.measuring import SweepJob, SweepSetup, make_policy
-from harness.sweep.modelling import rank_by_model
-from harness.sweep.points import Answer, Measured, Sweep, SweepPoint, Usage, load_sweep, make_points, save_sweep
+from harness.sweep.points import Answer, Measured, Usage, make_points
 from harness.sweep.progress import GpuUse, Progress
 from harness.sweep.proposals import Proposals
+from harness.sweep.run import find_score
 from harness.sweep.screening import Found, Measure, Steps, screen
 from harness.sweep.strategies import OptunaStrategy, StrategyName
-from harness.sweep.sweeping import find_score
+from harness.sweep.without_gpu import rank_by_model
+from harness.sweep.worker import SweepJob, SweepSetup, make_policy
 from harness.timing.stats import StopReason
 from tests.harness.toy_op import make_toy
 
@@ -282,7 +284,7 @@ def test_the_model_keeps_a_share_of_each_problem_and_what_it_cannot_judge(monkey
             ]
             yield job, Answer(tuple(Measured(p) for p in points))
 
-    monkeypatch.setattr("harness.sweep.modelling.run_jobs", run_model)
+    monkeypatch.setattr("harness.sweep.without_gpu.run_jobs", run_model)
     setup = SweepSetup(Path("op"), "cuda", (), 20)
     kept, others = rank_by_model(setup, Path("binding.so"), [make_build(n) for n in times], 0.4, 1)
     # p0 in order: 2, 4, 6, 1, 8; p1: 4, 6, 8, 3.

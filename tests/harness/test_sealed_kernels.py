@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from contract.kernels import read_kernel
+from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
 from harness.build.builder import open_store, open_variant
+from harness.build.sealed import SealedKernels
+from harness.compare.drawn.frozen_choice import choose_frozen
+from harness.compare.drawn.problems import draw_problems
+from harness.compare.drawn.timing import expect
 from harness.discover import find_op
-from harness.drawn.drawing import draw_problems
-from harness.drawn.frozen_choice import SealedKernels, choose_frozen
-from harness.drawn.timing import expect
 from harness.errors import FrozenError
-from harness.freezing.layout import find_frozen_dir
-from harness.freezing.reading import read_frozen_op
 from harness.spec import Problem
 from harness.verify.runner import Case
 
@@ -45,8 +46,7 @@ def test_a_sealed_kernel_is_built_once_and_right(device: Device) -> None:
 def test_a_source_that_is_not_what_was_sealed_is_refused(tmp_path: Path) -> None:
     frozen = tmp_path / "frozen"
     shutil.copytree(find_frozen_dir() / OP, frozen / OP)
-    sealed = read_frozen_op(frozen, OP)
-    source = next(sealed.find_revision(sealed.read_manifest(KERNEL)).rglob("kernels.cu"))
+    source = next(read_kernel(frozen / OP, KERNEL).sources.rglob("kernels.cu"))
     source.write_text(source.read_text() + "// faster\n")
     with pytest.raises(FrozenError, match="is not what was sealed"):
         SealedKernels(find_op(OP), find_toolchain(), open_store(), frozen).build([KERNEL], 1, lambda _: None)

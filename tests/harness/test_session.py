@@ -10,21 +10,22 @@ from typing import Any, cast
 
 import pytest
 
+import harness.benchmark.session
+import harness.benchmark.workers
 import harness.discover
-import harness.session
-import harness.verify.workers
 from device import DeviceError
 from harness.__main__ import main
+from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.pool import Lost
-from harness.session import Session
+from harness.processes.pool import Lost
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import Body, ToyKernel, honest, make_toy
+from tests.replacing import replace_function
 
 SUITES = frozenset({"bench", "emulated"})
 OP = make_toy(problems=(*make_toy().problems, Problem({"M": 24, "N": 24, "K": 24}, suites=SUITES)))
@@ -44,24 +45,23 @@ class Bench:
         (folder / "op.py").write_text("")
         loaded = LoadedOp(OP, folder)
         monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
-        monkeypatch.setattr("harness.discover.find_op", lambda name: loaded)
-        monkeypatch.setattr("harness.compare.goal_run.find_op", lambda name: loaded)  # it may have been imported before
-        monkeypatch.setattr(
-            "harness.discover.load_peers", lambda folder: (Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly)),)
-        )
-        monkeypatch.setattr("harness.session.open_device", lambda choice: self.device)
-        monkeypatch.setattr("harness.session.build_op", self.build)
-        monkeypatch.setattr("harness.session.build_binding", lambda loaded, toolchain: folder / "binding.so")
-        monkeypatch.setattr("harness.verify.workers.run_jobs", self.run_jobs)
-        monkeypatch.setattr("harness.verify.workers.open_device", lambda choice: self.device)
-        monkeypatch.setattr("harness.verify.workers.load_op", lambda folder: OP)
+        peer = Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly))
+        replace_function(monkeypatch, "harness.discover.find_op", lambda name: loaded)
+        replace_function(monkeypatch, "harness.discover.load_peers", lambda folder: (peer,))
+        monkeypatch.setattr("harness.benchmark.session.open_device", lambda choice: self.device)
+        monkeypatch.setattr("harness.benchmark.session.build_op", self.build)
+        monkeypatch.setattr("harness.benchmark.session.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.benchmark.workers.run_jobs", self.run_jobs)
+        monkeypatch.setattr("harness.benchmark.workers.open_device", lambda choice: self.device)
+        monkeypatch.setattr("harness.benchmark.workers.load_op", lambda folder: OP)
         # There is no machine code: the plain model of harness.model.roofline stands in.
-        monkeypatch.setattr("harness.verify.workers.VariantWorker._find_features", lambda *_: None)
-        for place in ("harness.verify.workers", "harness.bench"):
+        monkeypatch.setattr("harness.benchmark.workers.VariantWorker._find_features", lambda *_: None)
+        monkeypatch.setattr("harness.benchmark.workers.VariantWorker._read_codes", lambda *_: {})
+        for place in ("harness.benchmark.workers", "harness.benchmark.run"):
             monkeypatch.setattr(f"{place}.open_variant", self.open_variant)
         quick = TimingPolicy(stop=StopRule(min_samples=8, budget_s=0.0), warmup_cap_s=0.0)
-        real = harness.bench.Timer
-        monkeypatch.setattr("harness.bench.Timer", lambda device: real(device, quick, instruments=FakeInstruments(self.device)))
+        real = harness.benchmark.run.Timer
+        monkeypatch.setattr("harness.benchmark.run.Timer", lambda device: real(device, quick, instruments=FakeInstruments(self.device)))
 
     def run_slowly(self, **arguments: Any) -> None:
         self.device.clock_us += self.peer_us
@@ -89,8 +89,9 @@ class Bench:
     def run_jobs(self, factory: Any, arguments: tuple[Any, ...], jobs: Sequence[Any], **_: Any) -> Iterator[tuple[Any, Any]]:
         worker = factory(*arguments)
         for job in jobs:
-            self.jobs.append(job.variant.name)
-            yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
+            names = [j.variant.name for j in getattr(job, "jobs", (job,))]
+            self.jobs += names
+            yield job, next((self.lost[n] for n in names if n in self.lost), None) or worker.run(job, lambda text: None)
 
 
 @pytest.fixture
@@ -215,7 +216,7 @@ def test_a_peer_that_is_not_there_is_said_and_not_waited_for(
     def fail() -> ToyKernel:
         raise ImportError("no module named cupy")
 
-    monkeypatch.setattr("harness.discover.load_peers", lambda folder: (Peer("cublas", "cupy", fail),))
+    replace_function(monkeypatch, "harness.discover.load_peers", lambda folder: (Peer("cublas", "cupy", fail),))
     code, _, err = run(capsys, "bench", "toy")
     assert code == 0 and "bench toy: peer cublas left out: cupy cannot be imported (no module named cupy)" in err
     assert "time 2/2" in err.splitlines()[-1]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.pictures.charts import plot_distributions
-from harness.pictures.svg import Drawing, Stylesheet, make_svg, shorten_path
-from harness.pictures.theme import LIGHT, NARROW, WIDE, make_figure, measure_text, use_style
+from harness.report.pictures.charts import plot_distributions
+from harness.report.pictures.svg import Drawing, Stylesheet, make_svg, shorten_path
+from harness.report.pictures.theme import LIGHT, NARROW, WIDE, make_figure, measure_text, use_style
 
 Point = tuple[float, float]
 PLACES = st.floats(-2000, 2000, width=32).map(lambda x: round(x, 6))

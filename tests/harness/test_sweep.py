@@ -13,9 +13,10 @@ import pytest
 from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.pool import JobFeed, Lost
+from harness.processes.feed import JobFeed
+from harness.processes.pool import Lost
 from harness.spec import Variant
-from harness.sweep.measuring import SweepJob
+from harness.sweep.worker import SweepJob
 from harness.timing.timer import TimingPolicy
 from tests.harness.fake_device import FakeInstruments
 from tests.harness.test_comparing import Gpu
@@ -45,17 +46,17 @@ class Sweeper(Gpu):
                     yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
 
         monkeypatch.setattr("harness.sweep.screening.read_resources", lambda build: {"kernel": self.resources})
-        monkeypatch.setattr("harness.sweep.sweeping.build_stream", build_stream)
-        monkeypatch.setattr("harness.sweep.preparing._build_binding", lambda loaded: folder / "binding.so")
-        monkeypatch.setattr("harness.sweep.preparing._build_instruments", lambda device: None)
-        monkeypatch.setattr("harness.sweep.preparing._open_device", lambda device: None)
-        monkeypatch.setattr("harness.sweep.preparing.PER_GPU", 0)
-        monkeypatch.setattr("harness.sweep.sweeping.run_jobs", run_jobs)
-        monkeypatch.setattr("harness.sweep.measuring.open_device", lambda name: self.device)
-        monkeypatch.setattr("harness.sweep.measuring.load_op", lambda folder: self.op)
-        monkeypatch.setattr("harness.sweep.measuring.open_variant", self.open_variant)
-        monkeypatch.setattr("harness.sweep.measuring.CudaInstruments", lambda: FakeInstruments(self.device))
-        monkeypatch.setattr("harness.sweep.measuring.Timer", lambda device, policy, instruments: self.make_timer(policy))
+        monkeypatch.setattr("harness.sweep.run.build_stream", build_stream)
+        monkeypatch.setattr("harness.sweep.startup._build_binding", lambda loaded: folder / "binding.so")
+        monkeypatch.setattr("harness.sweep.startup._build_instruments", lambda device: None)
+        monkeypatch.setattr("harness.sweep.startup._open_device", lambda device: None)
+        monkeypatch.setattr("harness.sweep.startup.PER_GPU", 0)
+        monkeypatch.setattr("harness.sweep.run.run_jobs", run_jobs)
+        monkeypatch.setattr("harness.sweep.worker.open_device", lambda name: self.device)
+        monkeypatch.setattr("harness.sweep.worker.load_op", lambda folder: self.op)
+        monkeypatch.setattr("harness.sweep.worker.open_variant", self.open_variant)
+        monkeypatch.setattr("harness.sweep.worker.CudaInstruments", lambda: FakeInstruments(self.device))
+        monkeypatch.setattr("harness.sweep.worker.Timer", lambda device, policy, instruments: self.make_timer(policy))
 
     def make_builds(self, variants: Sequence[Variant], stem: str) -> list[BuildResult]:
         return [replace(b, host_hash=self.host_hash, resources=self.resources) for b in super().make_builds(variants, stem)]
@@ -129,7 +130,7 @@ def test_unlisted_variants_that_spill_are_set_aside(
     timed: list[str],
 ) -> None:
     sweeper.resources = Resources(64, spill_store_bytes=8)
-    monkeypatch.setattr("harness.sweep.sweeping.SweepRun._is_listed", lambda self, name: name == "honest")
+    monkeypatch.setattr("harness.sweep.run.SweepRun._is_listed", lambda self, name: name == "honest")
     code, out, _ = run(capsys, "sweep", "toy", "--finalists", "0", *options)
     assert code == 0 and sweeper.timed == timed
     assert ("set aside: atomic on M24_N24_K24: spills 8 bytes a thread" in out) == (not options)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.verdicts import (
+from harness.timing.verdicts import (
     Criteria,
     Effect,
     Outcome,

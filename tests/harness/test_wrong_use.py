@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import harness.compare.goal_run  # noqa: F401 - now, and not while another test has replaced what it imports
+import harness.compare.goals_run  # noqa: F401 - now, and not while another test has replaced what it imports
 from harness import commands
 from harness.records.database import Records
 from tests.harness.test_session import run
@@ -93,6 +93,13 @@ CASES: tuple[tuple[str, str], ...] = (
     ("profile softmax --problem nope", "'nope'"),
     ("profile softmax --tool nope", "--tool nope"),
     ("profile softmax --timeout 0", "--timeout"),
+    ("survey regret", "needs an op"),
+    ("survey regret nope", "nope"),
+    ("survey fit softmax", "needs files"),
+    ("survey adopt softmax {json}", "{json}"),
+    ("survey fit softmax {deep}", "{deep}"),
+    ("survey fit softmax {nothing}", "{nothing}"),
+    ("survey recorded softmax --problems 3", "--problems"),
     ("promote nope", "'nope'"),
     ("promote softmax --variant nope", "'nope'"),
     ("promote softmax --margin 0", "--margin"),

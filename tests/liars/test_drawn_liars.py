@@ -12,13 +12,13 @@ import pytest
 
 from device import Device, read_settings
 from device.toolchain import find_toolchain
+from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
 from harness.build.builder import build_binding, build_op
 from harness.discover import find_op
-from harness.provenance import find_device_kind
+from harness.records.provenance import find_device_kind
 from harness.targets import find_target
 from harness.verify.findings import VerifyResult
 from harness.verify.plan import THOROUGH, Effort
-from harness.verify.workers import Job, WorkerSetup, share_cores, verify_variants
 
 pytestmark = pytest.mark.slow  # the larger proof of three ops with 42 liars
 OPS = Path(__file__).parent / "ops"

@@ -11,14 +11,14 @@ import pytest
 
 from device import Device, read_settings
 from device.toolchain import find_toolchain
+from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
 from harness.build.builder import build_binding, build_op
 from harness.discover import LoadedOp, find_op
-from harness.provenance import find_device_kind
+from harness.records.provenance import find_device_kind
 from harness.targets import find_target
 from harness.verify.findings import FaultKind, Status, VerifyResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
-from harness.verify.workers import Job, WorkerSetup, share_cores, verify_variants
 
 OPS = Path(__file__).parent / "ops"
 # What each liar must be refused for, and whether that takes the sanitizer.

@@ -1,13 +1,13 @@
 // grid: ceil(n / threads) blocks.
 template <bool with_relu>
-__global__ void scalar(Arguments a) {
+__global__ void scalar(const Params a) {
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < a.n) a.y[i] = finish<with_relu>(fmaf(a.x[i], a.scale[i], a.shift[i]));
 }
 
 // grid: ceil(ceil(n / 4) / threads) blocks; all pointers 16-byte aligned. The last n % 4 elements go one by one.
 template <bool with_relu>
-__global__ void vector(Arguments a) {
+__global__ void vector(const Params a) {
     const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first + 4 <= a.n) {
         const float4 x = *reinterpret_cast<const float4*>(a.x + first);

@@ -1,6 +1,6 @@
 THREADS = Tunable("threads", (64, 128, 256, 512, 1024), "threads of a block")
 
-# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+# The domains: what each kernel serves; `supports` is generated from them.
 _MAX_BLOCKS = 2**31 - 1
 _SIZE = Count({"n": 1}, max=2**40)
 _ALIGNED = tuple(Rows(name, 16) for name in ("x", "scale", "shift", "y"))

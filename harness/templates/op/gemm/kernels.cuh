@@ -3,7 +3,7 @@ template <int kTile>
 struct Place {
     std::int64_t row, column; // of the thread's element of c
 
-    __device__ explicit Place(const Arguments& a) {
+    __device__ explicit Place(const Params& a) {
         const std::int64_t across = (a.n + kTile - 1) / kTile;
         row = blockIdx.x / across * kTile + threadIdx.x / kTile;
         column = blockIdx.x % across * kTile + threadIdx.x % kTile;
@@ -11,7 +11,7 @@ struct Place {
 };
 
 template <bool with_relu, int kTile>
-__global__ void naive(Arguments a) {
+__global__ void naive(const Params a) {
     const Place<kTile> at(a);
     if (at.row >= a.m || at.column >= a.n) return;
     float sum = 0.0f;
@@ -21,7 +21,7 @@ __global__ void naive(Arguments a) {
 
 // Every element of a and b that the block needs is read once into shared memory, a tile at a time.
 template <bool with_relu, int kTile>
-__global__ void smem_tiled(Arguments a) {
+__global__ void smem_tiled(const Params a) {
     __shared__ float tile_a[kTile][kTile];
     __shared__ float tile_b[kTile][kTile];
     const Place<kTile> at(a);

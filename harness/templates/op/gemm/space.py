@@ -1,6 +1,6 @@
 TILE = Tunable("tile", (8, 16, 32), "rows and columns of C that a block computes, a thread per element")
 
-# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+# The domains: what each kernel serves; `supports` is generated from them.
 _MAX = 2**31 - 1
 
 

@@ -1,6 +1,6 @@
 // grid: ceil(rows / threads) blocks.
 template <bool with_relu>
-__global__ void thread_per_row(Arguments a) {
+__global__ void thread_per_row(const Params a) {
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (row >= a.rows) return;
     float sum = 0.0f;
@@ -10,7 +10,7 @@ __global__ void thread_per_row(Arguments a) {
 
 // grid: ceil(rows / warps of a block) blocks. The lanes of a warp read neighbouring elements.
 template <bool with_relu>
-__global__ void warp_per_row(Arguments a) {
+__global__ void warp_per_row(const Params a) {
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / kWarpSize) + threadIdx.x / kWarpSize;
     if (row >= a.rows) return;
     const int lane = threadIdx.x % kWarpSize;
@@ -22,7 +22,7 @@ __global__ void warp_per_row(Arguments a) {
 
 // grid: rows blocks.
 template <bool with_relu, int kThreads>
-__global__ void block_per_row(Arguments a) {
+__global__ void block_per_row(const Params a) {
     __shared__ float partials[kThreads / kWarpSize];
     float sum = 0.0f;
     for (std::int64_t j = threadIdx.x; j < a.columns; j += kThreads) sum += a.x[blockIdx.x * a.columns + j];

@@ -1,7 +1,7 @@
 WARP_SIZE = 32
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
 
-# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+# The domains: what each kernel serves; `supports` is generated from them.
 _MAX_BLOCKS = 2**31 - 1
 _SHAPE = (Count({"rows": 1}, max=2**40), Count({"columns": 1}, max=2**40))
 

@@ -1,0 +1,219 @@
+"""Backward passes: which calls made a tensor, and the rules of their ops run from the last to the first."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aicf.errors import GradientError
+from aicf.modes import find_source, no_grad, refuse_while_recording, set_grad_enabled
+from aicf.opset import Attrs, Backward, OpDef, Type
+
+if TYPE_CHECKING:
+    from aicf.tensor import Tensor
+
+__all__ = ["Node", "grad", "no_grad", "run_backward", "set_grad_enabled"]
+
+_numbers = itertools.count()
+
+
+class Version:
+    """How often a tensor's memory was written in place; views of one memory share it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where a gradient goes: to an output of a node, or to a tensor that no call made."""
+
+    node: Node | None
+    index: int
+    leaf: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A value that a rule will read: its array, and the count of in-place writes when it was saved."""
+
+    data: Any
+    version: Version
+    count: int
+    edge: Edge | None  # None for an output of the node itself or where no gradient goes
+    output: int | None
+
+
+class Node:
+    """One call that was recorded. ``backward`` runs its op's rule; the op's values that the rule reads are kept until then."""
+
+    __slots__ = ("_is_freed", "_kind", "_saved", "_types", "attrs", "edges", "names", "needed", "number", "op", "output_types", "source")
+
+    def __init__(self, op: OpDef, attrs: Attrs, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> None:
+        self.op = op
+        self.attrs = attrs
+        self.number = next(_numbers)
+        self.source = find_source()
+        self.names = op.input_names(len(inputs))
+        self.needed = {n for n, t in zip(self.names, inputs, strict=True) if t is not None and t.requires_grad}
+        self.edges = tuple(None if t is None else find_edge(t) for t in inputs)
+        self.output_types = tuple(t.type for t in outputs)
+        there = {n: t for n, t in zip(self.names, inputs, strict=True) if t is not None}
+        self._types: dict[str, Type] = {n: t.type for n, t in there.items()} | dict(zip(op.outputs, self.output_types, strict=False))
+        wanted = op.saves(attrs, self.needed)
+        self._saved: dict[str, tuple[_Saved, Any]] = {n: (_save(t, None), t.backend) for n, t in there.items() if n in wanted}
+        for i, (name, tensor) in enumerate(zip(op.outputs, outputs, strict=False)):
+            if name in wanted:
+                self._saved[name] = _save(tensor, i), tensor.backend
+        self._kind = type(outputs[0])
+        self._is_freed = False
+
+    def backward(self, *dout: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Return the inputs' gradients, None where none is needed or goes; raises :class:`GradientError`."""
+        if self._is_freed:
+            raise GradientError(
+                f"{self.source}: the graph of {self.op.name} was freed by an earlier backward pass; give that one retain_graph=True, "
+                "or run the forward pass again"
+            )
+        if self.op.gradient is None:
+            raise GradientError(f"{self.source}: {self.op.name} has no gradient; call it under aicf.no_grad()")
+        values = {name: self._unpack(name, saved, backend) for name, (saved, backend) in self._saved.items()}
+        g = Backward(self._kind.BUILDER, self.op, self.attrs, values, self._types, self.needed)
+        found = self.op.gradient(g, *dout)
+        return tuple(d if name in self.needed else None for name, d in itertools.zip_longest(self.names, found))
+
+    def free(self) -> None:
+        """Forget what was kept for the backward pass."""
+        self._is_freed = True
+        self._saved = {}
+        self.edges = ()
+
+    def _unpack(self, name: str, saved: _Saved, backend: Any) -> Tensor:
+        if saved.version.count != saved.count:
+            raise GradientError(
+                f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
+                "change a copy (x.clone()), or change it after the backward pass"
+            )
+        if saved.edge is not None and saved.edge.leaf is not None:
+            return saved.edge.leaf
+        tensor = self._kind.wrap(saved.data, backend, saved.version)
+        if saved.output is not None:
+            tensor.creator, tensor.index, tensor.requires_grad = self, saved.output, True
+        elif saved.edge is not None:
+            tensor.creator, tensor.index, tensor.requires_grad = saved.edge.node, saved.edge.index, True
+        return tensor
+
+
+def _save(tensor: Tensor, output: int | None) -> _Saved:
+    edge = find_edge(tensor) if output is None else None
+    return _Saved(tensor.data, tensor.version, tensor.version.count, edge, output)
+
+
+def find_edge(tensor: Tensor) -> Edge | None:
+    """Return where a tensor's gradient goes, None where it needs none."""
+    if not tensor.requires_grad:
+        return None
+    return Edge(tensor.creator, tensor.index, None if tensor.creator is not None else tensor)
+
+
+def run_backward(
+    roots: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+    wanted: Sequence[Tensor] | None = None,
+) -> list[Tensor | None] | None:
+    """Run the rules from the roots to the leaves.
+
+    Gradients are added to the leaves' ``grad``; with ``wanted``, tensors of the graph, theirs are returned instead and no ``grad`` changes.
+    Raises :class:`GradientError`, naming the source line, for a graph that was freed or whose values were changed in place.
+    """
+    refuse_while_recording("backward() was called", "aicf.compile_step differentiates the loss itself")
+    builder = roots[0].BUILDER
+    sums = _Sums(builder.add)
+    for root, seed in zip(roots, grads, strict=True):
+        edge = find_edge(root)
+        if edge is None:
+            raise GradientError("backward() was called on a tensor that needs no gradient; none of the tensors it was made of requires one")
+        if seed is None and root.shape != ():
+            raise GradientError(f"backward() needs a scalar or a gradient, got shape {root.shape}; reduce it: x.sum().backward()")
+        sums.add(edge, builder.broadcast(builder.full(1.0, root), root.shape) if seed is None else seed)
+    keys = None if wanted is None else [_key_of(find_edge(t)) for t in wanted]
+    kept: dict[Any, Tensor] = {}
+    with set_grad_enabled(create_graph):
+        while (node := sums.pop()) is not None:
+            douts = sums.take(node)
+            kept |= {(id(node), i): d for i, d in enumerate(douts) if d is not None and keys is not None and (id(node), i) in keys}
+            for edge, gradient in zip(node.edges, node.backward(*douts), strict=True):
+                if edge is not None and gradient is not None:
+                    sums.add(edge, gradient)
+            if not retain_graph and not create_graph:
+                node.free()
+        if keys is not None:
+            return [sums.leaves[key][1] if key in sums.leaves else kept.get(key) for key in keys]
+        for leaf, gradient in sums.leaves.values():
+            leaf.grad = gradient if leaf.grad is None else builder.add(leaf.grad, gradient)
+    return None
+
+
+def _key_of(edge: Edge | None) -> Any:
+    if edge is None:
+        raise GradientError(
+            "a gradient was asked for with respect to a tensor that needs none; set requires_grad=True before the forward pass"
+        )
+    return id(edge.leaf) if edge.node is None else (id(edge.node), edge.index)
+
+
+class _Sums:
+    """Gradients on their way: sums per node output and per leaf, and the nodes still to run, the latest call first."""
+
+    def __init__(self, add: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self._add = add
+        self._heap: list[tuple[int, Node]] = []
+        self._at: dict[Node, list[Tensor | None]] = {}
+        self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def add(self, edge: Edge, gradient: Tensor) -> None:
+        if edge.leaf is not None:
+            known = self.leaves.get(id(edge.leaf))
+            self.leaves[id(edge.leaf)] = (edge.leaf, gradient if known is None else self._add(known[1], gradient))
+            return
+        node = edge.node
+        assert node is not None
+        if node not in self._at:
+            self._at[node] = [None] * len(node.output_types)
+            heapq.heappush(self._heap, (-node.number, node))
+        before = self._at[node][edge.index]
+        self._at[node][edge.index] = gradient if before is None else self._add(before, gradient)
+
+    def pop(self) -> Node | None:
+        return heapq.heappop(self._heap)[1] if self._heap else None
+
+    def take(self, node: Node) -> list[Tensor | None]:
+        return self._at.pop(node)
+
+
+def grad(function: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """Return a function that gives the gradient of a scalar function with respect to one argument, or to several as a tuple.
+
+    It can be differentiated again: ``grad(grad(f))``.
+    """
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def differentiate(*args: Any, **kwargs: Mapping[str, Any]) -> Any:
+        inner = list(args)
+        with set_grad_enabled(True):
+            for number in numbers:
+                inner[number] = args[number].alias()
+            found = run_backward([function(*inner, **kwargs)], [None], create_graph=True, wanted=[inner[n] for n in numbers])
+        assert found is not None
+        missing = [args[n].BUILDER.scale(args[n], 0.0) if d is None else d for n, d in zip(numbers, found, strict=True)]
+        return missing[0] if isinstance(argnums, int) else tuple(missing)
+
+    return differentiate

@@ -1,0 +1,115 @@
+"""Frozen kernels on a GPU or the emulated device. What no frozen kernel serves raises: nothing is computed on the host instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.backends import Backend
+from aicf.backends.frozen import open_calls
+from aicf.errors import NotFrozenError, UnsupportedError
+from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, type_of
+from device import DeviceArray, open_device
+from device.runtime import RuntimeArray, RuntimeDevice
+
+
+class _Lowering(Builder):
+    """Calls ops on device arrays, for lowering rules."""
+
+    def __init__(self, backend: CudaBackend) -> None:
+        self._backend = backend
+
+    def call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
+        """Return the outputs of an op."""
+        return self._backend.op_call(op, inputs, find_op(op).fill(attrs))
+
+    def type_of(self, value: Any) -> Type:
+        """Return an array's type."""
+        return type_of(value)
+
+
+class CudaBackend(Backend):
+    """Arrays are the device's. Work goes to its default stream."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        device = open_device()
+        assert isinstance(device, RuntimeDevice)  # both kinds are
+        self._device = device
+
+    def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
+        """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones."""
+        known = find_op(op)
+        types = [None if x is None else type_of(x) for x in inputs]
+        results = known.find_types(types, attrs)
+        if known.is_frozen:
+            return self._launch(known, inputs, types, attrs, results)
+        if known.is_view:
+            return (_reshape(inputs[0], results[0]),)
+        if op == "Full":
+            return (self.from_host(np.full(results[0].shape, attrs["value"], find_dtype(results[0].dtype))),)
+        if op == "Copy":
+            return (self._clone(inputs[0]),)
+        made = None if known.lower is None else known.lower(_Lowering(self), inputs, attrs)
+        if made is None:
+            raise UnsupportedError(describe_unserved(op, types, attrs))
+        return tuple(made)
+
+    def _launch(
+        self, op: OpDef, inputs: Sequence[Any | None], types: Sequence[Type | None], attrs: Attrs, results: Sequence[Type]
+    ) -> tuple[Any, ...]:
+        try:
+            call = open_calls(deterministic=True).find(op.name, types, attrs)
+        except NotFrozenError as error:
+            raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
+        named = dict(zip(op.input_names(len(inputs)), inputs, strict=True))
+        sources = [named.get(op.in_place.get(name, "")) for name in op.outputs[: len(results)]]
+        # A kernel that works in place gets a copy: what it overwrites is still the caller's.
+        outputs = tuple(
+            self._device.empty(t.shape, find_dtype(t.dtype)) if source is None else self._clone(source)
+            for t, source in zip(results, sources, strict=True)
+        )
+        params = call.make_params([None if x is None else x.address for x in inputs], [x.address for x in outputs])
+        wanted = call.handle.workspace_bytes
+        workspace = self._device.allocate(wanted) if wanted else None
+        call.launch(params, 0 if workspace is None else workspace.address, 0)
+        return outputs
+
+    def _clone(self, array: Any) -> DeviceArray:
+        made = self._device.empty(array.shape, array.dtype)
+        self.copy_into(made, array)
+        return made
+
+    def from_host(self, values: NDArray[Any]) -> DeviceArray:
+        """Return a copy on the device."""
+        return self._device.asarray(np.ascontiguousarray(values).reshape(values.shape))
+
+    def to_host(self, array: Any) -> NDArray[Any]:
+        """Return a copy in host memory, behind all work on the default stream."""
+        made: NDArray[Any] = array.copy_to_host()
+        return made
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        """Queue a copy from one array to another."""
+        if target.address != source.address:
+            self._device.copy(target.address, source.address, source.span_bytes)
+
+
+def describe_unserved(op: str, types: Sequence[Type | None], attrs: Attrs) -> str:
+    """Return a message for a call that no kernel serves: op, problem and remedy."""
+    problem = ", ".join("none" if t is None else str(t) for t in types)
+    settings = "".join(f", {name}={value!r}" for name, value in attrs.items())
+    return f"{op}({problem}{settings}): no frozen kernel serves it on the cuda backend; use backend numpy, or freeze an op for it"
+
+
+def _reshape(array: Any, result: Type) -> Any:
+    """Return the array's memory in another shape. Arrays of this backend are contiguous."""
+    assert isinstance(array, RuntimeArray)
+    return array.buffer.view(result.shape, array.dtype, array.offset_bytes)
+
+
+BACKEND = CudaBackend

@@ -1,1 +1,0 @@
-"""Frozen kernels built from their sealed sources alone, kept by content, and loaded."""

@@ -1,0 +1,61 @@
+"""A frozen kernel's shared library, loaded: its three entry points."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+
+from aicf.errors import LaunchError
+from contract.building import build_kernel
+from contract.entry_points import EntryPoints
+from contract.kernels import FrozenKernel
+from contract.structs import Status
+from device import open_device
+
+_loaded: dict[tuple[Path, str], KernelLibrary] = {}
+_lock = threading.Lock()
+
+
+class KernelLibrary:
+    """The entry points of one kernel. It stays loaded until the process ends: graphs and streams may still refer to its kernels."""
+
+    def __init__(self, kernel: FrozenKernel, path: Path) -> None:
+        self.path = path
+        self._name = f"{kernel.op}/{kernel.name}"
+        self._calls = EntryPoints(kernel, path)
+        self.launch_address = self._calls.launch_address
+
+    def check(self, params: ctypes.Structure) -> None:
+        """Raise :class:`LaunchError` with the kernel's reason where it does not serve the call."""
+        self._check(self._calls.supports(params))
+
+    def ask_workspace(self, params: ctypes.Structure) -> int:
+        """Return the device memory in bytes that a launch wants."""
+        status, size = self._calls.ask_workspace(params)
+        self._check(status)
+        return size
+
+    def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
+        """Queue the kernel, from any thread; raises :class:`LaunchError` with the reason where it refuses."""
+        open_device().bind_thread()
+        self._check(self._calls.launch(params, workspace, stream))
+
+    def _check(self, status: Status) -> None:
+        if status.code:
+            raise LaunchError(f"{self._name}: {status.read_reason()}")
+
+
+def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
+    """Return a kernel's library, built where it is not in the cache, loaded once a process.
+
+    The device is opened first: it decides
+    which CUDA runtime the library binds to. Raises what :func:`build_kernel` and :func:`device.open_device` raise.
+    """
+    key = (kernel.folder, str(kernel.manifest["seal"]))
+    with _lock:
+        found = _loaded.get(key)
+        if found is None:
+            open_device()
+            found = _loaded[key] = KernelLibrary(kernel, build_kernel(kernel))
+    return found

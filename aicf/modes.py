@@ -1,0 +1,70 @@
+"""What a thread is doing: whether gradients are recorded, which backend new tensors are on, and whether calls become a graph."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aicf.errors import RecordError
+
+if TYPE_CHECKING:
+    from aicf.frontends.recording import Recorder
+
+# Frames that are not the user's: this package's, and those of its context managers.
+_NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
+
+
+class _Modes(threading.local):
+    grad_enabled: bool = True
+    recorder: Recorder | None = None
+
+
+MODES = _Modes()
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Run the block's calls without recording them for a backward pass."""
+    with set_grad_enabled(False):
+        yield
+
+
+@contextmanager
+def set_grad_enabled(enabled: bool) -> Iterator[None]:
+    """Run the block's calls with or without recording them for a backward pass."""
+    before, MODES.grad_enabled = MODES.grad_enabled, enabled
+    try:
+        yield
+    finally:
+        MODES.grad_enabled = before
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Make the block's calls nodes of a graph. Raises :class:`RecordError` inside of another recording."""
+    if MODES.recorder is not None:
+        raise RecordError(f"{find_source()}: a program is being recorded already; compile outside of recorded functions")
+    MODES.recorder = recorder
+    try:
+        yield
+    finally:
+        MODES.recorder = None
+
+
+def refuse_while_recording(what: str, remedy: str) -> None:
+    """Raise :class:`RecordError` with the caller's source line where calls are being recorded."""
+    if MODES.recorder is not None:
+        raise RecordError(f"{find_source()}: {what} while a program is recorded: a replay would not do it again; {remedy}")
+
+
+def find_source() -> str:
+    """Return ``file:line`` of the innermost frame outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_USERS):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,136 @@
+"""Rules by which optimizers change a parameter, given its gradient: in place, with step and learning rate read from memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aicf.opset.definition import Arrays, Builder, OpDef, Types, V, same_floats
+from aicf.opset.types import Attrs, Type
+
+
+def _number(attrs: Attrs, name: str) -> float:
+    value = attrs[name]
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+def _check(op: str, names: tuple[str, ...], types: Types, scalars: tuple[tuple[str, Type], ...]) -> Type:
+    """Return the parameter's type; all tensors of an update have it, and the scalars have theirs."""
+    p = types[0]
+    assert p is not None
+    same_floats(op, names, types[: len(names)])
+    for name, found in zip(names, types, strict=False):
+        if found is not None and found.shape != p.shape:
+            raise ValueError(f"{op}: {name}: expected shape {p.shape}, got {found.shape}")
+    for (name, wanted), found in zip(scalars, types[len(names) :], strict=True):
+        if found != wanted:
+            raise TypeError(f"{op}: {name}: expected {wanted}, got {found}")
+    return p
+
+
+STEP, RATE = Type("int64", ()), Type("float32", ())
+
+
+def _infer_adam(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    return (_check("Adam", ("p", "grad", "m", "v"), types, (("step", STEP), ("lr", RATE))),) * 3
+
+
+def _adam(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    """Return p, m, v after step ``step`` (from 1 on); with ``decoupled`` decay as AdamW has it, else as part of the gradient."""
+    p, grad, m, v, step, lr = arrays
+    beta1, beta2, decay = _number(attrs, "beta1"), _number(attrs, "beta2"), _number(attrs, "weight_decay")
+    if attrs["decoupled"]:
+        p = p * (1.0 - lr * decay)
+    else:
+        grad = grad + decay * p
+    m = beta1 * m + (1.0 - beta1) * grad
+    v = beta2 * v + (1.0 - beta2) * grad * grad
+    first, second = m / (1.0 - beta1**step), v / (1.0 - beta2**step)
+    return p - lr * first / (np.sqrt(second) + _number(attrs, "eps")), m, v
+
+
+def _infer_sgd(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    p = _check("SGD", ("p", "grad", "momentum"), types, (("lr", RATE),))
+    return (p,) if types[2] is None else (p, p)
+
+
+def _sgd(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    p, grad, velocity, lr = arrays
+    grad = grad + _number(attrs, "weight_decay") * p
+    if velocity is None:
+        return (p - lr * grad,)
+    momentum = _number(attrs, "momentum")
+    velocity = momentum * velocity + grad
+    return p - lr * (grad + momentum * velocity if attrs["nesterov"] else velocity), velocity
+
+
+def _infer_lion(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    return (_check("Lion", ("p", "grad", "m"), types, (("lr", RATE),)),) * 2
+
+
+def _lion(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    p, grad, m, lr = arrays
+    beta1, beta2 = _number(attrs, "beta1"), _number(attrs, "beta2")
+    direction = np.sign(beta1 * m + (1.0 - beta1) * grad)
+    return p - lr * (direction + _number(attrs, "weight_decay") * p), beta2 * m + (1.0 - beta2) * grad
+
+
+def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
+    """One flat launch per parameter, whatever its shape."""
+    *tensors, step, lr = inputs
+    shape = b.type_of(tensors[0]).shape
+    flat = [b.reshape(tensor, (math.prod(shape),)) for tensor in tensors]
+    return [b.reshape(value, shape) for value in b.call("optimizer", (*flat, step, lr), attrs)]
+
+
+_ADAM_INPUTS, _ADAM_OUTPUTS = ("p", "grad", "m", "v", "step", "lr"), ("p_new", "m_new", "v_new")
+_ADAM: Attrs = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": True}
+_ADAM_IN_PLACE = {"p_new": "p", "m_new": "m", "v_new": "v"}
+
+OPS = (
+    OpDef(
+        "Adam",
+        _ADAM_INPUTS,
+        _ADAM_OUTPUTS,
+        _infer_adam,
+        _adam,
+        _ADAM,
+        amp="never",
+        in_place=_ADAM_IN_PLACE,
+        lower=_lower_adam,
+    ),
+    OpDef(
+        "optimizer",
+        _ADAM_INPUTS,
+        _ADAM_OUTPUTS,
+        _infer_adam,
+        _adam,
+        _ADAM,
+        in_place=_ADAM_IN_PLACE,
+        is_frozen=True,
+    ),
+    OpDef(
+        "SGD",
+        ("p", "grad", "momentum?", "lr"),
+        ("p_new", "momentum_new"),
+        _infer_sgd,
+        _sgd,
+        {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
+        amp="never",
+        in_place={"p_new": "p", "momentum_new": "momentum"},
+    ),
+    OpDef(
+        "Lion",
+        ("p", "grad", "m", "lr"),
+        ("p_new", "m_new"),
+        _infer_lion,
+        _lion,
+        {"beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0},
+        amp="never",
+        in_place={"p_new": "p", "m_new": "m"},
+    ),
+)

@@ -1,0 +1,38 @@
+"""Clipping by the norm of all gradients together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from aicf import functional as F
+from aicf.modes import no_grad
+from aicf.tensor import Tensor
+
+_EPS = 1e-6  # keeps a norm of zero from dividing
+
+
+def find_norm(grads: Sequence[Tensor]) -> Tensor:
+    """Return the root of the sum of all squares."""
+    total = F.square(grads[0]).sum()
+    for gradient in grads[1:]:
+        total = total + F.square(gradient).sum()
+    return F.sqrt(total)
+
+
+def find_factor(norm: Tensor, max_norm: float) -> Tensor:
+    """Return what gradients are multiplied by so that their norm is at most ``max_norm``; 1 where it is."""
+    return F.minimum(max_norm / (norm + _EPS), 1.0)
+
+
+def clip_grad_norm(params: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale gradients in place so that their norm together is at most ``max_norm``; returns the norm that they had."""
+    held = [p for p in params if p.grad is not None]
+    if not held:
+        raise ValueError("clip_grad_norm: no parameter has a gradient; call it after backward()")
+    with no_grad():
+        grads = [p.grad for p in held if p.grad is not None]
+        norm = find_norm(grads)
+        factor = find_factor(norm, max_norm)
+        for p, gradient in zip(held, grads, strict=True):
+            p.grad = gradient * factor
+    return norm

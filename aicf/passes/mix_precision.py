@@ -1,0 +1,79 @@
+"""Mixed precision: each op's class says whether it runs in the compute dtype (always), as its inputs come (follow) or in fp32 (never).
+
+Parameters stay in fp32 and are cast where they are read; what the graph returns and what states become keeps its dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aicf.ir import Graph, Node, Rewriter, Value
+from aicf.opset import find_op
+from aicf.passes.context import Context
+
+COMPUTE_DTYPES = ("bfloat16", "float16")
+_WIDE = "float32"
+
+
+def run(graph: Graph, context: Context) -> Graph:
+    """Return the graph in mixed precision, where that is asked for; raises ValueError for a dtype that it does not know."""
+    if context.amp is None:
+        return graph
+    if context.amp not in COMPUTE_DTYPES:
+        raise ValueError(f"amp: expected one of {', '.join(COMPUTE_DTYPES)}, got {context.amp!r}")
+    rewriter = _Mixer(graph, context.amp)
+    for node in graph.nodes:
+        rewriter.add(node)
+    context.note(f"{rewriter.num_casts} casts to {context.amp} or back")
+    outputs = [rewriter.take(v, v.type.dtype) for v in graph.outputs]
+    updates = [(state, rewriter.take(new, new.type.dtype)) for state, new in graph.updates]
+    return rewriter.rewriter.finish(outputs, updates)
+
+
+class _Mixer:
+    """Holds what each value has become, and casts that have been made."""
+
+    def __init__(self, graph: Graph, compute: str) -> None:
+        self.rewriter = Rewriter(graph)
+        self._compute = compute
+        self._made: dict[int, Value] = {}
+        self._casts: dict[tuple[int, str], Value] = {}
+        self.num_casts = 0
+
+    def take(self, value: Value, dtype: str) -> Value:
+        """Return what a value has become, in a dtype where it is a float."""
+        made = self._made.get(value.id, value)
+        if not made.type.is_float or made.type.dtype == dtype:
+            return made
+        key = (made.id, dtype)
+        if key not in self._casts:
+            self._casts[key] = self.rewriter.cast(made, dtype)
+            self.num_casts += 1
+        return self._casts[key]
+
+    def add(self, node: Node) -> None:
+        """Add a node in the precision of its class."""
+        self.rewriter.stand_for(node)
+        wanted = self._find_dtype(node)
+        inputs = [None if v is None else v if wanted is None else self.take(v, wanted) for v in node.inputs]
+        if wanted is None:
+            self.rewriter.copy(node)
+            return
+        types = find_op(node.op).find_types([None if v is None else v.type for v in inputs], node.attrs)
+        outputs = tuple(Value(old.id, t) for old, t in zip(node.outputs, types, strict=True))
+        self.rewriter.copy(replace(node, inputs=tuple(inputs), outputs=outputs))
+        self._made |= {v.id: v for v in outputs}
+
+    def _find_dtype(self, node: Node) -> str | None:
+        """Return the dtype of a node's floating inputs, None for one that has none or is in float64, which stays."""
+        there = [self._made.get(v.id, v) for v in node.inputs if v is not None]
+        floats = [v for v in there if v.type.is_float]
+        if not floats or any(v.type.dtype == "float64" for v in floats):
+            return None
+        amp = find_op(node.op).amp
+        if amp == "always":
+            return self._compute
+        # An op that follows runs in the compute dtype where all that it reads, constants aside, is in that.
+        tensors = [v for v in floats if self.rewriter.find_producer(v, "Full") is None]
+        narrow = amp == "follow" and bool(tensors) and all(v.type.dtype == self._compute for v in tensors)
+        return self._compute if narrow and node.op != "Cast" else _WIDE

@@ -1,0 +1,73 @@
+"""The passes in their order, and how they are run: each is followed by a check of the graph and a line in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aicf.ir import Graph, check
+from aicf.passes import (
+    canonicalise,
+    differentiate,
+    fold_constants,
+    fuse,
+    lower,
+    merge_common,
+    mix_precision,
+    remove_dead,
+    select,
+    simplify,
+)
+from aicf.passes.context import Context, LogEntry, Run
+
+__all__ = ["PASSES", "Context", "LogEntry", "Pass", "run_passes"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A row of the table. ``is_exact``: the same bits come out; the others round at other places."""
+
+    name: str
+    run: Run
+    is_exact: bool = True
+    is_needed: bool = False  # part of compilation itself, also where passes are off
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("canonicalise", canonicalise.run),
+    Pass("fold constants", fold_constants.run),
+    Pass("simplify", simplify.run),
+    Pass("merge common", merge_common.run),
+    Pass("differentiate", differentiate.run, is_needed=True),
+    Pass("remove dead", remove_dead.run),
+    Pass("mix precision", mix_precision.run, is_exact=False, is_needed=True),
+    Pass("canonicalise again", canonicalise.run),
+    Pass("fold constants again", fold_constants.run),
+    Pass("simplify again", simplify.run),
+    Pass("merge common again", merge_common.run),
+    Pass("remove dead again", remove_dead.run),
+    Pass("fuse", fuse.run, is_exact=False),
+    Pass("lower", lower.run, is_exact=False, is_needed=True),
+    Pass("remove dead last", remove_dead.run),
+    Pass("select", select.run, is_needed=True),
+)
+
+
+def run_passes(
+    graph: Graph, context: Context, passes: Sequence[Pass] = PASSES, watch: Callable[[Pass, Graph, Graph], None] | None = None
+) -> tuple[Graph, list[LogEntry]]:
+    """Return the graph after all passes, and the log. ``watch`` is told of each pass: the graph before and after it.
+
+    Raises :class:`~aicf.errors.GraphError` where a pass makes a graph that is not valid, and what passes raise.
+    """
+    check(graph, "as recorded")
+    log = []
+    for each in passes:
+        context.notes = []
+        made = each.run(graph, context)
+        check(made, f"after {each.name}")
+        log.append(LogEntry(each.name, len(graph.nodes), len(made.nodes), tuple(context.notes)))
+        if watch is not None:
+            watch(each, graph, made)
+        graph = made
+    return graph, log

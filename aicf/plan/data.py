@@ -1,0 +1,113 @@
+"""What a plan is: steps on streams, and for each value a place in one of a few regions of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aicf.opset import Attr, Attrs, Type
+from aicf.plan.picture import draw_arena
+
+# Weights, moments and counters, which outlive a run; constants; what callers write and read; and everything between, by lifetime.
+STATE, CONSTANT, INPUT, OUTPUT, ARENA = REGIONS = ("state", "constant", "input", "output", "arena")
+ALIGNMENT_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a value's bytes are: row-major from ``offset`` of a region on. Views of one ``buffer`` share its number."""
+
+    buffer: int
+    region: str
+    offset: int
+    type: Type
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.offset + self.type.size_bytes
+
+    def __str__(self) -> str:
+        return f"{self.type}@{self.region}+{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch. It runs behind the steps before it on its stream, and behind those of other streams that it ``waits`` for."""
+
+    node: int
+    op: str
+    attrs: Attrs
+    inputs: tuple[Slot | None, ...]
+    outputs: tuple[Slot, ...]
+    stream: int = 0
+    waits: tuple[int, ...] = ()
+    workspace: Slot | None = None
+    kernel: str = ""
+    seal: str = ""
+    predicted_us: float | None = None
+    owner: str = ""
+    source: str = ""
+
+    @property
+    def reads(self) -> Iterator[Slot]:
+        """The slots that it reads."""
+        return (slot for slot in self.inputs if slot is not None)
+
+    @property
+    def writes(self) -> Iterator[Slot]:
+        """The slots that it writes, workspace included."""
+        yield from self.outputs
+        if self.workspace is not None:
+            yield self.workspace
+
+
+@dataclass(frozen=True, slots=True)
+class StateSlot:
+    """A state's place: whose it is, and what to its owner."""
+
+    owner: str
+    role: str
+    slot: Slot
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program as data. ``sizes`` are the regions' bytes; ``constants`` are numbers that are written once, before the first run."""
+
+    name: str
+    backend: str
+    steps: tuple[Step, ...]
+    inputs: tuple[tuple[str, Slot], ...]
+    outputs: tuple[Slot, ...]
+    states: tuple[StateSlot, ...]
+    constants: tuple[tuple[Slot, Attr], ...]
+    sizes: Mapping[str, int]
+    lower_bound_bytes: int
+
+    @property
+    def num_streams(self) -> int:
+        """How many streams there are."""
+        return max((step.stream for step in self.steps), default=0) + 1
+
+    def to_lines(self) -> list[str]:
+        """Return the plan as text, a line per step."""
+        lines = [f"plan {self.name} for {self.backend}: {len(self.steps)} steps on {self.num_streams} streams"]
+        lines += [f"  {region}: {size} bytes" for region, size in self.sizes.items()]
+        lines += [f"  state {s.owner} {s.role}: {s.slot}" for s in self.states]
+        for i, step in enumerate(self.steps):
+            waits = f" after {', '.join(map(str, step.waits))}" if step.waits else ""
+            kernel = f" by {step.kernel} ({step.seal[:12]})" if step.kernel else ""
+            inputs = ", ".join("_" if s is None else str(s) for s in step.inputs)
+            lines.append(f"  {i} [{step.stream}]{waits} {step.op}({inputs}) -> {', '.join(map(str, step.outputs))}{kernel}")
+        return lines
+
+    def draw(self, path: Path | str) -> None:
+        """Write a picture of the arena over time (SVG): a box per buffer, as wide as it lives and as high as it is large."""
+        Path(path).write_text(draw_arena(self.steps, self.sizes[ARENA], self.lower_bound_bytes))
+
+    def diff(self, other: Plan) -> list[str]:
+        """Return the lines that one plan has and the other has not."""
+        mine, theirs = self.to_lines(), other.to_lines()
+        return [f"- {line}" for line in mine if line not in theirs] + [f"+ {line}" for line in theirs if line not in mine]

@@ -1,0 +1,256 @@
+"""From a graph to a plan: steps in the graph's order, places for values, and waits between streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aicf.ir import Graph, Node, State, Value
+from aicf.opset import Attr, Attrs, Type, find_op
+from aicf.passes.context import Choice
+from aicf.plan.arena import align, place
+from aicf.plan.data import ARENA, CONSTANT, INPUT, OUTPUT, REGIONS, STATE, Plan, Slot, StateSlot, Step
+from aicf.plan.schedule import Clocks, find_conflicts, find_lower_bound
+
+# States lie by role, parameters first, each role in owner order: what an optimizer changes together is together.
+_ROLE_ORDER = ("parameter", "exp_avg", "exp_avg_sq", "momentum", "master", "buffer", "control", "random")
+
+
+def make_plan(graph: Graph, backend: str, choices: Mapping[int, Choice] | None = None, streams: Mapping[int, int] | None = None) -> Plan:
+    """Return the plan of a graph. ``choices`` are kernels by node id; ``streams`` says which stream a node runs on, 0 by default."""
+    return _Planner(graph, backend, choices or {}, streams or {}).plan()
+
+
+@dataclass
+class _Draft:
+    """A step whose values have no places yet."""
+
+    node: int
+    op: str
+    attrs: Attrs
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    stream: int
+    depends: set[int] = field(default_factory=set)
+    waits: tuple[int, ...] = ()
+    workspace: int | None = None  # the buffer's number
+
+
+class _Planner:
+    def __init__(self, graph: Graph, backend: str, choices: Mapping[int, Choice], streams: Mapping[int, int]) -> None:
+        self.graph, self.backend, self.choices, self.streams = graph, backend, choices, streams
+        self.nodes = {node.id: node for node in graph.nodes}
+        self.buffer_of: dict[int, int] = {}  # views have their source's
+        self.places: dict[int, tuple[str, int]] = {}  # by buffer
+        self.sizes = dict.fromkeys(REGIONS, 0)
+        self.drafts: list[_Draft] = []
+        self.next_buffer = graph.next_id
+        self.arena_sizes: dict[int, int] = {}
+        self.lower_bound = 0
+
+    def plan(self) -> Plan:
+        self._place_states()
+        for _, value in self.graph.inputs:
+            self._put(INPUT, value)
+        constants = self._place_constants()
+        outputs = self._draft()
+        clocks = self._order()
+        self._place_arena(clocks)
+        steps = tuple(self._finish(draft) for draft in self.drafts)
+        return Plan(
+            self.graph.name,
+            self.backend,
+            steps,
+            tuple((name, self._slot(value)) for name, value in self.graph.inputs),
+            tuple(self._slot(value) for value in outputs),
+            tuple(StateSlot(s.owner, s.role, self._slot(s.value)) for s in self._sort_states()),
+            constants,
+            self.sizes,
+            self.lower_bound,
+        )
+
+    # ---- places that do not depend on lifetimes
+
+    def _put(self, region: str, value: Value) -> None:
+        self.buffer_of[value.id] = value.id
+        self.places[value.id] = (region, self.sizes[region])
+        self.sizes[region] += align(value.type.size_bytes)
+
+    def _sort_states(self) -> list[State]:
+        ranks = {role: i for i, role in enumerate(_ROLE_ORDER)}
+        return sorted(self.graph.states, key=lambda s: ranks.get(s.role, len(ranks)))
+
+    def _place_states(self) -> None:
+        for state in self._sort_states():
+            self._put(STATE, state.value)
+
+    def _place_constants(self) -> tuple[tuple[Slot, Attr], ...]:
+        found = []
+        for node in self.graph.nodes:
+            if node.op == "Full":
+                self._put(CONSTANT, node.outputs[0])
+                found.append((self._slot(node.outputs[0]), node.attrs["value"]))
+        return tuple(found)
+
+    def _slot(self, value: Value) -> Slot:
+        buffer = self.buffer_of[value.id]
+        region, offset = self.places[buffer]
+        return Slot(buffer, region, offset, value.type)
+
+    # ---- steps
+
+    def _draft(self) -> list[Value]:
+        """Draft the steps; returns the values that are the plan's outputs, each with bytes of its own."""
+        updates = {new.id: state for state, new in self.graph.updates}
+        last_read = self._find_last_reads()
+        written = set()
+        for i, node in enumerate(self.graph.nodes):
+            op = find_op(node.op)
+            if op.is_view:
+                assert node.inputs[0] is not None
+                self.buffer_of[node.outputs[0].id] = self.buffer_of[node.inputs[0].id]
+            elif node.op != "Full":
+                self._draft_node(node)
+                for value in node.outputs:
+                    state = updates.get(value.id)
+                    if state is not None and state.id not in written and self._may_overwrite(node, i, value, state, last_read):
+                        self.places[value.id] = self.places[self.buffer_of[state.id]]
+                        written.add(state.id)
+        outputs = self._copy_outputs()
+        # A state that stays as it is needs no copy.
+        copies = [(s, new) for s, new in self.graph.updates if s.id not in written and self.buffer_of[new.id] != s.id]
+        held = {s.value.id for s in self.graph.states}
+        for i, (state, new) in enumerate(copies):
+            if self.buffer_of[new.id] in held:  # it may be overwritten before it is read
+                kept = Value(self._make_buffer(), new.type)
+                self.buffer_of[kept.id] = kept.id
+                self._draft_copy(new, kept)
+                copies[i] = (state, kept)
+        for state, new in copies:
+            target = Value(self._make_buffer(), state.type)
+            self.buffer_of[target.id] = target.id
+            self.places[target.id] = self.places[self.buffer_of[state.id]]
+            self._draft_copy(new, target)
+        return outputs
+
+    def _find_last_reads(self) -> dict[int, int]:
+        """Return where each buffer of a state is read last, views of it included."""
+        roots = {s.value.id: s.value.id for s in self.graph.states}
+        found: dict[int, int] = {}
+        for i, node in enumerate(self.graph.nodes):
+            for value in node.inputs:
+                if value is not None and value.id in roots:
+                    found[roots[value.id]] = i
+                    if find_op(node.op).is_view:
+                        roots[node.outputs[0].id] = roots[value.id]
+        kept = {v.id for v in self.graph.outputs} | {new.id for _, new in self.graph.updates}
+        for value_id, root in roots.items():
+            if value_id in kept:  # read by a copy at the end
+                found[root] = len(self.graph.nodes)
+        return found
+
+    def _may_overwrite(self, node: Node, at: int, value: Value, state: Value, last_read: Mapping[int, int]) -> bool:
+        """Whether a node may write what a state becomes straight into the state's bytes."""
+        if value.id in self.places or last_read.get(state.id, -1) > at:
+            return False
+        op = find_op(node.op)
+        names = op.input_names(len(node.inputs))
+        readers = {n for n, v in zip(names, node.inputs, strict=True) if v is not None and self.buffer_of[v.id] == state.id}
+        taken = op.in_place.get(op.outputs[node.outputs.index(value)])
+        return readers <= {taken}
+
+    def _draft_node(self, node: Node) -> None:
+        draft = _Draft(node.id, node.op, node.attrs, node.inputs, node.outputs, self.streams.get(node.id, 0))
+        for value in node.outputs:
+            self.buffer_of[value.id] = value.id
+        choice = self.choices.get(node.id)
+        if choice is not None and choice.workspace_bytes:
+            draft.workspace = self._make_buffer()
+            self.arena_sizes[draft.workspace] = choice.workspace_bytes
+        self.drafts.append(draft)
+
+    def _copy_outputs(self) -> list[Value]:
+        """Give each output bytes of its own in the region of outputs; what already has a place elsewhere is copied there."""
+        found = []
+        for value in self.graph.outputs:
+            buffer = self.buffer_of[value.id]
+            if buffer in self.places or buffer != value.id:
+                value, source = Value(self._make_buffer(), value.type), value
+                self._put(OUTPUT, value)
+                self._draft_copy(source, value)
+            else:
+                self._put(OUTPUT, value)
+            found.append(value)
+        return found
+
+    def _draft_copy(self, source: Value, target: Value) -> None:
+        self.drafts.append(_Draft(self._make_buffer(), "Copy", {}, (source,), (target,), 0))
+
+    def _make_buffer(self) -> int:
+        self.next_buffer += 1
+        return self.next_buffer - 1
+
+    # ---- order and lifetimes
+
+    def _order(self) -> Clocks:
+        """Find what each step waits for: those that make what it reads, and those that read or write what it overwrites."""
+        clocks = Clocks(max((d.stream for d in self.drafts), default=0) + 1)
+        writers: dict[int, int] = {}
+        touched: dict[tuple[str, int], list[int]] = {}  # by place outside of the arena
+        for i, draft in enumerate(self.drafts):
+            read = [self.buffer_of[v.id] for v in draft.inputs if v is not None]
+            depends = {writers[b] for b in read if b in writers}
+            places = {b: self.places[b] for b in (*read, *(v.id for v in draft.outputs)) if b in self.places}
+            for value in draft.outputs:
+                if value.id in places:
+                    depends |= set(touched.get(places[value.id], ()))
+                writers[value.id] = i
+            for where in places.values():
+                touched.setdefault(where, []).append(i)
+            draft.waits = clocks.add(draft.stream, sorted(depends))
+        return clocks
+
+    def _place_arena(self, clocks: Clocks) -> None:
+        writers: dict[int, int] = {}
+        accesses: dict[int, list[int]] = {}
+        sizes = self.arena_sizes
+        for i, draft in enumerate(self.drafts):
+            for value in draft.outputs:
+                if value.id not in self.places:
+                    writers[value.id], accesses[value.id] = i, [i]
+                    sizes[value.id] = value.type.size_bytes
+            for read in draft.inputs:
+                if read is not None and self.buffer_of[read.id] in accesses:
+                    accesses[self.buffer_of[read.id]].append(i)
+            if draft.workspace is not None:
+                writers[draft.workspace], accesses[draft.workspace] = i, [i]
+        buffers = list(writers)
+        steps = [writers[b] for b in buffers]
+        uses: Sequence[Sequence[int]] = [accesses[b] for b in buffers]
+        aligned = [align(sizes[b]) for b in buffers]
+        self.lower_bound = find_lower_bound(clocks, steps, uses, aligned)
+        spans = [max(u) - min(u) + 1 for u in uses]
+        offsets, self.sizes[ARENA] = place(aligned, spans, find_conflicts(clocks, steps, uses), self.lower_bound)
+        self.places |= {buffer: (ARENA, offset) for buffer, offset in zip(buffers, offsets, strict=True)}
+
+    def _finish(self, draft: _Draft) -> Step:
+        node, choice = self.nodes.get(draft.node), self.choices.get(draft.node)
+        workspace = None
+        if draft.workspace is not None:
+            region, offset = self.places[draft.workspace]
+            workspace = Slot(draft.workspace, region, offset, Type("uint8", (self.arena_sizes[draft.workspace],)))
+        return Step(
+            draft.node,
+            draft.op,
+            draft.attrs,
+            tuple(None if v is None else self._slot(v) for v in draft.inputs),
+            tuple(self._slot(v) for v in draft.outputs),
+            draft.stream,
+            draft.waits,
+            workspace,
+            choice.kernel if choice else "",
+            choice.seal if choice else "",
+            choice.predicted_us if choice else None,
+            node.owner if node else "",
+            node.source if node else "",
+        )

@@ -1,0 +1,149 @@
+"""Whether a plan can be right, told from its steps alone: nothing of how it was made is used.
+
+Of any two buffers that share a byte, all accesses of one must be over before the other is written, by the order of streams and waits. What
+is read must have been written before, or be there from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aicf.errors import PlanError
+from aicf.opset import find_op
+from aicf.plan.data import ALIGNMENT_BYTES, CONSTANT, INPUT, OUTPUT, Plan, Slot, Step
+
+
+def verify(plan: Plan) -> None:
+    """Raise :class:`~aicf.errors.PlanError` naming the first fault and its step."""
+    for fault in find_faults(plan):
+        raise PlanError(f"plan {plan.name}: {fault}")
+
+
+def find_faults(plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with a plan."""
+    yield from _check_slots(plan)
+    before = _find_predecessors(plan)
+    yield from _check_steps(plan)
+    writers: dict[int, int] = {}
+    accesses: dict[int, int] = {}  # by buffer: its steps, a bit each
+    slots: dict[int, Slot] = {}
+    for i, step in enumerate(plan.steps):
+        for slot in step.writes:
+            if slot.buffer in writers:
+                yield f"step {i} ({step.op}) writes buffer {slot.buffer}, which step {writers[slot.buffer]} has written"
+            writers[slot.buffer] = i
+            slots[slot.buffer] = slot
+            accesses[slot.buffer] = accesses.get(slot.buffer, 0) | 1 << i
+        for slot in step.reads:
+            slots.setdefault(slot.buffer, slot)
+            accesses[slot.buffer] = accesses.get(slot.buffer, 0) | 1 << i
+    yield from _check_reads(plan, before, writers)
+    yield from _check_sharing(plan, before, writers, accesses, slots)
+    yield from _check_outputs(plan, writers)
+
+
+def _find_predecessors(plan: Plan) -> list[int]:
+    """Return for each step those that are over when it begins, a bit each."""
+    before: list[int] = []
+    last: dict[int, int] = {}
+    for i, step in enumerate(plan.steps):
+        found = 0
+        for j in (*step.waits, *((last[step.stream],) if step.stream in last else ())):
+            if j < i:  # one that waits for a later one would wait for ever: _check_steps says so
+                found |= before[j] | 1 << j
+        before.append(found)
+        last[step.stream] = i
+    return before
+
+
+def _check_slots(plan: Plan) -> Iterator[str]:
+    named = [("an input", slot) for _, slot in plan.inputs] + [("an output", slot) for slot in plan.outputs]
+    named += [(f"state {s.owner} {s.role}", s.slot) for s in plan.states] + [("a constant", slot) for slot, _ in plan.constants]
+    named += [(f"step {i} ({step.op})", slot) for i, step in enumerate(plan.steps) for slot in (*step.reads, *step.writes)]
+    for what, slot in named:
+        if slot.region not in plan.sizes:
+            yield f"{what} is in region {slot.region!r}, which there is not"
+        elif slot.offset < 0 or slot.end > plan.sizes[slot.region]:
+            yield f"{what}: {slot} is not inside the {plan.sizes[slot.region]} bytes of its region"
+        elif slot.offset % ALIGNMENT_BYTES:
+            yield f"{what}: {slot} is not aligned to {ALIGNMENT_BYTES} bytes"
+
+
+def _check_steps(plan: Plan) -> Iterator[str]:
+    """Check each step by itself: what it writes overlaps nothing else of it, but for the pairs that its op takes in place."""
+    for i, step in enumerate(plan.steps):
+        if late := [j for j in step.waits if not 0 <= j < i]:
+            yield f"step {i} ({step.op}) waits for step {late[0]}, which does not come before it"
+        written = list(step.writes)
+        for k, slot in enumerate(written):
+            yield from (f"step {i} ({step.op}) writes {slot} twice" for other in written[:k] if _overlap(slot, other))
+            for other in step.reads:
+                if _overlap(slot, other) and not _is_in_place(step, k, other):
+                    yield f"step {i} ({step.op}) writes {slot} over {other}, which it reads"
+
+
+def _is_in_place(step: Step, output: int, read: Slot) -> bool:
+    op = find_op(step.op)
+    if output >= len(step.outputs):
+        return False
+    taken = op.in_place.get(op.outputs[output])
+    names = op.input_names(len(step.inputs))
+    slot = step.outputs[output]
+    pairs = [s for n, s in zip(names, step.inputs, strict=True) if n == taken and s is not None]
+    return any(s == read and (s.region, s.offset, s.type) == (slot.region, slot.offset, slot.type) for s in pairs)
+
+
+def _check_reads(plan: Plan, before: list[int], writers: dict[int, int]) -> Iterator[str]:
+    from_start = (
+        {slot.buffer for _, slot in plan.inputs} | {s.slot.buffer for s in plan.states} | {slot.buffer for slot, _ in plan.constants}
+    )
+    for i, step in enumerate(plan.steps):
+        for slot in step.reads:
+            if slot.buffer in from_start:
+                continue
+            writer = writers.get(slot.buffer)
+            if writer is None:
+                yield f"step {i} ({step.op}) reads {slot}, which nothing writes"
+            elif not before[i] >> writer & 1:
+                yield f"step {i} ({step.op}) reads {slot} and does not wait for step {writer}, which writes it"
+
+
+def _check_sharing(
+    plan: Plan, before: list[int], writers: dict[int, int], accesses: dict[int, int], slots: dict[int, Slot]
+) -> Iterator[str]:
+    regions: dict[str, list[Slot]] = {}
+    for slot in slots.values():
+        regions.setdefault(slot.region, []).append(slot)
+    for inside in regions.values():
+        inside.sort(key=lambda slot: slot.offset)
+        active: list[Slot] = []
+        for slot in inside:
+            active = [other for other in active if other.end > slot.offset]
+            for other in active:
+                if _overlap(slot, other) and not (
+                    _is_over(other, slot, before, writers, accesses) or _is_over(slot, other, before, writers, accesses)
+                ):
+                    yield f"buffers {other.buffer} ({other}) and {slot.buffer} ({slot}) share bytes while both are alive"
+            active.append(slot)
+
+
+def _is_over(first: Slot, second: Slot, before: list[int], writers: dict[int, int], accesses: dict[int, int]) -> bool:
+    """Whether all accesses of the first are over when the second is written; the step that writes it in place is one of them."""
+    writer = writers.get(second.buffer)
+    if writer is None:
+        return False
+    return not accesses[first.buffer] & ~(before[writer] | 1 << writer)
+
+
+def _check_outputs(plan: Plan, writers: dict[int, int]) -> Iterator[str]:
+    for i, slot in enumerate(plan.outputs):
+        if slot.region != OUTPUT or slot.buffer not in writers:
+            yield f"output {i} is at {slot}, and nothing writes it there"
+    for i, step in enumerate(plan.steps):
+        for slot in step.writes:
+            if slot.region in (CONSTANT, INPUT):
+                yield f"step {i} ({step.op}) writes {slot}: constants and inputs are for callers to write"
+
+
+def _overlap(a: Slot, b: Slot) -> bool:
+    return a.region == b.region and a.offset < b.end and b.offset < a.end

@@ -1,0 +1,142 @@
+"""The device executor: a plan's launches on a GPU or the emulated device, step by step or captured once into a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.backends.frozen import open_calls
+from aicf.opset import find_dtype, find_op
+from aicf.plan import Plan, Slot, Step
+from aicf.runtime.executor import Executor
+from device import DeviceArray, Event, Graph, Stream, open_device
+from device.runtime import RuntimeDevice
+
+Launch = Callable[[], None]
+
+
+class DeviceExecutor(Executor):
+    """Runs a plan's launches. All that a launch needs is made ready here: a run allocates nothing and asks nobody.
+
+    With ``capture`` the second run and later ones replay one graph; the first is stepwise, so that every kernel is loaded before.
+    """
+
+    def __init__(self, plan: Plan, *, capture: bool = True) -> None:
+        super().__init__(plan)
+        device = open_device()
+        assert isinstance(device, RuntimeDevice)  # both kinds are
+        self._device = device
+        self.regions = {name: device.allocate(max(size, 1)) for name, size in plan.sizes.items()}
+        for slot, value in plan.constants:
+            self.write(slot, np.full(slot.type.shape, value, find_dtype(slot.type.dtype)))
+        # Streams that wait for the default one: what callers copy in or out there is in order with the plan's work.
+        self._streams = [device.create_stream(non_blocking=False) for _ in range(plan.num_streams)]
+        self._waited = {j for step in plan.steps for j in step.waits}
+        self._events: dict[int, Event] = {}
+        self._launches = [self._prepare(step, self._streams[step.stream]) for step in plan.steps]
+        self._captures = capture
+        self._has_run = False
+        self.graph: Graph | None = None
+
+    def view(self, slot: Slot) -> DeviceArray:
+        """Return a device array over a slot's bytes."""
+        return self.regions[slot.region].view(slot.type.shape, find_dtype(slot.type.dtype), slot.offset)
+
+    def write(self, slot: Slot, values: Any) -> None:
+        """Overwrite a slot's bytes, from the host or from a device array."""
+        if isinstance(values, DeviceArray):
+            self._device.copy(self._find_address(slot), values.address, slot.type.size_bytes)
+        else:
+            self.view(slot).copy_from_host(np.asarray(values))
+
+    def read_bytes(self, region: str) -> NDArray[np.uint8]:
+        """Return a copy of a region's bytes in host memory."""
+        self._device.synchronize()
+        return self.regions[region].read(0, self.plan.sizes[region])
+
+    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
+        """Overwrite a region's bytes."""
+        self._device.synchronize()
+        self.regions[region].write(data)
+
+    def _find_address(self, slot: Slot) -> int:
+        return self.regions[slot.region].address + slot.offset
+
+    def _prepare(self, step: Step, stream: Stream) -> Launch:
+        """Return a step's launch with its parameters bound. Loads the kernel, which must be the one that the plan names."""
+        outputs = [self._find_address(slot) for slot in step.outputs]
+        if step.op == "Copy":
+            assert step.inputs[0] is not None
+            source, size_bytes = self._find_address(step.inputs[0]), step.inputs[0].type.size_bytes
+            return lambda: self._device.copy(outputs[0], source, size_bytes, stream)
+        op = find_op(step.op)
+        named = dict(zip(op.input_names(len(step.inputs)), step.inputs, strict=True))
+        copies = []  # of what is changed in place, where the plan keeps the old value
+        for name, made in zip(op.outputs, step.outputs, strict=False):
+            taken = named.get(op.in_place.get(name, ""))
+            if taken is not None and self._find_address(taken) != self._find_address(made):
+                copies.append((self._find_address(made), self._find_address(taken), made.type.size_bytes))
+        types = [None if slot is None else slot.type for slot in step.inputs]
+        call = open_calls(deterministic=True).find_sealed(step.op, types, step.attrs, step.seal)
+        params = call.make_params([None if slot is None else self._find_address(slot) for slot in step.inputs], outputs)
+        library = call.handle.load()
+        workspace = 0 if step.workspace is None else self._find_address(step.workspace)
+
+        def launch() -> None:
+            for target, source, size_bytes in copies:
+                self._device.copy(target, source, size_bytes, stream)
+            library.launch(params, workspace, stream.handle)
+
+        return launch
+
+    def read(self, slot: Slot) -> NDArray[Any]:
+        """Return a copy of a slot's values in host memory."""
+        self._device.synchronize()
+        return self.view(slot).copy_to_host()
+
+    def run_step(self, index: int) -> None:
+        """Launch one step and wait for it."""
+        self._launches[index]()
+        self._device.synchronize()
+
+    def run_steps(self) -> None:
+        """Queue every step's launch, with events between streams."""
+        for i, (step, launch) in enumerate(zip(self.plan.steps, self._launches, strict=True)):
+            stream = self._streams[step.stream]
+            for j in step.waits:
+                stream.wait(self._events[j])
+            launch()
+            if i in self._waited:
+                event = self._events.setdefault(i, self._device.create_event(timing=False))
+                stream.record(event)
+
+    def run(self) -> None:
+        """Queue a run: stepwise the first time, by the captured graph after that."""
+        if not self._captures or not self._has_run:
+            self._has_run = True
+            self.run_steps()
+            return
+        if self.graph is None:
+            self.graph = self.capture()
+        self.graph.launch(self._streams[0])
+
+    def capture(self) -> Graph:
+        """Return the plan as one graph; other streams fork from the first and join it again."""
+        first = self._streams[0]
+        with self._device.capture(first) as graphs:
+            fork = self._device.create_event(timing=False)
+            first.record(fork)
+            for stream in self._streams[1:]:
+                stream.wait(fork)
+            self.run_steps()
+            for stream in self._streams[1:]:
+                joined = self._device.create_event(timing=False)
+                stream.record(joined)
+                first.wait(joined)
+        return graphs[0]
+
+
+EXECUTOR = DeviceExecutor

@@ -1,0 +1,79 @@
+"""What executors share: regions of memory, and values put in and taken out by name."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.opset import find_dtype, type_of
+from aicf.plan import Plan, Slot
+
+_PLACES = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
+
+
+class Executor(ABC):
+    """Runs one plan in memory of its own. Inputs are copied in; outputs and states stay where they are until the next run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @abstractmethod
+    def view(self, slot: Slot) -> Any:
+        """Return the backend's array over a slot's bytes."""
+
+    @abstractmethod
+    def write(self, slot: Slot, values: Any) -> None:
+        """Overwrite a slot's bytes with an array of the backend or of the host, of the slot's type."""
+
+    @abstractmethod
+    def read_bytes(self, region: str) -> NDArray[np.uint8]:
+        """Return a copy of a region's bytes in host memory, behind all work."""
+
+    @abstractmethod
+    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
+        """Overwrite a region's bytes."""
+
+    @abstractmethod
+    def run_step(self, index: int) -> None:
+        """Run one step alone, and wait for it."""
+
+    @abstractmethod
+    def read(self, slot: Slot) -> NDArray[Any]:
+        """Return a copy of a slot's values in host memory, behind all work."""
+
+    @abstractmethod
+    def run_steps(self) -> None:
+        """Run the plan step by step."""
+
+    def run(self) -> None:
+        """Run the plan as fast as it can be; captured, where the backend captures."""
+        self.run_steps()
+
+    def put(self, arrays: Sequence[Any]) -> None:
+        """Copy inputs in; raises ValueError naming the one whose type the plan was not made for."""
+        if len(arrays) != len(self.plan.inputs):
+            names = ", ".join(name for name, _ in self.plan.inputs)
+            raise ValueError(f"{self.plan.name}: takes {len(self.plan.inputs)} inputs ({names}), got {len(arrays)}")
+        for (name, slot), array in zip(self.plan.inputs, arrays, strict=True):
+            if type_of(array) != slot.type:
+                raise ValueError(f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too")
+            self.write(slot, array)
+
+    def load_states(self, values: Mapping[tuple[str, str], NDArray[Any]]) -> None:
+        """Overwrite states by (owner, role); raises ValueError naming one that is missing."""
+        for state in self.plan.states:
+            found = values.get((state.owner, state.role))
+            if found is None:
+                raise ValueError(f"{self.plan.name}: there is no value for state {state.role} of {state.owner}")
+            self.write(state.slot, found.astype(find_dtype(state.slot.type.dtype), copy=False).reshape(state.slot.type.shape))
+
+
+def make_executor(plan: Plan, **options: Any) -> Executor:
+    """Return an executor of a plan's backend; options are that executor's own."""
+    made: Executor = importlib.import_module(_PLACES[plan.backend]).EXECUTOR(plan, **options)
+    return made

@@ -1,0 +1,316 @@
+"""``Tensor``: an array of a backend with the call that made it, and ``apply``, by which every op of the eager face is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.autograd import Node, Version, run_backward
+from aicf.backends import Backend, find_backend, find_default, read_host
+from aicf.errors import GradientError
+from aicf.modes import MODES, refuse_while_recording
+from aicf.operators import Operators, read_key
+from aicf.opset import Attr, Attrs, Builder, Type, find_op
+
+Scalar = bool | int | float
+
+
+class _Eager(Builder):
+    """Calls ops on tensors."""
+
+    def call(self, op: str, inputs: Sequence[Tensor | None], attrs: Attrs) -> tuple[Tensor, ...]:
+        """Return the outputs of an op."""
+        return apply(op, inputs, **attrs)
+
+    def type_of(self, value: Tensor) -> Type:
+        """Return a tensor's type."""
+        return value.type
+
+    def full(self, value: float, like: Tensor) -> Tensor:
+        """Return a scalar of a tensor's dtype, on its backend."""
+        return make_scalar(value, like.dtype, like.backend)
+
+
+class Tensor(Operators):
+    """An array of a backend, with its gradient.
+
+    ``data`` is the backend's array; ``grad`` the gradient that backward passes have added up; ``creator`` the call that made it, None for
+    one that nothing made. Writing to ``data`` goes past the checks of in-place writes; the methods ending in ``_`` do not.
+    """
+
+    BUILDER: ClassVar[Builder] = _Eager()
+    __array_priority__ = 1000  # NumPy's operators leave ours the right to decide
+    __slots__ = ("__weakref__", "backend", "creator", "data", "grad", "index", "requires_grad", "type", "version")
+
+    data: Any
+    grad: Tensor | None
+    creator: Node | None
+
+    def __init__(self, values: Any, *, dtype: str | None = None, requires_grad: bool = False, backend: str | Backend | None = None) -> None:
+        refuse_while_recording("a tensor was made from host values", "make it outside, and pass it as an input or register it as a buffer")
+        chosen = find_default() if backend is None else find_backend(backend) if isinstance(backend, str) else backend
+        host = values.numpy() if isinstance(values, Tensor) else values
+        self._set(chosen.from_host(read_host(host, dtype)), chosen, Version())
+        self.require_grad(requires_grad)
+
+    def _set(self, data: Any, backend: Backend, version: Version) -> None:
+        self.data = data
+        self.backend = backend
+        self.type = backend.type_of(data)
+        self.version = version
+        self.grad = None
+        self.creator = None
+        self.index = 0
+        self.requires_grad = False
+
+    @classmethod
+    def wrap(cls, data: Any, backend: Backend, version: Version | None = None) -> Self:
+        """Return a tensor of an array that a backend has made, without a copy."""
+        made = cls.__new__(cls)
+        made._set(data, backend, version or Version())
+        return made
+
+    def require_grad(self, needed: bool = True) -> Self:
+        """Say whether backward passes are to find this tensor's gradient; returns the tensor. Raises TypeError for integers."""
+        if needed and not self.type.is_float:
+            raise TypeError(f"a tensor of {self.type.dtype} has no gradient; only floating tensors do")
+        self.requires_grad = needed
+        return self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions there are."""
+        return len(self.type.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar tensor has no length")
+        return self.shape[0]
+
+    # ---- to the host
+
+    def numpy(self) -> NDArray[Any]:
+        """Return the values in host memory, not to be written to."""
+        refuse_while_recording("a tensor's values were read", "keep the computation in tensors")
+        view = self.backend.to_host(self.data).view()
+        view.flags.writeable = False
+        return view
+
+    def item(self) -> Any:
+        """Return the only element as a Python number; raises ValueError where there is not exactly one."""
+        refuse_while_recording("a tensor's value was read (.item(), float, if)", "keep the computation in tensors, or branch by F.where")
+        if self.type.num_elems != 1:
+            raise ValueError(f"item() needs one element, got shape {self.shape}")
+        return self.backend.to_host(self.data).reshape(()).item()
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        values = self.numpy()
+        return np.array(values, dtype=dtype, copy=copy) if dtype is not None or copy else values
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        refuse_while_recording("a tensor was exported", "keep the computation in tensors")
+        if self.requires_grad:
+            raise GradientError("a tensor that needs a gradient cannot be exported: export x.detach()")
+        return self.data.__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> Any:
+        return self.data.__dlpack_device__()
+
+    def __repr__(self) -> str:
+        if MODES.recorder is not None or not hasattr(self.backend, "to_host"):
+            return f"Tensor({self.type})"
+        body = np.array2string(self.backend.to_host(self.data), separator=", ", prefix="Tensor(")
+        note = ", requires_grad=True" if self.requires_grad else ""
+        return f"Tensor({body}, dtype={self.dtype}{note})"
+
+    # ---- gradients
+
+    def backward(self, gradient: Tensor | None = None, *, retain_graph: bool = False) -> None:
+        """Add the gradients of this tensor (a scalar, or weighted by ``gradient``) to the ``grad`` of the leaves it was made of.
+
+        The graph is freed, unless it is to be retained. Raises :class:`~aicf.errors.GradientError`.
+        """
+        run_backward([self], [gradient], retain_graph=retain_graph)
+
+    def detach(self) -> Tensor:
+        """Return a tensor of the same memory that no gradient flows through."""
+        return Tensor.wrap(self.data, self.backend, self.version)
+
+    def alias(self) -> Tensor:
+        """Return a tensor of the same memory that needs a gradient of its own, and passes it on where this one needs one."""
+        return _apply_one("Reshape", self, shape=self.shape) if self.requires_grad else self.detach().require_grad()
+
+    def clone(self) -> Tensor:
+        """Return a copy, through which gradients flow."""
+        return self * 1.0 if self.type.is_float else _apply_one("Cast", self, dtype=self.dtype)
+
+    # ---- writes in place
+
+    def copy_(self, source: Tensor | Scalar) -> Self:
+        """Overwrite the elements; returns the tensor. Raises :class:`~aicf.errors.GradientError` where gradients would be wrong."""
+        self._check_write()
+        values = self._lift(source)
+        if values.type != self.type:
+            values = _apply_one("Broadcast", values.cast(self.dtype), shape=self.shape)
+        self.backend.copy_into(self.data, values.data)
+        self.version.count += 1
+        return self
+
+    def _check_write(self) -> None:
+        refuse_while_recording("a tensor was changed in place", "return the new values instead")
+        if MODES.grad_enabled and self.requires_grad:
+            raise GradientError("a tensor that needs a gradient was changed in place; do it under aicf.no_grad(), or make a new tensor")
+
+    def zero_(self) -> Self:
+        """Set all elements to zero; returns the tensor."""
+        return self.copy_(0)
+
+    def add_(self, other: Tensor | Scalar) -> Self:
+        """Add in place; returns the tensor."""
+        self._check_write()
+        return self.copy_(self.detach() + other)
+
+    def mul_(self, other: Tensor | Scalar) -> Self:
+        """Multiply in place; returns the tensor."""
+        self._check_write()
+        return self.copy_(self.detach() * other)
+
+    # ---- arithmetic
+
+    def _lift(self, other: Any) -> Tensor:
+        """Return an operand as a tensor: a number in this tensor's dtype and backend."""
+        if isinstance(other, Tensor):
+            return other
+        if not isinstance(other, (bool, int, float, np.generic)):
+            raise TypeError(f"expected a tensor or a number, got {type(other).__name__}; Tensor(values) makes one")
+        return make_scalar(float(other) if self.type.is_float else int(other), self.dtype, self.backend)
+
+    def _unary(self, function: str) -> Tensor:
+        return _apply_one("Elementwise", self, function=function)
+
+    def _binary(self, function: str, other: Any) -> Tensor:
+        return _apply_one("Elementwise", self, self._lift(other), function=function)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return _apply_one("MatMul", self, other)
+
+    # ---- shapes and reductions
+
+    def cast(self, dtype: str) -> Tensor:
+        """Return the tensor in another dtype."""
+        return self if dtype == self.dtype else _apply_one("Cast", self, dtype=dtype)
+
+    def reshape(self, *shape: int) -> Tensor:
+        """Return the elements in another shape; one extent may be -1."""
+        return _apply_one("Reshape", self, shape=shape)
+
+    def permute(self, *order: int) -> Tensor:
+        """Return the tensor with its axes in another order."""
+        return _apply_one("Permute", self, order=order)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  # as NumPy has it
+        """The tensor with its axes reversed."""
+        return self.permute(*reversed(range(self.ndim)))
+
+    def _reduce(self, function: str, axes: int | Sequence[int] | None, keep: bool) -> Tensor:
+        chosen = axes if axes is None or isinstance(axes, int) else tuple(axes)
+        return _apply_one("Reduce", self, function=function, axes=chosen, keep=keep)
+
+    def sum(self, axes: int | Sequence[int] | None = None, *, keep: bool = False) -> Tensor:
+        """Return the sum over axes, over all by default."""
+        return self._reduce("sum", axes, keep)
+
+    def mean(self, axes: int | Sequence[int] | None = None, *, keep: bool = False) -> Tensor:
+        """Return the mean over axes, over all by default."""
+        return self._reduce("mean", axes, keep)
+
+    def max(self, axes: int | Sequence[int] | None = None, *, keep: bool = False) -> Tensor:
+        """Return the maximum over axes, over all by default."""
+        return self._reduce("max", axes, keep)
+
+    def argmax(self, axis: int, *, keep: bool = False) -> Tensor:
+        """Return the index of the first maximum along an axis."""
+        return self._reduce("argmax", axis, keep)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        starts, stops, kept = read_key(key, self.shape)
+        cut = _apply_one("Slice", self, starts=starts, stops=stops)
+        shape = tuple(n for n, keep in zip(cut.shape, kept, strict=True) if keep)
+        return cut if all(kept) else cut.reshape(*shape)
+
+
+def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tensor, ...]:
+    """Call an op: its backend runs it, and where an input needs a gradient the call is recorded.
+
+    Raises TypeError or ValueError for inputs that the op does not take or that are of several backends.
+    """
+    known = find_op(op)
+    filled = known.fill(attrs)
+    if MODES.recorder is not None:
+        inputs = [None if t is None else MODES.recorder.lift(t) for t in inputs]
+        backend: Backend = MODES.recorder
+    else:
+        backend = _find_common_backend(op, inputs)
+    records = MODES.grad_enabled and any(t is not None and t.requires_grad for t in inputs) and known.has_gradient(filled)
+    if records and known.keeps:
+        needed = {n for n, t in zip(known.input_names(len(inputs)), inputs, strict=True) if t is not None and t.requires_grad}
+        filled = known.extend(filled, needed)
+    arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled)
+    outputs = tuple(Tensor.wrap(array, backend) for array in arrays)
+    if known.moves and inputs and inputs[0] is not None:
+        for output in outputs:  # what is moved may be a view
+            output.version = inputs[0].version
+    if records:
+        node = Node(known, filled, inputs, outputs)
+        for i, output in enumerate(outputs):
+            if output.type.is_float:
+                output.creator, output.index, output.requires_grad = node, i, True
+    return outputs
+
+
+def make_scalar(value: Scalar, dtype: str, backend: Backend) -> Tensor:
+    """Return a scalar on a backend, or of the graph that is being recorded."""
+    chosen: Backend = MODES.recorder or backend
+    (data,) = chosen.op_call("Full", (), {"value": value, "dtype": dtype, "shape": ()})
+    return Tensor.wrap(data, chosen)
+
+
+def _apply_one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
+    (output,) = apply(op, inputs, **attrs)
+    return output
+
+
+def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> Backend:
+    found: Backend | None = None
+    for tensor in inputs:
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{op}: expected tensors, got {type(tensor).__name__}; Tensor(values) makes one")
+        if found is not None and tensor.backend is not found:
+            raise TypeError(f"{op}: inputs are on {found.name} and {tensor.backend.name}; make them on one: Tensor(x, backend=...)")
+        found = tensor.backend
+    return found or find_default()

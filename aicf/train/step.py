@@ -1,0 +1,112 @@
+"""``aicf.compile_step``: forward, backward and update of a training step as one plan; what varies per step lives in the plan's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aicf.frontends.recording import Recorder, record
+from aicf.ir import Rewriter, Value
+from aicf.ir.graph import CONTROL
+from aicf.modes import no_grad, recording
+from aicf.nn import Module
+from aicf.optim import Optimizer
+from aicf.optim.clipping import find_factor, find_norm
+from aicf.passes.context import Training, Updates
+from aicf.tensor import Tensor
+from aicf.train.compiled import Compiled
+from aicf.train.program import Options, build, find_backend_name, name_inputs
+
+Loss = Callable[..., Tensor]
+
+
+class Step(Compiled):
+    """A training step, compiled: call it with a batch."""
+
+    def __call__(self, *batch: Any) -> Tensor:
+        """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for types that it was not compiled for."""
+        return self.run(batch)[0]
+
+
+def compile_step(
+    model: Module,
+    loss: Loss,
+    optimizer: Optimizer,
+    batch: Sequence[Tensor],
+    *,
+    clip_norm: float | None = None,
+    backend: str | None = None,
+    amp: str | None = None,
+    deterministic: bool = True,
+    passes: bool = True,
+) -> Step:
+    """Return a training step for batches of these types: ``loss(model, *batch)``, its gradients, and the optimizer's update.
+
+    Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. Raises
+    :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
+    gradient, and :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves.
+    """
+    options = Options(backend, amp, deterministic, passes)
+    recorded = record(loss, model, name_inputs(batch), f"step of {type(model).__name__}")
+    tensors = dict(recorded.tensors)
+    owners = _find_owners(model, optimizer)
+    attach = _Attachment(optimizer, owners, tensors, clip_norm)
+    training = Training(tuple(owners.values()), attach)
+    graph, log, plan = build(recorded, training, find_backend_name(model, options), options)
+    return Step(plan, tensors, recorded.graph, graph, log)
+
+
+def _find_owners(model: Module, optimizer: Optimizer) -> dict[int, str]:
+    """Return the owner path of each parameter that is optimized, by its number in the optimizer."""
+    paths = {id(p): path for path, p in model.named_parameters()}
+    missing = [p for p in optimizer.params if id(p) not in paths]
+    if missing:
+        raise ValueError(f"the optimizer has {len(missing)} parameters that are not the model's; make it of model.parameters()")
+    return {i: paths[id(p)] for i, p in enumerate(optimizer.params)}
+
+
+class _Attachment:
+    """Records an optimizer's step behind the backward pass: the same rules as its eager step, on values instead of arrays."""
+
+    def __init__(
+        self, optimizer: Optimizer, owners: Mapping[int, str], tensors: dict[tuple[str, str], Tensor], clip_norm: float | None
+    ) -> None:
+        self._optimizer = optimizer
+        self._owners = owners
+        self._tensors = tensors
+        self._clip_norm = clip_norm
+        groups = [group for group in optimizer.groups for _ in group.params]
+        self._held = {i: optimizer.find_state(i, group) for i, group in enumerate(groups) if i in owners}
+
+    def __call__(self, rewriter: Rewriter, grads: Mapping[str, Value]) -> Updates:
+        """Append the update of each parameter that has a gradient; returns the updates of parameters, their states and the step."""
+        recorder = Recorder(rewriter)
+        known = {s.owner: s.value for s in rewriter.graph.states if s.role == "parameter"}
+        with no_grad(), recording(recorder):
+            done = recorder.add_state("step", CONTROL, self._optimizer.steps_done)
+            step = done + 1
+            updates: Updates = [(done.data, step.data)]
+            lifted = self._clip({owner: recorder.wrap(grads[owner]) for owner in self._owners.values() if owner in grads})
+            index = 0
+            for group in self._optimizer.groups:
+                rate = self._optimizer.find_rate(group, step - 1)
+                for _ in group.params:
+                    owner = self._owners[index]
+                    if owner in lifted:
+                        state = self._add_states(recorder, index, owner)
+                        p = recorder.wrap(known[owner])
+                        new, changed = self._optimizer.update(group, p, lifted[owner], state, step, rate)
+                        updates.append((known[owner], new.data))
+                        updates += [(state[role].data, value.data) for role, value in changed.items()]
+                    index += 1
+        self._tensors |= recorder.tensors
+        return updates
+
+    def _clip(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self._clip_norm is None or not grads:
+            return grads
+        factor = find_factor(find_norm(list(grads.values())), self._clip_norm)
+        return {owner: gradient * factor for owner, gradient in grads.items()}
+
+    def _add_states(self, recorder: Recorder, index: int, owner: str) -> dict[str, Tensor]:
+        return {role: recorder.add_state(owner, role, tensor) for role, tensor in self._held[index].items()}

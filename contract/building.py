@@ -1,0 +1,117 @@
+"""Building a frozen kernel: sealed sources, the manifest's flags, nvcc; what is kept lies under the manifest's seal.
+
+A kernel that is in the cache needs no compiler. Several processes may build at once: one does, the others wait. What is there is whole: it
+was made in a folder beside its place and renamed. Every source is held against its hash first, and the machine code against the manifest's
+afterwards, so that what runs is what was verified and measured.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from contract.errors import FrozenError
+from contract.kernels import FrozenKernel
+from device.cubin import hash_machine_code
+from device.interface import UnavailableError
+from device.settings import read_settings
+from device.toolchain import BuildError, Toolchain, find_toolchain, make_environment, name_remedy
+
+# What ptxas said of a kernel, beside its library.
+PTXAS_LOG = "ptxas.txt"
+_LIBRARY, _DIGEST = "kernel.so", "kernel.so.sha256"
+
+
+def build_kernel(kernel: FrozenKernel, cache_dir: Path | None = None) -> Path:
+    """Return the kernel's shared library, from the cache or built now; :data:`PTXAS_LOG` lies beside it.
+
+    Raises :class:`FrozenError` where a source or the machine code is not what was sealed, :class:`BuildError` with the compiler's text or
+    where the cache cannot be written, and :class:`UnavailableError` where there is no compiler.
+    """
+    root = (cache_dir or read_settings().cache_dir) / "frozen" / kernel.op
+    place = root / f"{kernel.name}-{str(kernel.manifest['seal'])[:16]}"
+    if _is_whole(place):
+        return place / _LIBRARY
+    kernel.check_sources()
+    try:
+        toolchain = find_toolchain()
+    except UnavailableError as error:
+        raise UnavailableError(f"{kernel.op}/{kernel.name} must be built from its sealed sources: {error}") from error
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / f".{place.name}.lock"):
+            if not _is_whole(place):
+                _build(kernel, toolchain, place)
+    except OSError as error:
+        raise BuildError(f"{root}: {error.strerror or error}; free space there, or point AICF_CACHE_DIR elsewhere") from error
+    return place / _LIBRARY
+
+
+def compile_kernel(kernel: FrozenKernel, toolchain: Toolchain, scratch: Path) -> Path:
+    """Compile a kernel from its revision's folder alone, in an empty folder; return the library there, beside :data:`PTXAS_LOG`.
+
+    Raises :class:`BuildError` with the compiler's text. Sources and machine code are not held against anything here.
+    """
+    object_file, library = scratch / "object.o", scratch / _LIBRARY
+    commands = (
+        [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *kernel.flags, "-c", str(kernel.source), "-o", str(object_file)],
+        [str(toolchain.cxx), "-shared", "-o", str(library), str(object_file), str(toolchain.cudart_library)],
+    )
+    texts = []
+    for command in commands:
+        done = subprocess.run(
+            command, cwd=scratch, env=make_environment(scratch), capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
+        texts.append(done.stdout + done.stderr)
+        if done.returncode != 0:
+            raise BuildError(f"{kernel.name} does not compile from its sealed sources:\n{texts[-1].strip()}")
+    object_file.unlink()
+    (scratch / PTXAS_LOG).write_text(texts[0])
+    return library
+
+
+def find_other_code(kernel: FrozenKernel, library: Path) -> str:
+    """Return "" where a library has the machine code that the kernel's manifest pins, else what differs."""
+    found = hash_machine_code(library)
+    if found == kernel.machine_code:
+        return ""
+    return f"the machine code is {found[:16]}..., the manifest pins {kernel.machine_code[:16] or 'none'}..."
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether the library is there with the content that it was stored with: a disk that ran full leaves less."""
+    try:
+        is_same = sha256((place / _LIBRARY).read_bytes()).hexdigest() == (place / _DIGEST).read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return is_same and (place / PTXAS_LOG).is_file()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(kernel: FrozenKernel, toolchain: Toolchain, place: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".building-") as name:
+        made = Path(name, "made")
+        made.mkdir()
+        library = compile_kernel(kernel, toolchain, made)
+        if fault := find_other_code(kernel, library):
+            sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
+            raise FrozenError(
+                f"{kernel.op}/{kernel.name}: build/machine_code: nvcc {toolchain.nvcc_version} makes another kernel of the sealed sources "
+                f"than nvcc {sealed_with}, whose was verified and measured: {fault}; {name_remedy(sealed_with)}"
+            )
+        (made / _DIGEST).write_text(sha256(library.read_bytes()).hexdigest())
+        if place.exists():  # damaged, or this would not be built
+            shutil.rmtree(place)
+        made.rename(place)

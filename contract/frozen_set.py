@@ -1,0 +1,88 @@
+"""Reading an op of the frozen set: its index and the kernels that this names, validated; nothing is trusted by its name alone.
+
+Sources are held against their hashes where they are used: :meth:`contract.kernels.FrozenKernel.read_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.agreement import check_agreement
+from contract.errors import FrozenError, NotFrozenError
+from contract.index import Index, read_index
+from contract.kernels import FrozenKernel, read_kernel
+from contract.layout import INDEX, dump_line, find_frozen_dir, hash_value, is_op_name
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FrozenOp:
+    """What the frozen set says of an op.
+
+    ``kernels`` are in the order of their names; ``medians`` are those of mode ``cold``; ``surveys`` are by architecture.
+    """
+
+    name: str
+    folder: Path
+    description: Row
+    entries: tuple[Row, ...]
+    medians: tuple[Row, ...]
+    kernels: Mapping[str, FrozenKernel]
+    surveys: Mapping[str, Row] = field(default_factory=dict)
+
+    @property
+    def interface(self) -> Row:
+        """How a call's problem is found in the op's C struct."""
+        interface: Row = self.description["interface"]
+        return interface
+
+    @property
+    def archs(self) -> list[str]:
+        """The architectures that kernels are for."""
+        return sorted({k.arch for k in self.kernels.values()})
+
+
+def list_ops(frozen_dir: Path | None = None) -> list[str]:
+    """Return the ops that have an index, sorted."""
+    found = (path.parent.name for path in (frozen_dir or find_frozen_dir()).glob(f"*/{INDEX}"))
+    return sorted(name for name in found if is_op_name(name))
+
+
+def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
+    """Read an op's index and the kernels that it names.
+
+    Raises :class:`NotFrozenError` for an op that is not there, and :class:`FrozenError`, naming file, line and field, where something is
+    missing, breaks its schema, or disagrees.
+    """
+    root = frozen_dir or find_frozen_dir()
+    known = list_ops(root)
+    if op not in known:
+        raise NotFrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
+    return load_kernels(read_index(root / op))
+
+
+def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True) -> FrozenOp:
+    """Return the op of an index with the entries to ``keep``, and the kernels, medians and surveys that go with them.
+
+    Raises :class:`FrozenError` as :func:`read_op` does.
+    """
+    path = index.folder / INDEX
+    descriptions = [row for row in index.rows if row["kind"] == "op"]
+    if len(descriptions) != 1 or descriptions[0]["op"] != index.op:
+        raise FrozenError(f"{path}: must have one line of kind op, for {index.op}; it has {len(descriptions)}")
+    seals: dict[str, str] = {}
+    for entry in index.entries:
+        if seals.setdefault(entry["kernel"], entry["seal"]) != entry["seal"]:
+            raise FrozenError(f"{path}: seal: two entries of kernel {entry['kernel']} name different seals")
+    entries = tuple(sorted(filter(keep, index.entries), key=dump_line))
+    digest = hash_value(descriptions[0]["interface"])
+    names = sorted({entry["kernel"] for entry in entries})
+    kernels = {name: read_kernel(index.folder, name, seal=seals[name], interface=digest) for name in names}
+    medians = sorted((row for row in index.medians if row["mode"] == "cold" and row["kernel"] in kernels), key=dump_line)
+    surveys = {row["arch"]: row for row in index.rows if row["kind"] == "survey"}
+    check_agreement(str(path), index.rows, [k.manifest for k in kernels.values()])
+    return FrozenOp(index.op, index.folder, descriptions[0], entries, tuple(medians), kernels, surveys)

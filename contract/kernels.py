@@ -1,0 +1,120 @@
+"""A sealed kernel: its manifest, held against its seal, and the sources that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.documents import read_plain_file
+from contract.errors import FrozenError
+from contract.layout import (
+    INDEX,
+    OLD_MANIFEST,
+    SOURCES,
+    TREE,
+    expand,
+    hash_bytes,
+    hash_value,
+    make_seal,
+    make_tree,
+    name_manifest,
+    name_revision,
+)
+from contract.schemas import read_document
+
+REMEDY = "`python -m harness frozen verify` says more"
+
+
+@dataclass(frozen=True)
+class FrozenKernel:
+    """A sealed kernel: its manifest with the ``files`` of its revision, as it was sealed, and the folder that holds these."""
+
+    manifest: Mapping[str, Any]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return str(self.manifest["kernel"])
+
+    @property
+    def op(self) -> str:
+        """The op that it is a kernel of."""
+        return str(self.manifest["op"])
+
+    @property
+    def arch(self) -> str:
+        """The architecture that it was built for, ``sm_90a``."""
+        return str(self.manifest["arch"])
+
+    @property
+    def machine_code(self) -> str:
+        """The SHA-256 of code and constants that its sources come to, "" where none is pinned."""
+        return str(self.manifest["build"]["machine_code"].get(self.arch, ""))
+
+    @property
+    def revision(self) -> str:
+        """The hash of the tree of its sources."""
+        return hash_value(make_tree(self.op, self.manifest["files"]))
+
+    @property
+    def sources(self) -> Path:
+        """The folder that its sources lie in as in ``ops/``."""
+        return self.folder / SOURCES
+
+    @property
+    def flags(self) -> list[str]:
+        """What nvcc is called with, but for the compiler of the host, the source and where the object goes."""
+        build = self.manifest["build"]
+        return [*build["flags"], "-gencode", build["gencode"], f"-I{self.sources.resolve()}"]
+
+    @property
+    def source(self) -> Path:
+        """The file that nvcc compiles."""
+        return self.folder.resolve() / str(self.manifest["build"]["source"])
+
+    def read_source(self, name: str) -> bytes:
+        """Return a source by its path below the revision's folder; raises :class:`FrozenError` unless it is what was sealed."""
+        path = self.folder / name
+        try:
+            content = read_plain_file(path)
+        except FileNotFoundError:
+            raise FrozenError(f"{path}: is missing; {REMEDY}") from None
+        except OSError as error:
+            raise FrozenError(f"{path}: cannot be read: {error}; {REMEDY}") from error
+        if hash_bytes(content) != self.manifest["files"].get(name):
+            raise FrozenError(f"{path}: is not what was sealed; {REMEDY}")
+        return content
+
+    def check_sources(self) -> None:
+        """Raise :class:`FrozenError`, naming the file, unless all sources are there and are what was sealed."""
+        for name in sorted(self.manifest["files"]):
+            self.read_source(name)
+
+
+def read_kernel(folder: Path, name: str, *, seal: str | None = None, interface: str | None = None) -> FrozenKernel:
+    """Return a kernel of the op whose folder it is, its manifest checked against schema, seal and name.
+
+    ``seal`` and ``interface`` are what the index says that these are. Raises :class:`FrozenError`, naming the file and field.
+    """
+    path = folder / name_manifest(name)
+    if not path.exists() and (folder / name / OLD_MANIFEST).exists():
+        raise FrozenError(f"{folder / name}: has the layout of an earlier version: `python -m harness frozen migrate {folder.name}`")
+    manifest = read_document("manifest", path, "the index names this kernel")
+    revision = folder / name_revision(manifest["revision"])
+    tree = read_document("tree", revision / TREE, f"{name} is made of it")
+    if hash_value(tree) != manifest["revision"]:
+        raise FrozenError(f"{revision / TREE}: it is not the tree that {path.name} names; {REMEDY}")
+    sealed = expand(manifest, tree)
+    if make_seal(sealed) != sealed["seal"] or seal not in (None, sealed["seal"]):
+        raise FrozenError(f"{path}: seal: the manifest is not what was sealed; {REMEDY}")
+    if manifest["kernel"] != name or manifest["op"] != folder.name:
+        raise FrozenError(f"{path}: kernel: it says that it is of {manifest['op']}/{manifest['kernel']}")
+    for call, symbol in manifest["entry_points"].items():  # a symbol of another name may be anything that is linked, `system` among it
+        if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
+            raise FrozenError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
+    if interface not in (None, manifest["interface"]):
+        raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes")
+    return FrozenKernel(sealed, revision)

@@ -1,0 +1,107 @@
+"""What each document of the frozen set may hold: the format's JSON schemas, which lie in ``frozen/schema``, wherever a set lies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from contract.documents import DocumentError, parse_json, read_plain_file
+from contract.errors import BrokenDocument, FrozenError
+from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir, name_schema
+from contract.validator import find_fault
+
+# What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
+DIGESTS = {
+    "event": "a3437ce70fed4289d1fe65bc807402e668a1be0f59c28f3fe6acdc094d6dc468",
+    "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
+    "index": "ef0653531a35045bdd0a3e12d86179b98d713907f13728e9dd1ce208a00397d8",
+    "journal": "494e405257ff1b282ad86f765099397661cf2120627543722a2b4aedad7bd492",
+    "manifest": "4c6ac40bc5a45765626c07aa568f0c69b8b817ca4f8e84a97820fa01efa1e1ba",
+    "tree": "46579b0c33c31ae7ee3f2d3e35cf200d5047f8537b38b26987cdba8d4c6ddc37",
+}
+# The kinds of lines that an index has.
+LINES = ("op", "entry", "median", "survey")
+
+
+@cache
+def load_schema(folder: Path, document: str) -> Mapping[str, Any]:
+    """Return a schema; raises :class:`FrozenError` where it cannot be read."""
+    try:
+        loaded: Mapping[str, Any] = json.loads((folder / name_schema(document)).read_text())
+    except (OSError, ValueError) as error:
+        raise FrozenError(f"the schemas of the frozen set cannot be read: {error}; `git checkout {folder}` restores them") from error
+    return loaded
+
+
+def find_version_fault(value: Any) -> str:
+    """Return "" unless a document says that it is of another format than this version of the project reads."""
+    version = value.get("schema") if isinstance(value, dict) else None
+    if not isinstance(version, int) or version == SCHEMA_VERSION:
+        return ""
+    return f"schema: is of format {version}, and this version reads format {SCHEMA_VERSION}: use the version that wrote it"
+
+
+def find_schema_fault(document: str, value: Any) -> str:
+    """Return what is wrong with a document (``index``: one line of it; else a key of ``DIGESTS``), "" where nothing is."""
+    if fault := find_version_fault(value):
+        return fault
+    try:
+        if document == "index":
+            return _find_row_fault(find_frozen_dir() / SCHEMA, dump_line(value))
+        if document == "event":
+            return _find_event_fault(value)
+        return _find_fault(find_frozen_dir() / SCHEMA, document, value)
+    except RecursionError:
+        return "is nested too deeply"
+
+
+def _find_fault(folder: Path, document: str, value: Any) -> str:
+    return find_fault(partial(load_schema, folder), document, load_schema(folder, document), value)
+
+
+def _find_event_fault(event: Any) -> str:
+    """Check an event and its rows apart: a row of the index is in several events, and is checked once."""
+    bare = dict(event) if isinstance(event, dict) else event
+    rows: list[tuple[str, Any]] = []
+    for key in ("removed", "added"):
+        if isinstance(bare, dict) and isinstance(bare.get(key), list):
+            rows += [(f"{key}/{i}", row) for i, row in enumerate(bare[key])]
+            bare[key] = []
+    folder = find_frozen_dir() / SCHEMA
+    if fault := _find_fault(folder, "event", bare):
+        return fault
+    faults = ((where, _find_row_fault(folder, dump_line(row))) for where, row in rows)
+    return next((f"{where}: {fault}" for where, fault in faults if fault), "")
+
+
+@lru_cache(maxsize=4096)
+def _find_row_fault(folder: Path, line: str) -> str:
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        return "is not a JSON object"
+    # A line is checked as what it says it is: "none of four" would not say what is wrong with it.
+    kind = row.get("kind")
+    if kind not in LINES:
+        return f"kind: must be one of {', '.join(LINES)}, is {kind!r}"
+    return find_fault(partial(load_schema, folder), "index", {"$ref": f"#/$defs/{kind}"}, row)
+
+
+def load_document(path: Path, why: str = "") -> Any:
+    """Return a document's value; raises :class:`BrokenDocument` where there is none, ending with ``why`` it is asked for."""
+    try:
+        return parse_json(read_plain_file(path))
+    except FileNotFoundError:
+        raise BrokenDocument(path, "missing", "the file is not there", why) from None
+    except (OSError, DocumentError) as error:
+        raise BrokenDocument(path, "unreadable", str(error), why) from error
+
+
+def read_document(kind: str, path: Path, why: str = "") -> dict[str, Any]:
+    """Return a document (``kind`` is a key of ``DIGESTS``) that its schema allows; raises :class:`BrokenDocument`."""
+    value = load_document(path, why)
+    if fault := find_schema_fault(kind, value):
+        raise BrokenDocument(path, "schema", fault)
+    return dict(value)

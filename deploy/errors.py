@@ -1,0 +1,9 @@
+"""What stands in the way of a library; the message says what to do."""
+
+from __future__ import annotations
+
+from contract.errors import FrozenError
+
+
+class DeployError(FrozenError):
+    """What was asked for cannot be built from the frozen set."""

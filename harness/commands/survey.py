@@ -1,0 +1,160 @@
+"""Fit models of frozen kernels' times, by which problems that nobody measured get their kernel, and judge the choices.
+
+`measure` times all frozen kernels that serve drawn problems, on a GPU. `fit` fits models to such times and says what problems that
+were held out say of the choices; `adopt` puts the models into the frozen set too. `regret` times the chosen kernel against all others
+on problems that no model has seen; `recorded` holds the choices against published times, without a GPU. `report` writes
+profiles/selection/h200.md from the records beside it.
+
+\b
+Examples:
+  python -m harness survey measure gemm_bias_act --out /tmp/survey
+  python -m harness survey fit gemm_bias_act \\
+    profiles/selection/h200-survey-gemm_bias_act.json
+  python -m harness survey adopt gemm_bias_act /tmp/survey/*.json
+  python -m harness survey regret gemm_bias_act --seed 7 --problems 60
+  python -m harness survey recorded gemm_bias_act
+  python -m harness survey report
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contract.frozen_set import list_ops, read_op
+from contract.layout import find_frozen_dir
+from device import open_device
+from harness.compare.drawn import seeds
+from harness.discover import find_op
+from harness.errors import ExitCode, UseError
+from harness.surveys.adoption import adopt_survey, fit_times, read_times
+from harness.surveys.drawing import draw_unmeasured
+from harness.surveys.page import make_page
+from harness.surveys.recorded import HELD_OUT, judge_published, read_published_times
+from harness.surveys.records import find_folder, make_times_document, write_record
+from harness.surveys.regret import Summary
+from harness.surveys.timing import POLICY, FrozenKernels, time_problems
+from harness.timing.timer import Timer
+
+
+class Action(StrEnum):
+    """What ``survey`` does."""
+
+    MEASURE = "measure"
+    FIT = "fit"
+    ADOPT = "adopt"
+    REGRET = "regret"
+    RECORDED = "recorded"
+    REPORT = "report"
+
+
+# What each action obeys; any other option is refused.
+_TIMED = ("OP", "--seed", "--problems", "--budget", "--out")
+_OPTIONS: dict[Action, tuple[str, ...]] = {
+    Action.MEASURE: _TIMED,
+    Action.REGRET: _TIMED,
+    Action.FIT: ("OP", "FILE", "--arch"),
+    Action.ADOPT: ("OP", "FILE", "--arch"),
+    Action.RECORDED: ("OP", "--arch", "--out"),
+    Action.REPORT: (),
+}
+# Choices are never judged on the problems that models were fitted to.
+_SEEDS = {Action.MEASURE: 1, Action.REGRET: 2}
+_NUM_PROBLEMS, _BUDGET_S, _ARCH = 200, 120.0, "sm_90a"
+
+OptionalOp = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; report: none", show_default=False)]
+Files = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="fit, adopt: files that measure wrote", show_default=False)]
+Arch = Annotated[str | None, typer.Option("--arch", metavar="NAME", help=f"the architecture that was timed (default: {_ARCH})")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, help=f"of the drawn problems (default: measure {_SEEDS[Action.MEASURE]}, regret 2)")
+]
+NumProblems = Annotated[int | None, typer.Option("--problems", min=1, help=f"how many are drawn (default: {_NUM_PROBLEMS})")]
+Budget = Annotated[
+    float | None, typer.Option("--budget", min=0.0, metavar="SECONDS", help=f"no problem is begun later (default: {_BUDGET_S:g})")
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="where the record goes (default: profiles/selection)")]
+
+
+def run(
+    action: Annotated[Action, typer.Argument(help="measure, fit, adopt, regret, recorded or report", show_default=False)],
+    op: OptionalOp = None,
+    file: Files = None,
+    arch: Arch = None,
+    seed: Seed = None,
+    problems: NumProblems = None,
+    budget: Budget = None,
+    out: Out = None,
+) -> ExitCode:
+    """Run the verb."""
+    given: dict[str, object] = {
+        "OP": op,
+        "FILE": file,
+        "--arch": arch,
+        "--seed": seed,
+        "--problems": problems,
+        "--budget": budget,
+        "--out": out,
+    }
+    if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
+        raise UseError(f"{stray[0]} means nothing to survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
+    folder = out or find_folder()
+    if action is Action.REPORT:
+        return _report(folder)
+    if op is None:
+        raise UseError(f"survey {action} needs an op: one of {', '.join(list_ops()) or '(none is frozen)'}")
+    find_op(op)
+    if action in (Action.FIT, Action.ADOPT):
+        if not file:
+            raise UseError(f"survey {action} needs files of times: those that `survey measure {op}` wrote")
+        return _fit(op, file, arch or _ARCH, is_adopted=action is Action.ADOPT)
+    if action is Action.RECORDED:
+        return _judge_recorded(op, arch or _ARCH, folder)
+    wanted = _NUM_PROBLEMS if problems is None else problems
+    return _measure(action, op, _SEEDS[action] if seed is None else seed, wanted, _BUDGET_S if budget is None else budget, folder)
+
+
+def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float, folder: Path) -> ExitCode:
+    frozen = read_op(op)
+    device = open_device("cuda")
+    kernels = FrozenKernels(device, frozen)
+    spec = find_op(op).op
+    drawn = draw_unmeasured(spec, kernels.core, problems, seed)
+    rows = time_problems(kernels, Timer(device, POLICY), drawn, budget_s)
+    regrets = Summary.of([row["regret"] for row in rows])
+    name = "survey" if action is Action.MEASURE else "regret"
+    target = folder / f"h200-{name}-{op}.json"
+    write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows))
+    if action is Action.MEASURE:
+        draw = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION
+        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, draw, "survey", target.name))
+    print(f"{target}: {len(rows)} of {len(drawn)} problems; regret of the choices: {regrets.describe()}")
+    return ExitCode.DONE
+
+
+def _fit(op: str, files: list[Path], arch: str, *, is_adopted: bool) -> ExitCode:
+    times = read_times(op, files)
+    found = (adopt_survey if is_adopted else fit_times)(find_frozen_dir(), times, arch)
+    print(f"{op}: {found.describe()}")
+    return ExitCode.DONE
+
+
+def _judge_recorded(op: str, arch: str, folder: Path) -> ExitCode:
+    frozen = read_op(op)
+    rows = judge_published(find_op(op).op, frozen, arch, read_published_times(find_folder().parent, frozen))
+    target = folder / f"recorded-regret-{op}.json"
+    write_record(target, {"op": op, "rows": rows})
+    for key in HELD_OUT:
+        regrets = Summary.of([row[key]["regret"] for row in rows if row[key]["regret"] is not None])
+        print(f"{key}: {regrets.problems} problems, {regrets.describe()}")
+    print(target)
+    return ExitCode.DONE
+
+
+def _report(folder: Path) -> ExitCode:
+    page = folder / "h200.md"
+    page.write_text(make_page(folder))
+    print(page)
+    return ExitCode.DONE

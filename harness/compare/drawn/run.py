@@ -1,0 +1,221 @@
+"""What ``compare --drawn`` does: draw, ask the framework, build, time beside the libraries (or model, without a GPU), record, publish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from device.settings import find_project_root
+from harness.benchmark.run import open_peers
+from harness.benchmark.session import Session
+from harness.build.store import write_atomically
+from harness.compare.drawn import record, seeds
+from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
+from harness.compare.drawn.frozen_choice import choose_frozen, hash_index
+from harness.compare.drawn.page import find_titles, make_page
+from harness.compare.drawn.precompile import precompile_peers
+from harness.compare.drawn.problems import draw_problems
+from harness.compare.drawn.record import DrawnRow, DrawnRun, GroupResult
+from harness.compare.drawn.screen import print_plan, print_run
+from harness.compare.drawn.timing import POLICY, time_matches
+from harness.compare.drawn.without_gpu import model_plan
+from harness.discover import find_op, load_peers
+from harness.errors import ExitCode
+from harness.model.time_model import has_machine
+from harness.spec import Launchable, Op, SpecError
+from harness.terminal.console import claim_output, open_progress, print_json
+from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
+from harness.timing.timer import Timer
+
+PAGE, PICTURE = "drawn.md", "drawn.svg"
+# Groups and a heading, to an SVG document.
+Draw = Callable[[Sequence[GroupResult], str], str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. ``seconds`` is the time of the whole command after which no further problem is begun.
+
+    ``with_all`` times all frozen kernels and variants, for the regret; ``peers`` are timed beside each group's own; ``use`` is what the
+    seed is used for, if for anything but this page.
+    """
+
+    op: str
+    count: int
+    seed: int
+    command: str
+    seconds: float = 600.0
+    with_all: bool = False
+    peers: tuple[str, ...] = ()
+    use: str = ""
+    publish: Path | None = None
+    device: str | None = None
+    target: str | None = None
+    jobs: int | None = None
+    as_json: bool = False
+
+
+def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, ...] = ()) -> Plan:
+    """Draw problems, and ask the framework and the op what they choose for them."""
+    drawn = draw_problems(op, count, seed)
+    drawn = [replace(d, group=replace(d.group, peers=tuple(dict.fromkeys([*d.group.peers, *more_peers])))) for d in drawn]
+    problems = [d.problem for d in drawn]
+    owns = [op.choose(p).variant.name if op.choose else "" for p in problems]
+    return Plan(drawn, choose_frozen(op, problems, arch), owns)
+
+
+def run_drawn(request: Request, draw: Draw) -> ExitCode:
+    """Judge an op on drawn problems: timed on a GPU, modelled without one. ``draw`` makes the picture.
+
+    Raises SpecError for an op without a population, FrozenError where the frozen set cannot be read, BuildError where a kernel does not
+    come out as it was sealed. The result is CHECK_FAILED where the output of what users get is wrong on a problem.
+    """
+    loaded = find_op(request.op)
+    deadline = time.monotonic() + request.seconds
+    folder = request.publish or find_project_root() / ".aicf" / "drawn" / request.op
+    claim_output(folder, "--publish", is_folder=True)
+    with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
+        plan = make_plan(loaded.op, request.count, request.seed, session.target.real_arch, request.peers)
+        if session.device.is_emulated:
+            return _show_modelled(session, request, plan, deadline)
+        run = _time_drawn(session, request, plan, folder, deadline, draw)
+        run_id = session.run_id
+    if request.as_json:
+        print_json(run.to_json() | {"run": run_id})
+    else:
+        print_run(loaded.op, run)
+        print(f"page: {folder / PAGE}, record: {folder / record.FILE}")
+    return ExitCode.CHECK_FAILED if any(_is_wrong(r) for r in run.rows) else ExitCode.DONE
+
+
+def _is_wrong(row: DrawnRow) -> bool:
+    found = row.find(row.judged)
+    return found is None or (found.status == "failed" and found.us is not None)
+
+
+def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, deadline: float, draw: Draw) -> DrawnRun:
+    """Time the plan's problems as far as the deadline allows; what was found is kept however this ends."""
+    op = session.loaded.op
+    left_out: list[str] = []
+    wanted = {n for d in plan.drawn for n in d.group.peers}
+    known = load_peers(session.loaded.folder)
+    if unknown := sorted(set(request.peers) - {p.name for p in known}):
+        raise SpecError(f"--peer {unknown[0]}: op {op.name} has no such peer; it has: {', '.join(p.name for p in known) or 'none'}")
+    peers = [p for p in known if p.name in wanted]
+    compiling = {p.name for p in peers if p.compiles}
+    kernels = plan.list_kernels(with_all=request.with_all)
+    variants = plan.list_variants([v.name for v in op.variants], with_all=request.with_all)
+    to_compile = [(d.problem, [n for n in d.group.peers if n in compiling]) for d in plan.drawn]
+    quiet = request.as_json
+    with ThreadPoolExecutor(1) as pool, open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=quiet) as progress:
+        compiled_ahead = pool.submit(precompile_peers, session.loaded.folder, to_compile, session.settings.jobs)
+        contenders = build_contenders(session, kernels, variants, progress.advance)
+        left_out += compiled_ahead.result()
+    opened: dict[str, Launchable] = dict(open_peers(peers, left_out.append))
+    matches = contenders.match(plan, opened, with_all=request.with_all)
+    run = _start_run(session, request, folder, tuple(left_out))
+    timer = Timer(session.device, POLICY)
+    try:
+        with _publishing(op, folder, draw), open_progress(f"compare {op.name}", len(matches), quiet=quiet) as progress:
+            for row, timed in _until(deadline, time_matches(session, timer, matches)):
+                _record(session, contenders, run.seed, row, timed)
+                run = record.add_row(run, row)
+                _keep(folder, run)
+                progress.advance(_describe_row(row))
+    finally:
+        timer.close()
+    return run
+
+
+def _until(deadline: float, rows: Iterator[tuple[DrawnRow, Mapping[str, Timed]]]) -> Iterator[tuple[DrawnRow, Mapping[str, Timed]]]:
+    for row in rows:
+        yield row
+        if time.monotonic() > deadline:
+            return
+
+
+def _describe_row(row: DrawnRow) -> str:
+    times = ", ".join(f"{c.name} {c.us:.1f} us" for c in row.contenders if c.us is not None)
+    return f"{row.problem}: {'-' if row.ratio is None else f'{row.ratio:.3f}'} ({times})"
+
+
+def _start_run(session: Session, request: Request, folder: Path, left_out: tuple[str, ...]) -> DrawnRun:
+    op, index = request.op, hash_index(request.op)
+    ledger = seeds.find_ledger(op)
+    earlier = record.read_runs(folder / record.FILE)
+    published = ledger.parent / record.FILE
+    if published.resolve() != (folder / record.FILE).resolve():
+        earlier += record.read_runs(published)
+    note = seeds.describe_uses(seeds.read_uses(ledger), earlier, request.seed, index)
+    if request.use:
+        source = f"{request.command}, {session.commit.describe()}"
+        seeds.note_use(ledger, seeds.SeedUse(request.seed, seeds.POPULATION, request.use, source))
+        note = "; ".join(filter(None, (note, f"{request.use}, this run")))
+    started = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    environment = asdict(session.environment)
+    commit = session.commit.describe()
+    arch = session.target.real_arch
+    return DrawnRun(op, request.seed, request.count, started, request.command, commit, arch, index, environment, note, left_out)
+
+
+def _keep(folder: Path, run: DrawnRun) -> None:
+    path = folder / record.FILE
+    record.write_runs(path, run.op, record.put_run(record.read_runs(path), run))
+
+
+@contextmanager
+def _publishing(op: Op, folder: Path, draw: Draw) -> Iterator[None]:
+    """Write page and picture of all runs of the folder when the block ends, also where it is interrupted."""
+    try:
+        yield
+    finally:
+        if runs := record.read_runs(folder / record.FILE):
+            publish(op, runs, folder, draw)
+
+
+def publish(op: Op, runs: list[DrawnRun], folder: Path, draw: Draw) -> None:
+    """Write the page and the picture of runs to a folder."""
+    write_atomically(folder / PAGE, make_page(op, runs))
+    alike, rows = record.merge_runs(runs)
+    results = record.group_rows(rows, find_titles(op))
+    if results[-1].measured:
+        write_atomically(folder / PICTURE, draw(results, f"{op.name}. {alike[-1].where}"))
+
+
+def _record(session: Session, contenders: Contenders, seed: int, row: DrawnRow, timed: Mapping[str, Timed]) -> None:
+    """Insert a result per contender, with all its samples."""
+    for contender in row.contenders:
+        timing = timed[contender.name].cold
+        samples = {} if timing is None else {"samples": timing.samples_us, "clocks": timing.clocks_mhz, "clock_label": timing.clock_label}
+        figures = {} if timing is None else timing.to_figures()
+        session.record(
+            contenders.builds.get(contender.name),
+            kind="drawn",
+            variant=contender.name,
+            problem=row.problem,
+            status=contender.status,
+            reason=contender.reason,
+            figures=figures | {"group": row.group, "role": contender.role, "seed": seed, "error": contender.error, "ratio": row.ratio},
+            inputs=TIMING_DISTRIBUTION if timing is not None else "",
+            **samples,
+        )
+
+
+def _show_modelled(session: Session, request: Request, plan: Plan, deadline: float) -> ExitCode:
+    """Print the decisions, and the modelled times of both choices as far as the deadline allows."""
+    op = session.loaded.op
+    modelled: dict[str, dict[str, float | None]] = {}
+    if has_machine(session.target.name) and request.seconds > 0:
+        names = [list(filter(None, (c.kernel, own if own != c.variant else ""))) for c, own in zip(plan.choices, plan.owns, strict=True)]
+        with open_progress(f"model {op.name}", len(names), quiet=request.as_json) as progress:
+            wanted = list(zip(plan.problems, names, strict=True))
+            for problem, times in model_plan(session, wanted, deadline, lambda kernel: None):
+                modelled[problem.name] = times
+                progress.advance(problem.name)
+    print_plan(op, plan, modelled, session.target.name, as_json=request.as_json)
+    return ExitCode.DONE

@@ -1,0 +1,79 @@
+"""Drawn problems on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from harness.compare.drawn.contenders import Plan
+from harness.compare.drawn.page import HEADINGS, find_titles, list_cells
+from harness.compare.drawn.problems import describe_problem
+from harness.compare.drawn.record import DrawnRun, group_rows
+from harness.spec import Op
+from harness.terminal.console import print_json
+from harness.terminal.figures import format_us
+from harness.terminal.tables import print_tables
+
+_NUM_WORST = 10
+
+
+def print_run(op: Op, run: DrawnRun) -> None:
+    """Print a run by groups, its worst problems, and where it was measured."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in HEADINGS:
+        table.add_column(name, justify="left" if name in ("problems", "worst") else "right")
+    results = group_rows(run.rows, find_titles(op))
+    for result in results:
+        table.add_row(*(escape(cell) for cell in list_cells(result)))
+    print_tables([table])
+    for ratio, row in results[-1].measured[:_NUM_WORST]:
+        if ratio < 1.0 and row.mine is not None and row.peer is not None:
+            times = f"{row.judged} {format_us(row.mine.us)} us, {row.peer.name} {format_us(row.peer.us)} us"
+            print(f"{ratio:.3f}  {row.problem}: {times}")
+    for text in (*run.left_out, *dict.fromkeys(f"{r.problem}: {r.reason}" for r in run.rows if r.reason)):
+        print(text)
+    seed = f"seed {run.seed} is NOT fresh, it was used before: {run.seed_note}" if run.seed_note else f"seed {run.seed} is fresh"
+    print("Ratio: time of the fastest library over that of what users get, cold medians of one run.")
+    print(f"{len(run.rows)} of {run.asked} problems; {seed}. {run.where}")
+
+
+def print_plan(op: Op, plan: Plan, modelled: Mapping[str, Mapping[str, float | None]], target: str, *, as_json: bool) -> None:
+    """Print decisions and modelled times, where nothing can be timed."""
+    rows = []
+    for drawn, choice, own in zip(plan.drawn, plan.choices, plan.owns, strict=True):
+        times = modelled.get(drawn.problem.name, {})
+        rows.append(
+            {
+                "group": drawn.group.name,
+                "problem": drawn.problem.name,
+                **describe_problem(drawn.problem),
+                "kernel": choice.kernel,
+                "variant": choice.variant,
+                "how": choice.how,
+                "error": choice.error,
+                "own": own,
+                "kernel_model_us": times.get(choice.kernel),
+                "own_model_us": times.get(choice.kernel if own == choice.variant else own),
+            }
+        )
+    if as_json:
+        print_json({"op": op.name, "target": target, "rows": rows})
+        return
+    print_tables([_make_plan_table(rows, target)])
+    different = sum(bool(r["own"]) and r["own"] != r["variant"] for r in rows)
+    print(f"{len(rows)} problems; the op itself chooses another variant on {different}.")
+    print(f"Times are of the model of {target}: none was measured.")
+
+
+def _make_plan_table(rows: list[dict[str, object]], target: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("problem", "frozen kernel", "by", f"model {target} us", "the op's own choice", f"model {target} us"):
+        table.add_column(name, justify="right" if "model" in name else "left", overflow="fold")
+    for r in rows:
+        own = "the same" if r["own"] and r["own"] == r["variant"] else str(r["own"] or "none")
+        times = [format_us(t) if isinstance(t, float) else "-" for t in (r["kernel_model_us"], r["own_model_us"])]
+        table.add_row(escape(str(r["problem"])), escape(str(r["kernel"] or r["error"])), str(r["how"]), times[0], escape(own), times[1])
+    return table

@@ -1,0 +1,64 @@
+"""An op's history: the events by which its index came to be, each named by its hash, and what they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract.errors import BrokenDocument
+from contract.index import Row
+from contract.layout import EVIDENCE, HISTORY, dump_line, hash_value, name_bucket
+from contract.schemas import read_document
+from harness.freezing.store.findings import Finding
+
+
+def read_history(folder: Path) -> tuple[list[tuple[str, Row]], list[Finding]]:
+    """Return an op's events as (file name, event), oldest first, and what is wrong with them."""
+    events, findings = [], []
+    paths = (folder / HISTORY).iterdir() if (folder / HISTORY).is_dir() else ()
+    for path in sorted(p for p in paths if p.suffix == ".json" and not p.name.startswith(".")):
+        try:
+            event = read_document("event", path)
+        except BrokenDocument as error:
+            findings.append(Finding.of(error))
+            continue
+        if path.name != name_event(event):
+            findings.append(Finding(folder.name, f"{HISTORY}/{path.name}", "changed", "its name does not hold its hash"))
+        else:
+            events.append((path.name, event))
+    return events, findings
+
+
+def name_event(event: Row) -> str:
+    """Return the file name of an event: its time, what it did, its hash."""
+    return f"{event['at']}-{event['what']}-{hash_value(event)[:16]}.json"
+
+
+def name_evidence(evidence: Row) -> str:
+    """Return the path of an evidence file below the op's folder."""
+    return f"{EVIDENCE}/{name_bucket(evidence['bucket']).replace('/', '-')}-{hash_value(evidence)[:16]}.json"
+
+
+def replay(events: Sequence[tuple[str, Row]]) -> list[Row]:
+    """Return the rows that a history leaves behind: the effects of the events, one after the other."""
+    rows: dict[str, Row] = {}
+    for _, event in events:
+        for row in event["removed"]:
+            rows.pop(dump_line(row), None)
+        rows.update((dump_line(row), row) for row in event["added"])
+    return list(rows.values())
+
+
+def replay_kernels(events: Sequence[tuple[str, Row]]) -> tuple[dict[str, str], dict[str, tuple[str, Row]]]:
+    """Return what a history leaves of the kernels it ever named: seals by kernel, and of the pruned ones the event and what it notes."""
+    seals: dict[str, str] = {}
+    pruned: dict[str, tuple[str, Row]] = {}
+    for name, event in events:
+        for row in event["added"]:
+            if row["kind"] == "entry":
+                seals[row["kernel"]] = row["seal"]
+                pruned.pop(row["kernel"], None)
+        for note in event.get("pruned", ()):
+            seals.pop(note["kernel"], None)
+            pruned[note["kernel"]] = (name, note)
+    return seals, pruned

@@ -1,1 +1,0 @@
-"""What did the compiler make of it? Source, PTX and SASS side by side."""

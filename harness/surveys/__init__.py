@@ -1,0 +1,1 @@
+"""Surveys: times of all frozen kernels on drawn problems, the models fitted to them, and how far choices are behind the fastest kernel."""

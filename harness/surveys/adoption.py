@@ -1,0 +1,78 @@
+"""Putting a survey into the frozen set: models fitted to files of times become a line of the op's index, recorded like any change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contract.documents import parse_json
+from contract.frozen_set import read_op
+from harness.errors import FrozenUseError
+from harness.freezing.store.changes import change_index
+from harness.surveys.fitting import TimesRow, fit_survey
+from harness.surveys.regret import Summary, cross_validate
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of an op's frozen kernels on drawn problems, from one or more files of one GPU; ``record`` names these."""
+
+    op: str
+    device: str
+    record: str
+    rows: tuple[TimesRow, ...]
+
+
+def read_times(op: str, files: Sequence[Path]) -> Times:
+    """Return the times in files that ``survey measure`` wrote; raises :class:`FrozenUseError` where one holds something else."""
+    where = ", ".join(map(str, files))
+    try:
+        contents = [path.read_bytes() for path in files]
+        documents: list[dict[str, Any]] = [parse_json(content) for content in contents]
+        devices = {str(d["facts"]["device"]) for d in documents}
+        rows = tuple(row for d in documents for row in d["rows"])
+        ops = {str(d["op"]) for d in documents}
+        for row in rows:
+            row["sizes"], row["attributes"], row["times_us"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FrozenUseError(f"{where}: cannot be read as times of a survey: {type(error).__name__}: {error}") from error
+    if len(devices) != 1 or ops != {op}:
+        found = f"of {', '.join(sorted(ops))} on {', '.join(sorted(devices))}"
+        raise FrozenUseError(f"{where}: must be times of {op} on one GPU; they are {found}")
+    digest = sha256(b"".join(contents)).hexdigest()
+    return Times(op, devices.pop(), f"{', '.join(path.name for path in files)} ({digest[:16]})", rows)
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """A survey that was fitted: the line of the index, and what held-out problems say of its choices."""
+
+    survey: dict[str, Any]
+    num_problems: int
+    held_out: Summary
+
+    def describe(self) -> str:
+        """Return one line."""
+        fitted = f"{self.num_problems} problems, {len(self.survey['weights'])} kernels"
+        return f"{fitted}; regret where a tenth is held out in turn: {self.held_out.describe()}"
+
+
+def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
+    """Fit models to times and judge them on problems that were held out; nothing is written."""
+    frozen = read_op(times.op, frozen_dir)
+    regrets = cross_validate(frozen, arch, times.rows)
+    survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record})
+    return Adoption(survey, len(times.rows), Summary.of(regrets[~np.isnan(regrets)]))
+
+
+def adopt_survey(frozen_dir: Path, times: Times, arch: str) -> Adoption:
+    """Fit models to times and put them into the op's index; raises :class:`FrozenError` where nothing would change."""
+    found = fit_times(frozen_dir, times, arch)
+    message = f"{found.num_problems} problems, {len(found.survey['weights'])} kernels: {times.record}"
+    change_index(frozen_dir, times.op, "survey", message, put=[found.survey])
+    return found

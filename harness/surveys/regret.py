@@ -1,0 +1,76 @@
+"""Regret: how much longer the chosen kernel takes than the fastest one of those that were timed, as a share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.decision import DecisionCore, How, open_core
+from contract.frozen_set import FrozenOp
+from harness.errors import FrozenUseError
+from harness.surveys.fitting import TimesRow, ask, fit_survey
+
+NUM_FOLDS = 10
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of regrets as shares: how many, their mean, 95th percentile and greatest, and how many choices were the fastest kernel."""
+
+    problems: int
+    mean: float
+    p95: float
+    max: float
+    best_chosen: int
+
+    @classmethod
+    def of(cls, regrets: Sequence[float] | NDArray[np.float64]) -> Summary:
+        """Return that of regrets; raises :class:`FrozenUseError` where there are none."""
+        found = np.asarray(regrets, np.float64)
+        if not len(found):
+            raise FrozenUseError("no problem was timed, so that no choice can be judged")
+        return cls(len(found), float(found.mean()), float(np.percentile(found, 95)), float(found.max()), int((found == 0.0).sum()))
+
+    def describe(self) -> str:
+        """Return the mean, the 95th percentile and the greatest, in words."""
+        return f"mean {100 * self.mean:.2f} %, 95th percentile {100 * self.p95:.1f} %, greatest {100 * self.max:.0f} %"
+
+
+def choose(core: DecisionCore, row: TimesRow) -> tuple[str, How]:
+    """Return the kernel that is chosen for a row's problem, and the step of the decision that found it.
+
+    Raises :class:`FrozenUseError` where no kernel serves it.
+    """
+    asked = ask(core, row)
+    found = core.decide(asked, asked.legal)
+    if found is None:
+        raise FrozenUseError(f"{core.table.names.op}: no frozen kernel for {core.table.arch} serves {dict(row['sizes'])}")
+    return core.table.kernels[found.kernel], found.how
+
+
+def find_regret(times_us: Mapping[str, float], chosen: str) -> float | None:
+    """Return how much longer the chosen kernel takes than the fastest, as a share; None where it was not timed."""
+    return times_us[chosen] / min(times_us.values()) - 1.0 if chosen in times_us else None
+
+
+def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> list[float]:
+    """Return the regrets of the choices for rows of times, of those whose chosen kernel was timed."""
+    regrets = (find_regret(row["times_us"], choose(core, row)[0]) for row in rows)
+    return [regret for regret in regrets if regret is not None]
+
+
+def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow]) -> NDArray[np.float64]:
+    """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed."""
+    fold = np.random.default_rng(0).permutation(len(rows)) % NUM_FOLDS
+    regrets = np.full(len(rows), np.nan)
+    for number in range(NUM_FOLDS):
+        known = [row for row, f in zip(rows, fold, strict=True) if f != number]
+        survey = fit_survey(frozen, arch, known, {"device": "", "record": ""})
+        core = open_core(replace(frozen, surveys={arch: survey}), arch)
+        for i in np.flatnonzero(fold == number).tolist():
+            regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])
+            regrets[i] = np.nan if regret is None else regret
+    return regrets

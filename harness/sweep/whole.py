@@ -1,0 +1,137 @@
+"""A whole sweep: the screen, the finals of each problem, the file of points, and what a person is told of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from device.settings import find_project_root
+from harness.benchmark.session import Session
+from harness.build.builder import BuildResult
+from harness.records.provenance import find_commit
+from harness.records.sweeps import Sweep, SweepPoint, save_sweep
+from harness.spec import Problem, SpecError
+from harness.sweep.finals import Expectations, Winner, hold_finals
+from harness.sweep.progress import GpuUse, Progress
+from harness.sweep.run import SweepPlan, SweepRun
+from harness.sweep.startup import Preparation
+from harness.terminal.console import open_progress
+
+__all__ = ["SweepDone", "SweepPlan", "run_sweep"]
+
+# So many of what was set aside are named.
+_MAX_SET_ASIDE = 10
+
+
+@dataclass(frozen=True)
+class SweepDone:
+    """All points, the winner of each problem's finals, and how busy the GPUs were; ``is_model`` where nothing was timed."""
+
+    points: list[SweepPoint]
+    winners: list[Winner]
+    gpu_use: dict[str, Any]
+    is_model: bool
+
+    def to_json(self, op: str) -> dict[str, Any]:
+        """Return plain values."""
+        points, winners = [vars(p) for p in self.points], [w.to_json() for w in self.winners]
+        return {"op": op, "points": points, "winners": winners, "gpu_use": self.gpu_use}
+
+    def print_counts(self) -> None:
+        """Print how many points came to what, and what is wrong with those that failed."""
+        by_status = {status: [x for x in self.points if x.status == status] for status in ("passed", "failed", "set_aside", "unsupported")}
+        for status, shown in (("failed", by_status["failed"]), ("set aside", by_status["set_aside"][:_MAX_SET_ASIDE])):
+            for x in shown:
+                print(f"{status}: {x.variant} on {x.problem}: {x.reason}")
+        passed, failed, set_aside, unsupported = (len(points) for points in by_status.values())
+        if set_aside > _MAX_SET_ASIDE:
+            print(f"set aside: {set_aside - _MAX_SET_ASIDE} more, with their reasons in the records")
+        pruned = sum(x.is_pruned for x in self.points)
+        given_up = f" ({pruned} of them given up early)" if pruned else ""
+        timed = f"{passed} points {'modelled' if self.is_model else 'timed'}{given_up}"
+        print(f"{timed}, {failed} failed, {set_aside} set aside, {unsupported} not served")
+
+
+def run_sweep(
+    session: Session,
+    plan: SweepPlan,
+    problems: tuple[Problem, ...],
+    preparation: Preparation,
+    num_finalists: int,
+    save: Path | None,
+    *,
+    quiet: bool,
+) -> SweepDone:
+    """Screen variants, hold the finals on a GPU, and write the points to ``save``; ``quiet`` prints nothing.
+
+    Raises SpecError where the plan does not fit the device.
+    """
+    op, is_model = session.loaded.op, session.device.is_emulated
+    if is_model and save is not None:
+        raise SpecError("--save writes measured times, and on the emulated device nothing is timed")
+    sweep, use = SweepRun(session, plan, problems, preparation), GpuUse()
+    holds_finals = bool(num_finalists) and not is_model
+    expectations = Expectations(op, problems if holds_finals else ())
+    points, builds = _screen(sweep, op.name, use, quiet=quiet)
+    if save is not None:
+        save_sweep(save, Sweep(_describe_sweep(session, plan.num_samples), tuple(points)))
+    winners: list[Winner] = []
+    for p in problems:
+        if not quiet:
+            _print_screen(points, p.name, session.target.name if is_model else "")
+        winner = hold_finals(session, builds, sweep.binding, points, p, num_finalists, expectations) if holds_finals else None
+        if winner is not None:
+            winners.append(winner)
+            if not quiet:
+                _print_winner(winner)
+    figures = use.to_figures()
+    if figures:
+        session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)
+        if not quiet:
+            print(use.describe())
+    return SweepDone(points, winners, figures, is_model)
+
+
+def _screen(sweep: SweepRun, op: str, use: GpuUse, *, quiet: bool) -> tuple[list[SweepPoint], list[BuildResult]]:
+    """Return all points and builds of the screen, and tell ``use`` what each took of a GPU."""
+    state = Progress(sweep.size)
+    points: list[SweepPoint] = []
+    builds: list[BuildResult] = []
+    with open_progress(f"sweep {op}", sweep.size, quiet=quiet) as progress:
+        for found in sweep.run():
+            own = [m.point for m in found.points]
+            use.add(own, found.usage)
+            points += own
+            builds.append(found.build)
+            progress.advance(("recorded before: " if found.is_earlier else "") + state.add(own))
+    return points, builds
+
+
+def _describe_sweep(session: Session, samples: int) -> dict[str, str]:
+    return {
+        "device": session.device.properties.name,
+        "target": session.target.name,
+        "toolchain": session.toolchain.identity,
+        "commit": find_commit(find_project_root()).sha,
+        "date": datetime.now(UTC).date().isoformat(),
+        "samples": str(samples),
+    }
+
+
+def _print_screen(points: list[SweepPoint], problem: str, model_of: str) -> None:
+    timed = sorted((p for p in points if p.status == "passed" and p.problem == problem), key=lambda p: p.median_us)
+    where = f"by the time model of {model_of}: nothing was timed, nothing was proved" if model_of else "in the screen"
+    print(f"{problem}: fastest of {len(timed)} {where}")
+    for p in timed[:5]:
+        interval = f"  ({p.q1_us:.2f} to {p.q3_us:.2f})" if model_of else ""
+        print(f"  {p.median_us:10.2f} us  {p.variant}{interval}")
+
+
+def _print_winner(winner: Winner) -> None:
+    for row in winner.comparisons:
+        said = f"{row.outcome.verdict} {row.outcome.effect.describe()}" if row.outcome else row.reason
+        print(f"  final: {row.candidate}: {said}")
+    stays = " (the incumbent stays)" if winner.winner == winner.incumbent else f", faster than {winner.incumbent}"
+    print(f"  winner: {winner.winner}{stays}")

@@ -1,0 +1,95 @@
+"""Accuracy of every kernel of optimizer over the op's own problems; and many steps, their first, decay, and the binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device import Device
+from harness.spec import Launchable, Problem
+from harness.testing import OpUnderTest
+from harness.verify.plan import Effort
+from harness.verify.runner import Case
+
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
+VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+    assert all(p.status == "passed" for p in problems)
+
+
+def _run(device: Device, variant: Launchable, problem: Problem, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    with Case(device, OP, problem) as case:
+        case.upload(inputs)
+        case.launch(variant, device.create_stream(non_blocking=True))
+        device.synchronize()
+        return case.read_outputs()
+
+
+def _make_inputs(elems: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    zeros = np.zeros(elems, np.float32)
+    return {
+        "p": rng.standard_normal(elems, np.float32),
+        "m": zeros,
+        "v": zeros,
+        "lr": np.array(0.01, np.float32),
+        "step": np.array(1, np.int64),
+    }
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_a_quadratic_is_minimised(device: Device, open_kernel: Open, kernel: str) -> None:
+    state = _make_inputs(130) | {"lr": np.array(0.1, np.float32)}
+    problem = Problem({"N": 130}, {}, scalars={"weight_decay": 0.0})
+    for step in range(1, 61):
+        gradient = 2.0 * (state["p"] - 3.0)
+        state |= _run(device, open_kernel(kernel), problem, state | {"grad": gradient, "step": np.array(step, np.int64)})
+    assert np.abs(state["p"] - 3.0).max() < 0.6
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_the_first_step_is_the_learning_rate_in_the_gradients_direction(device: Device, open_kernel: Open, kernel: str) -> None:
+    inputs = _make_inputs(70)
+    inputs["grad"] = np.where(np.arange(70) % 2 == 0, 1e-3, -40.0).astype(np.float32)
+    problem = Problem({"N": 70}, {}, scalars={"weight_decay": 0.0})
+    p = _run(device, open_kernel(kernel), problem, inputs)["p"]
+    np.testing.assert_allclose(p - inputs["p"], -0.01 * np.sign(inputs["grad"]), rtol=1e-4)
+
+
+def test_decoupled_decay_is_not_scaled_by_the_gradient(device: Device, open_kernel: Open) -> None:
+    inputs = _make_inputs(8) | {"grad": np.zeros(8, np.float32)}
+    decoupled = _run(device, open_kernel("naive"), Problem({"N": 8}, {"decoupled": True}, scalars={"weight_decay": 0.5}), inputs)
+    coupled = _run(device, open_kernel("naive"), Problem({"N": 8}, {"decoupled": False}, scalars={"weight_decay": 0.5}), inputs)
+    np.testing.assert_allclose(decoupled["p"], inputs["p"] * (1 - 0.01 * 0.5), rtol=1e-6)
+    np.testing.assert_allclose(coupled["p"], inputs["p"] - 0.01 * np.sign(inputs["p"]), rtol=1e-3, atol=1e-6)
+
+
+def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
+    variant = open_kernel("naive")
+    p, grad, m, v = (device.allocate(4096).view((8,), np.float32) for _ in range(4))
+    step, lr = device.allocate(64).view((), np.int64), device.allocate(64).view((), np.float32)
+    rest = {"copy": None, "decoupled": True, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    arguments = {"p": p, "grad": grad, "m": m, "v": v, "step": step, "lr": lr, **rest}
+    assert variant.supports(**arguments) == ""
+    with pytest.raises(ValueError, match=r"beta1"):
+        variant.supports(**arguments | {"beta1": 1.0})
+    with pytest.raises(ValueError, match=r"^m: expected memory of its own"):
+        variant.supports(**arguments | {"m": p})
+    with pytest.raises(ValueError, match=r"^grad: expected shape \(8,\)"):
+        variant.supports(**arguments | {"grad": device.allocate(4096).view((7,), np.float32)})

@@ -1,0 +1,221 @@
+"""Tensors, autograd and modes as users meet them: what works, and what each mistake is told."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import Tensor, nn
+from aicf import functional as F
+from aicf.errors import GradientError
+
+HERE = Path(__file__).name
+
+
+def leaf(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(0).normal(size=shape), requires_grad=True)
+
+
+def test_a_graph_is_what_ran() -> None:
+    x = Tensor([1.0, -2.0, 3.0], requires_grad=True)
+    total = Tensor(0.0)
+    for i in range(3):
+        total = total + (x[i] * 2.0 if x[i].item() > 0 else x[i] * x[i])
+    total.backward()
+    assert x.grad is not None
+    assert x.grad.numpy().tolist() == [2.0, -4.0, 2.0]
+
+
+def test_gradients_add_up_until_they_are_zeroed() -> None:
+    x = leaf(3)
+    for _ in range(2):
+        (x * 3.0).sum().backward()
+    assert x.grad is not None
+    assert x.grad.numpy().tolist() == [6.0] * 3
+
+
+def test_a_value_that_is_used_twice_gets_both_gradients() -> None:
+    x = Tensor(3.0, requires_grad=True)
+    y = x * x
+    (y + y * x).backward()
+    assert x.grad is not None
+    assert x.grad.item() == 2 * 3.0 + 3 * 9.0
+
+
+def test_a_freed_graph_says_what_to_do() -> None:
+    y = (leaf(3) * 2.0).sum()
+    y.backward()
+    with pytest.raises(GradientError, match=rf"{HERE}:\d+: the graph of Reduce was freed .* retain_graph=True"):
+        y.backward()
+
+
+def test_a_retained_graph_runs_again() -> None:
+    x = leaf(3)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), 4.0 * x.numpy())
+
+
+def test_a_write_to_what_the_backward_pass_reads_raises_with_the_line() -> None:
+    x, w = leaf(3), Tensor(np.ones(3))
+    y = (x * w).sum()
+    w.add_(1.0)
+    with pytest.raises(GradientError, match=rf"{HERE}:\d+: Elementwise needs its x1 .* changed in place .*x\.clone\(\)"):
+        y.backward()
+
+
+def test_a_write_through_a_view_is_seen() -> None:
+    x, w = leaf(3), Tensor(np.ones((3, 1)))
+    y = (x * w.reshape(3)).sum()
+    w.zero_()
+    with pytest.raises(GradientError, match="changed in place"):
+        y.backward()
+
+
+def test_a_write_to_what_nobody_reads_is_fine() -> None:
+    x, w = leaf(3), Tensor(np.ones(3))
+    y = (x + w).sum()
+    w.zero_()
+    y.backward()
+
+
+def test_a_leaf_that_needs_a_gradient_is_not_written_to() -> None:
+    x = leaf(3)
+    with pytest.raises(GradientError, match=r"aicf\.no_grad"):
+        x.add_(1.0)
+    with aicf.no_grad():
+        x.add_(1.0)
+
+
+def test_nothing_is_recorded_without_gradients() -> None:
+    x = leaf(3)
+    with aicf.no_grad():
+        assert (x * 2.0).creator is None
+    with pytest.raises(GradientError, match="needs no gradient"):
+        x.detach().sum().backward()
+
+
+def test_only_scalars_are_differentiated_without_weights() -> None:
+    x = leaf(2, 2)
+    with pytest.raises(GradientError, match=r"needs a scalar or a gradient, got shape \(2, 2\)"):
+        (x * 2.0).backward()
+    (x * 2.0).backward(Tensor(np.full((2, 2), 0.5)))
+    assert x.grad is not None
+    assert x.grad.numpy().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_a_long_chain_is_no_recursion() -> None:
+    x = Tensor(1.0, requires_grad=True)
+    y = x
+    for _ in range(20000):
+        y = y + 1.0
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.item() == 1.0
+
+
+def test_the_backward_pass_lets_go_of_what_it_kept() -> None:
+    x = leaf(3)
+    y = F.exp(x)
+    seen = weakref.ref(y)
+    total = y.sum()
+    total.backward()
+    del y
+    assert seen() is None, gc.get_referrers(seen())
+
+
+def test_grad_of_grad() -> None:
+    third = aicf.grad(aicf.grad(aicf.grad(lambda x: x * x * x * x)))
+    assert third(Tensor(2.0)).item() == 48.0
+
+
+def test_grad_of_several_arguments_leaves_no_trace() -> None:
+    x, y = leaf(3), leaf(3)
+    dx, dy = aicf.grad(lambda a, b: (a * a * b).sum(), (0, 1))(x, y)
+    np.testing.assert_allclose(dx.numpy(), 2 * x.numpy() * y.numpy())
+    np.testing.assert_allclose(dy.numpy(), x.numpy() ** 2)
+    assert x.grad is None
+    assert y.grad is None
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: Tensor([1.0]) + Tensor(np.ones(1)), TypeError, "cast"),
+        (lambda: Tensor(np.ones((2, 3))) + Tensor(np.ones((4,))), ValueError, r"\(2, 3\) and \(4,\) do not broadcast"),
+        (lambda: F.linear(Tensor(np.ones((2, 3))), Tensor(np.ones((4, 5)))), ValueError, r"x \[..., K\] and w \[N, K\]"),
+        (lambda: Tensor([1, 2], requires_grad=True), TypeError, "int64 has no gradient"),
+        (lambda: F.embedding(Tensor(np.ones((3, 2))), Tensor([3])), IndexError, r"index 3 is not in 0\.\.2"),
+        (lambda: F.cross_entropy(Tensor(np.ones((2, 3))), Tensor([0, 7])), IndexError, r"index 7 is not in 0\.\.2"),
+        (lambda: F.dropout(Tensor([1.0]), 1.0), ValueError, r"\[0, 1\)"),
+        (lambda: Tensor(np.ones((2, 3))).reshape(4, -1), ValueError, "6 elements"),
+        (lambda: Tensor(np.ones((2, 3)))[2], IndexError, "out of range"),
+        (lambda: Tensor(np.ones((2, 3)))[::2], TypeError, "step 1"),
+        (lambda: Tensor(np.ones(3)).sum(1), ValueError, "axis 1 is out of range"),
+        (lambda: Tensor(np.ones(3)).item(), ValueError, "one element"),
+        (lambda: aicf.set_backend("abacus"), ValueError, "there are: numpy, cuda"),
+        (lambda: F.relu([1.0]), TypeError, "expected tensors, got list"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_mistake_is_named(make: object, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        make()  # type: ignore[operator]
+
+
+def test_numpy_speaks_to_tensors() -> None:
+    x = Tensor(np.arange(6.0).reshape(2, 3))
+    np.testing.assert_array_equal(np.asarray(x), x.numpy())
+    np.testing.assert_array_equal(np.from_dlpack(x), x.numpy())
+    assert isinstance(np.float64(2.0) * x, Tensor)
+    assert repr(x) == "Tensor([[0., 1., 2.],\n        [3., 4., 5.]], dtype=float64)"
+    with pytest.raises(ValueError, match="read-only"):
+        x.numpy()[0] = 1.0
+
+
+def test_dropout_draws_by_counter() -> None:
+    x = Tensor(np.ones(1000, np.float32))
+    first = aicf.Generator(3)
+    a, b = F.dropout(x, 0.25, generator=first), F.dropout(x, 0.25, generator=first)
+    assert not np.array_equal(a.numpy(), b.numpy())
+    again = aicf.Generator(3)
+    again.load_state_dict({"seed": 3, "offset": 1})
+    np.testing.assert_array_equal(F.dropout(x, 0.25, generator=again).numpy(), b.numpy())
+    assert abs((a.numpy() == 0).mean() - 0.25) < 0.06
+    assert F.dropout(x, 0.25, training=False) is x
+
+
+def test_philox_is_the_published_one() -> None:
+    """The known answers of Random123's kat_vectors for philox4x32-10."""
+    from aicf.opset.dropout import philox
+
+    zeros = philox(np.zeros((1, 4), np.uint64), 0)[0]
+    assert [f"{int(w):08x}" for w in zeros] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
+    ones = philox(np.full((1, 4), 0xFFFFFFFF, np.uint64), 0xFFFFFFFFFFFFFFFF)[0]
+    assert [f"{int(w):08x}" for w in ones] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
+
+
+def test_owner_paths_and_state() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2, bias=False)))
+    assert [path for path, _ in model.named_parameters()] == ["0.weight", "0.bias", "2.0.weight", "2.0.bias", "2.1.weight"]
+    other = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2, bias=False)))
+    other.load_state_dict(model.state_dict())
+    x = Tensor(np.ones((1, 3), np.float32))
+    np.testing.assert_array_equal(model(x).numpy(), other(x).numpy())
+    with pytest.raises(ValueError, match=r"missing 0\.weight; unknown nothing\.there"):
+        other.load_state_dict({**{k: v for k, v in model.state_dict().items() if k != "0.weight"}, "nothing.there": 1})
+
+
+def test_importing_the_package_is_light() -> None:
+    heavy = ("torch", "cupy", "device", "safetensors")
+    code = f"import sys, aicf; from aicf import nn, optim, functional; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

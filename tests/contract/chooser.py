@@ -1,0 +1,155 @@
+"""Who is chosen for a call, written down from docs/frozen.md once more, straightforwardly: the compiled decision must agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+AXES = ("dtypes", "layout", "epilogue", "region")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an op: sizes, attributes, and per present tensor its address and, in elements, its row stride or all its strides."""
+
+    sizes: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    addresses: Mapping[str, int]
+    strides: Mapping[str, int | tuple[int, ...]]
+
+
+def holds(row: Mapping[str, Any], call: Call) -> bool:
+    if "attribute" in row:
+        return any(call.attributes[row["attribute"]] == value for value in row["in"])
+    if "count" in row:
+        count = math.prod(-(-call.sizes[name] // step) for name, step in row["count"].items())
+        return row.get("min", 1) <= count <= row.get("max", count) and count % row.get("multiple", 1) == 0
+    if row["tensor"] not in call.addresses:
+        return True
+    stride = call.strides.get(row["tensor"], ())
+    outer = (stride,) if isinstance(stride, int) else stride[:-1]
+    fits = all(s % row.get("stride", 1) == 0 and s <= row.get("max_stride", s) for s in outer)
+    return fits and call.addresses[row["tensor"]] % row.get("address", 1) == 0
+
+
+def look_up(table: Sequence[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:
+    (value,) = [row["value"] for row in table if all(attributes[k] == v for k, v in row["when"].items())]
+    return value
+
+
+def find_sum(formula: Any, sizes: Mapping[str, int]) -> float:
+    """Return the value of a sum of products, or of a formula in postfix order."""
+    if not isinstance(formula, Mapping):
+        return float(sum(c * math.prod([float(sizes[s]) for s in names]) for c, names in formula))
+    stack: list[float] = []
+    for token in formula["postfix"]:
+        if token == "?:":
+            otherwise, then, condition = stack.pop(), stack.pop(), stack.pop()
+            stack.append(then if condition else otherwise)
+        elif token in ("+", "-", "*", "/", "//", "-//", "min()", "max()", "<"):
+            b, a = stack.pop(), stack.pop()
+            results = {"+": a + b, "-": a - b, "*": a * b, "min()": min(a, b), "max()": max(a, b), "<": float(a < b)}
+            stack.append(results[token] if token in results else {"/": a / b, "//": a // b, "-//": -(-a // b)}[token])
+        else:
+            stack.append(float(sizes[token]) if isinstance(token, str) else float(token))
+    (value,) = stack
+    return value
+
+
+def classify(op: Mapping[str, Any], call: Call) -> dict[str, str | None]:
+    found = {}
+    for axis in op["axes"]:
+        found[axis["name"]] = next((c["name"] for c in axis["classes"] if all(holds(w, call) for w in c["when"])), None)
+    return found
+
+
+def estimate_us(op: Mapping[str, Any], manifest: Mapping[str, Any], call: Call) -> float:
+    prior, cost = manifest["prior"], op["cost"] or {}
+    flops = bytes_moved = compute = traffic = 0.0
+    if op["cost"]:
+        flops, bytes_moved = (find_sum(look_up(op["cost"][key], call.attributes), call.sizes) for key in ("flops", "bytes_moved"))
+        rate = prior["flops_per_s"].get(look_up(op["cost"]["flop_unit"], call.attributes), 0.0)
+        compute = flops / rate if rate else 0.0
+    factor = 1.0
+    if prior["tile"]:
+        tiles = math.prod(-(-call.sizes[name] // edge) for name, edge in prior["tile"].items())
+        factor = -(-tiles // prior["slots"]) * prior["slots"] / tiles
+        if manifest["arch"] in cost.get("l2_bytes_per_s", {}):
+            for item, names in look_up(cost["reads"], call.attributes):
+                again = [float(-(-call.sizes[name] // edge)) for name, edge in sorted(prior["tile"].items()) if name not in names]
+                traffic += math.prod([item, *(float(call.sizes[s]) for s in names), *again])
+            traffic /= cost["l2_bytes_per_s"][manifest["arch"]]
+    return max(compute, bytes_moved / prior["bytes_per_s"], traffic) * factor * 1e6
+
+
+def predict_us(
+    op: Mapping[str, Any], survey: Mapping[str, Any], manifest: Mapping[str, Any], call: Call, classes: Mapping[str, Any]
+) -> float:
+    """Return what a survey predicts of a kernel: its model's terms with their weights, set right by the problems of the call's group."""
+    prior, cost, name = manifest["prior"], op["cost"], manifest["kernel"]
+    flops, num_bytes = (find_sum(look_up(cost[key], call.attributes), call.sizes) for key in ("flops", "bytes_moved"))
+    tile = sorted(prior["tile"].items())
+    steps = {size: float(-(-call.sizes[size] // edge)) for size, edge in tile}
+    waves = math.ceil(math.prod(steps.values()) / prior["slots"])
+    rate = prior["flops_per_s"].get(look_up(cost["flop_unit"], call.attributes), math.inf)
+    compute = flops * math.prod(edge / call.sizes[size] for size, edge in tile) / rate * (waves * prior["slots"]) * 1e6
+    traffic = 0.0
+    if l2 := cost.get("l2_bytes_per_s", {}).get(manifest["arch"]):
+        for item, names in look_up(cost["reads"], call.attributes):
+            again = math.prod(n for size, n in steps.items() if size not in names)
+            traffic += math.prod([item, *(float(call.sizes[s]) for s in names)]) * again / l2 * 1e6
+    terms = [1.0, waves, compute, num_bytes / prior["bytes_per_s"] * 1e6, traffic]
+    time = sum(w * term for w, term in zip(survey["weights"][name], terms, strict=True))
+    off, says = 0.0, 1.0
+    sizes = sorted(call.sizes)
+    for group in survey["groups"]:
+        if group["group"] == f"{classes['dtypes']}/{classes['layout']}" and name in group["kernels"]:
+            for point in group["points"]:
+                error = point[len(sizes) + group["kernels"].index(name)]
+                if error is not None:
+                    distance = sum((math.log2(p) - math.log2(call.sizes[s])) ** 2 for s, p in zip(sizes, point, strict=False))
+                    say = (distance + 0.3) ** -2
+                    off, says = off + say * error, says + say
+    return time * (1.0 + off / says)
+
+
+def choose(
+    rows: Sequence[Mapping[str, Any]],
+    manifests: Mapping[str, Mapping[str, Any]],
+    arch: str,
+    call: Call,
+    refused: Collection[str] = (),
+) -> tuple[str | None, int]:
+    """Return the kernel and how it was chosen (1 measured, 2 surveyed, 3 near, 4 prior, 5 fallback), or (None, 0)."""
+    op = next(r for r in rows if r["kind"] == "op")
+    entries = [r for r in rows if r["kind"] == "entry" and r["bucket"]["arch"] == arch]
+    legal = {e["kernel"] for e in entries if all(holds(c, call) for c in manifests[e["kernel"]]["domain"])} - set(refused)
+    winning = {e["kernel"] for e in entries if e["role"] == "winner"}
+    medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in legal & winning]
+    exact = [m for m in medians if m["sizes"] == call.sizes and m["attributes"] == call.attributes]
+    if exact:
+        return min(exact, key=lambda m: (m["median_us"], m["kernel"]))["kernel"], 1
+    classes = classify(op, call)
+    group = "/".join(str(classes[axis]) for axis in AXES[:3])
+    for survey in (r for r in rows if r["kind"] == "survey" and r["arch"] == arch and op["cost"]):
+        own = {e["kernel"] for e in entries if e["role"] == "winner" and all(e["bucket"][axis] == classes[axis] for axis in AXES)}
+        asked = {name for name in legal if name in survey["weights"]}
+        if asked and own <= survey["weights"].keys():
+            return min((predict_us(op, survey, manifests[name], call, classes), name) for name in asked)[1], 2
+
+    def find_distance(row: Mapping[str, Any]) -> float:
+        return float(sum((math.log2(call.sizes[s]) - math.log2(row["sizes"][s])) ** 2 for s in sorted(call.sizes)))
+
+    near = [m for m in medians if m["group"] == group and find_distance(m) <= 9.0]
+    winners = [e for e in entries if e["role"] == "winner" and e["kernel"] in legal]
+    own_near = [m for m in near if classify(op, Call(m["sizes"], m["attributes"], {}, {}))["region"] == classes["region"]]
+    own_winners = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in AXES)]
+    for some_near, some_winners in ((own_near, own_winners), (near, winners)):
+        if some_near:
+            return min(some_near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 3
+        if some_winners:
+            return min((estimate_us(op, manifests[e["kernel"]], call), e["kernel"]) for e in some_winners)[1], 4
+    fallbacks = sorted(e["kernel"] for e in entries if e["role"] == "fallback" and e["kernel"] in legal)
+    return (fallbacks[0], 5) if fallbacks else (None, 0)

@@ -1,0 +1,2 @@
+/* The C contract of op blend. */
+#include "blend/params.h"

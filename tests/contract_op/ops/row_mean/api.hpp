@@ -1,0 +1,2 @@
+/* The C contract of op row_mean. */
+#include "row_mean/params.h"

@@ -1,0 +1,199 @@
+"""Surveys: models are found again from the times that they make, and the committed one from the committed times; choices are judged."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from contract.calls import Problem
+from contract.decision import DecisionCore, open_core
+from contract.frozen_set import FrozenOp, read_op
+from contract.layout import find_frozen_dir
+from harness.__main__ import build_app
+from harness.errors import FrozenError, FrozenUseError
+from harness.freezing.store.changes import demote
+from harness.freezing.store.index import read_frozen_op
+from harness.freezing.store.verify import check_op
+from harness.surveys.adoption import adopt_survey, fit_times, read_times
+from harness.surveys.fitting import ask, fit_survey, solve_nonnegative
+from harness.surveys.records import find_folder
+from harness.surveys.regret import Summary, cross_validate
+
+OP, ARCH = "gemm_bias_act", "sm_90a"
+TIMES = find_folder() / f"h200-survey-{OP}.json"
+FACTS = {"device": "made up", "record": "none"}
+BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
+
+
+@pytest.fixture
+def frozen() -> FrozenOp:
+    """The project's kernels without a survey."""
+    return replace(read_op(OP), surveys={})
+
+
+def open_surveyed(frozen: FrozenOp, survey: dict[str, Any]) -> DecisionCore:
+    return open_core(replace(frozen, surveys={ARCH: survey}), ARCH)
+
+
+def draw_times(core: DecisionCore, count: int, noise: float) -> list[dict[str, Any]]:
+    """Problems with times that the core's survey predicts, off by up to a share."""
+    generator = random.Random(5)
+    rows = []
+    for _ in range(count):
+        query = core.interface.make_query(Problem({s: 8 * int(2 ** generator.uniform(3, 10)) for s in "KMN"}, BFLOAT16))
+        asked = core.ask(query)
+        predicted = core.predict_us(asked, asked.legal)
+        assert predicted is not None
+        times = {core.table.kernels[i]: us * (1 + generator.uniform(-noise, noise)) for i, us in predicted.items() if asked.legal >> i & 1}
+        rows.append({"sizes": dict(query.by_size), "attributes": dict(query.attributes), "times_us": times})
+    return rows
+
+
+def make_survey(frozen: FrozenOp) -> dict[str, Any]:
+    """A survey whose weights are made up and which no problem sets right."""
+    generator = random.Random(1)
+    names = [name for name, kernel in frozen.kernels.items() if kernel.arch == ARCH]
+    weights = {name: [generator.uniform(2, 9), generator.uniform(0.1, 2), 1.1, generator.uniform(0.5, 1.5), 0.0] for name in names}
+    return {"kind": "survey", "arch": ARCH, "device": "made up", "record": "none", "weights": weights, "groups": []}
+
+
+def predict(core: DecisionCore, row: Any) -> dict[str, float]:
+    asked = ask(core, row)
+    return {core.table.kernels[i]: us for i, us in (core.predict_us(asked, asked.legal) or {}).items()}
+
+
+def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> None:
+    committed = read_op(OP).surveys[ARCH]
+    found = fit_times(find_frozen_dir(), read_times(OP, [TIMES]), ARCH)
+    assert found.survey == committed
+    assert json.dumps(found.survey, sort_keys=True) == json.dumps(committed, sort_keys=True)
+    assert 0 < found.held_out.mean < 0.02
+
+
+def test_a_fit_finds_the_weights_that_made_the_times(frozen: FrozenOp) -> None:
+    frozen = replace(frozen, medians=())
+    rows = draw_times(open_surveyed(frozen, make_survey(frozen)), 60, noise=0.0)
+    found = fit_survey(frozen, ARCH, rows, FACTS)
+    timed = {name for row in rows for name in row["times_us"]}
+    assert found["weights"].keys() <= timed and len(found["weights"]) > 3
+    core = open_surveyed(frozen, found | {"groups": []})
+    for row in rows:
+        predicted = predict(core, row)
+        for name, us in row["times_us"].items():
+            assert name not in found["weights"] or not predicted or predicted[name] == pytest.approx(us, rel=1e-3)
+    errors = [e for g in found["groups"] for point in g["points"] for e in point[3:] if e is not None]
+    assert errors and max(map(abs, errors)) < 1e-3
+
+
+def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: FrozenOp) -> None:
+    plain = replace(frozen, medians=())
+    rows = draw_times(open_surveyed(plain, make_survey(plain)), 60, noise=0.0)
+    without, found = fit_survey(plain, ARCH, rows, FACTS), fit_survey(frozen, ARCH, rows, FACTS)
+    assert found["weights"] == without["weights"]
+    median = next(m for m in frozen.medians if m["kernel"] in found["weights"])
+    core = open_surveyed(frozen, found | {"groups": []})
+    modelled = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
+    us = sum(w * term for w, term in zip(found["weights"][median["kernel"]], modelled, strict=True))
+    name = "/".join(map(str, core.find_classes(ask(core, median))[:2]))
+    group = next(g for g in found["groups"] if g["group"] == name)
+    sizes = [median["sizes"][s] for s in "KMN"]
+    told = [p[3 + group["kernels"].index(median["kernel"])] for p in group["points"] if p[:3] == sizes]
+    assert any(e == pytest.approx(median["median_us"] / us - 1.0, abs=1e-4) for e in told if e is not None)
+
+
+def test_choices_are_judged_on_problems_that_were_held_out(frozen: FrozenOp) -> None:
+    rows = draw_times(open_surveyed(frozen, make_survey(frozen)), 80, noise=0.0)
+    assert cross_validate(frozen, ARCH, rows).mean() < 0.002
+    generator = random.Random(2)
+    for row in rows:  # a liar: times that say nothing of sizes
+        row["times_us"] = {name: generator.uniform(1, 3) for name in row["times_us"]}
+    assert cross_validate(frozen, ARCH, rows).mean() > 0.1
+
+
+def test_the_least_squares_have_no_weight_below_0() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(20):
+        matrix, target = generator.uniform(0, 1, (12, 4)), generator.uniform(-1, 1, 12)
+        found = solve_nonnegative(matrix, target)
+        error = np.sum((matrix @ found - target) ** 2)
+        assert (found >= 0).all()
+        for _ in range(200):
+            other = np.maximum(found + generator.normal(0, 0.1, 4), 0.0)
+            assert np.sum((matrix @ other - target) ** 2) >= error - 1e-12
+
+
+def test_a_survey_comes_and_goes_with_the_history(tmp_path: Path) -> None:
+    folder = tmp_path / "frozen"
+    shutil.copytree(find_frozen_dir(), folder, ignore=shutil.ignore_patterns(".*"))
+    document = json.loads(TIMES.read_text())
+    shorter = tmp_path / "shorter.json"
+    shorter.write_text(json.dumps(document | {"rows": document["rows"][:120]}))
+    found = adopt_survey(folder, read_times(OP, [shorter]), ARCH)
+    assert found.num_problems == 120 and "120 problems" in found.describe()
+    assert not check_op(folder, OP)
+    (survey,) = [r for r in read_frozen_op(folder, OP).rows if r["kind"] == "survey"]
+    assert survey == found.survey and survey["record"].startswith("shorter.json (")
+    with pytest.raises(FrozenError, match="nothing in the frozen set of gemm_bias_act would change"):
+        adopt_survey(folder, read_times(OP, [shorter]), ARCH)
+    demote(folder, OP, [], "all of it")
+    assert not [r for r in read_frozen_op(folder, OP).rows if r["kind"] == "survey"]
+    assert not check_op(folder, OP)
+
+
+def test_files_that_are_no_times_of_the_op_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(FrozenUseError, match=r"must be times of softmax on one GPU; they are of gemm_bias_act on NVIDIA H200"):
+        read_times("softmax", [TIMES])
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(json.loads(TIMES.read_text()) | {"facts": {"device": "another GPU"}}))
+    with pytest.raises(FrozenUseError, match=r"they are of gemm_bias_act on NVIDIA H200, another GPU"):
+        read_times(OP, [TIMES, other])
+    for text in ("{}", "[]", "no JSON", '{"op": "gemm_bias_act", "facts": {"device": "d"}, "rows": [{}]}'):
+        other.write_text(text)
+        with pytest.raises(FrozenUseError, match=r"other.json: cannot be read as times of a survey"):
+            read_times(OP, [other])
+    with pytest.raises(FrozenUseError, match=r"nowhere.json: cannot be read"):
+        read_times(OP, [tmp_path / "nowhere.json"])
+
+
+def test_an_op_without_a_cost_cannot_be_surveyed(frozen: FrozenOp) -> None:
+    with pytest.raises(FrozenUseError, match=r"gemm_bias_act says nothing of its cost"):
+        fit_survey(replace(frozen, description={**frozen.description, "cost": None}), ARCH, [], FACTS)
+
+
+def test_nothing_timed_is_nothing_judged() -> None:
+    with pytest.raises(FrozenUseError, match="no problem was timed"):
+        Summary.of([])
+    found = Summary.of([0.0, 0.5])
+    assert (found.problems, found.mean, found.max, found.best_chosen) == (2, 0.25, 0.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["fit", OP], 2, "survey fit needs files of times"),
+        (["fit", OP, "nowhere.json"], 2, "nowhere.json: cannot be read"),
+        (["fit", "softmax", str(TIMES)], 2, "must be times of softmax on one GPU"),
+        (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: OP, --arch, --out)"),
+        (["report", OP], 2, "OP means nothing to survey report (its options: none)"),
+        (["regret"], 2, "survey regret needs an op: one of gemm_backward, gemm_bias_act, softmax"),
+        (["measure", "no_such_op"], 2, "no_such_op"),
+    ],
+)
+def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = CliRunner().invoke(build_app(["survey"]), ["survey", *words])
+    assert done.exit_code == code and message in done.output + capsys.readouterr().err
+
+
+def test_the_verb_fits_and_writes_nothing() -> None:
+    before = (find_frozen_dir() / OP / "index.jsonl").read_bytes()
+    done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", OP, str(TIMES)])
+    assert done.exit_code == 0 and "199 problems, 27 kernels; regret where a tenth is held out in turn: mean 1.08 %" in done.output
+    assert (find_frozen_dir() / OP / "index.jsonl").read_bytes() == before

@@ -1,0 +1,106 @@
+"""Times of frozen kernels beside each other, which here a made-up clock gives, and what recorded ones say of the choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract.calls import Problem
+from contract.decision import open_core
+from contract.frozen_set import read_op
+from contract.structs import make_params
+from device import Device, DeviceError
+from harness.discover import find_op
+from harness.surveys.drawing import draw_unmeasured
+from harness.surveys.page import describe_regret, make_page
+from harness.surveys.recorded import ESTIMATED, HELD_OUT, judge_published, read_published_times
+from harness.surveys.records import find_folder, make_times_document
+from harness.surveys.regret import Summary, choose, find_regret
+from harness.surveys.timing import FrozenKernels, Launches, time_problems
+
+
+@dataclass(frozen=True)
+class MadeUpSubject:
+    place: int
+    launch: Callable[[Any], None]
+
+
+class MadeUpTimer:
+    """Says that the kernels of a problem take 1, 2, 3, ... us, in their order, and launches each once."""
+
+    def __init__(self, device: Device) -> None:
+        self._stream = device.create_stream()
+        self._count = 0
+
+    def prepare(self, launch: Callable[[Any], None], mode: Any) -> MadeUpSubject:
+        launch(self._stream)
+        self._stream.synchronize()
+        self._count += 1
+        return MadeUpSubject(self._count, launch)
+
+    def warm_up(self, subjects: Any) -> None:
+        pass
+
+    def run_rounds(self, subjects: Any, num_rounds: int) -> Any:
+        first = min(s.place for s in subjects)
+        times = np.array([[s.place - first + 1.0] * 2 for s in subjects])
+        return SimpleNamespace(times_us=np.broadcast_to(times, (num_rounds, *times.shape)))
+
+
+def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
+    for op in ("gemm_bias_act", "softmax"):
+        core = open_core(read_op(op), "sm_90a")
+        queries = draw_unmeasured(find_op(op).op, core, 20, seed=3)
+        assert len({(q.sizes, q.values) for q in queries}) == 20
+        asked = [core.ask(q) for q in queries]
+        assert not any(core.list_exact_times(each) for each in asked) and all(each.legal for each in asked)
+        assert [q.sizes for q in draw_unmeasured(find_op(op).op, core, 20, seed=3)] == [q.sizes for q in queries]
+
+
+def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -> None:
+    kernels = FrozenKernels(device, read_op("softmax"))
+    sizes = ((3, 40), (5, 300), (2, 9000))
+    queries = [kernels.core.interface.make_query(Problem({"rows": r, "columns": c})) for r, c in sizes]
+    timer: Any = MadeUpTimer(device)
+    rows = time_problems(kernels, timer, queries, 60.0)
+    assert [row["sizes"]["rows"] for row in rows] == [3, 5, 2]
+    for row, query in zip(rows, queries, strict=True):
+        legal = kernels.core.ask(query).legal
+        assert set(row["times_us"]) == {name for i, name in enumerate(kernels.core.table.kernels) if legal >> i & 1}
+        assert row["best"] == min(row["times_us"], key=row["times_us"].get)
+        assert row["regret"] == row["times_us"][row["chosen"]] / row["times_us"][row["best"]] - 1
+        assert row["chosen"] == choose(kernels.core, row)[0] and len(row["times_us"]) > 1
+    assert Summary.of([row["regret"] for row in rows]).max == max(row["regret"] for row in rows)
+    document = make_times_document(device, "softmax", 1, 3, kernels.core.table.kernels, rows)
+    assert "3 problems that nothing was measured on" in "\n".join(describe_regret([document]))
+    assert time_problems(kernels, timer, queries, -1.0) == []
+
+
+def test_a_kernel_that_refuses_a_launch_is_named(device: Device) -> None:
+    kernels = FrozenKernels(device, read_op("softmax"))
+    query = kernels.core.interface.make_query(Problem({"rows": 2, "columns": 8}))
+    params = make_params(kernels.core.interface.row, query.by_size, query.attributes, {}, query.strides)
+    with pytest.raises(DeviceError, match=r"a_kernel: x: null pointer"):
+        Launches(device, "a_kernel", next(iter(kernels.calls.values())), [params])
+
+
+def test_the_page_is_the_records() -> None:
+    assert (find_folder() / "h200.md").read_text() == make_page(find_folder())
+
+
+def test_what_recorded_times_say_is_what_is_committed() -> None:
+    committed = json.loads((find_folder() / "recorded-regret-gemm_bias_act.json").read_text())["rows"]
+    for row in committed:
+        times = row["times_us"]
+        assert row["best"] == min(times, key=times.get)
+        for key in (*HELD_OUT, *ESTIMATED):
+            assert row[key]["regret"] == find_regret(times, row[key]["chosen"])
+    frozen = read_op("gemm_bias_act")
+    published = read_published_times(find_folder().parent, frozen)
+    assert judge_published(find_op("gemm_bias_act").op, frozen, "sm_90a", published) == committed
