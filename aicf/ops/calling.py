@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework
+from aicf.ops.extension import load_extension
 from aicf.registry import HwCaps, KernelHandle, Registry
 from contract.calls import TensorLayout
 from contract.structs import find_struct

@@ -22,8 +22,8 @@ from contract.frozen_set import FrozenOp
 from contract.structs import Status, make_params
 from device import Device
 from device.interface import Buffer, DeviceError, Stream
-from harness.dtypes import find_dtype
 from harness.errors import FrozenUseError
+from harness.spec.dtypes import find_dtype
 from harness.surveys.regret import find_regret
 from harness.timing.timer import Mode, Timer, TimingPolicy
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
+from aicf.ops.extension import load_extension
 from tests.aicf.lean_stub import FakeSpace, Params, Stub, compile_c, load_fakes, register_fakes
 
 LIES = {

@@ -12,9 +12,9 @@ import pytest
 
 import aicf.ops
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
 from aicf.ops.arrays import DeviceFramework
 from aicf.ops.calling import OpCall
+from aicf.ops.extension import load_extension
 from aicf.registry import HwCaps, Problem, Registry, open_registry
 from device import Device
 from device.cudart import Cudart

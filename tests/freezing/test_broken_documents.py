@@ -147,7 +147,7 @@ def read_all(frozen_dir: Path) -> None:
             use(op)
         ops = expect((FrozenError,), lambda: select(frozen_dir))
         if ops is not None:
-            expect((FrozenError, ValueError, LookupError), lambda: (make_dispatcher(ops), list_kernels(ops)))
+            expect((FrozenError,), lambda: (make_dispatcher(ops), list_kernels(ops)))
     assert watch.seen == []
 
 
@@ -184,7 +184,7 @@ def test_a_survey_with_a_size_that_is_none(place: Path, size: Any) -> None:
     next(r for r in rows if r["kind"] == "survey")["groups"][0]["points"][0][0] = size
     index.write_text("".join(dump_line(r) + "\n" for r in rows))
     read_all(place)
-    with pytest.raises(FrozenError, match="must have 2 sizes of at least 1"):
+    with pytest.raises(FrozenError, match="sizes of at least 1"):
         make_dispatcher(select(place))
 
 
