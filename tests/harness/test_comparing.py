@@ -21,7 +21,6 @@ from tests.harness.test_session import OP, Bench, give_wrong, run
 from tests.harness.tiny_op import write_tiny_op
 from tests.harness.toy_op import ToyKernel
 
-
 ROWS = OP.select_problems("bench")[0].sizes["M"]
 
 
