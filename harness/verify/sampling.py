@@ -280,16 +280,19 @@ class SampledRun:
         shapes = self._input_shapes
         needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
         problem = self.problem
+        extra: dict[str, NDArray[Any]] = {}
         for axis in range(max(map(len, shapes.values()), default=0)):
             # Arrays of indices that take no memory, restricted as the inputs would be.
             lines = {n: np.broadcast_to(_index(s, min(axis, len(s) - 1)) if s else np.int64(0), s) for n, s in shapes.items()}
             taken, problem = self._restrict(lines, places)
+            # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along as it is.
+            extra = {name: values for name, values in taken.items() if name not in shapes}
             for name, values in taken.items():
-                if axis < len(shapes[name]):
+                if name in shapes and axis < len(shapes[name]):
                     needed[name].append(values[tuple(slice(None) if i == axis else 0 for i in range(values.ndim))])
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
-        inputs = {}
+        inputs = dict(extra)
         for tensor in self.op.inputs:
             if tensor.name not in needed:
                 continue
