@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from aicf.autograd import grad, no_grad
     from aicf.backends import set_backend, use_backend
     from aicf.random import Generator, manual_seed
+    from aicf.state import load_state, save_state
     from aicf.tensor import Tensor
-    from aicf.train import compile, compile_step  # noqa: A004
+    from aicf.train import compile, compile_step, load  # noqa: A004
 
 # Public names and where they live; each is imported when it is first used.
 _PLACES = {
@@ -19,9 +20,12 @@ _PLACES = {
     "Tensor": "aicf.tensor",
     "compile": "aicf.train",
     "compile_step": "aicf.train",
+    "load": "aicf.train",
+    "load_state": "aicf.state",
     "grad": "aicf.autograd",
     "manual_seed": "aicf.random",
     "no_grad": "aicf.autograd",
+    "save_state": "aicf.state",
     "set_backend": "aicf.backends",
     "use_backend": "aicf.backends",
 }
@@ -34,10 +38,13 @@ __all__ = [
     "compile_step",
     "functional",
     "grad",
+    "load",
+    "load_state",
     "manual_seed",
     "nn",
     "no_grad",
     "optim",
+    "save_state",
     "set_backend",
     "use_backend",
 ]

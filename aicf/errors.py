@@ -31,5 +31,9 @@ class GraphError(ValueError):
     """A graph that breaks a rule of validity; the message names the rule and the node."""
 
 
+class StateError(RuntimeError):
+    """A state that cannot be written or read; the message names the file, and says what stands."""
+
+
 class PlanError(ValueError):
     """A plan that cannot be right: buffers that overlap while both are alive, reads of what nothing wrote, or a damaged file."""

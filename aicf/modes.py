@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aicf.errors import RecordError
 
 if TYPE_CHECKING:
-    from aicf.ir.recording import Recorder
+    from aicf.frontends.recording import Recorder
 
 # Frames that are not the user's: this package's, and those of its context managers.
 _NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)

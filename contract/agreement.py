@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contract.errors import FrozenError
+from contract.formulas import check_tokens, list_tokens
 
 Row = Mapping[str, Any]
 
@@ -54,6 +55,13 @@ class _Names:
     def require_table(self, what: str, table: Sequence[Row]) -> None:
         for row in table:
             self.require_values(what, row["when"])
+
+    def require_formulas(self, what: str, table: Sequence[Row]) -> None:
+        for row in table:
+            try:
+                check_tokens(list_tokens(row["value"]), sorted(self.sizes))
+            except FrozenError as error:
+                self.fail(f"{what}: {error}")
 
 
 def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -> None:
@@ -135,7 +143,7 @@ def _check_description(names: _Names, description: Row) -> None:
             continue
         names.require_table(f"cost/{key}", table)
         if key != "flop_unit":
-            names.require(f"cost/{key}", (size for row in table for term in row["value"] for size in term[1]), names.sizes)
+            names.require_formulas(f"cost/{key}", table)
 
 
 def _is_choice(value: Any, choices: Sequence[Any]) -> bool:

@@ -98,6 +98,11 @@ static double evaluate(const AicfTable* t, int first, int count, const int64_t* 
             case AICF_DIV: stack[top] = left / right; break;
             case AICF_FLOOR_DIV: stack[top] = floor(left / right); break;
             case AICF_CEIL_DIV: stack[top] = ceil(left / right); break;
+            case AICF_SELECT:
+                stack[top - 1] = stack[top - 1] != 0.0 ? left : right;
+                --top;
+                break;
+            case AICF_LESS: stack[top] = left < right ? 1.0 : 0.0; break;
             case AICF_MIN: stack[top] = right < left ? right : left; break;
             default: stack[top] = right > left ? right : left; break;
         }

@@ -119,7 +119,9 @@ enum {
     AICF_FLOOR_DIV = 6,
     AICF_CEIL_DIV = 7,
     AICF_MIN = 8,
-    AICF_MAX = 9
+    AICF_MAX = 9,
+    AICF_LESS = 10,   /* 1 or 0 */
+    AICF_SELECT = 11  /* of three: the second where the first is not 0, else the third */
 };
 
 typedef struct AicfStep {

@@ -1,7 +1,7 @@
 """Formulas over an op's sizes: sums of products, or any formula in postfix order; both become steps of ``decide.h``.
 
 A sum is ``[[coefficient, [size, ...]], ...]``. A postfix formula is ``{"postfix": [token, ...]}``: a number, the name of a size, or one of
-:data:`OPERATORS`, which takes the last two numbers. Numbers are float64, so that ``//`` is exact up to 2^53.
+:data:`OPERATORS`, which takes the last numbers, as many as it needs. Numbers are float64, so that ``//`` is exact up to 2^53.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contract.errors import FrozenError
 
 PUSH_NUMBER, PUSH_SIZE, _FIRST_OPERATOR = 0, 1, 2
 # In the order of the header's codes. "-//" is a division rounded up: -(-a // b) in Python.
-OPERATORS: Mapping[str, Callable[[float, float], float]] = {
+OPERATORS: Mapping[str, Callable[..., float]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -24,7 +24,10 @@ OPERATORS: Mapping[str, Callable[[float, float], float]] = {
     "-//": lambda a, b: float(math.ceil(a / b)),
     "min()": min,
     "max()": max,
+    "<": lambda a, b: float(a < b),
+    "?:": lambda condition, a, b: a if condition else b,
 }
+_NUM_OPERANDS = {name: 3 if name == "?:" else 2 for name in OPERATORS}
 _CODES = {name: _FIRST_OPERATOR + i for i, name in enumerate(OPERATORS)}
 Tokens = Sequence[float | str]
 
@@ -48,9 +51,9 @@ def check_tokens(tokens: Tokens, sizes: Sequence[str]) -> None:
     depth = 0
     for token in tokens:
         if isinstance(token, str) and token in OPERATORS:
-            if depth < 2:
-                raise FrozenError(f"a formula's {token!r} has fewer than two numbers before it")
-            depth -= 1
+            if depth < _NUM_OPERANDS[token]:
+                raise FrozenError(f"a formula's {token!r} has fewer than {_NUM_OPERANDS[token]} numbers before it")
+            depth -= _NUM_OPERANDS[token] - 1
             continue
         if isinstance(token, str) and token not in sizes:
             raise FrozenError(f"a formula names {token!r}, which is neither a size ({', '.join(sizes)}) nor one of {', '.join(OPERATORS)}")
@@ -82,8 +85,9 @@ def evaluate(tokens: Tokens, sizes: Mapping[str, int]) -> float:
         if not isinstance(token, str):
             stack.append(float(token))
         elif token in OPERATORS:
-            right = stack.pop()
-            stack.append(OPERATORS[token](stack.pop(), right))
+            operands = stack[-_NUM_OPERANDS[token] :]
+            del stack[-_NUM_OPERANDS[token] :]
+            stack.append(OPERATORS[token](*operands))
         else:
             stack.append(float(sizes[token]))
     return stack[0] if stack else 0.0

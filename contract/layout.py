@@ -49,6 +49,11 @@ def find_frozen_dir() -> Path:
     return next(found, own / FROZEN)
 
 
+def name_schema(document: str) -> str:
+    """Return the file name of a document's schema."""
+    return f"{document}.schema.json"
+
+
 def is_op_name(name: str) -> bool:
     """Return whether a name can be an op's folder in the set."""
     return _OP_NAME.match(name) is not None and name != SCHEMA

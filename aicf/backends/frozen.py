@@ -12,7 +12,8 @@ from aicf.errors import SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_op
-from aicf.registry import HwCaps, KernelHandle, Preferences, Registry, open_registry
+from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
+from aicf.registry.deciding import Decision
 from device import open_device
 
 
@@ -67,16 +68,25 @@ class FrozenCalls:
         return found
 
     def find_sealed(self, op: str, types: Sequence[Type | None], attrs: Attrs, seal: str) -> FrozenCall:
-        """Return the call with the kernel that has this seal; raises :class:`SelectionError` where the frozen set has it no more."""
-        found = self.find(op, types, attrs)
-        if found.seal != seal:
-            raise SelectionError(
-                f"{op}: the plan names the kernel with seal {seal[:16]}, and the frozen set decides for {found.handle.kernel} "
-                f"({found.seal[:16]}) today; compile the plan again"
-            )
-        return found
+        """Return the call with the kernel that has this seal: nothing is decided.
+
+        Raises :class:`~aicf.errors.SelectionError` where the frozen set has it no more, or it does not serve the call.
+        """
+        problem, names = self._make_problem(op, types, attrs)
+        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        query = tables.interface.make_query(problem)
+        for i, kernel in enumerate(tables.kernels):
+            if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
+                handle = self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
+                return _make_call(handle, names)
+        raise SelectionError(f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again")
 
     def _select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
+        problem, names = self._make_problem(op, types, attrs)
+        return _make_call(self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs), names)
+
+    def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:
+        """Return a call as the registry knows it, and its inputs' names."""
         signature = self._find_signature(op)
         names = find_op(op).input_names(len(types))
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
@@ -86,15 +96,18 @@ class FrozenCalls:
         )
         # Places in a plan are aligned further than any kernel asks for; the registry is to take addresses as aligned.
         problem.addresses = {}
-        handle = self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs)
-        layouts = handle.interface.find_layouts(handle.query.values)
-        return FrozenCall(handle, names, tuple(layout.name for layout in layouts if layout.role == "output"))
+        return problem, names
 
     def _find_signature(self, op: str) -> Signature:
         if op not in self._signatures:
             tables = self._registry.find_tables(op, HwCaps.of(open_device()))
             self._signatures[op] = Signature(tables.interface, tables.ties)
         return self._signatures[op]
+
+
+def _make_call(handle: KernelHandle, names: tuple[str, ...]) -> FrozenCall:
+    layouts = handle.interface.find_layouts(handle.query.values)
+    return FrozenCall(handle, names, tuple(layout.name for layout in layouts if layout.role == "output"))
 
 
 @lru_cache(maxsize=2)

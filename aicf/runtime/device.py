@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aicf.backends.frozen import open_calls
 from aicf.opset import find_dtype
@@ -38,7 +39,7 @@ class DeviceExecutor(Executor):
         self._launches = [self._prepare(step, self._streams[step.stream]) for step in plan.steps]
         self._captures = capture
         self._has_run = False
-        self._graph: Graph | None = None
+        self.graph: Graph | None = None
 
     def view(self, slot: Slot) -> DeviceArray:
         """Return a device array over a slot's bytes."""
@@ -50,6 +51,16 @@ class DeviceExecutor(Executor):
             self._device.copy(self._find_address(slot), values.address, slot.type.size_bytes)
         else:
             self.view(slot).copy_from_host(np.asarray(values))
+
+    def read_bytes(self, region: str) -> NDArray[np.uint8]:
+        """Return a copy of a region's bytes in host memory."""
+        self._device.synchronize()
+        return self.regions[region].read(0, self.plan.sizes[region])
+
+    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
+        """Overwrite a region's bytes."""
+        self._device.synchronize()
+        self.regions[region].write(data)
 
     def _find_address(self, slot: Slot) -> int:
         return self.regions[slot.region].address + slot.offset
@@ -85,9 +96,9 @@ class DeviceExecutor(Executor):
             self._has_run = True
             self.run_steps()
             return
-        if self._graph is None:
-            self._graph = self.capture()
-        self._graph.launch(self._streams[0])
+        if self.graph is None:
+            self.graph = self.capture()
+        self.graph.launch(self._streams[0])
 
     def capture(self) -> Graph:
         """Return the plan as one graph; other streams fork from the first and join it again."""

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from aicf.opset import find_dtype, type_of
@@ -28,6 +29,14 @@ class Executor(ABC):
     @abstractmethod
     def write(self, slot: Slot, values: Any) -> None:
         """Overwrite a slot's bytes with an array of the backend or of the host, of the slot's type."""
+
+    @abstractmethod
+    def read_bytes(self, region: str) -> NDArray[np.uint8]:
+        """Return a copy of a region's bytes in host memory, behind all work."""
+
+    @abstractmethod
+    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
+        """Overwrite a region's bytes."""
 
     @abstractmethod
     def run_steps(self) -> None:

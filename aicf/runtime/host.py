@@ -42,6 +42,14 @@ class HostExecutor(Executor):
         """Overwrite a slot's bytes."""
         self.view(slot)[...] = values
 
+    def read_bytes(self, region: str) -> NDArray[np.uint8]:
+        """Return a copy of a region's bytes."""
+        return self.regions[region].copy()
+
+    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
+        """Overwrite a region's bytes."""
+        self.regions[region][:] = data
+
     def run_steps(self) -> None:
         """Run each step's op as it is meant, and put its results in their places."""
         for i, (op, inputs, attrs, outputs) in enumerate(self._calls):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aicf.backends import find_backend
+from aicf.frontends.recording import Recording, record
 from aicf.ir import Graph
-from aicf.ir.recording import Recording, record
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.passes import PASSES, Context, LogEntry, run_passes
 from aicf.passes.context import Chooser, Training
 from aicf.plan import Plan, make_plan, verify
-from aicf.runtime import Executor, make_executor
 from aicf.tensor import Tensor
+from aicf.train.compiled import Compiled
 
 
 @dataclass(frozen=True)
@@ -30,36 +29,6 @@ class Options:
     amp: str | None = None
     deterministic: bool = True
     passes: bool = True
-
-
-class Compiled:
-    """A plan with its memory. States of the model are views of it: eager and compiled code share the weights."""
-
-    def __init__(self, recording: Recording, graph: Graph, log: Sequence[LogEntry], plan: Plan) -> None:
-        self.recorded = recording.graph
-        self.graph = graph
-        self.log = tuple(log)
-        self.plan = plan
-        self.executor: Executor = make_executor(plan)
-        self.tensors: Mapping[tuple[str, str], Tensor] = recording.tensors
-        self._backend = find_backend(plan.backend)
-        self._share_states()
-
-    def _share_states(self) -> None:
-        """Copy each state in, and make its tensor a view of the plan's memory."""
-        for state in self.plan.states:
-            tensor = self.tensors[state.owner, state.role]
-            self.executor.write(state.slot, tensor.backend.to_host(tensor.data))
-            tensor.data, tensor.backend = self.executor.view(state.slot), self._backend
-            tensor.grad = None
-
-    def run(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Run the plan on inputs; returns its outputs, which are overwritten by the next run."""
-        self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
-        self.executor.run()
-        for new in self.plan.states:
-            self.tensors[new.owner, new.role].version.count += 1
-        return tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in self.plan.outputs)
 
 
 class Program(Compiled):
@@ -88,7 +57,7 @@ def compile(  # noqa: A001  # as the field has it
     options = Options(backend, amp, deterministic, passes)
     recording = record(lambda m, *xs: m(*xs), model, name_inputs(inputs), type(model).__name__)
     graph, log, plan = build(recording, None, find_backend_name(model, options), options)
-    return Program(recording, graph, log, plan)
+    return Program(plan, recording.tensors, recording.graph, graph, log)
 
 
 def name_inputs(inputs: Sequence[Any]) -> dict[str, Type]:

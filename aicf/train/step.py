@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aicf.frontends.recording import Recorder, record
 from aicf.ir import Rewriter, Value
 from aicf.ir.graph import CONTROL
-from aicf.ir.recording import Recorder, record
 from aicf.modes import no_grad, recording
 from aicf.nn import Module
 from aicf.optim import Optimizer
 from aicf.optim.clipping import find_factor, find_norm
 from aicf.passes.context import Training, Updates
 from aicf.tensor import Tensor
-from aicf.train.program import Compiled, Options, build, find_backend_name, name_inputs
+from aicf.train.compiled import Compiled
+from aicf.train.program import Options, build, find_backend_name, name_inputs
 
 Loss = Callable[..., Tensor]
 
@@ -52,7 +53,7 @@ def compile_step(
     attach = _Attachment(optimizer, owners, tensors, clip_norm)
     training = Training(tuple(owners.values()), attach)
     graph, log, plan = build(recorded, training, find_backend_name(model, options), options)
-    return Step(type(recorded)(recorded.graph, tensors), graph, log, plan)
+    return Step(plan, tensors, recorded.graph, graph, log)
 
 
 def _find_owners(model: Module, optimizer: Optimizer) -> dict[int, str]:

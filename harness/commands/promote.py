@@ -35,7 +35,7 @@ from harness.errors import ExitCode
 from harness.freezing.decide.contests import ContestRunner
 from harness.freezing.decide.promote import Request, list_choices, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
-from harness.freezing.decide.recorded_times import find_other_code, list_variants, read_recording
+from harness.freezing.decide.recorded_times import find_untimed_code, list_variants, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import pass_gates, seal_candidates
 from harness.freezing.store.verify import require_sound
@@ -120,7 +120,7 @@ def run(
             pass_gates(session, frozen, candidate, verdict, say_gate, sources_at=commit)
         seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
         if recording:
-            for candidate, fault in zip(candidates, find_other_code(session, recording, builds).values(), strict=True):
+            for candidate, fault in zip(candidates, find_untimed_code(session, recording, builds).values(), strict=True):
                 candidate.gates.append(Gate("recorded", not fault, fault or "the machine code that was timed"))
                 say(f"{candidate.name}\n  {candidate.gates[-1].describe()}")
         hold = None

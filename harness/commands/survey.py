@@ -31,7 +31,7 @@ from harness.compare.drawn import seeds
 from harness.discover import find_op
 from harness.errors import ExitCode, UseError
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
-from harness.surveys.drawing import draw_neighbours
+from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import make_page
 from harness.surveys.recorded import HELD_OUT, judge_published, read_published_times
 from harness.surveys.records import find_folder, make_times_document, write_record
@@ -120,14 +120,16 @@ def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float,
     frozen = read_op(op)
     device = open_device("cuda")
     kernels = FrozenKernels(device, frozen)
-    drawn = draw_neighbours(find_op(op).op, kernels.core, problems, seed)
+    spec = find_op(op).op
+    drawn = draw_unmeasured(spec, kernels.core, problems, seed)
     rows = time_problems(kernels, Timer(device, POLICY), drawn, budget_s)
     regrets = Summary.of([row["regret"] for row in rows])
     name = "survey" if action is Action.MEASURE else "regret"
     target = folder / f"h200-{name}-{op}.json"
     write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows))
     if action is Action.MEASURE:
-        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, seeds.NEIGHBOURS, "survey", target.name))
+        draw = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION
+        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, draw, "survey", target.name))
     print(f"{target}: {len(rows)} of {len(drawn)} problems; regret of the choices: {regrets.describe()}")
     return ExitCode.DONE
 

@@ -44,7 +44,6 @@ from harness.spec.kernels import Peer as Peer
 from harness.spec.kernels import Sampling as Sampling
 from harness.spec.kernels import Tunable as Tunable
 from harness.spec.kernels import Variant as Variant
-from harness.spec.op import BUCKET_AXES as BUCKET_AXES
 from harness.spec.op import DISTRIBUTIONS as DISTRIBUTIONS
 from harness.spec.op import PLACE_DISTRIBUTIONS as PLACE_DISTRIBUTIONS
 from harness.spec.op import SUITES as SUITES

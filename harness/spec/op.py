@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.layout import AXES
 from device.settings import suggest
 from harness.callables import Described
 from harness.domain import AttributeValue, Axis, Facts, Tie, settle
@@ -25,7 +26,6 @@ SUITES = ("verify", "bench", "emulated", "sweep")
 VALUE_DISTRIBUTIONS = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
 PLACE_DISTRIBUTIONS = ("largest_first", "largest_last", "largest_middle", "largest_anywhere", "one_differs", "shifted")
 DISTRIBUTIONS = VALUE_DISTRIBUTIONS + PLACE_DISTRIBUTIONS
-BUCKET_AXES = ("dtypes", "layout", "epilogue", "region")
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Op:
             if function is not None and not isinstance(function, Described):
                 object.__setattr__(self, name, Described(self.name, name, function))
         for axis in self.axes:
-            if axis.name not in BUCKET_AXES:
-                raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(BUCKET_AXES)}")
+            if axis.name not in AXES:
+                raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(AXES)}")
         named = {name for tie in self.ties for name in (*(c.attribute for c in tie.when), *tie.then)}
         if unknown := sorted(named - {a.name for a in self.attributes}):
             raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")

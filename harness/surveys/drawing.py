@@ -1,41 +1,57 @@
-"""Problems that nothing was measured on, drawn around those that an op is benched on."""
+"""Problems on which nothing was measured: drawn from an op's population, or around the problems that it is benched on."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator, Mapping
 
 from contract.calls import Problem, Query
 from contract.decision import DecisionCore
-from harness.spec import Op
+from harness.compare.drawn.drawing import draw_problems
+from harness.spec import AttributeValue, Op
 
 # What keeps a drawn problem affordable: its operands fit many times over, and the slowest fallback takes well under a second.
 _MAX_BYTES = 1 << 30
 _MAX_FLOPS = 1.2e12
 
+_Drawn = tuple[Mapping[str, int], Mapping[str, AttributeValue]]
 
-def draw_neighbours(op: Op, core: DecisionCore, count: int, seed: int) -> list[Query]:
+
+def draw_unmeasured(op: Op, core: DecisionCore, count: int, seed: int) -> list[Query]:
     """Return ``count`` different problems whose sizes and attributes have no median in the index, and which some kernel serves.
 
-    Each is one of the op's problems of suite ``bench`` with every size times a factor of 1/2 to 2, drawn evenly over its logarithm; three
-    in four are rounded to multiples of 8 where the size is at least 8, as sizes in use mostly are.
+    They are drawn from the op's population, without its row strides; if it has none, around the problems of suite ``bench``.
     """
-    bench = op.select_problems("bench")
-    generator = random.Random(seed)
     found: dict[tuple[object, ...], Query] = {}
-    for _ in range(100 * count):
+    for sizes, attributes in _draw(op, count, seed):
         if len(found) == count:
             break
-        base = generator.choice(bench)
-        is_round = generator.random() < 0.75
-        sizes = {name: _draw_size(size, is_round, generator) for name, size in base.sizes.items()}
-        attributes = {name: value for name, value in op.attribute_values(base).items() if name in core.table.names.attributes}
-        query = core.interface.make_query(Problem(sizes, attributes))
+        known = {name: value for name, value in attributes.items() if name in core.table.names.attributes}
+        query = core.interface.make_query(Problem(sizes, known))
         asked = core.ask(query)
         is_affordable = asked.num_bytes <= _MAX_BYTES and asked.flops <= _MAX_FLOPS
         if asked.legal and is_affordable and not core.list_exact_times(asked):
             found.setdefault((query.sizes, query.values), query)
     return list(found.values())
+
+
+def _draw(op: Op, count: int, seed: int) -> Iterator[_Drawn]:
+    if op.population is not None:
+        yield from ((d.problem.sizes, op.attribute_values(d.problem)) for d in draw_problems(op, 2 * count, seed))
+        return
+    generator = random.Random(seed)
+    yield from (_draw_neighbour(op, generator) for _ in range(100 * count))
+
+
+def _draw_neighbour(op: Op, generator: random.Random) -> _Drawn:
+    """Return a bench problem with every size times a factor of 1/2 to 2, drawn evenly over its logarithm.
+
+    Three in four are rounded to multiples of 8 where the size is at least 8, as sizes in use mostly are.
+    """
+    base = generator.choice(op.select_problems("bench"))
+    is_round = generator.random() < 0.75
+    return {name: _draw_size(size, is_round, generator) for name, size in base.sizes.items()}, op.attribute_values(base)
 
 
 def _draw_size(size: int, is_round: bool, generator: random.Random) -> int:

@@ -60,8 +60,12 @@ struct GroupProduct;
 #define AICF_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define AICF_SUMS_8(i) AICF_SUMS_4(i), AICF_SUMS_4(i + 4)
 #define AICF_SUMS_16(i) AICF_SUMS_8(i), AICF_SUMS_8(i + 8)
+#define AICF_SUMS_24(i) AICF_SUMS_16(i), AICF_SUMS_8(i + 16)
 #define AICF_SUMS_32(i) AICF_SUMS_16(i), AICF_SUMS_16(i + 16)
+#define AICF_SUMS_40(i) AICF_SUMS_32(i), AICF_SUMS_8(i + 32)
+#define AICF_SUMS_48(i) AICF_SUMS_32(i), AICF_SUMS_16(i + 32)
 #define AICF_SUMS_64(i) AICF_SUMS_32(i), AICF_SUMS_32(i + 32)
+#define AICF_SUMS_80(i) AICF_SUMS_64(i), AICF_SUMS_16(i + 64)
 #define AICF_SUMS_96(i) AICF_SUMS_64(i), AICF_SUMS_32(i + 64)
 #define AICF_SUMS_128(i) AICF_SUMS_64(i), AICF_SUMS_64(i + 64)
 #define AICF_NAMES_4 \
@@ -70,13 +74,19 @@ struct GroupProduct;
     "%4, %5, %6, %7"
 #define AICF_NAMES_16 AICF_NAMES_8 ", " \
     "%8, %9, %10, %11, %12, %13, %14, %15"
-#define AICF_NAMES_32 AICF_NAMES_16 ", " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define AICF_NAMES_64 AICF_NAMES_32 ", " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+#define AICF_NAMES_24 AICF_NAMES_16 ", " \
+    "%16, %17, %18, %19, %20, %21, %22, %23"
+#define AICF_NAMES_32 AICF_NAMES_24 ", " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define AICF_NAMES_40 AICF_NAMES_32 ", " \
+    "%32, %33, %34, %35, %36, %37, %38, %39"
+#define AICF_NAMES_48 AICF_NAMES_40 ", " \
+    "%40, %41, %42, %43, %44, %45, %46, %47"
+#define AICF_NAMES_64 AICF_NAMES_48 ", " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define AICF_NAMES_96 AICF_NAMES_64 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+#define AICF_NAMES_80 AICF_NAMES_64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define AICF_NAMES_96 AICF_NAMES_80 ", " \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define AICF_NAMES_128 AICF_NAMES_96 ", " \
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
@@ -107,7 +117,14 @@ AICF_GROUP_PRODUCT(Bf16, "bf16", 96, "192", "96", "97", "98", "99", "100")
 AICF_GROUP_PRODUCT(Fp16, "f16", 96, "192", "96", "97", "98", "99", "100")
 AICF_GROUP_PRODUCT(Bf16, "bf16", 128, "256", "128", "129", "130", "131", "132")
 AICF_GROUP_PRODUCT(Fp16, "f16", 128, "256", "128", "129", "130", "131", "132")
-
+AICF_GROUP_PRODUCT(Bf16, "bf16", 24, "48", "24", "25", "26", "27", "28")
+AICF_GROUP_PRODUCT(Fp16, "f16", 24, "48", "24", "25", "26", "27", "28")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 40, "80", "40", "41", "42", "43", "44")
+AICF_GROUP_PRODUCT(Fp16, "f16", 40, "80", "40", "41", "42", "43", "44")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 48, "96", "48", "49", "50", "51", "52")
+AICF_GROUP_PRODUCT(Fp16, "f16", 48, "96", "48", "49", "50", "51", "52")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 80, "160", "80", "81", "82", "83", "84")
+AICF_GROUP_PRODUCT(Fp16, "f16", 80, "160", "80", "81", "82", "83", "84")
 
 // TF32 has no transposed operands: both lie along k.
 #define AICF_GROUP_PRODUCT_TF32(SUMS, N, A, B, KEEP)                                                                                  \
@@ -124,6 +141,13 @@ AICF_GROUP_PRODUCT_TF32(32, "64", "32", "33", "34")
 AICF_GROUP_PRODUCT_TF32(64, "128", "64", "65", "66")
 AICF_GROUP_PRODUCT_TF32(96, "192", "96", "97", "98")
 AICF_GROUP_PRODUCT_TF32(128, "256", "128", "129", "130")
+AICF_GROUP_PRODUCT_TF32(4, "8", "4", "5", "6")
+AICF_GROUP_PRODUCT_TF32(8, "16", "8", "9", "10")
+AICF_GROUP_PRODUCT_TF32(16, "32", "16", "17", "18")
+AICF_GROUP_PRODUCT_TF32(24, "48", "24", "25", "26")
+AICF_GROUP_PRODUCT_TF32(40, "80", "40", "41", "42")
+AICF_GROUP_PRODUCT_TF32(48, "96", "48", "49", "50")
+AICF_GROUP_PRODUCT_TF32(80, "160", "80", "81", "82")
 
 #undef AICF_GROUP_PRODUCT_TF32
 #undef AICF_GROUP_PRODUCT
@@ -131,6 +155,10 @@ AICF_GROUP_PRODUCT_TF32(128, "256", "128", "129", "130")
 #undef AICF_NAMES_96
 #undef AICF_NAMES_64
 #undef AICF_NAMES_32
+#undef AICF_NAMES_24
+#undef AICF_NAMES_40
+#undef AICF_NAMES_48
+#undef AICF_NAMES_80
 #undef AICF_NAMES_16
 #undef AICF_NAMES_8
 #undef AICF_NAMES_4
@@ -138,6 +166,10 @@ AICF_GROUP_PRODUCT_TF32(128, "256", "128", "129", "130")
 #undef AICF_SUMS_96
 #undef AICF_SUMS_64
 #undef AICF_SUMS_32
+#undef AICF_SUMS_24
+#undef AICF_SUMS_40
+#undef AICF_SUMS_48
+#undef AICF_SUMS_80
 #undef AICF_SUMS_16
 #undef AICF_SUMS_8
 #undef AICF_SUMS_4

@@ -67,7 +67,7 @@ struct WgmmaLayout {
     static constexpr int kBarrierOffset = kEpilogueOffset + T::epilogue_bytes;
     static constexpr int kSharedBytes = kBarrierOffset + 2 * T::stages * static_cast<int>(sizeof(Barrier));
 
-    static_assert(kRows % 64 == 0 && T::bn % kSlabColumns == 0, "a warp group multiplies 64 rows, and stores whole slabs");
+    static_assert(kRows % 64 == 0 && T::bn % 8 == 0, "a warp group multiplies 64 rows and groups of 8 columns");
     static_assert(kClusterSize == 1 || kClusterSize == 2, "a consumer tells each block of its cluster, all of which share an operand");
     static_assert(T::epilogue_bytes % 16 == 0, "barriers lie behind the epilogue's part");
     static_assert(kSharedBytes <= 227 * 1024, "the ring does not fit shared memory");
@@ -309,6 +309,7 @@ __device__ __forceinline__ void pack_relu_slab(std::uint32_t (&words)[16], const
 template <class T>
 struct SlabWriter {
     using L = WgmmaLayout<T>;
+    static_assert(T::bn % L::kSlabColumns == 0, "a tile is whole slabs");
     std::uint8_t* slabs;  // of this warp
     int lane;
     int next = 0;

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from harness.spec import Choice, Problem
 
-from .numerics import ITEM_BYTES, find_act, has, has_w, is_nk
-from .space import KERNELS, MMA_NAMES, WGMMA_NAMES, bind
+from .numerics import find_act, has_w
+from .space import KERNELS, WGMMA_NAMES, bind
 
-_ALIGNMENT_BYTES = 16  # of rows that tensor copies read and write
 _NUM_SMS = 132
 SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
 # Where the choice changes, and with it the bucket: elements of dZ in a 128 x 128 tile for every multiprocessor; the length N of its sums;
@@ -23,26 +22,19 @@ FEW_ELEMENTS, SHORT_SUMS, LONG_SUMS, WIDE = 128 * 128 * _NUM_SMS, 1024, 4096, 81
 
 @dataclass(frozen=True)
 class Features:
-    """What of a problem decides. ``aligned``: rows of all matrices start on 16-byte boundaries."""
+    """What of a problem decides."""
 
     m: int
     n: int
     k: int
     smooth: bool
-    aligned: bool
     has_w: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Features:
         """Read them off a problem."""
         m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
-        rows = {"dy": n if has_w(problem) else k}
-        if has(problem, "dz"):
-            rows |= {"w": k if is_nk(problem) or not has_w(problem) else n, "dz": k} | ({"z": k} if find_act(problem) != "none" else {})
-        if has(problem, "dw"):
-            rows |= {"x": k, "dw": k if is_nk(problem) else n}
-        aligned = all((length + problem.padding.get(name, 0)) * ITEM_BYTES % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, find_act(problem) in SMOOTH, aligned, has_w(problem))
+        return cls(m, n, k, find_act(problem) in SMOOTH, has_w(problem))
 
 
 @dataclass(frozen=True)
@@ -59,19 +51,8 @@ def _wgmma(*values: int) -> Mapping[str, int]:
     return bind(WGMMA_NAMES, values)[0]
 
 
-def _mma(*values: int) -> Mapping[str, int]:
-    return bind(MMA_NAMES, values)[0]
-
-
 RULES = (
     Rule(lambda f: not f.has_w, "streamed", {"rows": 64, "unroll": 4}, "no product: one pass over memory"),
-    Rule(
-        lambda f: not f.aligned and f.m * f.k <= 64 * 64 * _NUM_SMS,
-        "mma",
-        _mma(64, 64, 32, 32, 4, 8),
-        "rows off 16-byte boundaries, few tiles",
-    ),
-    Rule(lambda f: not f.aligned, "mma", _mma(128, 128, 64, 32, 3, 8), "rows off 16-byte boundaries"),
     Rule(
         lambda f: f.m * f.k <= FEW_ELEMENTS,
         "wgmma",

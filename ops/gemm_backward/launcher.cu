@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "common/launch.hpp"
+#include "common/repack.cuh"
 #include "gemm_backward/api.hpp"
 #include "gemm_backward/kernels.cu"
 
@@ -276,39 +277,48 @@ struct wgmma_plan {
     // Parts of the workspace, in this order.
     struct Workspace {
         std::int64_t sum_rows, sum_bytes;
+        std::int64_t copy_bytes;  // of matrices whose rows are off 16-byte boundaries, which come first
         std::int64_t slot_bytes;  // of parts of tiles of dW, all blocks
         int num_flags;
         SplitGrid grid;
 
-        std::int64_t count_bytes() const { return sum_bytes + slot_bytes + num_flags * static_cast<std::int64_t>(sizeof(std::uint32_t)); }
+        std::int64_t count_bytes() const {
+            return copy_bytes + sum_bytes + slot_bytes + num_flags * static_cast<std::int64_t>(sizeof(std::uint32_t));
+        }
     };
 
     static AicfStatus plan_workspace(const GemmBackwardParams& params, Workspace* result) {
         *result = {};
         result->sum_rows = divide_up_64(params.m, t.bm * t.clusterm) * t.clusterm * (t.bm / LayoutZ::kRows);
         result->sum_bytes = count_sum_bytes(result->sum_rows, params);
+        result->copy_bytes = count_copies(params);
         if (params.dw == nullptr) return make_ok();
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         const int num_clusters = std::max(num_sms / LayoutW::kClusterSize, 1);
         const WeightGrad dw = find_weight_grad(params);
-        result->grid = split_tile_grid(make_tile_grid<ConfigW>(dw.rows, dw.columns, params.m), num_clusters);
-        if (result->grid.num_split > 0) {
-            const std::int64_t num_blocks = std::int64_t{num_clusters} * LayoutW::kClusterSize;
-            result->slot_bytes = num_blocks * t.dwbm * t.dwbn * static_cast<std::int64_t>(sizeof(float));
-            result->num_flags = static_cast<int>(num_blocks * 2);
-        }
+        // A second kernel costs less than waiting, and sums of fewer steps than these take longer to join than to make.
+        constexpr bool kIsJoined = kHasSecondKernel<ConfigW>;
+        constexpr int kLeastSteps = kIsJoined ? 4 : 1;
+        constexpr int kGain = kIsJoined ? count_join_steps<ConfigW>() : kJoinSteps;
+        result->grid = split_tile_grid(make_tile_grid<ConfigW>(dw.rows, dw.columns, params.m), num_clusters, kGain, kLeastSteps);
+        const SplitWorkspace split = plan_split_workspace<ConfigW>(result->grid, kIsJoined);
+        result->slot_bytes = split.slot_bytes;
+        result->num_flags = split.num_flags;
         return make_ok();
     }
 
     static AicfStatus check(const GemmBackwardParams& params) {
         AICF_RETURN_IF_NOT_OK(require_weights(params));
-        AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, params.lddy}, {"w", params.w, params.ldw}}));
+        AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, 0}, {"w", params.w, 0}}));
         if (params.dz != nullptr) {
-            AICF_RETURN_IF_NOT_OK(
-                require_mappable({{"z", params.act != AICF_ACT_NONE ? params.z : nullptr, params.ldz}, {"dz", params.dz, params.lddz}}));
+            AICF_RETURN_IF_NOT_OK(require_mappable({{"z", params.act != AICF_ACT_NONE ? params.z : nullptr, 0}, {"dz", params.dz, 0}}));
         }
-        if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(require_mappable({{"x", params.x, params.ldx}, {"dw", params.dw, params.lddw}}));
+        if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(require_mappable({{"x", params.x, 0}, {"dw", params.dw, 0}}));
+        AICF_RETURN_IF_NOT_OK(require_repackable("dy", params.m, params.n));
+        AICF_RETURN_IF_NOT_OK(require_repackable("x, z, dz", params.m, params.k));
+        AICF_RETURN_IF_NOT_OK(require_repackable("w, dw", params.n, params.k));
+        AICF_RETURN_IF_NOT_OK(require_repackable("w, dw", params.k, params.n));
         return check_tiles(params, t.bm, t.bn, t.dwbm, t.dwbn);
     }
 
@@ -318,23 +328,50 @@ struct wgmma_plan {
         return plan.count_bytes();
     }
 
-    static AicfStatus launch(const GemmBackwardParams& params, void* workspace, cudaStream_t stream) {
+    // Matrices that tensor copies cannot read or write as they lie go through copies: rows of W and dW, and of the others.
+    static std::int64_t count_copies(GemmBackwardParams params) {
+        Repacker operands(kHalfBytes, nullptr);
+        Repacker results(kHalfBytes, nullptr);
+        bring_operands(&params, &operands);
+        take_results(&params, &results);
+        return operands.count_bytes() + results.count_bytes();
+    }
+
+    static void bring_operands(GemmBackwardParams* p, Repacker* repacker) {
+        repacker->bring(&p->dy, &p->lddy, p->m, p->n);
+        if (p->dz != nullptr) repacker->bring(&p->w, &p->ldw, is_nk(*p) ? p->n : p->k, is_nk(*p) ? p->k : p->n);
+        if (p->dz != nullptr && p->act != AICF_ACT_NONE) repacker->bring(&p->z, &p->ldz, p->m, p->k);
+        if (p->dw != nullptr) repacker->bring(&p->x, &p->ldx, p->m, p->k);
+    }
+
+    static void take_results(GemmBackwardParams* p, Repacker* repacker) {
+        if (p->dz != nullptr) repacker->take(&p->dz, &p->lddz, p->m, p->k);
+        if (p->dw != nullptr) repacker->take(&p->dw, &p->lddw, is_nk(*p) ? p->n : p->k, is_nk(*p) ? p->k : p->n);
+    }
+
+    static AicfStatus launch(GemmBackwardParams params, void* workspace, cudaStream_t stream) {
         Workspace plan;
         AICF_RETURN_IF_NOT_OK(plan_workspace(params, &plan));
-        auto* const base = static_cast<std::uint8_t*>(workspace);
+        Repacker operands(kHalfBytes, workspace);
+        bring_operands(&params, &operands);
+        AICF_RETURN_IF_NOT_OK(operands.launch(stream));
+        Repacker results(kHalfBytes, operands.place());
+        take_results(&params, &results);
+        std::uint8_t* const base = results.place();
         auto* const sums = reinterpret_cast<float*>(base);
         plan.grid.slots = reinterpret_cast<float*>(base + plan.sum_bytes);
         plan.grid.flags = reinterpret_cast<std::uint32_t*>(base + plan.sum_bytes + plan.slot_bytes);
-        return dispatch(params, [&]<class Element, class IsNk>(Element, IsNk) {
+        AICF_RETURN_IF_NOT_OK(dispatch(params, [&]<class Element, class IsNk>(Element, IsNk) {
             if (params.dz != nullptr) {
                 AICF_RETURN_IF_NOT_OK((launch_act_grad<Element, IsNk::value>(params, plan, sums, stream)));
             } else if (plan.num_flags > 0) {
-                AICF_RETURN_IF_NOT_OK(launch_early(clear_flags, dim3(1), 256, 0, 1, stream, plan.grid.flags, plan.num_flags));
+                AICF_RETURN_IF_NOT_OK(launch_early(clear_flags<std::uint32_t>, dim3(1), 256, 0, 1, stream, plan.grid.flags, plan.num_flags));
             }
             if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(launch_weight_grad<Element>(params, plan.grid, stream));
             if (params.dbias == nullptr) return make_ok();
             return finish_bias<Element>(sums, plan.sum_rows, params, stream);
-        });
+        }));
+        return results.launch(stream);
     }
 
     static AicfStatus count_blocks(int num_tiles, int cluster_size, dim3* result) {
@@ -382,11 +419,17 @@ struct wgmma_plan {
         AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, dw.a, params.m, dw.rows, dw.lda, L::kTileK / t.dwclustern));
         AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, dw.b, params.m, dw.columns, dw.ldb, L::kTileK / t.dwclusterm));
         AICF_RETURN_IF_NOT_OK(encode_half(&target, params.dtype, params.dw, dw.rows, dw.columns, params.lddw, L::kSlabRows));
-        dim3 grid;
         // Of a split grid every cluster has its range.
-        AICF_RETURN_IF_NOT_OK(count_blocks(split.num_split > 0 ? INT_MAX : split.num_tiles, L::kClusterSize, &grid));
-        return launch_early(multiply_weight_grad<Element, ConfigW>, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, a, b,
-                            target, split);
+        const dim3 grid(static_cast<unsigned>(split.num_clusters * L::kClusterSize));
+        AICF_RETURN_IF_NOT_OK(launch_early(multiply_weight_grad<Element, ConfigW>, grid, L::kThreads, L::kSharedBytes, L::kClusterSize,
+                                           stream, a, b, target, split));
+        if constexpr (kHasSecondKernel<ConfigW>) {
+            if (split.num_split == 0) return make_ok();
+            const dim3 blocks(static_cast<unsigned>(split.num_split * L::kClusterSize), count_add_blocks<ConfigW>());
+            return launch_early(add_weight_parts<Element, ConfigW>, blocks, kAddThreads, 0, 1, stream, static_cast<Element*>(params.dw),
+                                params.lddw, static_cast<int>(dw.rows), static_cast<int>(dw.columns), split);
+        }
+        return make_ok();
     }
 };
 

@@ -70,6 +70,8 @@ PROBLEMS = (
     _problem("verify", 96, 64, 72, "gelu_tanh", "bfloat16 nk", outputs="dz"),
     _problem("verify", 1600, 136, 264, "none", "bfloat16 nk", outputs="dw"),
     _problem("verify", 500, 200, 120, "none", "float16 kn", outputs="dz dw"),
+    # Rows of dZ and dW that begin on 16-byte boundaries and do not end there.
+    _problem("verify", 70, 30, 45, "gelu_tanh", "bfloat16 nk", padding={"dz": 3, "dw": 3, "x": 3, "z": 3, "dy": 2, "w": 3}),
     # Many steps for few tiles of dW, and more tiles of dZ than multiprocessors.
     _problem("verify", 17800, 40, 72, "relu", "bfloat16 nk"),
     # Without W: the gradient of an activation alone.
@@ -92,6 +94,11 @@ PROBLEMS = (
     _problem("bench", 8192, 768, 3072, "gelu_tanh", "bfloat16 kn"),
     _problem("bench", 16384, 1024, 4096, "gelu_tanh", "float16 nk"),
     _problem("bench", 4095, 1023, 4097, "gelu_tanh"),
+    # Rows off 16-byte boundaries.
+    _problem("bench", 1572, 597, 213, "relu", "float16 nk"),
+    _problem("bench", 3001, 2049, 1023, "gelu_tanh"),
+    _problem("bench", 2223, 194, 1085, "relu"),
+    _problem("bench", 4095, 4097, 1023, "relu"),
 )
 
 GOALS = (

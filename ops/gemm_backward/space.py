@@ -11,6 +11,7 @@ Values = Mapping[str, int]
 MAX_SHARED_BYTES = 227 * 1024  # a block of an H100 or H200, after opting in
 _ITEM_BYTES = 2
 _TILE_K = 64
+_MAX_COPIES = (2**31 - 1) // 8  # parts of 256 elements of a row, of matrices that go through copies
 _SLAB_BYTES = 16 * 128  # 16 rows of 64 elements on their way in and out
 
 
@@ -119,9 +120,10 @@ def serve_any(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     return _serve(t, t["bm"], t["bn"])
 
 
-def serve_mappable(t: Values) -> tuple[OneOf | Count | Rows, ...]:
-    """Matrices that tensor copies can address."""
-    return (*_serve(t, t["dwbm"], t["dwbn"]), *(Rows(name, 16, 8) for name in ("dy", "w", "x", "z", "dz", "dw")))
+def serve_based(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Of these, those whose matrices begin on 16-byte boundaries; where their rows do not, they go through copies."""
+    copies = (Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "N"), ("M", "K"), ("N", "K"), ("K", "N")))
+    return (*_serve(t, t["dwbm"], t["dwbn"]), *copies, *(Rows(name, 16) for name in ("dy", "w", "x", "z", "dz", "dw")))
 
 
 def find_tile(t: Values) -> Values:
@@ -169,7 +171,7 @@ KERNELS = (
             (64, 128, 7, 2, 1, 1, 1, 8, 128, 128, 1, 1, 0),
         ),
         min_arch=90,
-        domain=serve_mappable,
+        domain=serve_based,
         tile=find_tile,
     ),
 )

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "common/activation_slopes.cuh"
 #include "common/split_order.cuh"
+#include "common/store_rounded.cuh"
 #include "common/wgmma_pipeline.cuh"
 #include "gemm_backward/column_sums.cuh"
 
@@ -209,21 +211,18 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
         &map_dy, &map_w, problem.grid, shared, [&] { return ActGradEpilogue<Element, T>(problem, &map_z, &map_dz, shared); });
 }
 
-// Stores whole sums; those of parts of tiles are joined first.
+// Stores whole sums.
 template <class Element, class T>
-struct JoinEpilogue {
+struct StoreEpilogue {
     using L = WgmmaLayout<T>;
-    const SplitGrid& grid;
     const TensorMap* map;
     SlabWriter<T> writer;
 
-    __device__ __forceinline__ JoinEpilogue(const SplitGrid& of, const TensorMap* target, std::uint8_t* shared)
-        : grid(of), map(target), writer(shared) {}
+    __device__ __forceinline__ StoreEpilogue(const TensorMap* target, std::uint8_t* shared) : map(target), writer(shared) {}
 
     __device__ __forceinline__ void begin(const TileWork&) {}
 
     __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
-        if (!join_parts<T, kGroupBarrier>(sums, tile, grid)) return;
         const int row = tile.row + find_group_warp() * 16;
 #pragma unroll
         for (int block = 0; block < L::kBlocksM; ++block) {
@@ -239,6 +238,10 @@ struct JoinEpilogue {
     __device__ __forceinline__ void end() const { writer.end(); }
 };
 
+// Whether a second kernel joins the parts of dW's tiles: those of large tiles cost most by their bytes, of which it moves more.
+template <class T>
+inline constexpr bool kHasSecondKernel = T::bm * T::bn <= 128 * 128;
+
 // dW = A' B: X' dY [k, n] or dY' X [n, k], from operands that both lie along the rows of dY.
 template <class Element, class T>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
@@ -246,16 +249,25 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
                          const __grid_constant__ CUtensorMap map_dw, const SplitGrid grid) {
     extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
     std::uint8_t* const shared = wgmma_shared;
+    using Whole = StoreEpilogue<Element, T>;
+    using Epilogue =
+        std::conditional_t<kHasSecondKernel<T>, PartsEpilogue<T, false, Whole>, JoiningEpilogue<T, kGroupBarrier, Whole>>;
     if (threadIdx.x == 0) prefetch_map(&map_dw);
     multiply_tiles<Element, T, true, true, SplitOrder>(&map_a, &map_b, grid, shared,
-                                                       [&] { return JoinEpilogue<Element, T>(grid, &map_dw, shared); });
+                                                       [&] { return Epilogue{grid, Whole(&map_dw, shared)}; });
 }
 
-// Clears the flags of a split grid, where no other kernel of the launch does.
-__global__ void clear_flags(std::uint32_t* flags, int num_flags) {
+// Adds up the parts of split tiles of dW[rows, columns]. Grid: (blocks of split tiles, count_add_blocks).
+template <class Element, class T>
+__global__ void __launch_bounds__(kAddThreads)
+    add_weight_parts(Element* dw, std::int64_t stride, int rows, int columns, const SplitGrid grid) {
     allow_successor();
     wait_for_predecessor();
-    for (int i = static_cast<int>(threadIdx.x); i < num_flags; i += static_cast<int>(blockDim.x)) flags[i] = 0;
+    add_parts<T, false>(grid, [&](int row, int column, const float4& sums) {
+        if (row >= rows || column >= columns) return;
+        const float four[4] = {sums.x, sums.y, sums.z, sums.w};
+        store_four_rounded<Element>(dw, stride, columns, true, row, column, four);
+    });
 }
 
 }  // namespace aicf::gemm_backward

@@ -62,7 +62,7 @@ typedef AicfStatus (*GemmBiasActLaunch)(const GemmBiasActParams* params, void* w
 #ifdef AICF_VARIANT
 /* AICF_OK, AICF_INVALID for parameters that contradict themselves, or AICF_UNSUPPORTED with the limit that they exceed. */
 AICF_EXPORT AicfStatus AICF_ENTRY(gemm_bias_act, supports)(const GemmBiasActParams* params);
-/* Device memory in bytes that launch wants as workspace: 0 for every kernel of this op. */
+/* Device memory in bytes that launch wants as workspace: 0 but for kernels that split k. */
 AICF_EXPORT AicfStatus AICF_ENTRY(gemm_bias_act, workspace_bytes)(const GemmBiasActParams* params, size_t* bytes);
 /* Queues the op on a stream: no allocation, no synchronisation, can be captured in a graph. */
 AICF_EXPORT AicfStatus AICF_ENTRY(gemm_bias_act, launch)(const GemmBiasActParams* params, void* workspace, struct CUstream_st* stream);

@@ -47,9 +47,13 @@ class Features:
         """Return whether rows of A, and of B as [K, N], can be read as vectors."""
         return self.aligned and not self.nk
 
+    def count_tiles(self, rows: int, columns: int) -> int:
+        """Return the tiles of Y of this size."""
+        return -(-self.m // rows) * -(-self.n // columns)
+
     def fills(self, rows: int, columns: int) -> float:
         """Return the share of the last wave's multiprocessors that tiles of Y of this size keep busy, over all waves."""
-        tiles = -(-self.m // rows) * -(-self.n // columns)
+        tiles = self.count_tiles(rows, columns)
         return tiles / (-(-tiles // _NUM_SMS) * _NUM_SMS)
 
 
@@ -72,6 +76,14 @@ def _decode(bm: int, bn: int, stages: int, splits: int) -> dict[str, int]:
     return {"bm": bm, "bn": bn, "stages": stages, "splits": splits}
 
 
+def _turned(*values: int) -> dict[str, int]:
+    return dict(zip(("bm", "bn", "stages", "clusterm", "clustern", "group"), values, strict=True))
+
+
+def _mma(bm: int, bn: int, wm: int, wn: int, stages: int, group: int) -> dict[str, int]:
+    return {"bm": bm, "bn": bn, "wm": wm, "wn": wn, "stages": stages, "group": group}
+
+
 def _skinny(*values: int) -> dict[str, int]:
     return dict(zip(("bm", "bn", "bk", "stages", "splits", "minblocks"), values, strict=True))
 
@@ -83,6 +95,8 @@ def _pipelined(*values: int) -> dict[str, int]:
 
 RULES = (
     # TF32
+    Rule(lambda f: f.tf32 and f.m <= 16, "turned_tf32", _turned(16, 128, 10, 1, 1, 8), "few rows: B streams once, k is dealt out evenly"),
+    Rule(lambda f: f.tf32 and f.m <= 64, "turned_tf32", _turned(64, 128, 7, 1, 1, 8), "few rows: B streams once, k is dealt out evenly"),
     Rule(
         lambda f: f.tf32 and f.m * f.n <= 128 * 64 * _NUM_SMS,
         "tf32",
@@ -94,6 +108,12 @@ RULES = (
         "tf32",
         _wgmma(128, 192, 4, 2, 1, 1),
         "many waves: one warp group's epilogue hides under the other's products",
+    ),
+    Rule(
+        lambda f: f.tf32 and f.fills(256, 256) < 0.8 and f.k >= 2048,
+        "streamk_tf32",
+        _wgmma(256, 128, 4, 1, 2, 0),
+        "a short last wave: its steps are dealt out",
     ),
     Rule(lambda f: f.tf32, "tf32", _wgmma(256, 128, 4, 1, 2, 0), "the largest tile moves the fewest bytes a product"),
     # fp32
@@ -128,6 +148,24 @@ RULES = (
         "32 rows a thread, so that arithmetic and memory take about as long",
     ),
     Rule(
+        lambda f: f.fp32 and f.nk and f.m <= 16 and f.aligned,
+        "rows",
+        {"bn": 4, "splits": 8, "stages": 2},
+        "few rows of A, rows of B: they stream once, and 256 chains make a sum",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.count_tiles(64, 64) <= 64,
+        "pipelined",
+        _pipelined(64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 8),
+        "few tiles: the smallest, and eight blocks share the k of each",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.count_tiles(64, 64) <= _NUM_SMS,
+        "pipelined",
+        _pipelined(64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 4),
+        "few tiles: the smallest, and four blocks share the k of each",
+    ),
+    Rule(
         lambda f: f.fp32 and f.m <= 64,
         "pipelined",
         _pipelined(64, 256, 8, 64, 64, 8, 16, 4, 8, 2, 4),
@@ -152,18 +190,17 @@ RULES = (
         "8x16 sums a thread read the fewest fragments a multiply-add",
     ),
     # bf16 and fp16
+    Rule(lambda f: not f.aligned and f.k <= 64, "mma", _mma(64, 64, 32, 32, 4, 8), "rows off 16-byte boundaries, not worth a copy"),
+    Rule(lambda f: not f.aligned and f.m <= 16, "turned", _turned(16, 128, 11, 1, 1, 8), "rows off 16-byte boundaries: copied"),
+    Rule(lambda f: not f.aligned and f.m <= 32, "turned", _turned(32, 128, 10, 1, 1, 8), "rows off 16-byte boundaries: copied"),
+    Rule(lambda f: not f.aligned and f.m <= 64, "turned", _turned(64, 128, 8, 1, 1, 8), "rows off 16-byte boundaries: copied"),
     Rule(
-        lambda f: not f.aligned and f.m * f.n <= 64 * 64 * _NUM_SMS,
-        "mma",
-        {"bm": 64, "bn": 64, "wm": 32, "wn": 32, "stages": 4, "group": 8},
-        "rows off 16-byte boundaries, few tiles",
+        lambda f: not f.aligned and f.count_tiles(128, 128) <= _NUM_SMS,
+        "turned",
+        _turned(128, 128, 6, 1, 1, 8),
+        "rows off 16-byte boundaries: copied; few tiles",
     ),
-    Rule(
-        lambda f: not f.aligned,
-        "mma",
-        {"bm": 128, "bn": 128, "wm": 64, "wn": 32, "stages": 3, "group": 8},
-        "rows off 16-byte boundaries",
-    ),
+    Rule(lambda f: not f.aligned, "turned", _turned(128, 256, 4, 1, 1, 8), "rows off 16-byte boundaries: copied"),
     Rule(
         lambda f: f.m <= 2 and f.nk and f.n >= _MANY_COLUMNS,
         "gemv",
@@ -182,8 +219,10 @@ RULES = (
     Rule(lambda f: f.m <= 16, "decode", _decode(16, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
     Rule(lambda f: f.m <= 32 and f.n < _MANY_COLUMNS, "decode", _decode(32, 64, 10, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 32, "decode", _decode(32, 64, 6, 1), "columns enough for every multiprocessor: no sums to exchange"),
+    Rule(lambda f: f.m <= 48 and f.n <= 3072, "decode", _decode(48, 64, 6, 4), "few columns: four blocks share the k of a tile"),
     Rule(lambda f: f.m <= 64 and f.n < _MANY_COLUMNS, "decode", _decode(64, 64, 8, 2), "few columns: two blocks share the k of a tile"),
     Rule(lambda f: f.m <= 64, "wgmma", _wgmma(64, 128, 7, 1, 1, 1), "one row of tiles, columns enough for every multiprocessor"),
+    Rule(lambda f: f.m <= 96 and f.n <= 2048, "decode", _decode(96, 64, 5, 4), "few columns: four blocks share the k of a tile"),
     Rule(lambda f: f.m <= 128 and f.n <= 8192, "decode", _decode(128, 64, 8, 2), "one row of tiles: two blocks share the k of each"),
     Rule(lambda f: f.m * f.n <= 64 * 64 * _NUM_SMS, "wgmma", _wgmma(64, 64, 8, 1, 1, 1), "small tiles, one for every multiprocessor"),
     Rule(lambda f: f.m * f.n <= 128 * 64 * _NUM_SMS, "wgmma", _wgmma(128, 64, 7, 1, 1, 0), "small tiles, one for every multiprocessor"),
@@ -192,6 +231,18 @@ RULES = (
         "wgmma",
         _wgmma(128, 192, 4, 2, 1, 1),
         "full waves: one warp group's epilogue hides under the other's products",
+    ),
+    Rule(
+        lambda f: f.fills(256, 256) < 0.85 and f.k >= 4096 and f.count_tiles(128, 128) <= 2 * _NUM_SMS,
+        "streamk",
+        _wgmma(128, 128, 6, 1, 1, 0),
+        "few tiles and long k: small tiles, whose steps are dealt out",
+    ),
+    Rule(
+        lambda f: f.fills(256, 512) < 0.85 and f.k >= 2048,
+        "streamk",
+        _wgmma(128, 256, 4, 2, 1, 0),
+        "a short last wave: its steps are dealt out",
     ),
     Rule(lambda f: True, "wgmma", _wgmma(128, 256, 4, 2, 1, 0), "the largest tile moves the fewest bytes a product"),
 )

@@ -14,11 +14,20 @@ Conditions = tuple[OneOf | Count | Rows, ...]
 
 _MAX_EXTENT = 2**31 - 1 - 1024
 _MAX_GRID_YZ = 65535
+_MAX_COPIES = (2**31 - 1) // 8  # parts of 256 elements of a row, of operands that are copied
 
 
 def find_tile(t: Values) -> Values:
     """Return the rows and columns of Y that a block computes."""
     return {"M": t["bm"], "N": t["bn"]}
+
+
+_SPLIT_K = 512  # steps of k are dealt out among blocks: a tile as deep as this is the least that a wave of them can differ by
+
+
+def find_split_tile(t: Values) -> Values:
+    """Return the same of a kernel that deals the steps of k out evenly: its waves end together, whatever the number of tiles."""
+    return find_tile(t) | {"K": _SPLIT_K}
 
 
 def _bound_sizes(t: Values) -> Conditions:
@@ -55,7 +64,27 @@ def serve_few_fp32_rows(t: Values) -> Conditions:
 def serve_tf32(t: Values) -> Conditions:
     """Any fp32 problem that asks for TF32, with B as [N, K], whose matrices the tensor copies can address."""
     chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
-    return (*chosen, *_bound_sizes(t), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z")))
+    return (*chosen, *_bound_sizes(t), Count({"N": 1}, multiple=4), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z")))
+
+
+# Operands whose rows are off 16-byte boundaries are copied first, which only the parts of a row limit.
+_COPIED: Conditions = (
+    *(Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "K"), ("N", "K"), ("K", "N"))),
+    Rows("a", 16),
+    Rows("b", 16),
+)
+
+
+def serve_any_tf32(t: Values) -> Conditions:
+    """Any fp32 problem that asks for TF32, with B as [N, K]."""
+    chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
+    return (*chosen, *_bound_sizes(t), *_COPIED)
+
+
+def serve_few_rows_nk(t: Values) -> Conditions:
+    """Any problem in full fp32 of at most 16 rows, with B as [N, K] and whole chunks of 4."""
+    rows = (Count({"M": 1}, max=16), Count({"K": 1}, multiple=4), Rows("a", 16, 4), Rows("b", 16, 4))
+    return (*serve_fp32(t), OneOf("b_layout", ("nk",)), *rows)
 
 
 def serve_half(t: Values) -> Conditions:
@@ -64,8 +93,13 @@ def serve_half(t: Values) -> Conditions:
 
 
 def serve_mappable(t: Values) -> Conditions:
-    """Of these, those whose matrices the tensor copies can address."""
-    return (*serve_half(t), *(Rows(name, 16, 8) for name in ("a", "b", "y", "z")))
+    """Of these, those whose matrices the tensor copies can address; rows of Y end on 16-byte boundaries, since whole units are stored."""
+    return (*serve_half(t), Count({"N": 1}, multiple=8), *(Rows(name, 16, 8) for name in ("a", "b", "y", "z")))
+
+
+def serve_any_half(t: Values) -> Conditions:
+    """Any problem of 16-bit floats whose operands begin on 16-byte boundaries; their rows, and those of Y and Z, may begin anywhere."""
+    return (*serve_half(t), *_COPIED)
 
 
 def serve_few_rows(t: Values) -> Conditions:

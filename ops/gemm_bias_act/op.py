@@ -62,6 +62,31 @@ TF32_CUBES = tuple(_problem("bench", size, size, size, "relu", bias=True, kind="
 FP32_CUBES = tuple(_problem("bench sweep" if size == 2048 else "bench", size, size, size) for size in (1024, 2048, 4096, 8192))
 FP32_SKINNY = tuple(_problem("bench", m, n, k) for n, k in ((4096, 4096), (14336, 4096)) for m in (1, 16, 64))
 
+# Of each kind of the population where the listed goals have nothing: fp16, odd sizes, few rows of fp32 and TF32, waves that do not fit.
+_POPULAR = (
+    ((59, 5120, 2048), "relu", "float16 nk"),
+    ((40, 2048, 2048), "gelu_tanh", "float16 nk"),
+    ((20, 1280, 1536), "gelu_tanh", "float16 nk"),
+    ((78, 1280, 12288), "relu", "bfloat16 kn"),
+    ((200, 6144, 5120), "relu", "float16 nk"),
+    ((424, 4096, 6144), "gelu_tanh", "float16 nk"),
+    ((1675, 4096, 8192), "relu", "float16 nk"),
+    ((2579, 2048, 14336), "gelu_tanh", "float16 nk"),
+    ((9, 1610, 1147), "relu", "float16 nk"),
+    ((30, 1031, 2049), "relu", "float16 nk"),
+    ((44, 2307, 1201), "relu", "float16 nk"),
+    ((61, 437, 1333), "relu", "float16 kn"),
+    ((197, 1001, 1751), "relu", "float16 nk"),
+    ((1300, 2049, 1025), "relu", "float16 nk"),
+    ((7, 3072, 5120), "relu", "nk"),
+    ((85, 768, 2560), "relu", "nk"),
+    ((386, 1024, 2048), "relu", "nk"),
+    ((12, 2560, 4096), "relu", "tf32 nk"),
+    ((50, 1280, 5120), "gelu_tanh", "tf32 nk"),
+    ((1536, 4096, 2048), "gelu_tanh", "tf32 nk"),
+    ((3236, 4096, 3072), "gelu_tanh", "tf32 nk"),
+)
+
 PROBLEMS = (
     _problem("verify", 1, 1, 1),
     _problem("verify", 1, 65, 7, "relu", bias=True),
@@ -84,6 +109,8 @@ PROBLEMS = (
     _problem("verify", 1, 1, 1, kind="nk"),
     _problem("verify", 37, 29, 1, "silu", z=True, kind="nk"),
     _problem("verify", 5, 300, 131, "none", bias=True, kind="nk"),
+    _problem("verify", 5, 30, 132, "gelu_tanh", bias=True, z=True, kind="nk"),
+    _problem("verify", 16, 65, 1028, "silu", bias=True, padding={"a": 4, "b": 8}, kind="nk"),
     _problem("verify", 65, 63, 17, "gelu_erf", bias=True, z=True, padding={"a": 3, "b": 1, "y": 1}, kind="nk"),
     _problem("verify", 129, 257, 36, "gelu_tanh", bias=True, padding={"b": 4, "y": 4}, kind="nk"),
     _problem("verify", 34, 140, 1301, "relu", bias=True, kind="nk"),
@@ -101,6 +128,15 @@ PROBLEMS = (
     _problem("verify", 257, 264, 72, "gelu_tanh", bias=True, padding={"a": 4, "y": 4}, kind="tf32 nk"),
     _problem("verify", 129, 136, 300, "gelu_erf", bias=True, z=True, padding={"b": 4, "z": 4}, kind="tf32 nk"),
     _problem("verify", 200, 196, 260, "relu", kind="tf32 nk"),
+    # Long k and few tiles: the steps of k are split. Then a whole wave of small tiles in front of split ones.
+    _problem("verify", 40, 136, 3080, "silu", bias=True, z=True, kind="bfloat16 nk"),
+    _problem("verify", 70, 264, 3080, "relu", bias=True, kind="float16 kn"),
+    _problem("verify", 21, 76, 1540, "gelu_tanh", bias=True, z=True, kind="tf32 nk"),
+    _problem("verify", 1100, 136, 840, "gelu_tanh", bias=True, kind="bfloat16 nk"),
+    # Rows of Y that begin anywhere, and that begin on 16-byte boundaries and do not end there.
+    _problem("verify", 43, 77, 136, "gelu_erf", bias=True, z=True, padding={"z": 3}, kind="float16 nk"),
+    _problem("verify", 43, 77, 136, "relu", bias=True, z=True, padding={"y": 3, "z": 3}, kind="bfloat16 nk"),
+    _problem("verify", 9, 30, 44, "silu", bias=True, z=True, padding={"y": 2, "z": 2}, kind="tf32 nk"),
     # More tiles than multiprocessors: a block gets a second one.
     _problem("verify", 3, 200, 1000, "silu", bias=True, z=True, kind="float16 nk"),
     _problem("verify", 7, 88, 328, "gelu_erf", bias=True, kind="bfloat16 kn"),
@@ -124,6 +160,7 @@ PROBLEMS = (
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="bfloat16 kn"),
     _problem("bench", 8192, 3072, 768, "gelu_erf", bias=True, z=True, kind="bfloat16 nk"),
     _problem("bench", 4095, 4097, 1023, "relu", bias=True, kind="bfloat16 nk"),
+    *(_problem("bench", *shape, act, bias=True, kind=kind) for shape, act, kind in _POPULAR),
 )
 
 _SGEMM = ("cublas_sgemm", "cublas_sgemm_epilogue")

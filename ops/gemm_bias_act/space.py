@@ -5,10 +5,14 @@ from __future__ import annotations
 from harness.spec import Kernel
 
 from .domains import (
+    find_split_tile,
     find_tile,
+    serve_any_half,
+    serve_any_tf32,
     serve_decode,
     serve_few_fp32_rows,
     serve_few_rows,
+    serve_few_rows_nk,
     serve_fp32,
     serve_fp32_kn,
     serve_half,
@@ -43,6 +47,7 @@ from .tunables import (
     REGISTERS,
     RING_FITS,
     RING_FITS_TF32,
+    ROWS_SHAPES,
     SHARED_MEMORY,
     SKINNY_FITS,
     SKINNY_SHAPES,
@@ -52,6 +57,9 @@ from .tunables import (
     THREADS_PER_BLOCK,
     TM,
     TN,
+    TURNED_FITS,
+    TURNED_FITS_TF32,
+    TURNED_SHAPES,
     VECTOR_PATCHES,
     WARPS_FILL_TILE,
     WHOLE_WARPS,
@@ -65,6 +73,9 @@ def _bind(names: tuple[str, ...], *rows: tuple[int, ...]) -> tuple[dict[str, int
 
 
 _WARP_NAMES = ("bm", "bn", "bk", "wm", "wn", "tm", "tn")
+
+_TURNED_NAMES = ("bm", "bn", "stages", "clusterm", "clustern", "group")
+_RING_NAMES = (*_TURNED_NAMES[:-1], "pingpong", "group")
 
 KERNELS = (
     Kernel(
@@ -140,6 +151,9 @@ KERNELS = (
             (64, 256, 8, 64, 64, 8, 16, 4, 8, 2, 4),
             (64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 2),
             (64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 1),
+            (64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 4),
+            (64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 8),
+            (64, 128, 8, 32, 64, 8, 8, 4, 8, 4, 4),
         ),
         domain=serve_short_strides,
         tile=find_tile,
@@ -208,6 +222,11 @@ KERNELS = (
             (64, 64, 8, 2),
             (128, 64, 8, 2),
             (16, 64, 10, 2),
+            (32, 64, 6, 4),
+            (48, 64, 6, 4),
+            (64, 64, 6, 4),
+            (96, 64, 5, 4),
+            (128, 64, 4, 4),
         ),
         min_arch=90,
         domain=serve_decode,
@@ -219,7 +238,7 @@ KERNELS = (
         (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
         (GROUP_ROWS, GROUP_SUMS, CLUSTER_SIZE, RING_FITS),
         _bind(
-            ("bm", "bn", "stages", "clusterm", "clustern", "pingpong", "group"),
+            _RING_NAMES,
             (128, 256, 4, 2, 1, 0, 8),
             (256, 128, 4, 1, 2, 0, 8),
             (128, 192, 4, 2, 1, 1, 8),
@@ -238,7 +257,7 @@ KERNELS = (
         (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
         (GROUP_ROWS, GROUP_SUMS, CLUSTER_SIZE, RING_FITS_TF32),
         _bind(
-            ("bm", "bn", "stages", "clusterm", "clustern", "pingpong", "group"),
+            _RING_NAMES,
             (256, 128, 4, 1, 2, 0, 8),
             (128, 192, 4, 2, 1, 1, 8),
             (128, 128, 6, 2, 1, 1, 8),
@@ -247,5 +266,70 @@ KERNELS = (
         min_arch=90,
         domain=serve_tf32,
         tile=find_tile,
+    ),
+    Kernel(
+        "rows",
+        "fp32, at most 16 rows of A: the warps of a block stream rows of B [N, K] once, and their sums meet in shared memory",
+        (BN, SPLITS, STAGES),
+        (ROWS_SHAPES,),
+        _bind(("bn", "splits", "stages"), (4, 4, 2), (4, 8, 2), (8, 4, 1)),
+        domain=serve_few_rows_nk,
+        tile=lambda t: {"N": t["bn"]},
+    ),
+    Kernel(
+        "streamk",
+        "the wgmma kernel with the steps of k dealt out evenly where whole tiles leave multiprocessors idle; sums joined in one order",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
+        (GROUP_ROWS, GROUP_SUMS, CLUSTER_SIZE, RING_FITS),
+        _bind(
+            _RING_NAMES,
+            (128, 256, 4, 2, 1, 0, 8),
+            (128, 256, 4, 1, 1, 0, 8),
+            (128, 192, 4, 2, 1, 1, 8),
+            (128, 128, 6, 1, 1, 0, 8),
+        ),
+        min_arch=90,
+        domain=serve_mappable,
+        tile=find_split_tile,
+    ),
+    Kernel(
+        "turned",
+        "Hopper, tens to hundreds of rows of A: columns of Y are the rows of wgmma, and the steps of k are dealt out evenly",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, GROUP),
+        (TURNED_SHAPES, CLUSTER_SIZE, TURNED_FITS),
+        _bind(
+            _TURNED_NAMES,
+            (8, 128, 12, 1, 1, 8),
+            (16, 128, 11, 1, 1, 8),
+            (32, 128, 10, 1, 1, 8),
+            (48, 128, 9, 1, 1, 8),
+            (64, 128, 8, 1, 1, 8),
+            (96, 128, 7, 1, 1, 8),
+            (128, 256, 4, 1, 1, 8),
+            (128, 128, 6, 1, 1, 8),
+        ),
+        min_arch=90,
+        domain=serve_any_half,
+        tile=find_split_tile,
+    ),
+    Kernel(
+        "streamk_tf32",
+        "streamk for TF32",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, PINGPONG, GROUP),
+        (GROUP_ROWS, GROUP_SUMS, CLUSTER_SIZE, RING_FITS_TF32),
+        _bind(_RING_NAMES, (256, 128, 4, 1, 2, 0, 8)),
+        min_arch=90,
+        domain=serve_tf32,
+        tile=find_split_tile,
+    ),
+    Kernel(
+        "turned_tf32",
+        "turned for TF32",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, GROUP),
+        (TURNED_SHAPES, CLUSTER_SIZE, TURNED_FITS_TF32),
+        _bind(_TURNED_NAMES, (16, 128, 10, 1, 1, 8), (64, 128, 7, 1, 1, 8)),
+        min_arch=90,
+        domain=serve_any_tf32,
+        tile=find_split_tile,
     ),
 )

@@ -25,9 +25,10 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
-ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "gemv", "decode", "wgmma")
+ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
-HALF = ("mma", "gemv", "decode", "wgmma")
+HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned")
+TF32 = ("tf32", "streamk_tf32", "turned_tf32")
 
 Open = Callable[[str], Launchable]
 
@@ -58,7 +59,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
         device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
     )
     served = [p for p in problems if p.status == "passed"]
-    kind = "=bfloat16 =float16" if kernel in HALF else "precision=" if kernel == "tf32" else "float32"
+    kind = "=bfloat16 =float16" if kernel in HALF else "precision=" if kernel in TF32 else "float32"
     of_its_dtype = [p for p in problems if _is_of(kind, p.problem, takes_nk=kernel not in KN_ONLY)]
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
 
@@ -74,6 +75,36 @@ def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open,
         assert reason.startswith(f"{tensor}: ") and "row stride" in reason and "multiple" in reason
 
 
+@pytest.mark.parametrize("kernel", ["wgmma", "streamk"])
+def test_rows_of_y_that_end_within_16_bytes_are_refused(device: Device, open_kernel: Open, kernel: str) -> None:
+    """Tensor copies store whole units of 16 bytes: what follows such a row would be overwritten."""
+    problem = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
+    with Case(device, OP, problem) as case:
+        assert open_kernel(kernel).supports(**case.arguments).startswith("n = 13: must be a multiple of 8")
+        assert open_kernel("turned").supports(**case.arguments) == ""
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), [("turned", "bfloat16"), ("turned_tf32", "float32")])
+def test_operands_off_their_boundaries_are_refused_by_address_alone(device: Device, open_kernel: Open, kernel: str, dtype: str) -> None:
+    attributes = {"dtype": dtype, "b_layout": "nk", "precision": "tf32" if dtype == "float32" else "ieee"}
+    for tensor in ("a", "b"):
+        with Case(device, OP, Problem({"M": 5, "N": 7, "K": 9}, attributes, offsets={tensor: 1})) as case:
+            assert open_kernel(kernel).supports(**case.arguments).startswith(f"{tensor}: address")
+
+
+def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, open_kernel: Open) -> None:
+    variant = open_kernel("turned")
+
+    def count(k: int, **padding: int) -> int:
+        with Case(device, OP, Problem({"M": 40, "N": 128, "K": k}, {"dtype": "bfloat16", "b_layout": "nk"}, padding)) as case:
+            return variant.workspace_bytes(**case.arguments)
+
+    assert count(64) == 0
+    assert count(64, a=1) == 40 * 64 * 2
+    assert count(64, a=1, b=1) == 40 * 64 * 2 + 128 * 64 * 2
+    assert count(64 * 64) > 0, "one tile and 64 steps of k: split"
+
+
 @pytest.mark.parametrize(
     ("kernel", "attributes", "message"),
     [
@@ -85,6 +116,12 @@ def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open,
         ("wgmma", {}, "a: this kernel is for bfloat16 and float16"),
         ("pipelined", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),
         ("skinny", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),
+        ("rows", {"b_layout": "kn"}, "b_layout: this kernel reads b as [n, k] ('nk')"),
+        ("rows", {"dtype": "float16", "b_layout": "nk"}, "a: this kernel is for float32"),
+        ("streamk", {}, "a: this kernel is for bfloat16 and float16"),
+        ("turned", {}, "a: this kernel is for bfloat16 and float16"),
+        ("turned_tf32", {"b_layout": "nk"}, "precision: this kernel is for float32 with precision 'tf32'"),
+        ("streamk_tf32", {"precision": "tf32"}, "b_layout: this kernel reads b as [n, k]"),
         ("tf32", {"b_layout": "nk"}, "precision: this kernel is for float32 with precision 'tf32'"),
         ("tf32", {"precision": "tf32"}, "b_layout: this kernel reads b as [n, k]"),
         ("gemv", {"dtype": "bfloat16"}, "b_layout: this kernel reads b as [n, k]"),
@@ -163,6 +200,14 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
     ):
         with pytest.raises(SpecError, match=rule):
             wgmma.parse_variant(binding)
+    turned = OP.find_kernel("turned")
+    for binding, rule in (
+        ("bm192_bn256_stages4_clusterm1_clustern1_group8", "turned_fits"),
+        ("bm256_bn256_stages2_clusterm1_clustern1_group8", "turned_shapes"),
+        ("bm8_bn128_stages12_clusterm1_clustern2_group8", "turned_shapes"),
+    ):
+        with pytest.raises(SpecError, match=rule):
+            turned.parse_variant(binding)
     pipelined = OP.find_kernel("pipelined")
     with pytest.raises(SpecError, match="lanes_fill_warp"):
         pipelined.parse_variant("bm128_bn128_bk8_wm64_wn32_tm8_tn16_stages4_group8_minblocks2_splits1")

@@ -111,6 +111,33 @@ RING_FITS = Constraint(
 RING_FITS_TF32 = Constraint(
     "ring_fits", "tiles, slabs on their way out and bias must fit 227 KiB", lambda t: _count_wgmma_bytes(t, FLOAT_BYTES) <= MAX_SHARED_BYTES
 )
+_TURNED_ROWS = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 256)
+
+
+def _count_turned_bytes(t: Values, item_bytes: int = _HALF_BYTES) -> int:
+    """Return the shared memory of a ring, and of four stages of rows on their way out."""
+    rows = 32 if t["bm"] >= 32 else 16
+    pitch = 128 if item_bytes == _HALF_BYTES else 68 * FLOAT_BYTES
+    return t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8) + 4 * rows * pitch
+
+
+TURNED_SHAPES = Constraint(
+    "turned_shapes",
+    "bm must be one of 8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 256, bn 128 or 256, a thread hold at most 192 sums: bm * bn / 256, and "
+    "half of bm be a multiple of 8 where clustern is 2",
+    lambda t: t["bm"] in _TURNED_ROWS and t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 192 and t["bm"] % (8 * t["clustern"]) == 0,
+)
+TURNED_FITS = Constraint(
+    "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t) <= MAX_SHARED_BYTES
+)
+TURNED_FITS_TF32 = Constraint(
+    "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t, FLOAT_BYTES) <= MAX_SHARED_BYTES
+)
+ROWS_SHAPES = Constraint(
+    "rows_shapes",
+    "bn must be at most 8, stages * bn at most 16, and splits at most 8",
+    lambda t: t["bn"] <= 8 and t["stages"] * t["bn"] <= 16 and t["splits"] <= 8,
+)
 DECODE_FITS = Constraint(
     "decode_fits",
     "bm must be a multiple of 8 from 8 to 128, bn 64 or 128, and stages of (bm + bn) * 64 elements fit 227 KiB",
@@ -187,14 +214,14 @@ MMA_SHARED = Constraint(
 )
 MMA_REGISTERS = Constraint("mma_registers", "a thread holds at most 128 sums: wm * wn / 32", lambda t: t["wm"] * t["wn"] // 32 <= 128)
 
-BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of Y that a block computes")
+BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 256), "rows of Y that a block computes")
 BN = Tunable("bn", (4, 8, 16, 32, 64, 128, 192, 256), "columns of Y that a block computes")
 BK = Tunable("bk", (4, 8, 16, 32, 64), "depth of a tile of A and B in shared memory, in elements of K")
 TM = Tunable("tm", (1, 2, 4, 8, 16), "rows of Y that a thread computes")
 TN = Tunable("tn", (1, 2, 4, 8, 16), "columns of Y that a thread computes")
 WM = Tunable("wm", (16, 32, 64, 128), "rows of Y that a warp computes")
 WN = Tunable("wn", (16, 32, 64, 128), "columns of Y that a warp computes")
-STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "tiles in the ring of shared memory; in gemv chunks on their way")
+STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16), "tiles in the ring of shared memory; in gemv chunks on their way")
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of B by multicast")
 CLUSTERN = Tunable("clustern", (1, 2), "blocks of a cluster side by side, which share tiles of A by multicast")

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "common/activations.cuh"
+#include "common/split_order.cuh"
 #include "common/wgmma_pipeline.cuh"
 
 namespace aicf::gemm_bias_act {
@@ -156,6 +157,23 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     if (threadIdx.x == kWarpGroupThreads) prefetch_map(&map_y);
     multiply_tiles<Element, T, false, kTransposedB, TileOrder>(
         &map_a, &map_b, problem.grid, shared, [&] { return BiasActEpilogue<Element, T>(problem, &map_y, &map_z, shared); });
+}
+
+// The same with the steps of k of some tiles dealt out among the clusters (stream-K). Their sums are joined in front of the epilogue, or
+// where kHasSecondKernel by a kernel behind this one.
+template <class Element, class T, bool kTransposedB, bool kHasSecondKernel>
+__global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
+    multiply_streamk(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                     const __grid_constant__ CUtensorMap map_y, const __grid_constant__ CUtensorMap map_z, const WgmmaProblem problem,
+                     const SplitGrid grid) {
+    extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
+    std::uint8_t* const shared = wgmma_shared;
+    using Whole = BiasActEpilogue<Element, T>;
+    using Epilogue =
+        std::conditional_t<kHasSecondKernel, PartsEpilogue<T, false, Whole>, JoiningEpilogue<T, Whole::kBiasBarrier, Whole>>;
+    if (threadIdx.x == kWarpGroupThreads) prefetch_map(&map_y);
+    multiply_tiles<Element, T, false, kTransposedB, SplitOrder>(
+        &map_a, &map_b, grid, shared, [&] { return Epilogue{grid, Whole(problem, &map_y, &map_z, shared)}; });
 }
 
 }  // namespace aicf::gemm_bias_act

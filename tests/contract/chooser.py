@@ -44,9 +44,12 @@ def find_sum(formula: Any, sizes: Mapping[str, int]) -> float:
         return float(sum(c * math.prod([float(sizes[s]) for s in names]) for c, names in formula))
     stack: list[float] = []
     for token in formula["postfix"]:
-        if token in ("+", "-", "*", "/", "//", "-//", "min()", "max()"):
+        if token == "?:":
+            otherwise, then, condition = stack.pop(), stack.pop(), stack.pop()
+            stack.append(then if condition else otherwise)
+        elif token in ("+", "-", "*", "/", "//", "-//", "min()", "max()", "<"):
             b, a = stack.pop(), stack.pop()
-            results = {"+": a + b, "-": a - b, "*": a * b, "min()": min(a, b), "max()": max(a, b)}
+            results = {"+": a + b, "-": a - b, "*": a * b, "min()": min(a, b), "max()": max(a, b), "<": float(a < b)}
             stack.append(results[token] if token in results else {"/": a / b, "//": a // b, "-//": -(-a // b)}[token])
         else:
             stack.append(float(sizes[token]) if isinstance(token, str) else float(token))

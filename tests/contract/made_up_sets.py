@@ -113,7 +113,10 @@ def draw_formula(generator: random.Random, sizes: list[str], depth: int = 3) -> 
     operator = generator.choice(["+", "*", "min()", "max()", "/", "-//", "//"])
     if operator in ("/", "-//", "//"):
         return [*left, generator.choice([2.0, 3.0, 64.0]), operator, *([1.0, "+"] if operator == "//" else [])]
-    return [*left, *draw_formula(generator, sizes, depth - 1), operator]
+    right = draw_formula(generator, sizes, depth - 1)
+    if generator.random() < 0.2:
+        return [*left, *right, "<", *left, *right, "?:"]
+    return [*left, *right, operator]
 
 
 def draw_manifest(generator: random.Random, name: str, description: Row) -> Row:

@@ -133,7 +133,7 @@ def with_cost(flops: Any) -> MadeUpSet:
 @pytest.mark.parametrize(
     ("postfix", "message"),
     [
-        (["S0", "+"], r"a formula's '\+' has fewer than two numbers before it"),
+        (["S0", "+"], r"a formula's '\+' has fewer than 2 numbers before it"),
         (["S0", "T", "*"], r"a formula names 'T', which is neither a size \(S0.*\) nor one of \+, -"),
         (["S0", 1.0], r"a formula leaves 2 numbers, must leave one"),
         (["S0"] * 40 + ["+"] * 39, r"a formula keeps more than 32 numbers at once"),

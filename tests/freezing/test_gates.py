@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from contract.formulas import evaluate, list_tokens
 from contract.index import Index
 from device import Device
 from device.settings import find_project_root
@@ -26,7 +28,7 @@ from harness.domain import Count, read_condition
 from harness.errors import FrozenError
 from harness.freezing.decide.buckets import find_bucket, list_axes
 from harness.freezing.gates.candidate import Candidate, Gate
-from harness.freezing.gates.checks import find_changes, pass_gates
+from harness.freezing.gates.checks import _find_worst, find_changes, pass_gates
 from harness.freezing.gates.interface_calls import find_wrong_call
 from harness.freezing.gates.provenance import find_move, find_wrong_origin, name_commit
 from harness.freezing.seal.cost import describe_cost
@@ -34,7 +36,7 @@ from harness.freezing.seal.manifest import list_flags, name_kernel
 from harness.freezing.seal.rebuild import prove_sealed
 from harness.freezing.seal.sources import collect_sources
 from harness.records.provenance import Commit, find_commit
-from harness.spec import Attribute, Axis, Cost, Problem
+from harness.spec import Attribute, Axis, Cost, Op, Problem
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_plan
 from tests.harness.tiny_op import write_tiny_op
@@ -130,6 +132,12 @@ def run_gates(loaded: LoadedOp, build: Any, monkeypatch: pytest.MonkeyPatch, *, 
     judged = Judged(build, ok, "" if ok else "race", 7)
     pass_gates(session, Index(loaded.op.name, Path(), ()), candidate, judged, lambda _: None)
     return [g for g in candidate.gates if not g.passed]
+
+
+def test_an_infinite_ratio_is_no_worst_figure() -> None:
+    """Where bound and error are infinite, the verdict has a text, as JSON knows no infinity."""
+    assert _find_worst([{"max_ulp": "inf"}, {"max_ulp": 0.5}, {"max_ulp": 2}], "max_ulp") == 2
+    assert _find_worst([{"max_ulp": "inf"}], "max_ulp") == 0.0
 
 
 def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,11 +302,50 @@ def test_a_size_may_be_squared_in_a_cost() -> None:
     assert row["value"] == [[7.0, []], [3.0, ["M", "N", "N"]], [0.5, ["K", "K", "K"]], [4.0, ["M", "N", "N", "K"]]]
 
 
-@pytest.mark.parametrize("flops", [lambda m: float(m**1.5), lambda m: float(m**4), lambda m: float(-(-m // 128)), lambda m: math.nan])
-def test_a_cost_that_is_no_such_sum_is_refused(flops: Callable[[int], float]) -> None:
-    op = find_op("gemm_bias_act").op
-    crooked = replace(op, cost=lambda p: replace(op.cost(p), flops=flops(p.sizes["M"])))
-    with pytest.raises(FrozenError, match=r"gemm_bias_act/op.py: flops of cost\(\) is not a sum of products of sizes"):
+def make_cost(op: Op, flops: Callable[[Any, Any, Any], Any]) -> Op:
+    return replace(op, cost=lambda p: Cost(flops(*(p.sizes[s] for s in ("M", "N", "K"))), 1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("flops", "postfix"),
+    [
+        (lambda m, n, k: -(-m // 128) * n, ["M", 128.0, "-//", "N", "*"]),
+        (lambda m, n, k: 2 * n * max(m, 64), [2.0, "N", "*", "M", 64.0, "max()", "*"]),
+        (lambda m, n, k: min(m * n, k) / 3, ["K", "M", "N", "*", "min()", 3.0, "/"]),
+        (lambda m, n, k: m * n if m <= 16 else m * k, [16.0, "M", "<", "M", "K", "*", "M", "N", "*", "?:"]),
+        (lambda m, n, k: n * math.ceil(m / 7) + sum([k, 1]), ["N", "M", 7.0, "/", 1.0, "-//", "*", "K", 1.0, "+", "+"]),
+        (lambda m, n, k: m**4, ["M", "M", "*", "M", "*", "M", "*"]),
+        (lambda m, n, k: m % 8 + (5 if k == 3 else 0) - (-n), None),
+        (lambda m, n, k: max(m, n, k) - min(m, n, k), None),
+    ],
+)
+def test_a_cost_of_another_formula_is_traced(flops: Callable[[Any, Any, Any], Any], postfix: list[Any] | None) -> None:
+    (row,) = describe_cost(make_cost(find_op("gemm_bias_act").op, flops))["flops"]
+    assert postfix is None or row["value"] == {"postfix": postfix}
+    generator = random.Random(4)
+    for _ in range(200):
+        sizes = {s: generator.randrange(1, generator.choice([6, 40, 9000])) for s in ("M", "N", "K")}
+        assert evaluate(list_tokens(row["value"]), sizes) == pytest.approx(float(flops(*sizes.values())), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("flops", "why"),
+    [
+        (lambda m, n, k: m**1.5, r"raises a size to the power 1.5: whole numbers from 1 to 8 are understood"),
+        (lambda m, n, k: float(-(-m // 128)), r"makes a plain number of a size, with float\(\)"),
+        (lambda m, n, k: math.log2(m), r"makes a plain number of a size, with float\(\) or a function of math"),
+        (lambda m, n, k: m * math.nan, r"computes with nan"),
+        (lambda m, n, k: sum(i * i * i * i for i in range(m)), r"counts to a size"),
+        (lambda m, n, k: round(m / 3), r"rounds a size with round\(\)"),
+        (lambda m, n, k: m**4 + len(str(m)), r"gives another figure"),
+        (lambda m, n, k: {1: 2.0}.get(m % 2, 0.5) * m, r"unhashable"),
+        (lambda m, n, k: sum(m > i for i in range(1, 99)) * m, r"compares sizes more than 32 times"),
+    ],
+)
+def test_a_cost_that_is_no_formula_is_refused_with_the_reason(flops: Callable[[Any, Any, Any], Any], why: str) -> None:
+    crooked = make_cost(find_op("gemm_bias_act").op, flops)
+    said = r"gemm_bias_act/op.py: flops of cost\(\) is not a sum of products of sizes, .*, and cannot be traced \(.*\): it "
+    with pytest.raises(FrozenError, match=f"{said}.*{why}"):
         describe_cost(crooked)
 
 

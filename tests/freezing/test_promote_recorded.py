@@ -14,7 +14,7 @@ from harness.errors import FrozenError
 from harness.freezing.decide import recorded_times
 from harness.freezing.decide.promote import Decision, Request
 from harness.freezing.decide.promote_recorded import promote_recorded
-from harness.freezing.decide.recorded_times import RecordedTime, Recording, find_other_code, list_variants, read_recording
+from harness.freezing.decide.recorded_times import RecordedTime, Recording, find_untimed_code, list_variants, read_recording
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
 from harness.records.published import list_published
@@ -90,7 +90,7 @@ def test_a_dry_run_of_recorded_times_writes_nothing(tmp_path: Path) -> None:
 def test_times_of_another_machine_code_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     builds = [make_candidate(OLD, 1).build, make_candidate(NEW, 2).build]
     recording = Recording({}, CONDITIONS, "HEAD", {OLD: f"{1:064x}", NEW: f"{3:064x}"})
-    found = find_other_code(make_session(), recording, builds)
+    found = find_untimed_code(make_session(), recording, builds)
     assert found[OLD] == "" and found[NEW] == "the machine code that was timed at HEAD is another one: time it again"
     # A file without hashes: the variants are built as they were at its commit.
     session = make_session()
@@ -99,10 +99,10 @@ def test_times_of_another_machine_code_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         recorded_times, "build_op", lambda loaded, variants, **_: [SimpleNamespace(variant=v, code_hash=f"{1:064x}") for v in variants]
     )
-    found = find_other_code(session, Recording({}, CONDITIONS, "abc"), builds)
+    found = find_untimed_code(session, Recording({}, CONDITIONS, "abc"), builds)
     assert found[OLD] == "" and "timed at abc" in found[NEW]
     # Its commit does not say what was timed where the tree had changes; a hash does.
-    found = find_other_code(session, Recording({}, CONDITIONS, "abc", {NEW: f"{2:064x}"}, dirty=True), builds)
+    found = find_untimed_code(session, Recording({}, CONDITIONS, "abc", {NEW: f"{2:064x}"}, dirty=True), builds)
     assert "timed with changes beyond commit abc, and nothing says which machine code" in found[OLD] and found[NEW] == ""
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.layout import BUCKET_KEYS
+from contract.layout import AXES, BUCKET_KEYS
 from harness.domain import Axis, OneOf, find_broken
 from harness.errors import FrozenError
-from harness.spec import BUCKET_AXES, Op, Problem, Variant
+from harness.spec import Op, Problem, Variant
 
 # The class of an axis that an op does not divide, and of every axis for a fallback.
 ANY = "any"
@@ -28,7 +28,7 @@ def list_axes(op: Op) -> tuple[Axis, ...]:
     if not declared and op.attributes:
         first = op.attributes[0]
         declared["epilogue"] = Axis("epilogue", {_name_value(v): (OneOf(first.name, (v,)),) for v in first.choices})
-    return tuple(declared.get(name, Axis(name, {ANY: ()})) for name in BUCKET_AXES)
+    return tuple(declared.get(name, Axis(name, {ANY: ()})) for name in AXES)
 
 
 def _name_value(value: object) -> str:
@@ -56,7 +56,7 @@ def name_group(bucket: dict[str, str]) -> str:
 
 def make_fallback_bucket(arch: str) -> dict[str, str]:
     """Return the bucket under which fallbacks are kept."""
-    return {"arch": arch} | dict.fromkeys(BUCKET_AXES, ANY)
+    return {"arch": arch} | dict.fromkeys(AXES, ANY)
 
 
 def describe_axes(op: Op) -> list[dict[str, Any]]:

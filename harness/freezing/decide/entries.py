@@ -115,19 +115,8 @@ def gather(
     writing: Writing,
 ) -> None:
     """Gather the rows and files by which a candidate takes a place."""
-    kernel = winner.manifest["kernel"]
-    manifest: Mapping[str, Any] = winner.manifest
-    if (frozen.folder / name_manifest(kernel)).exists():
-        manifest = read_kernel(
-            frozen.folder, kernel
-        ).manifest  # sealed before, for another bucket: the same device sources, flags and architecture
-        if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
-            raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
-    else:
-        for document, value in zip(("manifest", "tree"), split(manifest), strict=True):
-            if fault := find_schema_fault(document, value):
-                raise FrozenError(f"the {document} of {kernel} would not be valid: {fault}")
-        writing.files |= list_kernel_files(manifest, {f"{SOURCES}/{name}": content for name, content in winner.sources.items()})
+    manifest = _find_manifest(frozen, winner, writing)
+    kernel = str(manifest["kernel"])
     status = "measured" if any(m.find_median_us(winner.name) is not None for m in matches) else "provisional"
     evidence: Row = {
         "schema": SCHEMA_VERSION,
@@ -160,6 +149,22 @@ def gather(
     contenders = {winner.name: kernel} | ({place.incumbent["kernel"]: place.incumbent["kernel"]} if place.incumbent else {})
     writing.rows += list_medians(session, place.bucket, matches, contenders, str(conditions["device"]))
     writing.messages.append(f"{kernel} takes {name_bucket(place.bucket)}: {place.reason}")
+
+
+def _find_manifest(frozen: Index, winner: Candidate, writing: Writing) -> Mapping[str, Any]:
+    """Return the manifest of a candidate: the one that the set has, or its own, which is then written with its sources."""
+    kernel = winner.manifest["kernel"]
+    if (frozen.folder / name_manifest(kernel)).exists():
+        # Sealed before, for another bucket: the same device sources, flags and architecture.
+        manifest = read_kernel(frozen.folder, kernel).manifest
+        if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
+            raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
+        return manifest
+    for document, value in zip(("manifest", "tree"), split(winner.manifest), strict=True):
+        if fault := find_schema_fault(document, value):
+            raise FrozenError(f"the {document} of {kernel} would not be valid: {fault}")
+    writing.files |= list_kernel_files(winner.manifest, {f"{SOURCES}/{name}": content for name, content in winner.sources.items()})
+    return winner.manifest
 
 
 def list_medians(

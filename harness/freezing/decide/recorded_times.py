@@ -158,7 +158,7 @@ def list_variants(op: Op, recording: Recording) -> list[str]:
     return [n for n in names if n.partition("/")[0] in kernels]
 
 
-def find_other_code(session: Session, recording: Recording, builds: Sequence[BuildResult]) -> dict[str, str]:
+def find_untimed_code(session: Session, recording: Recording, builds: Sequence[BuildResult]) -> dict[str, str]:
     """Return by variant why its recorded times are not those of the build: "" where its machine code is the same."""
     hashes = dict(recording.code_hashes)
     unknown: dict[str, str] = {}

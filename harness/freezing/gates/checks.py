@@ -150,6 +150,11 @@ def _compare_interface(frozen: Index, interface: Mapping[str, Any]) -> str:
     return "api.hpp is not that of the op's frozen kernels, and one program cannot hold both: demote them first (`frozen demote --all`)"
 
 
+def _find_worst(problems: Sequence[Mapping[str, Any]], figure: str) -> float:
+    """Return the greatest finite figure; one that JSON has as a text says that error and bound were infinite."""
+    return max((p[figure] for p in problems if isinstance(p[figure], float | int)), default=0.0)
+
+
 def _collect_facts(
     session: Session, candidate: Candidate, record: Result, launchable: Launchable, sanitized_by: str, commit: str
 ) -> dict[str, Any]:
@@ -161,8 +166,8 @@ def _collect_facts(
         "capture_safe": all("capture" in p["checks"] or p["hidden"] for p in problems),
         "tolerance": {
             "rule": f"sources/{session.loaded.op.name}/op.py: tolerance()",
-            "worst_error_ratio": max(p["max_error_ratio"] for p in problems),
-            "worst_ulp": max(p["max_ulp"] for p in problems),
+            "worst_error_ratio": _find_worst(problems, "max_error_ratio"),
+            "worst_ulp": _find_worst(problems, "max_ulp"),
         },
         "prior": _find_prior(session, candidate, launchable),
         "verified": {

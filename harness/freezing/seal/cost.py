@@ -1,4 +1,4 @@
-"""An op's cost as data: ``cost()`` of ``op.py`` as tables of sums of products of sizes, which selection and the C dispatcher evaluate."""
+"""An op's cost as data: ``cost()`` of ``op.py`` as tables of formulas of the sizes, which the decision core evaluates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.formulas import check_tokens
+from contract.formulas import evaluate as evaluate_tokens
 from harness.dtypes import find_dtype
-from harness.errors import FrozenError
+from harness.errors import FrozenError, SpecError
+from harness.freezing.seal.cost_tracing import TracingError, trace
 from harness.spec import Op, Problem
 from harness.spec.tables import list_sizes, tabulate
 from harness.targets import TARGETS
@@ -23,14 +26,15 @@ _Term = list[Any]  # [coefficient, [size, ...]]; a power is a size that is named
 
 
 def describe_cost(op: Op) -> dict[str, Any]:
-    """Return ``cost()`` as tables of sums ``[[coefficient, [size, ...]], ...]``, where a size that is named twice is squared.
+    """Return ``cost()`` as tables of formulas of the sizes.
 
-    Beside it the bytes of each input, and what the L2 of each architecture delivers: inputs are read again by every tile that needs them.
-    Raises :class:`FrozenError` where the cost is no such sum with powers up to :data:`MAX_POWER`: selection could not tell its kernels'
-    estimates apart.
+    A figure is a sum ``[[coefficient, [size, ...]], ...]``, where a size that is named twice is squared, if it is one with powers up to
+    :data:`MAX_POWER`; else what tracing ``cost()`` gives, ``{"postfix": [...]}`` (:mod:`contract.formulas`). Beside it the bytes of each
+    input, and what the L2 of each architecture delivers: inputs are read again by every tile that needs them. Raises
+    :class:`FrozenError` where a figure is neither: selection could not tell its kernels' estimates apart.
     """
     tables: dict[str, Any] = {
-        name: tabulate(op, lambda p, name=name: _find_terms(op, p, name))  # type: ignore[misc]
+        name: tabulate(op, lambda p, name=name: _find_formula(op, p, name))  # type: ignore[misc]
         for name in ("flops", "bytes_moved")
     }
     tables["flop_unit"] = tabulate(op, lambda p: op.cost(p).flop_unit)
@@ -49,26 +53,40 @@ def _list_inputs(op: Op, problem: Problem) -> list[_Term]:
     return terms
 
 
-def _find_terms(op: Op, problem: Problem, name: str) -> list[_Term]:
-    """Interpolate one of the cost's figures as a polynomial of the sizes, and try the result elsewhere."""
+def _find_formula(op: Op, problem: Problem, name: str) -> Any:
+    """Return one of the cost's figures as a sum of products, or as a formula in postfix order."""
     sizes = list_sizes(op)
 
-    def evaluate(values: Mapping[str, int]) -> float:
-        return float(getattr(op.cost(Problem(values, problem.attributes)), name))
+    def call(values: Mapping[str, Any]) -> Any:
+        return getattr(op.cost(Problem(values, problem.attributes)), name)
 
-    degrees = [_find_degree(evaluate, sizes, size) for size in sizes]
-    terms = _interpolate(evaluate, sizes, degrees)
+    def evaluate(values: Mapping[str, int]) -> float:
+        return float(call(values))
+
+    terms = _interpolate(evaluate, sizes, [_find_degree(evaluate, sizes, size) for size in sizes])
+    if _is_same(evaluate, lambda point: sum(c * math.prod(point[n] for n in names) for c, names in terms), sizes):
+        return terms
+    try:
+        tokens = trace(call, tuple(sizes)).list_tokens()
+        check_tokens(tokens, sizes)
+        if not _is_same(evaluate, lambda point: evaluate_tokens(tokens, point), sizes):
+            raise TracingError("gives another figure for numbers than for symbols")
+    except (TracingError, SpecError, FrozenError) as error:
+        cause = error.__cause__ if isinstance(error, SpecError) else error
+        reason = str(cause) if isinstance(cause, (TracingError, FrozenError)) else f"raises {type(cause).__name__}: {cause}"
+        where = ", ".join(f"{k} = {v!r}" for k, v in problem.attributes.items()) or "all attributes at their defaults"
+        raise FrozenError(
+            f"{op.name}/op.py: {name} of cost() is not a sum of products of sizes, each at most to the power {MAX_POWER}, and cannot be "
+            f"traced ({where}): it {reason}"
+        ) from error
+    return {"postfix": tokens}
+
+
+def _is_same(evaluate: _Evaluate, other: _Evaluate, sizes: Sequence[str]) -> bool:
+    """Return whether two figures agree at random points, small and large."""
     generator = random.Random(1)
-    for _ in range(8):
-        point = {s: generator.randrange(1, 5000) for s in sizes}
-        modelled = sum(c * math.prod(point[n] for n in names) for c, names in terms)
-        if not abs(modelled - evaluate(point)) <= 1e-9 * abs(modelled):
-            where = ", ".join(f"{k} = {v!r}" for k, v in problem.attributes.items()) or "all attributes at their defaults"
-            raise FrozenError(
-                f"{op.name}/op.py: {name} of cost() is not a sum of products of sizes, each at most to the power {MAX_POWER} ({where}): "
-                "write it as one, so that estimates can be made from the frozen set"
-            )
-    return terms
+    points = [{s: generator.randrange(1, most) for s in sizes} for most in (5000, 40) for _ in range(8)]
+    return all(abs(other(point) - evaluate(point)) <= 1e-9 * abs(evaluate(point)) for point in points)
 
 
 def _find_degree(evaluate: _Evaluate, sizes: Sequence[str], size: str) -> int:

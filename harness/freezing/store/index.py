@@ -22,13 +22,13 @@ def read_frozen_op(frozen_dir: Path, op: str) -> Index:
     if not is_op_name(op):
         raise FrozenError(f"{op!r} is no op's name: lower-case letters, digits and underscores, a letter first")
     folder = frozen_dir / op
-    rows, findings = read_index(folder)
+    rows, findings = check_index(folder)
     if findings:
         raise FrozenError(f"{findings[0].describe()}; `python -m harness frozen verify {op}` says more")
     return Index(op, folder, tuple(rows))
 
 
-def read_index(folder: Path) -> tuple[list[Row], list[Finding]]:
+def check_index(folder: Path) -> tuple[list[Row], list[Finding]]:
     """Return the lines of an op's index, and what is wrong with them; an op that has no folder has none."""
     if not folder.is_dir():
         return [], []

@@ -34,7 +34,7 @@ from contract.layout import (
 from contract.schemas import find_schema_fault
 from harness.errors import FrozenError
 from harness.freezing.store.history import read_history, replay, replay_kernels
-from harness.freezing.store.index import read_index
+from harness.freezing.store.index import check_index
 
 _REMEDY = "nothing was removed: look at it, and remove it by hand"
 
@@ -99,7 +99,7 @@ def read_leavings(folder: Path) -> Sequence[str]:
 
 def _find_own(folder: Path, created: Sequence[str]) -> str:
     """Return which of the files that a change is said to have added the set itself has, "" where none."""
-    rows, findings = read_index(folder) if hash_index(folder) is not None else ([], [])
+    rows, findings = check_index(folder) if hash_index(folder) is not None else ([], [])
     events, faults = read_history(folder)
     if findings or faults:
         raise FrozenError(f"{[*findings, *faults][0].describe()}; put it right before the change that was cut short is cleared up")
@@ -147,7 +147,7 @@ def _find_needed(folder: Path, removed: Sequence[str]) -> str:
     """
     if not removed:
         return ""
-    rows, findings = read_index(folder)
+    rows, findings = check_index(folder)
     events, faults = read_history(folder)
     if findings or faults:
         raise FrozenError(f"{[*findings, *faults][0].describe()}; put it right before the change that was cut short is cleared up")

@@ -33,11 +33,12 @@ from contract.layout import (
     is_op_name,
     list_old_kernels,
     name_manifest,
+    name_schema,
 )
 from contract.schemas import DIGESTS, find_schema_fault, load_document
 from harness.freezing.store.findings import Finding
 from harness.freezing.store.history import read_history, replay, replay_kernels
-from harness.freezing.store.index import list_frozen_ops, read_frozen_op, read_index
+from harness.freezing.store.index import check_index, list_frozen_ops, read_frozen_op
 from harness.freezing.store.kernels import check_kernels, hash_file
 from harness.freezing.store.transaction import clear_up, list_leavings
 
@@ -66,7 +67,7 @@ def check_set(frozen_dir: Path) -> list[Finding]:
 
 def _check_schemas(folder: Path) -> Iterator[Finding]:
     """Check the schemas that lie in a set; those that documents are held against are always the project's own."""
-    expected = {f"{name}.schema.json": digest for name, digest in DIGESTS.items()}
+    expected = {name_schema(name): digest for name, digest in DIGESTS.items()}
     present = {p.name: p for p in folder.iterdir()} if folder.is_dir() else {}
     if not present and folder != find_frozen_dir() / SCHEMA:
         return
@@ -106,7 +107,7 @@ def check_op(frozen_dir: Path, op: str) -> list[Finding]:
     if old := list_old_kernels(folder):
         text = f"{len(old)} kernels have the layout of an earlier version: `python -m harness frozen migrate {op}`"
         return [Finding(op, f"{old[0]}/{OLD_MANIFEST}", "skew", text)]
-    rows, findings = read_index(folder)
+    rows, findings = check_index(folder)
     findings += _find_left(folder)
     events, faults = read_history(folder)
     findings += faults

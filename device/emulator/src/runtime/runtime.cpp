@@ -186,12 +186,42 @@ int record_error(int code, std::string message) {
     return code;
 }
 
+namespace {
+
+// "cudaMalloc: out of memory (2): 4096 bytes asked for, ..."; empty details give the code's text alone.
 std::string describe_failure(const char* function, const Failure& failure) {
     std::string text = std::string(function) + ": " + error_text(failure.code) + " (" + error_name(failure.code) + ", " +
                        std::to_string(failure.code) + ")";
     if (!failure.message.empty()) text += ": " + failure.message;
     return text;
 }
+
+}  // namespace
+
+int run_api(const char* function, void (*call)(void* body, Runtime& runtime), void* body, AfterError after_error) noexcept {
+    try {
+        if (thread_state().in_host_function && after_error == AfterError::kRefuse)
+            return record_error(kErrNotPermitted,
+                                std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
+        Runtime& runtime = Runtime::get();
+        std::lock_guard lock(runtime.mutex);
+        if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
+        if (!runtime.wrong_setting.empty()) throw Failure{kErrInitializationError, runtime.wrong_setting};
+        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
+            return record_error(runtime.sticky_error, runtime.sticky_message);
+        if (!thread_state().has_context) thread_state().has_context = makes_context_current(function);
+        call(body, runtime);
+        return kNoError;
+    } catch (const Failure& failure) {
+        return record_error(failure.code, describe_failure(function, failure));
+    } catch (const std::bad_alloc&) {
+        return record_error(kErrMemoryAllocation, std::string(function) + ": the host is out of memory");
+    } catch (const std::exception& error) {
+        return record_error(kErrUnknown, std::string(function) + ": " + error.what());
+    }
+}
+
+void throw_failure(int code, const char* message) { throw Failure{code, message}; }
 
 std::string hex(uint64_t value) {
     char buffer[20];

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -171,34 +172,16 @@ private:
 // Sets this thread's last error and message. cudaErrorNotReady is an answer, not an error, and is not recorded.
 int record_error(int code, std::string message);
 
-// "cudaMalloc: out of memory (2): 4096 bytes asked for, ..."; empty details give the code's text alone.
-std::string describe_failure(const char* function, const Failure& failure);
-
 enum class AfterError : uint8_t { kRefuse, kRun };  // what a call does once the context is lost
 
-// Runs the body of an API function under the mutex and turns a Failure into the returned error code.
+// Runs the body of an API function under the mutex and turns a Failure into the returned error code. The frame is compiled once, and not
+// for each of some four hundred functions.
+int run_api(const char* function, void (*call)(void* body, Runtime& runtime), void* body, AfterError after_error) noexcept;
+
 template <class Body>
 int api(const char* function, Body&& body, AfterError after_error = AfterError::kRefuse) noexcept {
-    try {
-        if (thread_state().in_host_function && after_error == AfterError::kRefuse)
-            return record_error(kErrNotPermitted,
-                                std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
-        Runtime& runtime = Runtime::get();
-        std::lock_guard lock(runtime.mutex);
-        if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
-        if (!runtime.wrong_setting.empty()) throw Failure{kErrInitializationError, runtime.wrong_setting};
-        if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
-            return record_error(runtime.sticky_error, runtime.sticky_message);
-        if (!thread_state().has_context) thread_state().has_context = makes_context_current(function);
-        body(runtime);
-        return kNoError;
-    } catch (const Failure& failure) {
-        return record_error(failure.code, describe_failure(function, failure));
-    } catch (const std::bad_alloc&) {
-        return record_error(kErrMemoryAllocation, std::string(function) + ": the host is out of memory");
-    } catch (const std::exception& error) {
-        return record_error(kErrUnknown, std::string(function) + ": " + error.what());
-    }
+    return run_api(
+        function, [](void* of, Runtime& runtime) { (*static_cast<std::remove_reference_t<Body>*>(of))(runtime); }, &body, after_error);
 }
 
 // Runs a function of the user's with the mutex released.
@@ -211,8 +194,10 @@ void run_unlocked(Runtime& runtime, Call&& call) {
     runtime.mutex.lock();
 }
 
+[[noreturn]] void throw_failure(int code, const char* message);
+
 inline void require(bool condition, int code, const char* message) {
-    if (!condition) throw Failure{code, message};
+    if (!condition) throw_failure(code, message);
 }
 
 std::string hex(uint64_t value);

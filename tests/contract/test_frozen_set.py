@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aicf.errors import FrozenError
-from aicf.ops.functions import write_function
 from aicf.registry import HwCaps, Problem, Registry
 from contract.frozen_set import list_ops, read_op
 from contract.layout import expand, hash_value, make_seal, name_manifest
@@ -150,6 +147,41 @@ def test_a_set_of_an_earlier_version_is_told_as_one(frozen_dir: Path) -> None:
         read_op(OP, frozen_dir)
 
 
+def set_flops(row: dict[str, Any], postfix: Any) -> None:
+    table = [{"when": {}, "value": {"postfix": postfix}}]
+    row["cost"] = {"flops": table, "bytes_moved": table, "flop_unit": [{"when": {}, "value": "fp32"}]}
+
+
+def test_a_cost_may_be_any_formula_and_is_what_estimates_are_made_of(frozen_dir: Path) -> None:
+    edit_row(frozen_dir, "op", lambda r: set_flops(r, [1e9, "n", 64, "-//", "*"]))
+    registry = Registry(frozen_dir)
+    for kernel in registry.read(OP).frozen.kernels.values():
+        kernel.manifest["prior"].update({"tile": {}, "flops_per_s": {"fp32": 1e12}, "bytes_per_s": 1e15})  # type: ignore[attr-defined]
+    core = registry.find_tables(OP, HwCaps(9, 0)).core
+    for n, blocks in ((1, 1), (64, 1), (65, 2), (6400, 100)):
+        asked = core.ask(core.interface.make_query(Problem({"n": n})))
+        assert asked.flops == asked.num_bytes == 1e9 * blocks
+        assert core.estimate_us(asked, 0) == pytest.approx(1e3 * blocks)
+
+
+@pytest.mark.parametrize(
+    ("postfix", "message"),
+    [
+        (["m"], r"cost/flops: a formula names 'm', which is neither a size \(n\)"),
+        (["n", "+"], r"cost/flops: a formula's '\+' has fewer than 2 numbers before it"),
+        (["n", "n"], r"cost/flops: a formula leaves 2 numbers"),
+        ([], r"index.jsonl: line \d: cost: .* is not valid under any"),
+        (["n", "**"], r"index.jsonl: line \d: cost: .* is not valid under any"),
+        (["n", None], r"index.jsonl: line \d: cost: .* is not valid under any"),
+        ("n", r"index.jsonl: line \d: cost: .* is not valid under any"),
+    ],
+)
+def test_a_cost_that_is_no_formula_is_refused(frozen_dir: Path, postfix: Any, message: str) -> None:
+    edit_row(frozen_dir, "op", lambda r: set_flops(r, postfix))
+    with pytest.raises(FrozenError, match=message):
+        read_op(OP, frozen_dir)
+
+
 def test_missing_schemas_are_named(tmp_path: Path) -> None:
     with pytest.raises(FrozenError, match=r"the schemas of the frozen set cannot be read"):
         load_schema(tmp_path, "index")
@@ -220,26 +252,3 @@ def test_a_folder_that_has_no_ops_name_is_no_op(frozen_dir: Path) -> None:
     assert list_ops(frozen_dir) == [OP]
     with pytest.raises(FrozenError, match="is not frozen; there are: tiny"):
         read_op("../frozen/tiny", frozen_dir)
-
-
-@pytest.mark.parametrize("name", ["x=1):\n    print()\n    def f(x", "class", "", "a b", "x,"])
-def test_no_name_of_a_document_is_run_as_code(name: str) -> None:
-    """Even if no schema had looked at it."""
-    signature = SimpleNamespace(op="tiny", inputs=((name, False),), options=(), interface=SimpleNamespace(tensors=()))
-    with pytest.raises(FrozenError, match="cannot be the name of a function or of an argument"):
-        write_function(signature, print, print)  # type: ignore[arg-type]
-
-
-def test_a_default_is_a_value_and_not_a_text() -> None:
-    class Trap:
-        def __repr__(self) -> str:
-            return "open('/tmp/ran', 'w')"
-
-    option = {"name": "act", "default": Trap(), "choices": []}
-    signature = SimpleNamespace(op="tiny", inputs=(("x", False), ("bias", True)), options=(option,), interface=SimpleNamespace(tensors=()))
-    function = write_function(signature, lambda *values: values, print)  # type: ignore[arg-type]
-    assert list(inspect.signature(function).parameters) == ["x", "bias", "act"]
-    assert function(1) == (1, None, option["default"])
-    assert function(1, 2, act="relu") == (1, 2, "relu") and function.__name__ == "tiny"
-    with pytest.raises(TypeError, match=r"tiny\(\) missing 1 required positional argument: 'x'"):
-        function()

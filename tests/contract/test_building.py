@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from aicf.errors import FrozenError
-from aicf.kernels.native import build_extension
 from contract import building
 from contract.building import PTXAS_LOG, build_kernel
 from contract.frozen_set import read_op
@@ -133,9 +132,3 @@ def test_a_cache_that_cannot_be_written_is_named(library: Path, tmp_path: Path) 
     (tmp_path / "frozen").write_text("in the way")
     with pytest.raises(BuildError, match=r"point AICF_CACHE_DIR elsewhere"):
         build_kernel(find_naive(), tmp_path)
-
-
-def test_the_extension_without_a_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"compiled once by g\+\+.*apt-get install g\+\+"):
-        build_extension(tmp_path)

@@ -1,0 +1,124 @@
+"""A plan with its memory: what compiled programs and training steps share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from aicf.backends import find_backend
+from aicf.errors import PlanError
+from aicf.ir import Graph
+from aicf.passes import LogEntry
+from aicf.plan import Plan, load_plan, save_plan, verify
+from aicf.plan.data import OUTPUT, STATE
+from aicf.runtime import Executor, make_executor
+from aicf.state import read_arrays, write_arrays
+from aicf.tensor import Tensor
+
+PLAN, STATES = "plan.json", "states.safetensors"
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :meth:`Compiled.verify_replay` found: how many runs were compared, and the first whose bits differ (None: all are the same)."""
+
+    runs: int
+    first_difference: int | None
+
+    def __bool__(self) -> bool:
+        return self.first_difference is None
+
+
+class Compiled:
+    """A plan with its memory. States of a model are views of it: eager and compiled code share the weights.
+
+    ``tensors`` are the states' by (owner, role); without them, as after loading, they are made here. ``recorded`` is the graph as it was
+    recorded, ``graph`` as the passes left it, and ``log`` what each of them did; a loaded plan has none of these.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        tensors: Mapping[Key, Tensor] | None = None,
+        recorded: Graph | None = None,
+        graph: Graph | None = None,
+        log: Sequence[LogEntry] = (),
+    ) -> None:
+        self.plan = plan
+        self.recorded = recorded
+        self.graph = graph
+        self.log = tuple(log)
+        self.executor: Executor = make_executor(plan)
+        self._backend = find_backend(plan.backend)
+        self.tensors = self._make_states() if tensors is None else self._share_states(tensors)
+
+    def _make_states(self) -> Mapping[Key, Tensor]:
+        return {(s.owner, s.role): Tensor.wrap(self.executor.view(s.slot), self._backend) for s in self.plan.states}
+
+    def _share_states(self, tensors: Mapping[Key, Tensor]) -> Mapping[Key, Tensor]:
+        """Copy each state in, and make its tensor a view of the plan's memory."""
+        for state in self.plan.states:
+            tensor = tensors[state.owner, state.role]
+            self.executor.write(state.slot, tensor.backend.to_host(tensor.data))
+            tensor.data, tensor.backend = self.executor.view(state.slot), self._backend
+            tensor.grad = None
+        return tensors
+
+    def run(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """Run the plan on inputs; returns its outputs, which are overwritten by the next run."""
+        self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
+        self.executor.run()
+        for tensor in self.tensors.values():
+            tensor.version.count += 1
+        return tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in self.plan.outputs)
+
+    def verify_replay(self, runs: int) -> Report:
+        """Run ``runs`` times step by step and again as :meth:`run` does, from the same states and inputs, and compare outputs and states.
+
+        States are as before afterwards. Raises ValueError where nothing has been run yet: there are no inputs.
+        """
+        before = self.executor.read_bytes(STATE)
+        stepwise = self._collect(runs, self.executor.run_steps)
+        self.executor.write_bytes(STATE, before)
+        replayed = self._collect(runs, self.executor.run)
+        self.executor.write_bytes(STATE, before)
+        differing = [i for i, (a, b) in enumerate(zip(stepwise, replayed, strict=True)) if a != b]
+        return Report(runs, differing[0] if differing else None)
+
+    def _collect(self, runs: int, run: Any) -> list[tuple[bytes, bytes]]:
+        found = []
+        for _ in range(runs):
+            run()
+            found.append((self.executor.read_bytes(OUTPUT).tobytes(), self.executor.read_bytes(STATE).tobytes()))
+        return found
+
+    def save(self, folder: Path | str) -> None:
+        """Write plan and states into a folder; each file is replaced as a whole."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        states = {f"{s.role}:{s.owner}": np.array(self.tensors[s.owner, s.role].numpy()) for s in self.plan.states}
+        write_arrays(place / STATES, states, {"kind": type(self).__name__})
+        save_plan(self.plan, place / PLAN)
+
+    @classmethod
+    def read(cls, folder: Path, arrays: Mapping[str, Any]) -> Self:
+        """Return a saved plan with its states: no pass runs, and nothing is selected. Raises :class:`PlanError`."""
+        plan = load_plan(folder / PLAN)
+        verify(plan)
+        made = cls(plan)
+        try:
+            made.executor.load_states({(s.owner, s.role): arrays[f"{s.role}:{s.owner}"] for s in plan.states})
+        except KeyError as error:
+            raise PlanError(f"{folder / STATES}: has no state {error}; save the program again") from error
+        return made
+
+
+def read_saved(folder: Path | str) -> tuple[str, Mapping[str, Any]]:
+    """Return the kind of program that a folder holds, and its states; raises what :func:`~aicf.state.read_arrays` raises."""
+    arrays, facts = read_arrays(Path(folder) / STATES)
+    return facts.get("kind", ""), arrays

@@ -1,0 +1,171 @@
+"""Plans and eager calls on a device, real or emulated: frozen kernels alone, stepwise and captured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from aicf.errors import SelectionError, UnsupportedError
+from aicf.plan import make_plan, verify
+from aicf.plan.data import OUTPUT
+from aicf.runtime.chooser import FrozenChooser
+from aicf.runtime.device import DeviceExecutor
+from device import Device
+
+X = np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def opened(device: Device) -> Device:
+    return device
+
+
+def make_mlp() -> nn.Module:
+    aicf.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10), nn.Softmax())
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return make_mlp()(Tensor(X)).numpy()
+
+
+@pytest.fixture
+def program(expected: np.ndarray) -> aicf.train.Program:
+    return aicf.compile(make_mlp(), (Tensor(X),), backend="cuda")
+
+
+def test_a_network_runs_on_frozen_kernels(program: aicf.train.Program, expected: np.ndarray) -> None:
+    for _ in range(3):
+        # Sums of 64 and 128 products in fp32, in another order, and softmax's roundings.
+        np.testing.assert_allclose(program(X).numpy(), expected, rtol=1e-4, atol=1e-6)
+    assert [step.op for step in program.plan.steps] == ["gemm_bias_act", "gemm_bias_act", "softmax"]
+    assert all(len(step.seal) == 64 for step in program.plan.steps)
+
+
+def test_later_runs_replay_one_graph(program: aicf.train.Program) -> None:
+    executor = program.executor
+    assert isinstance(executor, DeviceExecutor)
+    program(X)
+    assert executor.graph is None
+    program(X)
+    assert executor.graph is not None
+    assert executor.graph.num_nodes == 3
+    other = np.flip(X, 0).copy()
+    np.testing.assert_array_equal(program(other).numpy(), np.flip(program(X).numpy(), 0))
+
+
+def test_a_replay_has_the_bits_of_single_launches(program: aicf.train.Program) -> None:
+    program(X)
+    assert program.verify_replay(3)
+
+
+def test_the_log_says_what_decided(program: aicf.train.Program) -> None:
+    (entry,) = [e for e in program.log if e.rule == "fuse"]
+    assert any("Linear + relu" in note and "not served: fused" in note for note in entry.notes)
+    (entry,) = [e for e in program.log if e.rule == "select"]
+    assert len(entry.notes) == 3
+
+
+def test_the_weights_are_shared(program: aicf.train.Program, expected: np.ndarray) -> None:
+    before = program(X).numpy().copy()
+    with aicf.no_grad():
+        program.tensors["2.bias", "parameter"].copy_(Tensor(np.arange(10, dtype=np.float32), backend="cuda"))
+    assert np.abs(program(X).numpy() - before).max() > 0.1
+
+
+def test_a_saved_plan_runs_with_its_kernels_by_seal(program: aicf.train.Program, tmp_path: Path) -> None:
+    program.save(tmp_path)
+    loaded = aicf.load(tmp_path)
+    assert isinstance(loaded, aicf.train.Program)
+    np.testing.assert_array_equal(loaded(X).numpy(), program(X).numpy())
+    text = (tmp_path / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(text.replace(program.plan.steps[0].seal, "0" * 64))
+    with pytest.raises(SelectionError, match="seal 0000000000000000, which the frozen set does not have"):
+        aicf.load(tmp_path)
+
+
+def test_all_that_no_kernel_serves_is_listed_at_once() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Tanh())
+    with pytest.raises(UnsupportedError) as caught:
+        aicf.compile(model, (Tensor(X),), backend="cuda")
+    text = str(caught.value)
+    assert "2 calls have no frozen kernel" in text
+    assert "LayerNorm of 1" in text
+    assert "Elementwise of 2" in text
+    assert f"{Path(__file__).name}:" in text
+
+
+def test_a_training_step_says_what_it_still_needs() -> None:
+    model = nn.Linear(64, 10)
+    labels = Tensor(np.zeros(32, np.int64))
+    with pytest.raises(UnsupportedError, match="CrossEntropy"):
+        aicf.compile_step(
+            model, lambda m, x, y: F.cross_entropy(m(x), y), optim.SGD(model.parameters()), (Tensor(X), labels), backend="cuda"
+        )
+
+
+def test_eager_calls_run_on_frozen_kernels(expected: np.ndarray) -> None:
+    model = make_mlp().to("cuda")
+    first, second = (m for m in model if isinstance(m, nn.Linear))
+    with aicf.no_grad():
+        hidden = F.linear(Tensor(X, backend="cuda"), first.weight, first.bias, act="relu")
+        found = F.softmax(F.linear(hidden, second.weight, second.bias))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_call_without_a_kernel_names_op_and_problem() -> None:
+    x = Tensor(X, backend="cuda")
+    with pytest.raises(UnsupportedError, match=r"Elementwise\(float32\[32,64\], function='tanh'\): no frozen kernel serves it"):
+        F.tanh(x)
+    with pytest.raises(TypeError, match="inputs are on cuda and numpy"):
+        F.linear(x, Tensor(np.ones((3, 64), np.float32)))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gradients_of_a_layer_in_16_bits(dtype: str) -> None:
+    """dx and dw by one launch of gemm_backward, against the truth on the same rounded operands."""
+    rng = np.random.default_rng(3)
+    host = {n: Tensor(rng.normal(size=s), dtype=dtype) for n, s in (("x", (24, 40)), ("w", (16, 40)), ("dy", (24, 16)))}
+    grads = []
+    for backend in ("numpy", "cuda"):
+        x, w = (Tensor(host[n], backend=backend, requires_grad=True) for n in ("x", "w"))
+        F.linear(x, w).backward(Tensor(host["dy"], backend=backend))
+        assert x.grad is not None and w.grad is not None
+        grads.append([g.numpy().astype(np.float64) for g in (x.grad, w.grad)])
+    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    for true, found in zip(*grads, strict=True):
+        # One rounding of the result on each side; sums in fp32 are far below it.
+        assert np.abs(found - true).max() <= 2.5 * unit * np.abs(true).max()
+
+
+def test_two_streams_have_the_bits_of_one() -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            self.left, self.right, self.head = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(64, 32)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.right(self.left(x)), self.head(x)
+
+    program = aicf.compile(Branches(), (Tensor(X),), backend="cuda")
+    assert program.graph is not None
+    nodes = [n for n in program.graph.nodes if n.op == "gemm_bias_act"]
+    chooser = FrozenChooser(deterministic=True)
+    choices = {n.id: chooser.choose(n) for n in nodes}
+    plan = make_plan(program.graph, "cuda", choices, streams={nodes[-1].id: 1, nodes[1].id: 1})
+    verify(plan)
+    assert plan.num_streams == 2
+    assert any(step.waits for step in plan.steps)
+    executor = DeviceExecutor(plan)
+    executor.load_states({key: t.numpy() for key, t in program.tensors.items()})
+    program(X)
+    for _ in range(3):  # stepwise, captured, replayed
+        executor.put([X])
+        executor.run()
+        one, two = program.executor.read_bytes(OUTPUT), executor.read_bytes(OUTPUT)
+        np.testing.assert_array_equal(one, two)
