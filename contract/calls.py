@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contract.conditions import INT64_MAX
@@ -13,34 +14,42 @@ Value = bool | int | float | str
 
 
 class Problem:
-    """One call's sizes (elements) and attributes, and of its tensors the row strides (elements) and addresses (bytes).
+    """One call's sizes (elements), attributes and scalars, and of its tensors the row strides (elements) and addresses (bytes).
 
-    Attributes that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
+    Attributes and scalars that are left out have the op's defaults. A tensor whose dimensions have strides of their own gives all of them,
+    outermost first. Strides that are left out are those of rows that follow each other; tensors
     whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
     """
 
-    __slots__ = ("addresses", "attributes", "sizes", "strides")
+    __slots__ = ("addresses", "attributes", "scalars", "sizes", "strides")
 
     def __init__(
         self,
         sizes: Mapping[str, int],
         attributes: Mapping[str, Value] | None = None,
-        strides: Mapping[str, int] | None = None,
+        strides: Mapping[str, int | tuple[int, ...]] | None = None,
         addresses: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
     ) -> None:
         self.sizes = sizes
         self.attributes = attributes or {}
         self.strides = strides or {}
         self.addresses = addresses or {}
+        self.scalars = scalars or {}
 
     def __repr__(self) -> str:
         parts = [dict(self.sizes), dict(self.attributes), dict(self.strides), dict(self.addresses)]
+        parts += [dict(self.scalars)] if self.scalars else []
         return f"Problem({', '.join(map(repr, parts))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What decisions look at. ``strides`` and ``addresses`` hold only tensors that are present; ``attributes`` has all, by name."""
+    """What decisions look at. ``strides`` and ``addresses`` hold only tensors that are present; ``attributes`` has all, by name.
+
+    Of a tensor whose dimensions have strides of their own, ``strides`` has the greatest number that divides those of all dimensions but the
+    last, for conditions ask for multiples; ``own_strides`` has them all. ``scalars`` are those that were given.
+    """
 
     sizes: tuple[int, ...]
     values: tuple[Value, ...]
@@ -48,6 +57,8 @@ class Query:
     attributes: Mapping[str, Value]
     strides: Mapping[str, int]
     addresses: Mapping[str, int]
+    own_strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,12 @@ class TensorLayout:
     field: str
     stride_field: str | None
     dtype: str
-    shape: tuple[str, ...]
+    shape: tuple[str | int, ...]
+
+
+def find_extent(dim: str | int, sizes: Mapping[str, int]) -> int:
+    """Return an extent of a tensor's shape: a size by name, or a number as it is."""
+    return dim if isinstance(dim, int) else sizes[dim]
 
 
 class Interface:
@@ -72,6 +88,8 @@ class Interface:
         self.attributes = tuple(sorted(row["attributes"], key=lambda a: str(a["name"])))
         self.attribute_names = tuple(a["name"] for a in self.attributes)
         self.tensors = tuple(row["tensors"])
+        self.scalars = {s["name"]: s for s in row.get("scalars", ())}
+        self._stride_fields = {t["name"]: tuple(t["strides"]) for t in self.tensors if "strides" in t}
         self.tensor_names = frozenset(t["name"] for t in self.tensors)
         self._choices = {a["name"]: {c: c for c in a["choices"]} for a in self.attributes}
         self._defaults = {a["name"]: a["default"] for a in self.attributes}
@@ -90,12 +108,49 @@ class Interface:
         strides, addresses = {}, problem.addresses
         for tensor in self.find_layouts(values):
             if tensor.stride_field is not None:
-                strides[tensor.name] = problem.sizes[tensor.shape[-1]]
+                strides[tensor.name] = find_extent(tensor.shape[-1], problem.sizes)
+        own = self._find_own_strides(problem, values) if self._stride_fields else {}
+        strides |= {name: math.gcd(*given[:-1]) for name, given in own.items() if len(given) > 1}
         if problem.strides:
-            self._take_strides(problem, strides)
+            self._take_strides(problem, strides, own)
         if addresses:
             self._check_addresses(addresses, values)
-        return Query(sizes, values, problem.sizes, attributes, strides, addresses)
+        if problem.scalars:
+            self._check_scalars(problem.scalars)
+        return Query(sizes, values, problem.sizes, attributes, strides, addresses, own, problem.scalars)
+
+    def _find_own_strides(self, problem: Problem, values: tuple[Value, ...]) -> dict[str, tuple[int, ...]]:
+        """Return the strides of all dimensions, of the tensors that have them; rows follow each other where none are given."""
+        found = {}
+        for tensor in self.find_layouts(values):
+            fields = self._stride_fields.get(tensor.name)
+            if fields is None:
+                continue
+            given = problem.strides.get(tensor.name)
+            if given is None:
+                extents = [find_extent(dim, problem.sizes) for dim in tensor.shape]
+                found[tensor.name] = tuple(math.prod(extents[i + 1 :]) for i in range(len(extents)))
+                continue
+            is_tuple = isinstance(given, tuple) and len(given) == len(tensor.shape)
+            if not is_tuple or not all(type(s) is int and 1 <= s <= INT64_MAX for s in given):  # type: ignore[union-attr]
+                raise ValueError(
+                    f"{self.op}: strides of {tensor.name} = {given!r}: must be {len(tensor.shape)} whole numbers of at least 1"
+                )
+            assert isinstance(given, tuple)
+            if given and fields[len(given) - 1] is None and given[-1] != 1:
+                raise ValueError(f"{self.op}: strides of {tensor.name} = {given!r}: elements of the last dimension must be neighbours")
+            found[tensor.name] = given
+        return found
+
+    def _check_scalars(self, scalars: Mapping[str, float]) -> None:
+        for name, value in scalars.items():
+            row = self.scalars.get(name)
+            if row is None:
+                raise ValueError(f"{self.op}: no scalar {name!r}; there are: {', '.join(self.scalars) or 'none'}")
+            allowed = value in row["choices"] if "choices" in row else row["low"] <= value <= row["high"]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not allowed:
+                limits = f"one of {row['choices']}" if "choices" in row else f"from {row['low']} to {row['high']}"
+                raise ValueError(f"{self.op}: {name} = {value!r}: must be {limits}")
 
     def _fill_attributes(self, given: Mapping[str, Value]) -> dict[str, Value]:
         filled = self._defaults.copy()
@@ -109,12 +164,14 @@ class Interface:
                 raise ValueError(f"{self.op}: {name} = {value!r}: must be one of {', '.join(map(repr, choices))}") from None
         return filled
 
-    def _take_strides(self, problem: Problem, strides: dict[str, int]) -> None:
+    def _take_strides(self, problem: Problem, strides: dict[str, int], own: Mapping[str, tuple[int, ...]]) -> None:
         for name, stride in problem.strides.items():
+            if name in own:
+                continue
             least = strides.get(name)
             if least is None:
                 raise ValueError(f"{self.op}: tensor {name!r} has no row stride here; those with one are: {', '.join(strides)}")
-            if type(stride) is not int or not least <= stride <= INT64_MAX:
+            if not isinstance(stride, int) or isinstance(stride, bool) or not least <= stride <= INT64_MAX:
                 raise ValueError(f"{self.op}: row stride of {name} = {stride!r}: must be at least the row's {least} elements")
             strides[name] = stride
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.errors import FrozenError
-from contract.calls import Interface, Query
+from contract.calls import Interface, Query, find_extent
 
 SCHEMA = 1
 # Beyond this, in doublings over all sizes, a problem says nothing of a call.
@@ -89,5 +89,5 @@ def _list_times(document: Mapping[str, Any], interface: Interface, arch: str, qu
 
 def _find_padding(interface: Interface, query: Query) -> dict[str, int]:
     """Return by how many elements row strides exceed the rows, where they do."""
-    lengths = {t.name: query.by_size[t.shape[-1]] for t in interface.find_layouts(query.values) if t.stride_field is not None}
+    lengths = {t.name: find_extent(t.shape[-1], query.by_size) for t in interface.find_layouts(query.values) if t.stride_field is not None}
     return {name: query.strides[name] - length for name, length in lengths.items() if query.strides[name] > length}

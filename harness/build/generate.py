@@ -74,6 +74,10 @@ def encode_domain(op: Op, conditions: Sequence[Condition]) -> str:
             words += ["A", op.attributes.index(attribute), len(codes), *codes]
         else:
             index = [t.name for t in op.tensors].index(condition.tensor)
+            if condition.max_stride is not None and op.tensors[index].is_strided:
+                raise SpecError(
+                    f"op {op.name}: Rows({condition.tensor!r}) has a max_stride, and dimensions with strides of their own have none"
+                )
             words += ["T", index, condition.address_bytes, condition.stride_multiple, condition.max_stride or 0]
     return "_".join(str(w).replace("-", "m") for w in words)
 

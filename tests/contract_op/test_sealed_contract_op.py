@@ -8,16 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from harness.freezing.calling import find_wrong_call
-from harness.freezing.interface import describe_interface, read_api
-from harness.freezing.sealing import collect_sources, list_flags, name_kernel, prove_sealed
 
 from contract.agreement import check_agreement
 from contract.schemas import find_schema_fault
 from device import Device
 from device.toolchain import find_toolchain
 from harness.build.generate import generate_sources
+from harness.build.interface import describe_interface, read_api
 from harness.discover import LoadedOp, load_op
+from harness.freezing.gates.interface_calls import find_wrong_call
+from harness.freezing.seal.manifest import list_flags, name_kernel
+from harness.freezing.seal.rebuild import prove_sealed
+from harness.freezing.seal.sources import collect_sources
 from harness.targets import find_target
 from harness.testing import OpUnderTest
 
