@@ -11,13 +11,16 @@ from contract.conditions import INT64_MAX
 from contract.errors import FrozenError
 
 Value = bool | int | float | str
+# Of a tensor's rows, or of each of its dimensions.
+Stride = int | tuple[int, ...]
 
 
 class Problem:
     """One call's sizes (elements), attributes and scalars, and of its tensors the row strides (elements) and addresses (bytes).
 
-    Attributes and scalars that are left out have the op's defaults. A tensor whose dimensions have strides of their own gives all of them,
-    outermost first. Strides that are left out are those of rows that follow each other; tensors
+    A tensor whose dimensions have strides of their own has one for each of them, outermost first.
+
+    Attributes and scalars that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
     whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
     """
 
@@ -27,7 +30,7 @@ class Problem:
         self,
         sizes: Mapping[str, int],
         attributes: Mapping[str, Value] | None = None,
-        strides: Mapping[str, int | tuple[int, ...]] | None = None,
+        strides: Mapping[str, Stride] | None = None,
         addresses: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> None:
@@ -47,17 +50,15 @@ class Problem:
 class Query:
     """What decisions look at. ``strides`` and ``addresses`` hold only tensors that are present; ``attributes`` has all, by name.
 
-    Of a tensor whose dimensions have strides of their own, ``strides`` has the greatest number that divides those of all dimensions but the
-    last, for conditions ask for multiples; ``own_strides`` has them all. ``scalars`` are those that were given.
+    ``scalars`` are those that were given; decisions do not ask for them.
     """
 
     sizes: tuple[int, ...]
     values: tuple[Value, ...]
     by_size: Mapping[str, int]
     attributes: Mapping[str, Value]
-    strides: Mapping[str, int]
+    strides: Mapping[str, Stride]
     addresses: Mapping[str, int]
-    own_strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -71,11 +72,18 @@ class TensorLayout:
     stride_field: str | None
     dtype: str
     shape: tuple[str | int, ...]
+    has_strides: bool = False
 
+    def find_packed(self, sizes: Mapping[str, int]) -> Stride | None:
+        """Return the strides of rows that follow each other, None of a tensor that has none of its own."""
+        lengths = self.list_lengths(sizes)
+        if self.stride_field is not None:
+            return lengths[-1]
+        return tuple([math.prod(lengths[i + 1 :]) for i in range(len(lengths))]) if self.has_strides else None
 
-def find_extent(dim: str | int, sizes: Mapping[str, int]) -> int:
-    """Return an extent of a tensor's shape: a size by name, or a number as it is."""
-    return dim if isinstance(dim, int) else sizes[dim]
+    def list_lengths(self, sizes: Mapping[str, int]) -> list[int]:
+        """Return the lengths of its dimensions."""
+        return [sizes[each] if isinstance(each, str) else each for each in self.shape]
 
 
 class Interface:
@@ -89,7 +97,6 @@ class Interface:
         self.attribute_names = tuple(a["name"] for a in self.attributes)
         self.tensors = tuple(row["tensors"])
         self.scalars = {s["name"]: s for s in row.get("scalars", ())}
-        self._stride_fields = {t["name"]: tuple(t["strides"]) for t in self.tensors if "strides" in t}
         self.tensor_names = frozenset(t["name"] for t in self.tensors)
         self._choices = {a["name"]: {c: c for c in a["choices"]} for a in self.attributes}
         self._defaults = {a["name"]: a["default"] for a in self.attributes}
@@ -105,42 +112,21 @@ class Interface:
                 raise ValueError(f"{self.op}: {name} = {size!r}: must be a whole number of at least 1 and at most 2**63 - 1")
         attributes = self._fill_attributes(problem.attributes) if problem.attributes else self._defaults
         values = tuple(attributes.values())
-        strides, addresses = {}, problem.addresses
+        strides: dict[str, Stride] = {}
+        addresses = problem.addresses
         for tensor in self.find_layouts(values):
             if tensor.stride_field is not None:
-                strides[tensor.name] = find_extent(tensor.shape[-1], problem.sizes)
-        own = self._find_own_strides(problem, values) if self._stride_fields else {}
-        strides |= {name: math.gcd(*given[:-1]) for name, given in own.items() if len(given) > 1}
+                row = tensor.shape[-1]
+                strides[tensor.name] = problem.sizes[row] if isinstance(row, str) else row
+            elif tensor.has_strides:
+                strides[tensor.name] = tensor.find_packed(problem.sizes) or ()
         if problem.strides:
-            self._take_strides(problem, strides, own)
+            self._take_strides(problem, strides)
         if addresses:
             self._check_addresses(addresses, values)
         if problem.scalars:
             self._check_scalars(problem.scalars)
-        return Query(sizes, values, problem.sizes, attributes, strides, addresses, own, problem.scalars)
-
-    def _find_own_strides(self, problem: Problem, values: tuple[Value, ...]) -> dict[str, tuple[int, ...]]:
-        """Return the strides of all dimensions, of the tensors that have them; rows follow each other where none are given."""
-        found = {}
-        for tensor in self.find_layouts(values):
-            fields = self._stride_fields.get(tensor.name)
-            if fields is None:
-                continue
-            given = problem.strides.get(tensor.name)
-            if given is None:
-                extents = [find_extent(dim, problem.sizes) for dim in tensor.shape]
-                found[tensor.name] = tuple(math.prod(extents[i + 1 :]) for i in range(len(extents)))
-                continue
-            is_tuple = isinstance(given, tuple) and len(given) == len(tensor.shape)
-            if not is_tuple or not all(type(s) is int and 1 <= s <= INT64_MAX for s in given):  # type: ignore[union-attr]
-                raise ValueError(
-                    f"{self.op}: strides of {tensor.name} = {given!r}: must be {len(tensor.shape)} whole numbers of at least 1"
-                )
-            assert isinstance(given, tuple)
-            if given and fields[len(given) - 1] is None and given[-1] != 1:
-                raise ValueError(f"{self.op}: strides of {tensor.name} = {given!r}: elements of the last dimension must be neighbours")
-            found[tensor.name] = given
-        return found
+        return Query(sizes, values, problem.sizes, attributes, strides, addresses, problem.scalars)
 
     def _check_scalars(self, scalars: Mapping[str, float]) -> None:
         for name, value in scalars.items():
@@ -164,14 +150,21 @@ class Interface:
                 raise ValueError(f"{self.op}: {name} = {value!r}: must be one of {', '.join(map(repr, choices))}") from None
         return filled
 
-    def _take_strides(self, problem: Problem, strides: dict[str, int], own: Mapping[str, tuple[int, ...]]) -> None:
+    def _take_strides(self, problem: Problem, strides: dict[str, Stride]) -> None:
         for name, stride in problem.strides.items():
-            if name in own:
-                continue
             least = strides.get(name)
+            if isinstance(least, tuple):
+                if (
+                    not isinstance(stride, tuple)
+                    or len(stride) != len(least)
+                    or not all(type(s) is int and 0 <= s <= INT64_MAX for s in stride)
+                ):
+                    raise ValueError(f"{self.op}: strides of {name} = {stride!r}: must be a tuple of {len(least)} whole numbers")
+                strides[name] = stride
+                continue
             if least is None:
                 raise ValueError(f"{self.op}: tensor {name!r} has no row stride here; those with one are: {', '.join(strides)}")
-            if not isinstance(stride, int) or isinstance(stride, bool) or not least <= stride <= INT64_MAX:
+            if type(stride) is not int or not least <= stride <= INT64_MAX:
                 raise ValueError(f"{self.op}: row stride of {name} = {stride!r}: must be at least the row's {least} elements")
             strides[name] = stride
 
@@ -193,7 +186,7 @@ class Interface:
         dtype, shape = find_row(row["dtype"], attributes), find_row(row["shape"], attributes)
         if dtype is None or shape is None:
             raise FrozenError(f"{self.op}: interface/tensors: {row['name']} has no dtype or shape for {attributes}")
-        return TensorLayout(row["name"], row["role"], row["field"], row["stride"], dtype, tuple(shape))
+        return TensorLayout(row["name"], row["role"], row["field"], row["stride"], dtype, tuple(shape), "strides" in row)
 
 
 def find_row(table: list[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:

@@ -71,9 +71,6 @@ def main() -> int:
     except (FrozenError, OSError) as error:
         print(f"deploy: {error}", file=sys.stderr)
         return 1
-    except (ValueError, LookupError) as error:
-        print(f"deploy: {arguments.frozen}: an index does not fit together, {error!r}; `python -m aicf build` says where", file=sys.stderr)
-        return 1
     print(summarize(ops), end="")
     return 0
 

@@ -29,7 +29,7 @@ class Signature:
                 f"{self.op}: has scalars or sizes that follow from others, which aicf.ops cannot pass; "
                 "select a kernel with aicf.select and launch it by addresses"
             )
-        tensors = [t for t in interface.tensors if t["role"] != "output"]
+        tensors = [t for t in interface.tensors if t["role"] in ("input", "inout")]
         presence = {a["present"]: a["name"] for a in interface.attributes if "present" in a}
         self.presence = {t["name"]: presence[t["name"]] for t in tensors if t["name"] in presence}
         # Arrays that may be left out come last, as parameters with defaults must.
@@ -58,11 +58,11 @@ class Signature:
         attributes |= self._infer(views, attributes)
         self._check_presence(views, attributes)
         sizes: dict[str, int] = {}
-        strides: dict[str, int | tuple[int, ...]] = {}
+        strides: dict[str, int] = {}
         for name, view in views.items():
             shape = find_row(self._tensors[name]["shape"], attributes)
             self._bind_sizes(name, view, shape, sizes)
-            stride = self._list_strides(name, view) if "strides" in self._tensors[name] else self._find_stride(name, view)
+            stride = self._find_stride(name, view)
             if stride is not None:
                 strides[name] = stride
         self._tie(attributes, sizes)
@@ -121,27 +121,15 @@ class Signature:
     def _dtype(self, name: str, attributes: Mapping[str, Value]) -> Any:
         return find_row(self._tensors[name]["dtype"], attributes)
 
-    def _bind_sizes(self, name: str, view: View, shape: Sequence[str | int], sizes: dict[str, int]) -> None:
-        words = f"({', '.join(f'{s}={sizes[s]}' if s in sizes else str(s) for s in shape)}{',' if len(shape) == 1 else ''})"
+    def _bind_sizes(self, name: str, view: View, shape: Sequence[str], sizes: dict[str, int]) -> None:
+        words = f"({', '.join(f'{s}={sizes[s]}' if s in sizes else s for s in shape)}{',' if len(shape) == 1 else ''})"
         if len(view.shape) != len(shape):
             raise ValueError(f"{name}: expected {len(shape)} dimensions {words}, got shape {view.shape}")
         for size, extent in zip(shape, view.shape, strict=True):
             if extent < 1:
                 raise ValueError(f"{name}: expected extents of at least 1, got shape {view.shape}")
-            if (size if isinstance(size, int) else sizes.setdefault(size, extent)) != extent:
+            if sizes.setdefault(size, extent) != extent:
                 raise ValueError(f"{name}: expected shape {words}, got {view.shape}")
-
-    def _list_strides(self, name: str, view: View) -> tuple[int, ...]:
-        """Return the stride of each dimension; that of a single element says nothing."""
-        strides = tuple(max(stride, 1) if extent == 1 else stride for extent, stride in zip(view.shape, view.strides, strict=True))
-        is_last_fixed = self._tensors[name]["strides"][len(strides) - 1] is None
-        if is_last_fixed and view.shape[-1] > 1 and strides[-1] != 1:
-            raise ValueError(
-                f"{name}: expected contiguous rows (last stride 1 element), got strides {view.strides}; pass a contiguous copy"
-            )
-        if min(strides) < 1:
-            raise ValueError(f"{name}: expected strides of at least 1 element, got {view.strides}")
-        return (*strides[:-1], 1) if is_last_fixed else strides
 
     def _find_stride(self, name: str, view: View) -> int | None:
         """Return the row stride, None for a tensor that has none; a single row's or element's stride says nothing."""

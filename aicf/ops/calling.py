@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework
+from aicf.ops.extension import load_extension
 from aicf.registry import HwCaps, KernelHandle, Registry
-from contract.calls import TensorLayout, find_extent
+from contract.calls import TensorLayout
 from contract.structs import find_struct
 from device import UnavailableError, open_device
 from device.cudart import Cudart
@@ -135,7 +135,7 @@ class OpCall:
     def list_outputs(self, handle: KernelHandle) -> list[tuple[TensorLayout, tuple[int, ...]]]:
         """Return a call's outputs and their shapes."""
         layouts = handle.interface.find_layouts(handle.query.values)
-        return [(each, tuple(find_extent(s, handle.query.by_size) for s in each.shape)) for each in layouts if each.role == "output"]
+        return [(each, tuple(each.list_lengths(handle.query.by_size))) for each in layouts if each.role == "output"]
 
     def run_on_host(self, framework: Framework, arrays: dict[str, Any], values: Sequence[Any]) -> Any:
         """Copy host arrays to the device, run there, and copy the outputs back."""

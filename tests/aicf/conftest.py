@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aicf.kernels.native import load_extension
+from aicf.ops.extension import load_extension
 from tests.aicf.lean_stub import FakeSpace, Stub, compile_c, load_fakes, register_fakes
 
 

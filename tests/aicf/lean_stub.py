@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
+from aicf.ops.extension import load_extension
 from device import Device
 
 FOLDER = Path(__file__).resolve().parent

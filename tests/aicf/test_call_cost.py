@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
 from aicf.ops.calling import OpCall
+from aicf.ops.extension import load_extension
 from aicf.ops.functions import write_function
 from aicf.registry import open_registry
 from device import Device

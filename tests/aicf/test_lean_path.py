@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aicf.errors import LaunchError
-from aicf.kernels.native import load_extension
+from aicf.ops.extension import load_extension
 from device import Device
 from tests.aicf.lean_stub import DeviceSpace, Stub, TorchSpace
 

@@ -36,6 +36,14 @@ def test_no_other_part_spells_the_format() -> None:
     assert spelt == {"harness/build/store.py: manifest.json"}  # that of the cache of builds
 
 
+def test_the_page_names_every_module() -> None:
+    page = (ROOT / "docs" / "frozen.md").read_text()
+    table = page[page.index("## Reading it") : page.index("## The compiler")]
+    modules = [p.stem for p in (ROOT / "contract").glob("*.py") if p.stem != "__init__"]
+    assert len(modules) > 15
+    assert [m for m in modules if f"`{m}`" not in table and f"`{m.removeprefix('decision')}`" not in table] == []
+
+
 def list_strings(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -27,12 +27,11 @@ def row() -> dict[str, Any]:
 
 def test_strides_and_scalars_reach_the_struct(row: dict[str, Any]) -> None:
     query = Interface("blend", row).make_query(Problem(SIZES, {}, {"x": (200, 8, 24, 1)}, None, {"decay": 0.25}))
-    assert (query.own_strides["x"], query.strides["x"]) == ((200, 8, 24, 1), 8)
-    assert (query.own_strides["state"], query.strides["state"]) == ((105, 35, 5, 1), 5), "rows that follow each other"
-    strides = {**query.strides, **query.own_strides}
-    params: Any = make_params(row, query.by_size, query.attributes, {}, strides, query.scalars)
+    assert query.strides["x"] == (200, 8, 24, 1)
+    assert query.strides["state"] == (105, 35, 5, 1), "rows that follow each other"
+    params: Any = make_params(row, query.by_size, query.attributes, {}, query.strides, query.scalars)
     assert (params.x_stride0, params.x_stride1, params.x_stride2, params.y_stride3, params.decay) == (200, 8, 24, 1, 0.25)
-    left_out: Any = make_params(row, query.by_size, query.attributes, {}, strides)
+    left_out: Any = make_params(row, query.by_size, query.attributes, {}, query.strides)
     assert left_out.decay == 0.5
 
 

@@ -1,0 +1,107 @@
+"""Problems drawn from an op: the same each time, within their limits, and with some of every stride, address and size."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from harness.discover import find_op
+from harness.spec import Problem, SpecError
+from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan, make_pools
+from harness.verify.unlisted import Deck, draw_problems, find_unit, make_generator
+from harness.verify.unlisted_large import draw_large_problems
+from tests.harness.toy_op import make_toy
+
+SOFTMAX, GEMM = find_op("softmax").op, find_op("gemm_bias_act").op
+OPS = pytest.mark.parametrize("op", [SOFTMAX, GEMM, find_op("transpose").op, find_op("gemm_backward").op], ids=lambda op: op.name)
+
+
+def draw(op: object, seed: int = 0, count: int = 96) -> list[Problem]:
+    return draw_problems(op, seed, count, 2.0**17, 8e6)  # type: ignore[arg-type]
+
+
+@OPS
+def test_draws_are_new_small_and_the_same_each_time(op: object) -> None:
+    problems = draw(op)
+    assert len(problems) > 80
+    assert {p.name for p in problems}.isdisjoint(p.name for p in op.problems)  # type: ignore[attr-defined]
+    assert all(op.cost(p).bytes_moved <= 2.0**17 and op.cost(p).flops <= 8e6 for p in problems)  # type: ignore[attr-defined]
+    assert [p.name for p in problems] == [p.name for p in draw(op)]
+    assert [p.name for p in problems] != [p.name for p in draw(op, seed=1)]
+
+
+def test_a_few_draws_have_strides_and_addresses_of_every_sort() -> None:
+    problems = draw(SOFTMAX, count=12)
+    strides = [p.sizes["columns"] + p.padding.get("x", 0) for p in problems]
+    paddings = [p.padding.get(name, 0) / p.sizes["columns"] for p in problems for name in ("x", "y")]
+    assert any(s % 2 for s in strides) and any(s % 4 == 0 for s in strides)
+    assert 0.0 in paddings and max(paddings) > 2.0
+    for name in ("x", "y"):
+        offsets = [p.offsets[name] for p in problems]
+        assert any(o == 0 for o in offsets) and any(o % 4 for o in offsets) and any(o and o % 4 == 0 for o in offsets)
+
+
+def test_one_in_four_is_aligned_in_every_tensor() -> None:
+    def is_aligned(problem: Problem) -> bool:
+        units = {t.name: find_unit(t, problem) for t in GEMM.tensors}
+        rows = {t.name: t.resolve_shape(problem)[-1] for t in GEMM.tensors if t.present(problem) and t.can_pad_rows}
+        strides = all((n + problem.padding.get(name, 0)) % units[name] == 0 for name, n in rows.items())
+        return strides and all(offset % units[name] == 0 for name, offset in problem.offsets.items())
+
+    problems = draw(GEMM)
+    assert sum(map(is_aligned, problems)) >= len(problems) // 5
+
+
+def test_a_deck_deals_each_number_before_any_comes_again() -> None:
+    deck = Deck(make_generator(SOFTMAX, "test", 0), 5)
+    assert all(sorted(deck.deal() for _ in range(5)) == [0, 1, 2, 3, 4] for _ in range(4))
+
+
+@OPS
+def test_large_problems_reach_the_benched_sizes_and_beyond_32_bit_indices(op: object) -> None:
+    stretched, bench, distant, vast = draw_large_problems(op, 0)  # type: ignore[arg-type]
+    assert {p.name for p in bench} == {p.name for p in op.select_problems("bench")}  # type: ignore[attr-defined]
+    for name in bench[0].sizes:
+        assert max(p.sizes[name] for p in stretched) >= max(p.sizes[name] for p in bench)
+
+    def count_span(problem: Problem, tensor: object) -> int:
+        shape = tensor.resolve_shape(problem)  # type: ignore[attr-defined]
+        stride = shape[-1] + problem.padding.get(tensor.name, 0)  # type: ignore[attr-defined]
+        return (math.prod(shape[:-1]) - 1) * stride + shape[-1]
+
+    for problem in distant:
+        padded = [t for t in op.tensors if problem.padding.get(t.name)]  # type: ignore[attr-defined]
+        assert padded and all(count_span(problem, t) > 2**32 for t in padded)
+        assert all(math.prod(t.resolve_shape(problem)) <= 1024 for t in padded)
+    assert all(any(math.prod(t.resolve_shape(p)) > 2**32 for t in op.tensors if t.present(p)) for p in vast)  # type: ignore[attr-defined]
+
+
+def test_only_the_larger_effort_draws() -> None:
+    assert make_pools(SOFTMAX, Effort())[0].steps == ()
+    assert [pool.count for pool in make_pools(SOFTMAX, THOROUGH)] == [12, 6, 5, 1, 2]
+    assert all(s.hidden for pool in make_pools(SOFTMAX, THOROUGH) for s in pool.steps)
+
+
+def test_a_drawn_problem_can_be_named_to_repeat_a_finding() -> None:
+    wanted = make_pools(SOFTMAX, THOROUGH)[0].steps[3].problem
+    (step,) = make_plan(SOFTMAX, THOROUGH, [wanted.name])
+    assert step.problem == wanted
+    with pytest.raises(SpecError, match="no problem 'rows0'"):
+        make_plan(SOFTMAX, THOROUGH, ["rows0"])
+
+
+def test_a_smaller_proof_is_no_larger_one() -> None:
+    assert (Effort().proof, THOROUGH.proof) == ("listed", "drawn")
+    assert Effort(num_drawn=12).proof == "listed"
+    assert includes_proof({"proof": "drawn"}, "drawn") and includes_proof({"proof": "drawn"}, "listed")
+    assert includes_proof({}, "listed") and not includes_proof({}, "drawn") and not includes_proof({"proof": "listed"}, "drawn")
+
+
+def test_offsets_belong_to_a_problem_and_its_name() -> None:
+    problem = Problem({"M": 2, "N": 3, "K": 4}, {}, {"A": 1}, offsets={"A": 3, "Y": 0})
+    assert problem.name == "M2_N3_K4-pad_A=1-at_A=3"
+    with pytest.raises(SpecError, match="offset A=-1: must not be negative"):
+        Problem({"M": 2}, offsets={"A": -1})
+    with pytest.raises(SpecError, match="offset of unknown tensor Q"):
+        make_toy(problems=(Problem({"M": 2, "N": 3, "K": 4}, offsets={"Q": 1}),))
