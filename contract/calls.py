@@ -20,8 +20,9 @@ class Problem:
 
     A tensor whose dimensions have strides of their own has one for each of them, outermost first.
 
-    Attributes and scalars that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
-    whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
+    Attributes and scalars that are left out have the op's defaults. Strides that are left out are those of rows that follow each other;
+    tensors whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's
+    ``alignment_bytes``.
     """
 
     __slots__ = ("addresses", "attributes", "scalars", "sizes", "strides")

@@ -38,9 +38,8 @@ def test_strides_and_scalars_reach_the_struct(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("strides", "scalars", "text"),
     [
-        ({"x": 8}, {}, "strides of x = 8: must be 4 whole numbers of at least 1"),
-        ({"x": (200, 8, 24, 2)}, {}, "elements of the last dimension must be neighbours"),
-        ({"x": (200, 0, 24, 1)}, {}, "must be 4 whole numbers"),
+        ({"x": 8}, {}, "strides of x = 8: must be a tuple of 4 whole numbers"),
+        ({"x": (200, 8, 24)}, {}, "must be a tuple of 4 whole numbers"),
         ({}, {"decay": 1.5}, "decay = 1.5: must be from 0.0 to 1.0"),
         ({}, {"decay": float("nan")}, "decay = nan"),
         ({}, {"gain": 1.0}, "no scalar 'gain'; there are: decay"),
@@ -53,9 +52,10 @@ def test_what_a_call_cannot_have_is_refused(row: dict[str, Any], strides: dict[s
 
 def test_a_function_takes_what_is_overwritten_and_refuses_what_it_cannot_pass(row: dict[str, Any]) -> None:
     with pytest.raises(FrozenError, match="has scalars or sizes that follow from others"):
-        Signature(Interface("blend", row))
+        Signature(Interface("blend", row)).require_callable()
     plain = {key: value for key, value in copy.deepcopy(row).items() if key not in ("scalars", "derived")}
     signature = Signature(Interface("blend", plain))
+    signature.require_callable()
     assert [name for name, _ in signature.inputs] == ["x", "w", "table", "index", "rate", "state", "mask"]
     assert [t["name"] for t in signature.list_outputs({})] == ["y"]
     views = {

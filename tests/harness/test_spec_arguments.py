@@ -33,8 +33,8 @@ from harness.spec import (
 )
 from harness.spec.bounds import bound_sum, count_roundings, find_sum_factor
 from harness.spec.formulas import Formula
-from harness.verify.drawing import draw_scalars
 from harness.verify.inputs import draw
+from harness.verify.unlisted import draw_scalars
 
 FORMULAS = ("(a + 2 * b - c) // d + 1", "a % d - b", "min(a, max(b, c)) * d", "ceil_div(a - c, d)", "-a // d", "-(a - b) % d")
 
