@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contract.conditions import INT64_MAX
@@ -16,15 +16,16 @@ Stride = int | tuple[int, ...]
 
 
 class Problem:
-    """One call's sizes (elements) and attributes, and of its tensors the row strides (elements) and addresses (bytes).
+    """One call's sizes (elements), attributes and scalars, and of its tensors the row strides (elements) and addresses (bytes).
 
     A tensor whose dimensions have strides of their own has one for each of them, outermost first.
 
-    Attributes that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
-    whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
+    Attributes and scalars that are left out have the op's defaults. Strides that are left out are those of rows that follow each other;
+    tensors whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's
+    ``alignment_bytes``.
     """
 
-    __slots__ = ("addresses", "attributes", "sizes", "strides")
+    __slots__ = ("addresses", "attributes", "scalars", "sizes", "strides")
 
     def __init__(
         self,
@@ -32,20 +33,26 @@ class Problem:
         attributes: Mapping[str, Value] | None = None,
         strides: Mapping[str, Stride] | None = None,
         addresses: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
     ) -> None:
         self.sizes = sizes
         self.attributes = attributes or {}
         self.strides = strides or {}
         self.addresses = addresses or {}
+        self.scalars = scalars or {}
 
     def __repr__(self) -> str:
         parts = [dict(self.sizes), dict(self.attributes), dict(self.strides), dict(self.addresses)]
+        parts += [dict(self.scalars)] if self.scalars else []
         return f"Problem({', '.join(map(repr, parts))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What decisions look at. ``strides`` and ``addresses`` hold only tensors that are present; ``attributes`` has all, by name."""
+    """What decisions look at. ``strides`` and ``addresses`` hold only tensors that are present; ``attributes`` has all, by name.
+
+    ``scalars`` are those that were given; decisions do not ask for them.
+    """
 
     sizes: tuple[int, ...]
     values: tuple[Value, ...]
@@ -53,6 +60,7 @@ class Query:
     attributes: Mapping[str, Value]
     strides: Mapping[str, Stride]
     addresses: Mapping[str, int]
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class Interface:
         self.attributes = tuple(sorted(row["attributes"], key=lambda a: str(a["name"])))
         self.attribute_names = tuple(a["name"] for a in self.attributes)
         self.tensors = tuple(row["tensors"])
+        self.scalars = {s["name"]: s for s in row.get("scalars", ())}
         self.tensor_names = frozenset(t["name"] for t in self.tensors)
         self._choices = {a["name"]: {c: c for c in a["choices"]} for a in self.attributes}
         self._defaults = {a["name"]: a["default"] for a in self.attributes}
@@ -116,7 +125,19 @@ class Interface:
             self._take_strides(problem, strides)
         if addresses:
             self._check_addresses(addresses, values)
-        return Query(sizes, values, problem.sizes, attributes, strides, addresses)
+        if problem.scalars:
+            self._check_scalars(problem.scalars)
+        return Query(sizes, values, problem.sizes, attributes, strides, addresses, problem.scalars)
+
+    def _check_scalars(self, scalars: Mapping[str, float]) -> None:
+        for name, value in scalars.items():
+            row = self.scalars.get(name)
+            if row is None:
+                raise ValueError(f"{self.op}: no scalar {name!r}; there are: {', '.join(self.scalars) or 'none'}")
+            allowed = value in row["choices"] if "choices" in row else row["low"] <= value <= row["high"]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not allowed:
+                limits = f"one of {row['choices']}" if "choices" in row else f"from {row['low']} to {row['high']}"
+                raise ValueError(f"{self.op}: {name} = {value!r}: must be {limits}")
 
     def _fill_attributes(self, given: Mapping[str, Value]) -> dict[str, Value]:
         filled = self._defaults.copy()

@@ -37,6 +37,14 @@ class Signature:
         self.options = tuple(a for a in rest if a["name"] not in told)
         self._tensors = {t["name"]: t for t in interface.tensors}
 
+    def require_callable(self) -> None:
+        """Raise :class:`FrozenError` for an op that needs more than arrays and attributes."""
+        if self.interface.scalars or "derived" in self.interface.row:
+            raise FrozenError(
+                f"{self.op}: has scalars or sizes that follow from others, which aicf.ops cannot pass; "
+                "select a kernel with aicf.registry.select and launch it by addresses"
+            )
+
     def list_outputs(self, attributes: Mapping[str, Value]) -> list[Mapping[str, Any]]:
         """Return the rows of the interface's outputs that a call has; attributes that are not given are at their defaults."""
         values = {a["name"]: a["default"] for a in self.interface.attributes} | dict(attributes)
@@ -53,11 +61,11 @@ class Signature:
         attributes |= self._infer(views, attributes)
         self._check_presence(views, attributes)
         sizes: dict[str, int] = {}
-        strides: dict[str, int] = {}
+        strides: dict[str, int | tuple[int, ...]] = {}
         for name, view in views.items():
             shape = find_row(self._tensors[name]["shape"], attributes)
             self._bind_sizes(name, view, shape, sizes)
-            stride = self._find_stride(name, view)
+            stride = self._list_strides(name, view) if "strides" in self._tensors[name] else self._find_stride(name, view)
             if stride is not None:
                 strides[name] = stride
         self._tie(attributes, sizes)
@@ -125,6 +133,16 @@ class Signature:
                 raise ValueError(f"{name}: expected extents of at least 1, got shape {view.shape}")
             if sizes.setdefault(size, extent) != extent:
                 raise ValueError(f"{name}: expected shape {words}, got {view.shape}")
+
+    def _list_strides(self, name: str, view: View) -> tuple[int, ...]:
+        """Return the stride of each dimension; that of a single element says nothing."""
+        strides = tuple(max(stride, 1) if extent == 1 else stride for extent, stride in zip(view.shape, view.strides, strict=True))
+        is_last_fixed = self._tensors[name]["strides"][len(strides) - 1] is None
+        if is_last_fixed and view.shape[-1] > 1 and strides[-1] != 1:
+            raise ValueError(f"{name}: expected contiguous rows (last stride 1 element), got {view.strides}; pass a contiguous copy")
+        if min(strides) < 1:
+            raise ValueError(f"{name}: expected strides of at least 1 element, got {view.strides}")
+        return (*strides[:-1], 1) if is_last_fixed else strides
 
     def _find_stride(self, name: str, view: View) -> int | None:
         """Return the row stride, None for a tensor that has none; a single row's or element's stride says nothing."""

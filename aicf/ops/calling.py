@@ -34,6 +34,7 @@ class OpCall:
         known = registry.read(op)
         tables = registry.find_tables(op, HwCaps.of(open_device()))
         self.signature = Signature(tables.interface, tables.ties)
+        self.signature.require_callable()
         inputs, options = self.signature.inputs, self.signature.options
         self.caller = load_extension().Caller(
             num_inputs=len(inputs),

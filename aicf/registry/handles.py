@@ -60,7 +60,7 @@ class KernelHandle:
         """Return the op's C struct for this problem. A tensor without an address gets NULL."""
         query, layouts = self.query, self.interface.find_layouts(self.query.values)
         present = {layout.name: addresses[layout.name] for layout in layouts if layout.name in addresses}
-        return make_params(self.interface.row, query.by_size, query.attributes, present, query.strides)
+        return make_params(self.interface.row, query.by_size, query.attributes, present, query.strides, query.scalars)
 
     def launch(self, addresses: Mapping[str, int], *, stream: int = 0, workspace: int = 0) -> None:
         """Queue the kernel on a stream (a ``cudaStream_t`` as a number): no allocation, no synchronisation.

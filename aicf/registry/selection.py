@@ -43,7 +43,7 @@ class Registry:
     def __init__(self, frozen_dir: Path | None = None) -> None:
         self.frozen_dir = frozen_dir or find_frozen_dir()
         self._ops: dict[str, _Op] = {}
-        self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
+        self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
 
     @classmethod
     def holding(cls, frozen: FrozenOp) -> Registry:
@@ -63,7 +63,8 @@ class Registry:
             step = self.read(op).address_step
             addresses = tuple([(name, address % step) for name, address in problem.addresses.items()])
         sizes, attributes, strides = tuple(problem.sizes.items()), tuple(problem.attributes.items()), tuple(problem.strides.items())
-        key = (op, sizes, attributes, strides, addresses, hw_caps, prefs)
+        scalars: _Items = tuple(problem.scalars.items())
+        key = (op, sizes, attributes, strides, addresses, scalars, hw_caps, prefs)
         handle = self._chosen.get(key)
         if handle is None:
             if len(self._chosen) >= _MAX_REMEMBERED:
@@ -75,7 +76,7 @@ class Registry:
         prefs.check()
         tables = self.find_tables(op, hw_caps)
         # A copy: the caller may change what it passed in, and the handle must not follow.
-        own = Problem(dict(problem.sizes), dict(problem.attributes), dict(problem.strides), dict(problem.addresses))
+        own = Problem(dict(problem.sizes), dict(problem.attributes), dict(problem.strides), dict(problem.addresses), dict(problem.scalars))
         query = tables.interface.make_query(own)
         asked = tables.core.ask(query)
         decision = decide(tables, asked, self.find_preferred(tables, query, asked.legal, prefs))

@@ -21,6 +21,8 @@ from harness.spec.formulas import Formula
 from harness.spec.interface import Interface
 from harness.spec.tables import tabulate
 
+# As in ops/common/contract.hpp and ops/common/overlap.hpp.
+_LIMITS = {"tensors": 64, "attributes": 32, "dimensions of a tensor": 8}
 _ABOUT = "Generated from {op}/op.py by the build; change it there."
 
 
@@ -72,6 +74,10 @@ def encode_domain(op: Op, conditions: Sequence[Condition]) -> str:
             words += ["A", op.attributes.index(attribute), len(codes), *codes]
         else:
             index = [t.name for t in op.tensors].index(condition.tensor)
+            if condition.max_stride is not None and op.tensors[index].is_strided:
+                raise SpecError(
+                    f"op {op.name}: Rows({condition.tensor!r}) has a max_stride, and dimensions with strides of their own have none"
+                )
             words += ["T", index, condition.address_bytes, condition.stride_multiple, condition.max_stride or 0]
     return "_".join(str(w).replace("-", "m") for w in words)
 
@@ -123,6 +129,7 @@ def write_contract(interface: Interface) -> str:
     """Return the contract as data in C++."""
     op, struct = interface.op, interface.struct
     tunables = list_tunables(op)
+    _check_limits(op)
     tables = ["kSizes", "kAttributes", "kScalars", "kTensors", "check_derived" if op.derived else "nullptr"]
     lines = [
         f"// {_ABOUT.format(op=op.name)} The contract of op {op.name} as data.",
@@ -161,6 +168,14 @@ def write_contract(interface: Interface) -> str:
             "#endif",
         ]
     return "\n".join([*lines, "", f"}}  // namespace aicf::{op.name}", ""])
+
+
+def _check_limits(op: Op) -> None:
+    ranks = max((len(row["value"]) for t in op.tensors for row in tabulate(op, t.name_sizes)), default=0)
+    found = {"tensors": len(op.tensors), "attributes": len(op.attributes), "dimensions of a tensor": ranks}
+    for what, count in found.items():
+        if count > _LIMITS[what]:
+            raise SpecError(f"op {op.name} has {count} {what}, and common/contract.hpp has room for {_LIMITS[what]}; raise its limit")
 
 
 def _write_array(kind: str, name: str, rows: Sequence[str]) -> list[str]:

@@ -45,17 +45,12 @@ class Formula:
         except SyntaxError as error:
             raise SpecError(f"formula {self.text!r}: {error.msg}") from error
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that the formula asks for, each once."""
-        called = {id(n.func) for n in ast.walk(self._parse()) if isinstance(n, ast.Call)}
-        found = [n.id for n in ast.walk(self._parse()) if isinstance(n, ast.Name)]
-        return tuple(dict.fromkeys(n for n in found if n not in _FUNCTIONS or not called))
-
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """Return the formula's value; raises :class:`SpecError` for a division by zero."""
+        """Return the formula's value; raises :class:`SpecError` for a division by zero, and for a name without a value."""
         try:
             return _evaluate(self._parse(), values)
+        except KeyError as error:
+            raise SpecError(f"formula {self.text!r} asks for {error.args[0]}, which is no size or whole-number attribute") from error
         except ZeroDivisionError as error:
             raise SpecError(f"formula {self.text!r} divides by zero") from error
 

@@ -125,8 +125,12 @@ class Op:
             if name not in known or not set(values) <= set(known[name].choices):
                 raise SpecError(f"op {self.name}, group {group.name}: attribute {name} or one of its values {list(values)} is unknown")
         paddable = {t.name for t in self.tensors if t.can_pad_rows or t.is_strided}
-        if refused := sorted(set(group.padding) - paddable):
+        if refused := sorted((set(group.padding) | set(group.orders)) - paddable):
             raise SpecError(f"op {self.name}, group {group.name}: tensor {', '.join(refused)} cannot have padded rows")
+        scalars = {s.name: s for s in self.scalars}
+        for name, values in group.scalars.items():
+            if fault := next((f for v in values if (f := scalars[name].find_fault(v))), "") if name in scalars else f"no scalar {name}":
+                raise SpecError(f"op {self.name}, group {group.name}: {fault}")
 
     def check_problem(self, problem: Problem) -> None:
         """Raise :class:`SpecError` where the op has no such problem."""

@@ -54,10 +54,11 @@ SizeRule = LogRange | tuple[int, ...] | Callable[[Sizes], int]
 class Group:
     """One kind of problem.
 
-    ``sizes`` are drawn in their order; ``attributes`` and ``padding`` (elements added to a row's stride) from lists, an attribute that is
-    left out has the op's default. A drawn problem that ``keep`` refuses (one beyond a budget of bytes, say) is drawn again. ``peers`` are
-    the libraries, by their names in ``peers.py``, of which the fastest is what the op is held against. Of all problems a share of
-    ``weight`` over the sum of all weights is drawn from the group.
+    ``sizes`` are drawn in their order; ``attributes``, ``scalars``, ``padding`` (elements added to a row's stride, or to that of each
+    dimension) and ``orders`` (of dimensions in memory) from lists; what is left out has the op's default, and rows follow each other. A
+    drawn problem that ``keep`` refuses (one beyond a budget of bytes, say) is drawn again. ``peers`` are the libraries, by their names in
+    ``peers.py``, of which the fastest is what the op is held against. Of all problems a share of ``weight`` over the sum of all weights
+    is drawn from the group.
     """
 
     name: str
@@ -65,16 +66,18 @@ class Group:
     sizes: Mapping[str, SizeRule]
     peers: tuple[str, ...]
     attributes: Mapping[str, tuple[AttributeValue, ...]] = field(default_factory=dict)
-    padding: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    padding: Mapping[str, tuple[int | tuple[int, ...], ...]] = field(default_factory=dict)
     weight: int = 1
     keep: Callable[[Sizes], bool] = _always
+    scalars: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    orders: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _IDENTIFIER.match(self.name):
             raise ValueError(f"group name {self.name!r}: use lower-case letters, digits and underscores, starting with a letter")
         if self.weight < 1:
             raise ValueError(f"group {self.name}: weight {self.weight} must be at least 1")
-        for attr in ("sizes", "attributes", "padding"):
+        for attr in ("sizes", "attributes", "padding", "scalars", "orders"):
             object.__setattr__(self, attr, MappingProxyType(dict(getattr(self, attr))))
 
     def __hash__(self) -> int:

@@ -288,7 +288,8 @@ class SampledRun:
                 needed[name].append(line - 1)
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
-        inputs = {}
+        # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along.
+        inputs = {name: values for name, values in self._restrict({}, places, dry=True)[0].items() if name not in shapes}
         for tensor in self.op.inputs:
             if tensor.name not in needed:
                 continue

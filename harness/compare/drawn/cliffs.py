@@ -7,7 +7,7 @@ vector accesses and tensor copies ask for) and of the edges of tiles. A pair jum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from harness.compare.drawn.frozen_choice import FrozenChoice
@@ -69,9 +69,9 @@ def _make_pair(op: Op, problem: Problem, name: str, low: int) -> Pair | None:
     """Return the pair of a size and the next one; None where the op has no such problem (sizes that are tied, say)."""
     made = []
     for size in (low, low + 1):
-        sizes = dict(problem.sizes) | {name: size}
-        changed = Problem(sizes, problem.attributes, problem.padding, problem.suites)
+        free = {n: s for n, s in problem.sizes.items() if n not in {d.name for d in op.derived}}
         try:
+            changed = op.complete(replace(problem, sizes=free | {name: size}))
             op.check_problem(changed)
         except SpecError:
             return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from harness.spec import Group, LogRange, Op, Problem, SpecError
-from harness.spec.conditions import Facts, settle
+from harness.spec.conditions import Facts
 
 _MAX_TRIES = 2000
 _T = TypeVar("_T")
@@ -45,9 +45,10 @@ def draw_problems(op: Op, count: int, seed: int) -> list[DrawnProblem]:
 
 
 def identify(op: Op, problem: Problem) -> tuple[Any, ...]:
-    """Return what makes two problems the same: sizes, attributes with the defaults filled in, and paddings that are not 0."""
+    """Return what makes two problems the same: sizes, attributes and scalars with the defaults filled in, and strides."""
     padding = {k: v for k, v in problem.padding.items() if v}
-    return tuple(tuple(sorted(values.items())) for values in (problem.sizes, op.attribute_values(problem), padding))
+    parts = (problem.sizes, op.attribute_values(problem), padding, op.scalar_values(problem), problem.orders)
+    return tuple(tuple(sorted(values.items())) for values in parts)
 
 
 def _take_turns(groups: Sequence[Group]) -> Iterator[Group]:
@@ -77,13 +78,21 @@ def _draw(op: Op, group: Group, stream: random.Random) -> Problem | None:
             sizes[name] = _pick(stream, rule) if isinstance(rule, tuple) else rule(sizes)
     attributes = {name: _pick(stream, values) for name, values in group.attributes.items()}
     padding = {name: _pick(stream, values) for name, values in group.padding.items()}
+    scalars = {name: _pick(stream, values) for name, values in group.scalars.items()}
+    orders = {name: _pick(stream, values) for name, values in group.orders.items()}
     if not group.keep(sizes):
         return None
     defaults = {a.name: a.default for a in op.attributes}
-    agreed = settle(op.ties, Facts(sizes, defaults | attributes))
+    agreed = op.settle(sizes, defaults | attributes)
     given = {name: value for name, value in agreed.attributes.items() if name in attributes or value != defaults[name]}
+    usual = {s.name: s.default for s in op.scalars}
     problem = Problem(
-        agreed.sizes, given, {t: pad for t, pad in padding.items() if pad and _is_present(op, t, agreed)}, frozenset({"drawn"})
+        agreed.sizes,
+        given,
+        {t: pad for t, pad in padding.items() if pad and _is_present(op, t, agreed)},
+        frozenset({"drawn"}),
+        scalars={name: value for name, value in scalars.items() if value != usual[name]},
+        orders={t: order for t, order in orders.items() if order != tuple(range(len(order))) and _is_present(op, t, agreed)},
     )
     op.check_problem(problem)
     return problem
@@ -100,9 +109,14 @@ def _pick(stream: random.Random, values: Sequence[_T]) -> _T:
 
 def describe_problem(problem: Problem) -> Mapping[str, Any]:
     """Return a problem as plain values; :func:`read_problem` reads them."""
-    return {"sizes": dict(problem.sizes), "attributes": dict(problem.attributes), "padding": dict(problem.padding)}
+    rare = {"scalars": dict(problem.scalars), "orders": {name: list(order) for name, order in problem.orders.items()}}
+    padding = {name: list(pad) if isinstance(pad, tuple) else pad for name, pad in problem.padding.items()}
+    row = {"sizes": dict(problem.sizes), "attributes": dict(problem.attributes), "padding": padding}
+    return row | {name: values for name, values in rare.items() if values}
 
 
 def read_problem(row: Mapping[str, Any]) -> Problem:
     """Return what :func:`describe_problem` wrote."""
-    return Problem(row["sizes"], row["attributes"], row["padding"], frozenset({"drawn"}))
+    padding = {name: tuple(pad) if isinstance(pad, list) else pad for name, pad in row["padding"].items()}
+    orders = {name: tuple(order) for name, order in row.get("orders", {}).items()}
+    return Problem(row["sizes"], row["attributes"], padding, frozenset({"drawn"}), scalars=row.get("scalars", {}), orders=orders)

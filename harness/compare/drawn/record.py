@@ -64,12 +64,14 @@ class DrawnRow:
     problem: str
     sizes: Mapping[str, int]
     attributes: Mapping[str, Any]
-    padding: Mapping[str, int]
+    padding: Mapping[str, int | Sequence[int]]
     judged: str
     judged_as: str
     own: str
     how: str = ""
     contenders: tuple[Contender, ...] = ()
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    orders: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def find(self, name: str) -> Contender | None:
         """Return a contender by name."""
