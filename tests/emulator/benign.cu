@@ -83,8 +83,9 @@ int main(int argc, char** argv) {
     constexpr struct {
         const char* name;
         void (*kernel)(double*, const double*);
-    } kCases[] = {{"sum_global", sum_global}, {"sum_shared", sum_shared},     {"maximum", maximum}, {"early_exit", early_exit},
-                  {"lock", lock},             {"stored_first", stored_first}, {"other_word", other_word}};
+    } kCases[] = {
+        {"sum_global", sum_global},     {"sum_shared", sum_shared}, {"maximum", maximum}, {"early_exit", early_exit}, {"lock", lock},
+        {"stored_first", stored_first}, {"other_word", other_word}};
     constexpr int kThreads = 64, kBlocks = 2;
     double values[kThreads], *in = nullptr, *sums = nullptr, got[4];
     for (int i = 0; i < kThreads; ++i) values[i] = i;
