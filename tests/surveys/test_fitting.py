@@ -28,7 +28,7 @@ from harness.surveys.records import find_folder
 from harness.surveys.regret import Summary, cross_validate
 
 OP, ARCH = "gemm_bias_act", "sm_90a"
-TIMES = [find_folder() / f"h200-survey-{OP}.json", find_folder() / f"h200-survey-{OP}-fp32.json"]
+TIMES = [find_folder() / f"h200-{name}.json" for name in (f"survey-{OP}", f"times-{OP}-fp32", f"times-{OP}-listed")]
 FACTS = {"device": "made up", "record": "none"}
 BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
 
@@ -140,7 +140,7 @@ def test_the_least_squares_have_no_weight_below_0() -> None:
 def test_a_survey_comes_and_goes_with_the_history(tmp_path: Path) -> None:
     folder = tmp_path / "frozen"
     shutil.copytree(find_frozen_dir(), folder, ignore=shutil.ignore_patterns(".*"))
-    document = json.loads(TIMES.read_text())
+    document = json.loads(TIMES[0].read_text())
     shorter = tmp_path / "shorter.json"
     shorter.write_text(json.dumps(document | {"rows": document["rows"][:120]}))
     found = adopt_survey(folder, read_times(OP, [shorter]), ARCH)
@@ -157,11 +157,11 @@ def test_a_survey_comes_and_goes_with_the_history(tmp_path: Path) -> None:
 
 def test_files_that_are_no_times_of_the_op_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(FrozenUseError, match=r"must be times of softmax on one GPU; they are of gemm_bias_act on NVIDIA H200"):
-        read_times("softmax", [TIMES])
+        read_times("softmax", TIMES)
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(json.loads(TIMES.read_text()) | {"facts": {"device": "another GPU"}}))
+    other.write_text(json.dumps(json.loads(TIMES[0].read_text()) | {"facts": {"device": "another GPU"}}))
     with pytest.raises(FrozenUseError, match=r"they are of gemm_bias_act on NVIDIA H200, another GPU"):
-        read_times(OP, [TIMES, other])
+        read_times(OP, [*TIMES, other])
     for text in ("{}", "[]", "no JSON", '{"op": "gemm_bias_act", "facts": {"device": "d"}, "rows": [{}]}'):
         other.write_text(text)
         with pytest.raises(FrozenUseError, match=r"other.json: cannot be read as times of a survey"):
@@ -187,7 +187,7 @@ def test_nothing_timed_is_nothing_judged() -> None:
     [
         (["fit", OP], 2, "survey fit needs files of times"),
         (["fit", OP, "nowhere.json"], 2, "nowhere.json: cannot be read"),
-        (["fit", "softmax", str(TIMES)], 2, "must be times of softmax on one GPU"),
+        (["fit", "softmax", str(TIMES[0])], 2, "must be times of softmax on one GPU"),
         (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: OP, --arch, --out)"),
         (["report", OP], 2, "OP means nothing to survey report (its options: none)"),
         (["regret"], 2, "survey regret needs an op: one of gemm_backward, gemm_bias_act, softmax"),
@@ -202,5 +202,5 @@ def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, messa
 def test_the_verb_fits_and_writes_nothing() -> None:
     before = (find_frozen_dir() / OP / "index.jsonl").read_bytes()
     done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", OP, *map(str, TIMES)])
-    assert done.exit_code == 0 and "232 problems, 45 kernels; regret where a tenth is held out in turn: mean 6.86 %" in done.output
+    assert done.exit_code == 0 and "431 problems, 45 kernels; regret where a tenth is held out in turn: mean 5.74 %" in done.output
     assert (find_frozen_dir() / OP / "index.jsonl").read_bytes() == before
