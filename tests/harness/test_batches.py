@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.model.counting import LaunchFacts
 
 from harness.benchmark import workers
 from harness.benchmark.workers import Batch, Counted, Job, WorkerSetup, count_variants
