@@ -36,7 +36,8 @@ EMULATOR_SOURCES := $(shell find device/emulator -type f \( -name '*.cpp' -o -na
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.h' | grep -v -e /third_party/ -e /templates/ -e ^frozen/)
 UV := $(shell command -v uv 2>/dev/null)
 # What is imported is compiled afterwards, which is a small part of what is installed.
-PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile)
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
+PIP = $(if $(UV),$(UV) pip install --quiet --python $(VENV)/bin/python,$(VENV)/bin/python -m pip install $(PIP_OPTIONS))
 
 ENV := $(if $(python),,$(STAMPS)/ready$(CUDA))
 DEV_ENV := $(if $(python),,$(STAMPS)/ready$(CUDA) $(STAMPS)/dev)
@@ -156,6 +157,7 @@ help: ## show this list
 
 # The environment, in steps that are each done again only when their input changes.
 
+# The interpreter's own pip fills the environment, where it can: unpacking the bundled one first takes as long as all of the build tools.
 $(STAMPS)/python:
 	@command -v g++ >/dev/null || { echo "g++ is missing: install it first (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)" >&2; exit 3; }
 	@echo "making $(VENV)"
@@ -164,13 +166,15 @@ $(STAMPS)/python:
 			if command -v $$candidate >/dev/null && $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then found=$$candidate; break; fi; \
 		done; \
 		[ -n "$${found:-}" ] || { echo "Python 3.11 or newer is missing; python3 is: $$(python3 --version 2>/dev/null || echo not there)" >&2; exit 3; }; \
-		$$found -m venv $(VENV) || { echo "python's venv module does not work (Debian, Ubuntu: apt install python3-venv)" >&2; exit 3; }; \
+		if $$found -m venv --without-pip $(VENV) 2>/dev/null && $$found -m pip --python $(VENV)/bin/python --version >/dev/null 2>&1; then :; \
+		else $$found -m venv $(VENV) || { echo "python's venv module does not work (Debian, Ubuntu: apt install python3-venv)" >&2; exit 3; }; fi; \
 	fi
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/tools: | $(STAMPS)/python
 	@$(VENV)/bin/python scripts/list_requirements.py build > $(STAMPS)/tools.txt
-	@$(PIP) -r $(STAMPS)/tools.txt
+	@if [ -n "$(UV)" ] || $(VENV)/bin/python -c 'import pip' 2>/dev/null; then $(PIP) -r $(STAMPS)/tools.txt; else \
+		"$$($(VENV)/bin/python -c 'import sys; print(sys._base_executable)')" -m pip --python $(VENV)/bin/python install $(PIP_OPTIONS) pip -r $(STAMPS)/tools.txt; fi
 	@touch $@
 
 # What a fresh checkout needs does not wait for each other: packages are fetched, the emulated device is compiled, and the op's kernels are

@@ -12,6 +12,7 @@ from aicf.autograd import Node, Version, run_backward
 from aicf.backends import Backend, find_backend, find_default, read_host
 from aicf.errors import GradientError
 from aicf.modes import MODES, refuse_while_recording
+from aicf.operators import Operators, read_key
 from aicf.opset import Attr, Attrs, Builder, Type, find_op
 
 Scalar = bool | int | float
@@ -33,7 +34,7 @@ class _Eager(Builder):
         return make_scalar(value, like.dtype, like.backend)
 
 
-class Tensor:
+class Tensor(Operators):
     """An array of a backend, with its gradient.
 
     ``data`` is the backend's array; ``grad`` the gradient that backward passes have added up; ``creator`` the call that made it, None for
@@ -206,47 +207,11 @@ class Tensor:
             raise TypeError(f"expected a tensor or a number, got {type(other).__name__}; Tensor(values) makes one")
         return make_scalar(float(other) if self.type.is_float else int(other), self.dtype, self.backend)
 
+    def _unary(self, function: str) -> Tensor:
+        return _apply_one("Elementwise", self, function=function)
+
     def _binary(self, function: str, other: Any) -> Tensor:
         return _apply_one("Elementwise", self, self._lift(other), function=function)
-
-    def __add__(self, other: Any) -> Tensor:
-        return self._binary("add", other)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return self._binary("sub", other)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return self._binary("mul", other)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return self._binary("div", other)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return self._binary("pow", other)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return self._lift(other) - self
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return self._lift(other) / self
-
-    def __neg__(self) -> Tensor:
-        return _apply_one("Elementwise", self, function="neg")
-
-    def __lt__(self, other: Any) -> Tensor:
-        return self._binary("lt", other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return self._binary("le", other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return self._binary("gt", other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return self._binary("ge", other)
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return _apply_one("MatMul", self, other)
@@ -291,33 +256,10 @@ class Tensor:
         return self._reduce("argmax", axis, keep)
 
     def __getitem__(self, key: Any) -> Tensor:
-        starts, stops, kept = _read_key(key, self.shape)
+        starts, stops, kept = read_key(key, self.shape)
         cut = _apply_one("Slice", self, starts=starts, stops=stops)
         shape = tuple(n for n, keep in zip(cut.shape, kept, strict=True) if keep)
         return cut if all(kept) else cut.reshape(*shape)
-
-
-def _read_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], list[bool]]:
-    """Return where a basic index starts and stops along each axis, and which axes it keeps; raises IndexError or TypeError."""
-    keys = key if isinstance(key, tuple) else (key,)
-    if len(keys) > len(shape):
-        raise IndexError(f"{len(keys)} indices for shape {shape}")
-    starts: list[int] = []
-    stops: list[int] = []
-    kept: list[bool] = []
-    for one, n in zip((*keys, *[slice(None)] * (len(shape) - len(keys))), shape, strict=True):
-        if isinstance(one, slice):
-            start, stop, step = one.indices(n)
-            if step != 1:
-                raise TypeError(f"slices have step 1, got {one.step}")
-            starts, stops, kept = [*starts, start], [*stops, max(start, stop)], [*kept, True]
-        elif isinstance(one, (int, np.integer)) and not isinstance(one, bool):
-            if not -n <= one < n:
-                raise IndexError(f"index {one} is out of range for an axis of {n}")
-            starts, stops, kept = [*starts, int(one) % n], [*stops, int(one) % n + 1], [*kept, False]
-        else:
-            raise TypeError(f"an index is an integer or a slice, got {type(one).__name__}; rows by a tensor of indices: F.embedding")
-    return tuple(starts), tuple(stops), kept
 
 
 def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tensor, ...]:

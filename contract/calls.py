@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,14 @@ from contract.conditions import INT64_MAX
 from contract.errors import FrozenError
 
 Value = bool | int | float | str
+# Of a tensor's rows, or of each of its dimensions.
+Stride = int | tuple[int, ...]
 
 
 class Problem:
     """One call's sizes (elements) and attributes, and of its tensors the row strides (elements) and addresses (bytes).
+
+    A tensor whose dimensions have strides of their own has one for each of them, outermost first.
 
     Attributes that are left out have the op's defaults. Strides that are left out are those of rows that follow each other; tensors
     whose addresses are left out are taken to be aligned: their addresses must then be multiples of the handle's ``alignment_bytes``.
@@ -25,7 +30,7 @@ class Problem:
         self,
         sizes: Mapping[str, int],
         attributes: Mapping[str, Value] | None = None,
-        strides: Mapping[str, int] | None = None,
+        strides: Mapping[str, Stride] | None = None,
         addresses: Mapping[str, int] | None = None,
     ) -> None:
         self.sizes = sizes
@@ -46,7 +51,7 @@ class Query:
     values: tuple[Value, ...]
     by_size: Mapping[str, int]
     attributes: Mapping[str, Value]
-    strides: Mapping[str, int]
+    strides: Mapping[str, Stride]
     addresses: Mapping[str, int]
 
 
@@ -59,7 +64,19 @@ class TensorLayout:
     field: str
     stride_field: str | None
     dtype: str
-    shape: tuple[str, ...]
+    shape: tuple[str | int, ...]
+    has_strides: bool = False
+
+    def find_packed(self, sizes: Mapping[str, int]) -> Stride | None:
+        """Return the strides of rows that follow each other, None of a tensor that has none of its own."""
+        lengths = self.list_lengths(sizes)
+        if self.stride_field is not None:
+            return lengths[-1]
+        return tuple([math.prod(lengths[i + 1 :]) for i in range(len(lengths))]) if self.has_strides else None
+
+    def list_lengths(self, sizes: Mapping[str, int]) -> list[int]:
+        """Return the lengths of its dimensions."""
+        return [sizes[each] if isinstance(each, str) else each for each in self.shape]
 
 
 class Interface:
@@ -87,10 +104,14 @@ class Interface:
                 raise ValueError(f"{self.op}: {name} = {size!r}: must be a whole number of at least 1 and at most 2**63 - 1")
         attributes = self._fill_attributes(problem.attributes) if problem.attributes else self._defaults
         values = tuple(attributes.values())
-        strides, addresses = {}, problem.addresses
+        strides: dict[str, Stride] = {}
+        addresses = problem.addresses
         for tensor in self.find_layouts(values):
             if tensor.stride_field is not None:
-                strides[tensor.name] = problem.sizes[tensor.shape[-1]]
+                row = tensor.shape[-1]
+                strides[tensor.name] = problem.sizes[row] if isinstance(row, str) else row
+            elif tensor.has_strides:
+                strides[tensor.name] = tensor.find_packed(problem.sizes) or ()
         if problem.strides:
             self._take_strides(problem, strides)
         if addresses:
@@ -109,9 +130,18 @@ class Interface:
                 raise ValueError(f"{self.op}: {name} = {value!r}: must be one of {', '.join(map(repr, choices))}") from None
         return filled
 
-    def _take_strides(self, problem: Problem, strides: dict[str, int]) -> None:
+    def _take_strides(self, problem: Problem, strides: dict[str, Stride]) -> None:
         for name, stride in problem.strides.items():
             least = strides.get(name)
+            if isinstance(least, tuple):
+                if (
+                    not isinstance(stride, tuple)
+                    or len(stride) != len(least)
+                    or not all(type(s) is int and 0 <= s <= INT64_MAX for s in stride)
+                ):
+                    raise ValueError(f"{self.op}: strides of {name} = {stride!r}: must be a tuple of {len(least)} whole numbers")
+                strides[name] = stride
+                continue
             if least is None:
                 raise ValueError(f"{self.op}: tensor {name!r} has no row stride here; those with one are: {', '.join(strides)}")
             if type(stride) is not int or not least <= stride <= INT64_MAX:
@@ -136,7 +166,7 @@ class Interface:
         dtype, shape = find_row(row["dtype"], attributes), find_row(row["shape"], attributes)
         if dtype is None or shape is None:
             raise FrozenError(f"{self.op}: interface/tensors: {row['name']} has no dtype or shape for {attributes}")
-        return TensorLayout(row["name"], row["role"], row["field"], row["stride"], dtype, tuple(shape))
+        return TensorLayout(row["name"], row["role"], row["field"], row["stride"], dtype, tuple(shape), "strides" in row)
 
 
 def find_row(table: list[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:

@@ -24,8 +24,8 @@ class Call(Protocol):
         ...
 
     @property
-    def strides(self) -> Mapping[str, int]:
-        """Row strides in elements, of the tensors that have one."""
+    def strides(self) -> Mapping[str, int | tuple[int, ...]]:
+        """Row strides in elements, of the tensors that have one; of each dimension, where these have their own."""
         ...
 
     @property
@@ -80,8 +80,9 @@ def _make_rows(tensor: str, address: int, multiple: int, most: int) -> Condition
     def holds(q: Call) -> bool:
         if q.addresses and q.addresses.get(tensor, 0) % address:
             return False
-        stride = q.strides.get(tensor)
-        return stride is None or (stride % multiple == 0 and stride <= most)
+        given = q.strides.get(tensor, ())
+        strides = (given,) if isinstance(given, int) else given[:-1]
+        return all(stride % multiple == 0 and stride <= most for stride in strides)
 
     return holds
 

@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef AICF_TABLE_BYTES
+_Static_assert(sizeof(AicfTable) == AICF_TABLE_BYTES && sizeof(AicfQuery) == AICF_QUERY_BYTES, "decision_structs.py is not decide.h's");
+#endif
+
 /* Squared distances in doublings: what is farther is not near; what a surveyed problem at distance 0 is taken to be away. */
 static const double kMaxDistance = 9.0, kNearest = 0.3;
 
@@ -50,13 +54,10 @@ static bool has_classes(const int32_t* left, const int32_t* right, int count) {
 static bool holds(const AicfTable* t, const AicfCondition* c, const AicfCall* call) {
     if (c->kind == AICF_ON_ATTRIBUTE) return (c->choices >> call->attributes[c->place] & 1) != 0;
     if (c->kind == AICF_ON_ADDRESS) return call->addresses[c->place] % (uint64_t)c->multiple == 0;
+    if (c->kind == AICF_ON_STRIDE) return call->max_strides[c->place] <= c->most && call->strides[c->place] % c->multiple == 0;
     int64_t value = 1;
-    if (c->kind == AICF_ON_STRIDE) {
-        value = call->strides[c->place];
-    } else {
-        for (int i = 0; i < t->num_sizes; ++i) {
-            if (c->steps[i] > 0) value = multiply(value, divide_up(call->sizes[i], c->steps[i]));
-        }
+    for (int i = 0; i < t->num_sizes; ++i) {
+        if (c->steps[i] > 0) value = multiply(value, divide_up(call->sizes[i], c->steps[i]));
     }
     return c->least <= value && value <= c->most && value % c->multiple == 0;
 }

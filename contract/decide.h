@@ -32,12 +32,14 @@ enum {
 /* The step of the decision that found a kernel. */
 enum { AICF_MEASURED = 1, AICF_SURVEYED = 2, AICF_NEAR = 3, AICF_PRIOR = 4, AICF_FALLBACK = 5 };
 
-/* A call: sizes in elements, attributes by their place among the choices, and by tensor the row stride in elements and the address in
- * bytes. Both are 0 where the tensor is absent or has none; an address of 0 is taken to be aligned. */
+/* A call: sizes in elements, attributes by their place among the choices, and by tensor its address in bytes and its row stride in
+ * elements: of several, one for each dimension but the last, the greatest common divisor and the greatest. They are 0 where the tensor is
+ * absent or has none; an address of 0 is taken to be aligned. */
 typedef struct AicfCall {
     int64_t sizes[AICF_MAX_SIZES];
     int64_t attributes[AICF_MAX_ATTRIBUTES];
     int64_t strides[AICF_MAX_TENSORS];
+    int64_t max_strides[AICF_MAX_TENSORS];
     uint64_t addresses[AICF_MAX_TENSORS];
 } AicfCall;
 
@@ -47,7 +49,7 @@ enum { AICF_ON_ATTRIBUTE = 0, AICF_ON_COUNT = 1, AICF_ON_ADDRESS = 2, AICF_ON_ST
  *
  * AICF_ON_ATTRIBUTE: attribute `place` has one of `choices` (a bit each). AICF_ON_COUNT: the product of sizes over `steps`, each rounded up
  * (step 0: not a factor), is at least `least`, at most `most` and divisible by `multiple`. AICF_ON_ADDRESS and AICF_ON_STRIDE: the address
- * (bytes) or row stride (elements) of tensor `place` is at most `most` and divisible by `multiple`. */
+ * (bytes) or row strides (elements) of tensor `place` are at most `most` and divisible by `multiple`. */
 typedef struct AicfCondition {
     int32_t kind;
     int32_t place;

@@ -94,9 +94,11 @@ class DecisionCore:
         self.interface = Interface(names.op, names.interface)
         self._tensors, self._aligned = names.tensors, [0] * len(names.tensors)
         self._choices: dict[tuple[Value, ...], list[int]] = {}
+        self._has_strides = any("strides" in t for t in names.interface["tensors"])
         self._pack = struct.Struct(
             f"{len(names.sizes)}q{8 * (c.MAX_SIZES - len(names.sizes))}x"
             f"{len(names.attributes)}q{8 * (c.MAX_ATTRIBUTES - len(names.attributes))}x"
+            f"{len(names.tensors)}q{8 * (c.MAX_TENSORS - len(names.tensors))}x"
             f"{len(names.tensors)}q{8 * (c.MAX_TENSORS - len(names.tensors))}x"
             f"{len(names.tensors)}Q{8 * (c.MAX_TENSORS - len(names.tensors))}x"
         ).pack
@@ -107,9 +109,13 @@ class DecisionCore:
         if choices is None:
             choices = self._choices[query.values] = self.table.names.list_choices(query.attributes)
         strides = [query.strides.get(name, 0) for name in self._tensors]
+        longest: Any = strides
+        if self._has_strides:
+            outer = [(s,) if isinstance(s, int) else s[:-1] for s in strides]
+            strides, longest = [math.gcd(*s) for s in outer], [max(s, default=0) for s in outer]
         addresses = [query.addresses.get(name, 0) for name in self._tensors] if query.addresses else self._aligned
         asked = Asked()
-        self._library.aicf_ask(self._address, self._pack(*query.sizes, *choices, *strides, *addresses), asked.address)
+        self._library.aicf_ask(self._address, self._pack(*query.sizes, *choices, *strides, *longest, *addresses), asked.address)
         return asked
 
     def decide(self, asked: Asked, kernels: int) -> Decided | None:
@@ -217,7 +223,8 @@ def _pack_mask(kernels: int) -> bytes:
 @cache
 def load_core() -> ctypes.CDLL:
     """Return the compiled core, loaded once per process; raises what :func:`device.native.build_library` raises."""
-    library = ctypes.CDLL(str(build_library("decide.so", SOURCE, ("-x", "c", "-std=c11"), [HEADER])))
+    sizes = (f"-DAICF_TABLE_BYTES={ctypes.sizeof(c.AicfTable)}", f"-DAICF_QUERY_BYTES={ctypes.sizeof(c.AicfQuery)}")
+    library = ctypes.CDLL(str(build_library("decide.so", SOURCE, ("-x", "c", "-std=c11", *sizes), [HEADER])))
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     for name, arguments, result in (
         ("find_arch", [pointer, number, number, number], number),

@@ -26,6 +26,7 @@ class AicfCall(ctypes.Structure):
         ("sizes", INT64 * MAX_SIZES),
         ("attributes", INT64 * MAX_ATTRIBUTES),
         ("strides", INT64 * MAX_TENSORS),
+        ("max_strides", INT64 * MAX_TENSORS),
         ("addresses", UINT64 * MAX_TENSORS),
     )
 

@@ -31,9 +31,13 @@ typedef struct Attribute {
     const int64_t* codes;
 } Attribute;
 
+enum { MAX_STRIDES = 7 };
+
+/* A tensor, and the strides of all its dimensions but the last, or that of its rows alone. */
 typedef struct Tensor {
     size_t pointer;
-    Number stride;
+    int num_strides;
+    Number strides[MAX_STRIDES];
 } Tensor;
 
 /* A kernel's entry points take a pointer to the op's Params struct. */
@@ -98,6 +102,15 @@ static uintptr_t read_pointer(const void* params, size_t offset) {
     return pointer;
 }
 
+static int64_t find_common_divisor(int64_t left, int64_t right) {
+    while (right != 0) {
+        const int64_t rest = left % right;
+        left = right;
+        right = rest;
+    }
+    return left;
+}
+
 /* Finds a call's sizes, attributes, strides and addresses in a Params struct. */
 static AicfStatus gather(const Op* op, const void* params, AicfCall* call) {
     memset(call, 0, sizeof *call);
@@ -116,7 +129,11 @@ static AicfStatus gather(const Op* op, const void* params, AicfCall* call) {
     for (int i = 0; i < op->num_tensors; ++i) {
         const Tensor* t = &op->tensors[i];
         call->addresses[i] = read_pointer(params, t->pointer);
-        if (call->addresses[i] != 0 && t->stride.num_bytes > 0) call->strides[i] = read_number(params, &t->stride);
+        for (int j = 0; j < t->num_strides && call->addresses[i] != 0; ++j) {
+            const int64_t stride = read_number(params, &t->strides[j]);
+            if (stride > call->max_strides[i]) call->max_strides[i] = stride;
+            call->strides[i] = find_common_divisor(call->strides[i], stride);
+        }
     }
     return make_ok();
 }

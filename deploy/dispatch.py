@@ -12,7 +12,7 @@ from contract.decision_text import render_table
 from deploy.errors import DeployError
 from deploy.selection import DeployedOp, Row
 
-_MAX_ARCHS = 32
+_MAX_ARCHS, _MAX_STRIDES = 32, 7
 # A kernel's entry points take a pointer to the op's struct; all ops' are called through one type.
 _ENTRY_POINTS = """\
 AicfStatus {supports}(const void* params);
@@ -103,6 +103,14 @@ def _render_interface(op: DeployedOp, num_archs: int) -> str:
             raise DeployError(f"{op.name}: interface: {field} is a {kinds[field]}; sizes, attributes and strides must be int64 or int32")
         return f'{{{find_offset(field)}, {8 if kinds[field] == "int64" else 4}, "{field}"}}'
 
+    def render_tensor(row: Row) -> str:
+        fields = row["strides"][:-1] if "strides" in row else [row["stride"]] if row["stride"] is not None else []
+        if None in fields or any("strides" in row and len(each["value"]) != len(row["strides"]) for each in row["shape"]):
+            raise DeployError(f"{op.name}: interface: the strides of {row['name']} are not one for each dimension but the last")
+        if len(fields) > _MAX_STRIDES:
+            raise DeployError(f"{op.name}: interface: {row['name']} has {len(fields)} strides; a library has room for {_MAX_STRIDES}")
+        return f"{{{find_offset(row['field'])}, {len(fields)}, {{{', '.join(map(render_number, fields)) or render_number(None)}}}}}"
+
     def render_attribute(row: Row) -> str:
         codes = f"{op.name}_{row['name']}_codes"
         number = render_number(row.get("field"))
@@ -116,7 +124,7 @@ def _render_interface(op: DeployedOp, num_archs: int) -> str:
     lists = {
         "Number sizes": [render_number(interface["sizes"][name]) for name in names.sizes],
         "Attribute attributes": [render_attribute(attributes[name]) for name in names.attributes],
-        "Tensor tensors": [f"{{{find_offset(tensors[n]['field'])}, {render_number(tensors[n]['stride'])}}}" for n in names.tensors],
+        "Tensor tensors": [render_tensor(tensors[name]) for name in names.tensors],
     }
     fields = [f'.name = "{op.name}"', f".num_archs = {num_archs}", f".archs = {op.name}_archs"]
     for what, rows in lists.items():

@@ -42,23 +42,6 @@ class DeployedOp:
         """The architectures that kernels are for."""
         return sorted({str(k.manifest["arch"]) for k in self.kernels})
 
-    def find_class(self, axis: str, name: str) -> int:
-        """Return the number of an axis' class, -2 (which no call has) where the axes do not know it any more."""
-        classes = find_named(self.description["axes"], axis, f"{self.name}: axes")["classes"]
-        return next((i for i, c in enumerate(classes) if c["name"] == name), -2)
-
-    def find_kernel(self, name: str) -> int:
-        """Return the place of a kernel."""
-        return next(i for i, k in enumerate(self.kernels) if k.name == name)
-
-
-def find_named(rows: Sequence[Row], name: str, where: str) -> Row:
-    """Return the row of that name; raises :class:`DeployError` where there is none."""
-    for row in rows:
-        if row["name"] == name:
-            return row
-    raise DeployError(f"{where}: there is no {name}")
-
 
 def select(frozen_dir: Path, ops: Sequence[str] = (), archs: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[DeployedOp]:
     """Return the chosen ops (all where none is named), with kernels of the chosen architectures whose names match a pattern.

@@ -11,8 +11,11 @@ import typer
 from device import UnavailableError, read_settings
 from device.interface import DeviceError
 from device.loader import find_emulator_library, find_gpus
+from device.programs.compile import compile_program
+from device.programs.find import find_programs
 from device.programs.process import RunOptions, run_program
 from device.settings import TARGETS, SettingError, parse_choice
+from device.toolchain import find_toolchain
 
 _WRONG_USE, _NOT_AVAILABLE = 2, 3
 _SCHEDULES = ("default", "reversed", "greedy", "random")
@@ -26,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="Compile programs with: nvcc -cudart shared -gencode 'arch=compute_90a,code=[sm_90a,compute_90a]' -lineinfo prog.cu -o prog",
+    epilog="Compile programs with: python -m device compile prog.cu -o prog",
 )
 
 _RUN_HELP = """Run a program on the emulated device and end with its exit code (128 + n where signal n ended it).
@@ -38,6 +41,7 @@ python -m device run ./prog 1024               all checks
 python -m device run --checks none ./prog      as fast as it goes
 python -m device run --schedule random --seed 7 --error-exitcode 9 ./prog
 python -m device run --mode deferred --seed 7 ./prog    queued work waits for a synchronisation, in a drawn order
+python -m device run --max-seconds 60 ./prog      ends it then, and says what its warps were at
 python -m device run --devices 4 ./prog
 python -m device run --leak-check ./prog
 python -m device run --counters --report out.json ./prog -- --args of --the program
@@ -64,6 +68,8 @@ def run(
     leak_check: Annotated[bool, typer.Option("--leak-check", help="what is left at exit is an error")] = False,
     error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code where there are errors; 0: the program's own")] = 0,
     print_limit: Annotated[int, typer.Option(min=0, help="distinct findings printed")] = 100,
+    max_seconds: Annotated[float, typer.Option(min=0, help="end the program after so long, with exit code 124; 0: no limit")] = 0,
+    zero_memory: Annotated[bool, typer.Option("--zero-memory", help="fresh memory is zero; a note says who relies on it")] = False,
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="any other option of the emulator; repeatable")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no summary where there is nothing to tell")] = False,
 ) -> None:
@@ -80,15 +86,52 @@ def run(
         "leak_check": str(int(leak_check)),
         "error_exitcode": str(error_exitcode),
         "print_limit": str(print_limit),
+        "zero_memory": str(int(zero_memory)),
         "print_reports": "1",
         "summary": "2" if quiet else "1",
         **_parse_options(option or []),
     }
-    result = run_program(find_emulator_library(own), command, RunOptions(settings, report))
-    if result.signal is not None:
+    result = run_program(find_emulator_library(own), command, RunOptions(settings, report, max_seconds or None))
+    if result.timed_out:
+        print(f"device: the program was ended after {max_seconds:g} s (--max-seconds)", file=sys.stderr)
+    elif result.signal is not None:
         errors = (result.report or {}).get("errors", 0)
         print(f"device: the program was ended by {result.signal}; the sanitizer had found {errors} errors", file=sys.stderr)
     raise typer.Exit(result.exit_code)
+
+
+_COMPILE_HELP = """Compile a program with nvcc for the emulated device: all arguments are nvcc's.
+
+Added are `-cudart shared`, `-lineinfo`, the architecture (sm_90a, with its PTX) where none is named, and the folder in which a linker finds
+the emulated device's libcudart.so and libcuda.so. The program runs on a GPU as well.
+
+\b
+python -m device compile prog.cu -o prog
+python -m device compile -O2 -std=c++20 -arch=sm_80 a.cu b.cu -o prog -lcuda
+"""
+
+
+@app.command(
+    "compile",
+    help=_COMPILE_HELP,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+def compile_(
+    arguments: Annotated[list[str], typer.Argument(metavar="[NVCC OPTIONS] SOURCES...", help="sources, and options of nvcc")],
+) -> None:
+    """Compile a program for the emulated device."""
+    raise typer.Exit(compile_program(find_toolchain(), find_emulator_library(read_settings()), arguments))
+
+
+@app.command("find")
+def find(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", exists=True, help="folders, or source files")],
+    pattern: Annotated[str, typer.Option("--filter", metavar="GLOB", help="only programs whose path matches")] = "*",
+) -> None:
+    """List the CUDA programs below folders: each source with a main, and the sources that belong to it."""
+    for folder in folders:
+        for program in find_programs(folder, f"*{pattern}*"):
+            print(" ".join([str(program.main), *(helper.name for helper in program.helpers)]))
 
 
 @app.command("info")

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from device.settings import find_project_root, suggest
-from harness.callables import find_place
 from harness.spec import Op, Peer, SpecError
+from harness.spec.callables import find_place
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,44 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
+# Parts of the project whose files and modules documents name, and words that stand for a name.
+_NAMED = r"aicf|contract|deploy|device|docs|examples|frozen|harness|notebooks|ops|profiles|scripts|tests"
+_PLACEHOLDERS = {"my_op", "OP", "NAME"}
+
+
+def find_missing_paths(text: str) -> list[str]:
+    """Return the paths of the project that a document names in code (`harness/build/store.py`) and that do not exist."""
+    named = [path for path in re.findall(rf"`((?:{_NAMED})/[\w./-]*)`", text) if not _PLACEHOLDERS & set(path.split("/"))]
+    return [path for path in named if not (ROOT / path).exists()]
+
+
+def find_missing_names(text: str) -> list[str]:
+    """Return the modules and what is in them (`harness.records.load`) that a document names in code and that do not exist."""
+    return [name for name in re.findall(rf"`((?:{_NAMED})(?:\.\w+)+)(?:`|\()", text) if not _is_there(name)]
+
+
+def _is_there(name: str) -> bool:
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:count])
+        source = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+        if source.is_file():
+            return all(re.search(rf"\b{rest}\b", source.read_text()) for rest in parts[count : count + 1])
+    return False
+
+
+@pytest.mark.parametrize("path", [p for p in DOCUMENTS if p.name != "CHANGELOG.md"], ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_modules_that_documents_name_are_there(path: Path) -> None:
+    assert find_missing_paths(path.read_text()) + find_missing_names(path.read_text()) == []
+
+
+def test_a_name_of_what_is_gone_is_found() -> None:
+    paths = "`harness/gone/run.py`, `harness/build/store.py`, `ops/my_op/op.py`"
+    text = f"{paths}, `harness.gone`, `harness.records.load(OP)`, `device.open_device`"
+    assert find_missing_paths(text) == ["harness/gone/run.py"]
+    assert find_missing_names(text) == ["harness.gone"]
+
+
 def test_the_documented_variables_are_those_that_are_read() -> None:
     documented = re.findall(r"^\| `(AICF_[\w*]+)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
     assert documented == [variable.name for variable in VARIABLES]

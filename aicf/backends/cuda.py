@@ -54,9 +54,10 @@ class CudaBackend(Backend):
             return (self.from_host(np.full(results[0].shape, attrs["value"], find_dtype(results[0].dtype))),)
         if op == "Copy":
             return (self._clone(inputs[0]),)
-        if known.lower is None:
+        made = None if known.lower is None else known.lower(_Lowering(self), inputs, attrs)
+        if made is None:
             raise UnsupportedError(describe_unserved(op, types, attrs))
-        return tuple(known.lower(_Lowering(self), inputs, attrs))
+        return tuple(made)
 
     def _launch(
         self, op: OpDef, inputs: Sequence[Any | None], types: Sequence[Type | None], attrs: Attrs, results: Sequence[Type]
@@ -65,7 +66,13 @@ class CudaBackend(Backend):
             call = open_calls(deterministic=True).find(op.name, types, attrs)
         except NotFrozenError as error:
             raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
-        outputs = tuple(self._device.empty(t.shape, find_dtype(t.dtype)) for t in results)
+        named = dict(zip(op.input_names(len(inputs)), inputs, strict=True))
+        sources = [named.get(op.in_place.get(name, "")) for name in op.outputs[: len(results)]]
+        # A kernel that works in place gets a copy: what it overwrites is still the caller's.
+        outputs = tuple(
+            self._device.empty(t.shape, find_dtype(t.dtype)) if source is None else self._clone(source)
+            for t, source in zip(results, sources, strict=True)
+        )
         params = call.make_params([None if x is None else x.address for x in inputs], [x.address for x in outputs])
         wanted = call.handle.workspace_bytes
         workspace = self._device.allocate(wanted) if wanted else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_op
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
+from contract.structs import make_params
 from device import open_device
 
 
@@ -24,6 +25,7 @@ class FrozenCall:
     handle: KernelHandle
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    scalars: Mapping[str, float]
 
     @property
     def seal(self) -> str:
@@ -31,15 +33,18 @@ class FrozenCall:
         return str(self.handle.frozen.manifest["seal"])
 
     def make_params(self, inputs: Sequence[int | None], outputs: Sequence[int]) -> ctypes.Structure:
-        """Return the C struct for device addresses; raises ValueError naming one that the kernel cannot take."""
+        """Return the C struct for device addresses; raises ValueError naming one that the kernel cannot take.
+
+        A tensor that the kernel changes in place is where the output is: whoever calls has copied the input there.
+        """
         addresses = {name: at for name, at in zip(self.inputs, inputs, strict=True) if at is not None}
         addresses |= dict(zip(self.outputs, outputs, strict=True))
         for name, at in addresses.items():
-            if at % self.handle.alignment_bytes.get(name, 1):
-                raise ValueError(
-                    f"{self.handle.op}: {self.handle.kernel} needs {name} aligned to {self.handle.alignment_bytes[name]} bytes"
-                )
-        return self.handle.make_params(addresses)
+            step = self.handle.alignment_bytes.get(name, 1)
+            if at % step:
+                raise ValueError(f"{self.handle.op}: {self.handle.kernel} needs {name} aligned to {step} bytes, got {at:#x}")
+        query = self.handle.query
+        return make_params(self.handle.interface.row, query.by_size, query.attributes, addresses, query.strides, self.scalars)
 
     def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
         """Queue the kernel; raises :class:`~aicf.errors.LaunchError` with the reason where it refuses."""
@@ -78,22 +83,25 @@ class FrozenCalls:
         for i, kernel in enumerate(tables.kernels):
             if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
                 handle = self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
-                return _make_call(handle, names)
+                return _make_call(handle, names, attrs)
         raise SelectionError(f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again")
 
     def _select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         problem, names = self._make_problem(op, types, attrs)
-        return _make_call(self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs), names)
+        return _make_call(self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs), names, attrs)
 
     def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:
         """Return a call as the registry knows it, and its inputs' names."""
         signature = self._find_signature(op)
         names = find_op(op).input_names(len(types))
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
-        options = {a["name"]: attrs[a["name"]] for a in signature.options}
-        problem = signature.make_problem(
-            views, {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str))}
-        )
+        known = {a["name"] for a in signature.options}
+        scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
+        for name in attrs.keys() - known - scalars:
+            if attrs[name] != find_op(op).attributes[name]:
+                raise SelectionError(f"{op}: the frozen op has no {name}, and {name} = {attrs[name]!r} is asked for; promote the op anew")
+        options = {n: value for n, value in attrs.items() if n in known and isinstance(value, (bool, int, float, str))}
+        problem = signature.make_problem(views, options)
         # Places in a plan are aligned further than any kernel asks for; the registry is to take addresses as aligned.
         problem.addresses = {}
         return problem, names
@@ -105,9 +113,13 @@ class FrozenCalls:
         return self._signatures[op]
 
 
-def _make_call(handle: KernelHandle, names: tuple[str, ...]) -> FrozenCall:
-    layouts = handle.interface.find_layouts(handle.query.values)
-    return FrozenCall(handle, names, tuple(layout.name for layout in layouts if layout.role == "output"))
+def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> FrozenCall:
+    """Return a handle as a call. Outputs are in the opset's order: those that take an input's place have its name in the interface."""
+    op = find_op(handle.op)
+    written = [t.name for t in handle.interface.find_layouts(handle.query.values) if t.role == "output"]
+    outputs = (*(op.in_place[name] for name in op.outputs if name in op.in_place), *written)
+    given = ((scalar["name"], attrs.get(scalar["name"])) for scalar in handle.interface.row.get("scalars", ()))
+    return FrozenCall(handle, names, outputs, {name: value for name, value in given if isinstance(value, (int, float))})
 
 
 @lru_cache(maxsize=2)

@@ -24,7 +24,7 @@ class Signature:
         self.interface = interface
         self._ties = ties
         self.op = interface.op
-        tensors = [t for t in interface.tensors if t["role"] == "input"]
+        tensors = [t for t in interface.tensors if t["role"] in ("input", "inout")]
         presence = {a["present"]: a["name"] for a in interface.attributes if "present" in a}
         self.presence = {t["name"]: presence[t["name"]] for t in tensors if t["name"] in presence}
         # Arrays that may be left out come last, as parameters with defaults must.
@@ -129,6 +129,8 @@ class Signature:
     def _find_stride(self, name: str, view: View) -> int | None:
         """Return the row stride, None for a tensor that has none; a single row's or element's stride says nothing."""
         shape, strides = view.shape, view.strides
+        if not shape:
+            return None
         if shape[-1] > 1 and strides[-1] != 1:
             raise ValueError(f"{name}: expected contiguous rows (last stride 1 element), got strides {strides}; pass a contiguous copy")
         step = shape[-1]

@@ -135,7 +135,7 @@ class OpCall:
     def list_outputs(self, handle: KernelHandle) -> list[tuple[TensorLayout, tuple[int, ...]]]:
         """Return a call's outputs and their shapes."""
         layouts = handle.interface.find_layouts(handle.query.values)
-        return [(each, tuple(handle.query.by_size[s] for s in each.shape)) for each in layouts if each.role == "output"]
+        return [(each, tuple(each.list_lengths(handle.query.by_size))) for each in layouts if each.role == "output"]
 
     def run_on_host(self, framework: Framework, arrays: dict[str, Any], values: Sequence[Any]) -> Any:
         """Copy host arrays to the device, run there, and copy the outputs back."""

@@ -12,14 +12,13 @@ from typing import Any
 from aicf.errors import FrozenError
 from aicf.ops.arguments import Signature
 from aicf.ops.calling import OpCall
-from aicf.ops.extension import load_extension
 from aicf.registry import Registry, open_registry
 from contract.calls import Value
 
-# torch.compile reads this code: while it does, the call is one node of its graph, the custom op. From Python 3.12 on nobody else runs it:
-# the extension adopts the function. What is compiled is this text and two numbers; an op's names come in afterwards, as names of variables
-# (`code.replace`), so that no document is ever read as code. A function of `*inputs, **options` would need no text at all, and would take
-# a tuple and a dictionary more at each call before Python 3.12, and words of its own for arguments that do not fit.
+# torch.compile reads this code: while it does, the call is one node of its graph, the custom op. What is compiled is this text and two
+# numbers; an op's names come in afterwards, as names of variables (`code.replace`), so that no document is ever read as code. A function
+# of `*inputs, **options` would need no text at all, and would take a tuple and a dictionary more at each call, and words of its own for
+# arguments that do not fit.
 _TEXT = """\
 def make(caller, dispatch_compiled, modules):
     def function({parameters}):
@@ -71,7 +70,6 @@ def write_function(signature: Signature, caller: Any, dispatch_compiled: Callabl
     function.__kwdefaults__ = {a["name"]: a["default"] for a in signature.options}
     function.__doc__ = describe(signature)
     function.__module__, function.__name__, function.__qualname__ = "aicf.ops", op, op
-    load_extension().adopt(function)
     return function
 
 

@@ -149,7 +149,8 @@ class Backward(Builder):
 Infer = Callable[[Types, Attrs], tuple[Type, ...]]
 Meaning = Callable[[Arrays, Attrs], Sequence[NDArray[Any]]]
 Gradient = Callable[..., Sequence[V | None]]
-Lower = Callable[[Builder, Sequence[V | None], Attrs], Sequence[V]]
+# Returns None for a call that no frozen op serves whatever its sizes are.
+Lower = Callable[[Builder, Sequence[V | None], Attrs], Sequence[V] | None]
 Saves = Callable[[Attrs, set[str]], set[str]]
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices: ``Linear`` and its backward pass, ``MatMul``, and the frozen ops that serve them."""
+"""Linear layers and their backward pass."""
 
 from __future__ import annotations
 
@@ -6,26 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from aicf.opset.definition import Arrays, Backward, Builder, OpDef, Types, V, same_floats
-from aicf.opset.elementwise import ACTIVATIONS, FUNCTIONS
-from aicf.opset.types import Attrs, Type, broadcast_shapes
-
-HALVES = ("bfloat16", "float16")
-
-
-def _check_act(op: str, attrs: Attrs) -> None:
-    if attrs["act"] not in ACTIVATIONS:
-        raise ValueError(f"{op}: act: expected one of {', '.join(ACTIVATIONS)}, got {attrs['act']!r}")
-
-
-def _activate(z: Any, act: Any) -> Any:
-    return z if act == "none" else FUNCTIONS[str(act)].meaning(z)
-
-
-def _slope(z: Any, act: Any) -> Any:
-    return FUNCTIONS[f"{act}_slope"].meaning(z)
+from aicf.opset.epilogues import HALVES, activate, apply_slope, check_act
+from aicf.opset.types import Attrs, Type
 
 
 def _wants(attrs: Attrs) -> list[str]:
@@ -39,7 +22,7 @@ def _infer_linear(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     x, w, bias = types
     assert x is not None and w is not None
     same_floats("Linear", ("x", "w", "bias"), types)
-    _check_act("Linear", attrs)
+    check_act("Linear", attrs)
     if len(x.shape) < 1 or len(w.shape) != 2 or x.shape[-1] != w.shape[1]:
         raise ValueError(f"Linear: x {x.shape} does not fit w {w.shape}: expected x [..., K] and w [N, K]")
     if bias is not None and bias.shape != (w.shape[0],):
@@ -51,7 +34,7 @@ def _infer_linear(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 def _linear(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     x, w, bias = arrays
     z = x @ w.T if bias is None else x @ w.T + bias
-    return (_activate(z, attrs["act"]), z) if attrs["keep_z"] else (_activate(z, attrs["act"]),)
+    return (activate(z, attrs["act"]), z) if attrs["keep_z"] else (activate(z, attrs["act"]),)
 
 
 def _differentiate_linear(g: Backward, dy: V | None, dz: V | None = None) -> list[V | None]:
@@ -91,7 +74,7 @@ def _infer_linear_grad(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     dy, x, w, z = types
     assert dy is not None and w is not None
     same_floats("LinearGrad", ("dy", "x", "w", "z"), types)
-    _check_act("LinearGrad", attrs)
+    check_act("LinearGrad", attrs)
     wants = _wants(attrs)
     if not wants or [n for n in ("x", "w", "bias") if n in wants] != wants:
         raise ValueError(f"LinearGrad: wants: expected some of 'x w bias' in this order, got {attrs['wants']!r}")
@@ -110,7 +93,7 @@ def _linear_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
     made = {}
     if "x" in _wants(attrs) or "bias" in _wants(attrs):
         dx = dy @ w
-        made["x"] = dx if attrs["act"] == "none" else dx * _slope(z, attrs["act"])
+        made["x"] = dx if attrs["act"] == "none" else dx * apply_slope(z, attrs["act"])
         made["bias"] = made["x"].reshape(-1, w.shape[1]).sum(0)
     if "w" in _wants(attrs):
         made["w"] = dy.reshape(-1, w.shape[0]).T @ x.reshape(-1, w.shape[1])
@@ -176,153 +159,7 @@ def _multiply_apart(b: Builder, dy: V, x: V | None, w: V, z: V | None, wants: Se
     return made
 
 
-# ---- MatMul: of matrices and of batches of them, which broadcast
-
-
-def _infer_matmul(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    a, b = types
-    assert a is not None and b is not None
-    dtype = same_floats("MatMul", ("a", "b"), types)
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise ValueError(f"MatMul: expected at least 2 dimensions, got {a.shape} and {b.shape}")
-    rows, inner = a.shape[-2:][::-1] if attrs["transpose_a"] else a.shape[-2:]
-    other, columns = b.shape[-2:][::-1] if attrs["transpose_b"] else b.shape[-2:]
-    if inner != other:
-        raise ValueError(f"MatMul: inner sizes {inner} and {other} of {a.shape} and {b.shape} differ")
-    return (Type(dtype, (*broadcast_shapes("MatMul", a.shape[:-2], b.shape[:-2]), rows, columns)),)
-
-
-def _matmul(arrays: Arrays, attrs: Attrs) -> tuple[Any]:
-    a, b = arrays
-    return ((np.swapaxes(a, -1, -2) if attrs["transpose_a"] else a) @ (np.swapaxes(b, -1, -2) if attrs["transpose_b"] else b),)
-
-
-def _differentiate_matmul(g: Backward, dy: V) -> list[V | None]:
-    ta, tb = bool(g.attrs["transpose_a"]), bool(g.attrs["transpose_b"])
-    da = db = None
-    if "a" in g.needed:
-        da = g.one("MatMul", g["b"], dy, transpose_a=tb, transpose_b=True) if ta else g.one("MatMul", dy, g["b"], transpose_b=not tb)
-        da = g.sum_to(da, g.of("a").shape)
-    if "b" in g.needed:
-        db = g.one("MatMul", dy, g["a"], transpose_a=True, transpose_b=ta) if tb else g.one("MatMul", g["a"], dy, transpose_a=not ta)
-        db = g.sum_to(db, g.of("b").shape)
-    return [da, db]
-
-
-def _lower_matmul(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
-    left, right = inputs
-    if attrs["transpose_a"]:
-        left = b.one("Permute", left, order=(1, 0))
-    return [b.one("gemm_bias_act", left, right, None, b_layout="nk" if attrs["transpose_b"] else "kn")]
-
-
-# ---- the frozen ops
-
-
-def _infer_gemm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    a, b, _ = types
-    assert a is not None and b is not None
-    same_floats("gemm_bias_act", ("a", "b", "bias"), types)
-    _check_act("gemm_bias_act", attrs)
-    k, n = b.shape[::-1] if attrs["b_layout"] == "nk" else b.shape
-    if a.shape[-1] != k:
-        raise ValueError(f"gemm_bias_act: a {a.shape} does not fit b {b.shape} with b_layout {attrs['b_layout']!r}")
-    y = Type(a.dtype, (a.shape[0], n))
-    return (y, y) if attrs["save_z"] else (y,)
-
-
-def _gemm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    a, b, bias = arrays
-    z = a @ (b.T if attrs["b_layout"] == "nk" else b)
-    z = z if bias is None else z + bias
-    return (_activate(z, attrs["act"]), z) if attrs["save_z"] else (_activate(z, attrs["act"]),)
-
-
-def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[V | None]:
-    """Return those of ``Y = act(Z)``, ``Z = A B + bias``: in bf16 and fp16 two launches of gemm_backward, one through the activation."""
-    act, is_half = str(g.attrs["act"]), g.of("a").dtype in HALVES
-    found: dict[str, V] = {}
-    if dy is not None:
-        wants_bias = "bias" in g.needed and dz is None
-        through, found = _pass_activation(g, dy, act, is_half=is_half, wants_bias=wants_bias)
-        dz = g.total((dz, through))
-    if "bias" in g.needed and "bias" not in found:
-        found["bias"] = g.reduce("sum", dz, (0,))
-    wants = [name for name in ("a", "b") if name in g.needed]
-    if wants and is_half:
-        attrs = {"w_layout": g.attrs["b_layout"], "with_dz": "a" in wants, "with_dbias": False}
-        made = g.call("gemm_backward", (dz, g["b"], g["a"] if "b" in wants else None, None), attrs)
-        found |= dict(zip(wants, made, strict=True))
-    elif wants:
-        found |= _find_products(g, dz, wants)
-    return [found.get(name) for name in ("a", "b", "bias")]
-
-
-def _pass_activation(g: Backward, dy: V, act: str, *, is_half: bool, wants_bias: bool) -> tuple[V, dict[str, V]]:
-    """Return dY act'(Z), and the gradient of the bias where the same launch makes it."""
-    if act == "none":
-        return dy, {}
-    kept = g["y" if act == "relu" else "z"]
-    if not is_half:
-        return g.mul(dy, g.each(f"{act}_slope", kept)), {}
-    made = g.call("gemm_backward", (dy, None, None, kept), {"act": act, "with_dbias": wants_bias})
-    return made[0], {"bias": made[1]} if wants_bias else {}
-
-
-def _find_products(g: Backward, dz: V, wants: Sequence[str]) -> dict[str, V]:
-    """Return dA and dB in fp32 or TF32, which gemm_backward does not have, by gemm_bias_act; TF32 is served for B as [N, K] alone."""
-    is_nk, precision = g.attrs["b_layout"] == "nk", g.attrs["precision"]
-
-    def multiply(left: V, right: V, *, as_nk: bool) -> V:
-        if precision == "tf32" and not as_nk:
-            right, as_nk = g.one("Permute", right, order=(1, 0)), True
-        return g.one("gemm_bias_act", left, right, None, b_layout="nk" if as_nk else "kn", precision=precision)
-
-    found = {}
-    if "a" in wants:
-        found["a"] = multiply(dz, g["b"], as_nk=not is_nk)
-    if "b" in wants:
-        left, right = (dz, g["a"]) if is_nk else (g["a"], dz)
-        found["b"] = multiply(g.one("Permute", left, order=(1, 0)), right, as_nk=False)
-    return found
-
-
-def _save_gemm(attrs: Attrs, needed: set[str]) -> set[str]:
-    slope = {"none": set(), "relu": {"y"}}.get(str(attrs["act"]), {"z"})
-    return slope | ({"b"} if needed & {"a", "b"} else set()) | ({"a"} if "b" in needed else set())
-
-
-def _infer_gemm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    dy, w, x, _ = types
-    assert dy is not None
-    same_floats("gemm_backward", ("dy", "w", "x", "z"), types)
-    _check_act("gemm_backward", attrs)
-    if w is None:
-        k = dy.shape[1]
-    else:
-        n, k = w.shape if attrs["w_layout"] == "nk" else w.shape[::-1]
-        if n != dy.shape[1]:
-            raise ValueError(f"gemm_backward: dy {dy.shape} does not fit w {w.shape} with w_layout {attrs['w_layout']!r}")
-    made = [Type(dy.dtype, (dy.shape[0], k))] if attrs["with_dz"] else []
-    made += [Type(dy.dtype, (k,))] if attrs["with_dbias"] else []
-    return tuple(made + ([w] if x is not None and w is not None else []))
-
-
-def _gemm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
-    dy, w, x, z = arrays
-    is_nk, made = attrs["w_layout"] == "nk", []
-    if attrs["with_dz"]:
-        dz = dy if w is None else dy @ (w if is_nk else w.T)
-        dz = dz if attrs["act"] == "none" else dz * _slope(z, attrs["act"])
-        made += [dz, dz.sum(0)] if attrs["with_dbias"] else [dz]
-    if x is not None:
-        made.append(dy.T @ x if is_nk else x.T @ dy)
-    return made
-
-
 _LINEAR: Attrs = {"act": "none", "keep_z": False}
-_GEMM: Attrs = {"act": "none", "b_layout": "kn", "precision": "ieee", "save_z": False}
-_GEMM_BACKWARD: Attrs = {"act": "none", "w_layout": "nk", "with_dz": True, "with_dbias": False}
 
 OPS = (
     OpDef(
@@ -349,38 +186,5 @@ OPS = (
         _save_linear_grad,
         amp="always",
         lower=_lower_linear_grad,
-    ),
-    OpDef(
-        "MatMul",
-        ("a", "b"),
-        ("y",),
-        _infer_matmul,
-        _matmul,
-        {"transpose_a": False, "transpose_b": False},
-        _differentiate_matmul,
-        lambda attrs, needed: ({"b"} if "a" in needed else set()) | ({"a"} if "b" in needed else set()),
-        amp="always",
-        lower=_lower_matmul,
-    ),
-    OpDef(
-        "gemm_bias_act",
-        ("a", "b", "bias?"),
-        ("y", "z"),
-        _infer_gemm,
-        _gemm,
-        _GEMM,
-        _differentiate_gemm,
-        _save_gemm,
-        is_frozen=True,
-        keeps={"z": "save_z"},
-    ),
-    OpDef(
-        "gemm_backward",
-        ("dy", "w?", "x?", "z?"),
-        ("dz", "dbias", "dw"),
-        _infer_gemm_backward,
-        _gemm_backward,
-        _GEMM_BACKWARD,
-        is_frozen=True,
     ),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import Arrays, Backward, OpDef, Types, V, same_floats
+from aicf.opset.definition import Arrays, Backward, Builder, OpDef, Types, V, same_floats
 from aicf.opset.embedding import check_range
 from aicf.opset.softmax import log_softmax
 from aicf.opset.types import Attrs, Type
@@ -56,6 +57,12 @@ def _differentiate(g: Backward, dloss: V | None, ddlogits: V | None = None) -> t
     return g.mul(g["dlogits"], g.cast(dloss, g.of("logits").dtype)), None
 
 
+def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
+    return list(b.call("cross_entropy", inputs, attrs))
+
+
+_ATTRIBUTES: Attrs = {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0}
+
 OPS = (
     OpDef(
         "CrossEntropy",
@@ -63,9 +70,21 @@ OPS = (
         ("loss", "dlogits"),
         _infer,
         _cross_entropy,
-        {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0},
+        _ATTRIBUTES,
         _differentiate,
         lambda attrs, needed: {"dlogits"},
         amp="never",
+        lower=_lower,
+    ),
+    OpDef(
+        "cross_entropy",
+        ("logits", "labels"),
+        ("loss", "dlogits"),
+        _infer,
+        _cross_entropy,
+        {**_ATTRIBUTES, "with_gradient": True},
+        _differentiate,
+        lambda attrs, needed: {"dlogits"},
+        is_frozen=True,
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import Arrays, OpDef, Types, same_floats
+from aicf.opset.definition import Arrays, Builder, OpDef, Types, V, same_floats
 from aicf.opset.types import Attrs, Type
 
 
@@ -77,16 +79,39 @@ def _lion(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     return p - lr * (direction + _number(attrs, "weight_decay") * p), beta2 * m + (1.0 - beta2) * grad
 
 
+def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
+    """One flat launch per parameter, whatever its shape."""
+    *tensors, step, lr = inputs
+    shape = b.type_of(tensors[0]).shape
+    flat = [b.reshape(tensor, (math.prod(shape),)) for tensor in tensors]
+    return [b.reshape(value, shape) for value in b.call("optimizer", (*flat, step, lr), attrs)]
+
+
+_ADAM_INPUTS, _ADAM_OUTPUTS = ("p", "grad", "m", "v", "step", "lr"), ("p_new", "m_new", "v_new")
+_ADAM: Attrs = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": True}
+_ADAM_IN_PLACE = {"p_new": "p", "m_new": "m", "v_new": "v"}
+
 OPS = (
     OpDef(
         "Adam",
-        ("p", "grad", "m", "v", "step", "lr"),
-        ("p_new", "m_new", "v_new"),
+        _ADAM_INPUTS,
+        _ADAM_OUTPUTS,
         _infer_adam,
         _adam,
-        {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": True},
+        _ADAM,
         amp="never",
-        in_place={"p_new": "p", "m_new": "m", "v_new": "v"},
+        in_place=_ADAM_IN_PLACE,
+        lower=_lower_adam,
+    ),
+    OpDef(
+        "optimizer",
+        _ADAM_INPUTS,
+        _ADAM_OUTPUTS,
+        _infer_adam,
+        _adam,
+        _ADAM,
+        in_place=_ADAM_IN_PLACE,
+        is_frozen=True,
     ),
     OpDef(
         "SGD",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import REQUIRED, Arrays, Backward, OpDef, Types, V, round_to
+from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, round_to
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
 
@@ -43,6 +44,17 @@ def _infer_permute(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 def _unpermute(g: Backward, dy: V) -> tuple[V]:
     order = _ints(g.attrs, "order")
     return (g.one("Permute", dy, order=tuple(order.index(i) for i in range(len(order)))),)
+
+
+def _lower_permute(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    return [b.one("transpose", inputs[0])] if attrs["order"] == (1, 0) else None
+
+
+def _infer_transpose(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    x = _only(types)
+    if len(x.shape) != 2:
+        raise ValueError(f"transpose: expected a matrix, got shape {x.shape}")
+    return (x.reshape(x.shape[::-1]),)
 
 
 def _infer_broadcast(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -149,7 +161,19 @@ OPS = (
         lambda arrays, attrs: (arrays[0].transpose(_ints(attrs, "order")),),
         {"order": REQUIRED},
         _unpermute,
+        lower=_lower_permute,
         moves=True,
+    ),
+    OpDef(
+        "transpose",
+        ("x",),
+        ("y",),
+        _infer_transpose,
+        lambda arrays, attrs: (arrays[0].T,),
+        {},
+        lambda g, dy: (g.one("transpose", dy),),
+        moves=True,
+        is_frozen=True,
     ),
     OpDef(
         "Broadcast",

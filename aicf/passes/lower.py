@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from aicf.errors import UnsupportedError
 from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import find_op
-from aicf.passes.context import Context
+from aicf.passes.context import Chooser, Context
 from aicf.passes.engine import rewrite
 
 
@@ -20,17 +21,20 @@ def run(graph: Graph, context: Context) -> Graph:
         if lowered == graph:
             break
         graph = lowered
-    left = [node for node in graph.nodes if not is_served(node)]
+    left = [node for node in graph.nodes if not is_served(node, context.chooser)]
     if left:
         lines = "".join(f"\n  {describe(node)}" for node in left)
         raise UnsupportedError(f"{graph.name}: {len(left)} calls have no frozen kernel:{lines}")
     return graph
 
 
-def is_served(node: Node) -> bool:
-    """Whether a node is a frozen op, or needs no launch."""
+def is_served(node: Node, chooser: Chooser) -> bool:
+    """Whether a node needs no launch, or is of a frozen op that has a kernel for it."""
     op = find_op(node.op)
-    return op.is_frozen or op.is_view or node.op == "Full"
+    if not op.is_frozen:
+        return op.is_view or node.op in ("Full", "Copy")
+    us = chooser.predict_us(node.op, [None if v is None else v.type for v in node.inputs], node.attrs)
+    return us is None or not math.isinf(us)
 
 
 def describe(node: Node) -> str:

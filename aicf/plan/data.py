@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from aicf.opset import Attr, Attrs, Type
+from aicf.plan.picture import draw_arena
 
 # Weights, moments and counters, which outlive a run; constants; what callers write and read; and everything between, by lifetime.
 STATE, CONSTANT, INPUT, OUTPUT, ARENA = REGIONS = ("state", "constant", "input", "output", "arena")
@@ -100,6 +102,10 @@ class Plan:
             inputs = ", ".join("_" if s is None else str(s) for s in step.inputs)
             lines.append(f"  {i} [{step.stream}]{waits} {step.op}({inputs}) -> {', '.join(map(str, step.outputs))}{kernel}")
         return lines
+
+    def draw(self, path: Path | str) -> None:
+        """Write a picture of the arena over time (SVG): a box per buffer, as wide as it lives and as high as it is large."""
+        Path(path).write_text(draw_arena(self.steps, self.sizes[ARENA], self.lower_bound_bytes))
 
     def diff(self, other: Plan) -> list[str]:
         """Return the lines that one plan has and the other has not."""

@@ -87,7 +87,13 @@ def _list_times(document: Mapping[str, Any], interface: Interface, arch: str, qu
                 yield number, LibraryTime(row["problem"], distance, library, times[library], kernel, times[kernel], where)
 
 
-def _find_padding(interface: Interface, query: Query) -> dict[str, int]:
-    """Return by how many elements row strides exceed the rows, where they do."""
-    lengths = {t.name: query.by_size[t.shape[-1]] for t in interface.find_layouts(query.values) if t.stride_field is not None}
-    return {name: query.strides[name] - length for name, length in lengths.items() if query.strides[name] > length}
+def _find_padding(interface: Interface, query: Query) -> dict[str, int] | None:
+    """Return by how many elements row strides exceed the rows, where they do; None where dimensions have strides that are not packed."""
+    padding = {}
+    for layout in interface.find_layouts(query.values):
+        packed, stride = layout.find_packed(query.by_size), query.strides.get(layout.name)
+        if isinstance(stride, int) and isinstance(packed, int) and stride > packed:
+            padding[layout.name] = stride - packed
+        elif isinstance(stride, tuple) and stride != packed:
+            return None
+    return padding

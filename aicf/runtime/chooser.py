@@ -55,9 +55,7 @@ class _Pricing(Builder):
         filled = known.fill(attrs)
         if known.is_frozen:
             self._add(self._chooser.price(op, inputs, filled))
-        elif known.lower is not None:
-            known.lower(self, inputs, filled)
-        elif not known.is_view and op != "Full":
+        elif not known.is_view and op not in ("Full", "Copy") and (known.lower is None or known.lower(self, inputs, filled) is None):
             self._add(math.inf)
         return known.find_types(inputs, filled)
 

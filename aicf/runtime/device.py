@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends.frozen import open_calls
-from aicf.opset import find_dtype
+from aicf.opset import find_dtype, find_op
 from aicf.plan import Plan, Slot, Step
 from aicf.runtime.executor import Executor
 from device import DeviceArray, Event, Graph, Stream, open_device
@@ -72,12 +72,35 @@ class DeviceExecutor(Executor):
             assert step.inputs[0] is not None
             source, size_bytes = self._find_address(step.inputs[0]), step.inputs[0].type.size_bytes
             return lambda: self._device.copy(outputs[0], source, size_bytes, stream)
+        op = find_op(step.op)
+        named = dict(zip(op.input_names(len(step.inputs)), step.inputs, strict=True))
+        copies = []  # of what is changed in place, where the plan keeps the old value
+        for name, made in zip(op.outputs, step.outputs, strict=False):
+            taken = named.get(op.in_place.get(name, ""))
+            if taken is not None and self._find_address(taken) != self._find_address(made):
+                copies.append((self._find_address(made), self._find_address(taken), made.type.size_bytes))
         types = [None if slot is None else slot.type for slot in step.inputs]
         call = open_calls(deterministic=True).find_sealed(step.op, types, step.attrs, step.seal)
         params = call.make_params([None if slot is None else self._find_address(slot) for slot in step.inputs], outputs)
         library = call.handle.load()
         workspace = 0 if step.workspace is None else self._find_address(step.workspace)
-        return lambda: library.launch(params, workspace, stream.handle)
+
+        def launch() -> None:
+            for target, source, size_bytes in copies:
+                self._device.copy(target, source, size_bytes, stream)
+            library.launch(params, workspace, stream.handle)
+
+        return launch
+
+    def read(self, slot: Slot) -> NDArray[Any]:
+        """Return a copy of a slot's values in host memory."""
+        self._device.synchronize()
+        return self.view(slot).copy_to_host()
+
+    def run_step(self, index: int) -> None:
+        """Launch one step and wait for it."""
+        self._launches[index]()
+        self._device.synchronize()
 
     def run_steps(self) -> None:
         """Queue every step's launch, with events between streams."""

@@ -39,6 +39,14 @@ class Executor(ABC):
         """Overwrite a region's bytes."""
 
     @abstractmethod
+    def run_step(self, index: int) -> None:
+        """Run one step alone, and wait for it."""
+
+    @abstractmethod
+    def read(self, slot: Slot) -> NDArray[Any]:
+        """Return a copy of a slot's values in host memory, behind all work."""
+
+    @abstractmethod
     def run_steps(self) -> None:
         """Run the plan step by step."""
 

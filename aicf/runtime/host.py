@@ -50,13 +50,22 @@ class HostExecutor(Executor):
         """Overwrite a region's bytes."""
         self.regions[region][:] = data
 
+    def read(self, slot: Slot) -> NDArray[Any]:
+        """Return a copy of a slot's values."""
+        return self.view(slot).copy()
+
+    def run_step(self, index: int) -> None:
+        """Run a step's op as it is meant, and put its results in their places."""
+        op, inputs, attrs, outputs = self._calls[index]
+        for output, made in zip(outputs, op.evaluate(inputs, attrs), strict=True):
+            output[...] = made
+        for slot in self._freed.get(index, ()):
+            self.regions[ARENA][slot.offset : slot.end] = _POISON
+
     def run_steps(self) -> None:
-        """Run each step's op as it is meant, and put its results in their places."""
-        for i, (op, inputs, attrs, outputs) in enumerate(self._calls):
-            for output, made in zip(outputs, op.evaluate(inputs, attrs), strict=True):
-                output[...] = made
-            for slot in self._freed.get(i, ()):
-                self.regions[ARENA][slot.offset : slot.end] = _POISON
+        """Run the steps in order."""
+        for index in range(len(self._calls)):
+            self.run_step(index)
 
 
 def _allocate(size_bytes: int) -> NDArray[np.uint8]:

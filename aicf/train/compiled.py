@@ -15,7 +15,7 @@ from aicf.ir import Graph
 from aicf.passes import LogEntry
 from aicf.plan import Plan, load_plan, save_plan, verify
 from aicf.plan.data import OUTPUT, STATE
-from aicf.runtime import Executor, make_executor
+from aicf.runtime import Executor, StepError, check_steps, make_executor
 from aicf.state import read_arrays, write_arrays
 from aicf.tensor import Tensor
 
@@ -95,6 +95,14 @@ class Compiled:
         for _ in range(runs):
             run()
             found.append((self.executor.read_bytes(OUTPUT).tobytes(), self.executor.read_bytes(STATE).tobytes()))
+        return found
+
+    def check(self, inputs: Sequence[Any]) -> list[StepError]:
+        """Return each step's error against float64 on these inputs; states are as before afterwards."""
+        before = self.executor.read_bytes(STATE)
+        self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
+        found = check_steps(self.executor)
+        self.executor.write_bytes(STATE, before)
         return found
 
     def save(self, folder: Path | str) -> None:

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from device.programs.compile import list_link_options, make_links
 from device.programs.find import Program, find_header
 from device.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
 from device.programs.process import find_driver
@@ -147,18 +148,12 @@ def _compile_with_what_it_asks(
 
 def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOptions, scratch: Path, more: tuple[str, ...]) -> str:
     """Compile and link; return "" or the errors."""
-    links = scratch / "lib"
-    links.mkdir(exist_ok=True)
-    for name, library in (("libcudart.so", options.runtime), ("libcuda.so", find_driver(options.runtime))):
-        if library.is_file() and not (links / name).exists():
-            (links / name).symlink_to(library)
+    links = make_links(scratch / "lib", options.runtime)
     flags = _flags(program, options)
     if any(option.startswith("-std=") for option in more):
         flags = [option for option in flags if not option.startswith("-std=")]
     command = [str(options.toolchain.nvcc), *flags, *(option for option in more if not option.startswith(_WITHOUT)), *map(str, sources)]
-    command += [f"-L{links}", f"-L{options.toolchain.cudart_library.parent}", "-Xlinker", "--allow-shlib-undefined"]
-    if (links / "libcuda.so").exists():
-        command += ["-Xlinker", "--as-needed", "-lcuda"]
+    command += list_link_options(links, options.toolchain)
     without = {option.removeprefix(_WITHOUT) for option in more if option.startswith(_WITHOUT)}
     libraries = [name for name in program.recipe.libraries if not _LINKED_ANYWAY.fullmatch(name)]
     command += [name for name in libraries if name.removeprefix("-l") not in without]

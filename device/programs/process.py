@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIGNAL_BASE = 128  # a shell's exit code for a program that a signal ended, less the signal's number
+TIMED_OUT = 124  # the exit code of a program whose time was up, as of timeout(1)
+_GRACE_S = 10.0  # for the report of what it was at
+_PR_SET_PDEATHSIG = 1
 _LIBRARY_REMEDIES = {
     "libcublas.so": "cuBLAS",
     "libcublasLt.so": "cuBLASLt",
@@ -42,19 +46,21 @@ class ProgramError(UnavailableError):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a program is run. ``settings`` are options of the emulator by name, as in ``aicf_emulator.h``."""
+    """How a program is run: ``settings`` are options of the emulator, as in ``aicf_emulator.h``; after ``max_seconds`` it is ended."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     report: Path | None = None
+    max_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a program ended: its exit code (128 + n where signal n ended it), and what the emulator's report says."""
+    """How a program ended: its exit code (128 + n where signal n ended it, 124 after its time), and what the emulator's report says."""
 
     exit_code: int
     signal: str | None
     report: dict[str, Any] | None
+    timed_out: bool = False
 
 
 def find_program(name: str) -> Path:
@@ -105,16 +111,43 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
         # For programs that name another folder for their libraries; the caller's first: a sanitizer's runtime, for one, has to be.
         environment["LD_PRELOAD"] = " ".join([*os.environ.get("LD_PRELOAD", "").split(), str(library)])
         try:
-            process = subprocess.Popen([str(path), *command[1:]], env=environment)
+            process = subprocess.Popen([str(path), *command[1:]], env=environment, preexec_fn=_make_end_with_parent())
         except OSError as error:
             raise ProgramError(f"{path}: {error.strerror}") from error
         with _signals_passed_on(process):
-            status = process.wait()
+            status, timed_out = _wait(process, options.max_seconds)
         report = json.loads(report_file.read_text()) if report_file.is_file() else None
-    result = RunResult(SIGNAL_BASE - status if status < 0 else status, _signal_name(status), report)
+    exit_code = TIMED_OUT if timed_out else SIGNAL_BASE - status if status < 0 else status
+    result = RunResult(exit_code, _signal_name(status), report, timed_out)
     if options.report is not None:
         _write_report(options.report, command, result)
     return result
+
+
+def _make_end_with_parent() -> Callable[[], None]:
+    """Return what a child calls first, so that it ends when this process does, however that ends."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
+    def end_with_parent() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # gone before the call
+            os._exit(SIGNAL_BASE + signal.SIGKILL)
+
+    return end_with_parent
+
+
+def _wait(process: subprocess.Popen[bytes], max_seconds: float | None) -> tuple[int, bool]:
+    """Return the exit status, and whether the time was up: then the program is asked to end, which has the emulator say what it is at."""
+    try:
+        return process.wait(max_seconds), False
+    except subprocess.TimeoutExpired:
+        process.terminate()
+    try:
+        return process.wait(_GRACE_S), True
+    except subprocess.TimeoutExpired:
+        process.kill()
+    return process.wait(), True
 
 
 def find_driver(library: Path) -> Path:

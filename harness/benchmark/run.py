@@ -18,8 +18,8 @@ from harness.benchmark.workers import Counted, Job, count_variants
 from harness.build.builder import BuildResult, open_variant
 from harness.build.resources import find_occupancy
 from harness.model.counters import sum_counts
-from harness.model.counting import LaunchFacts, examine_launch
 from harness.model.features import read_features
+from harness.model.launches import LaunchFacts, examine_launch
 from harness.model.roofline import MODEL_NOTE, find_floor, model_launches
 from harness.model.time_model import has_machine, load_machine, predict
 from harness.spec import Launchable, Peer, Problem

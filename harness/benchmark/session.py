@@ -19,8 +19,9 @@ from device.toolchain import Toolchain, find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
 from harness.build.builder import BuildResult, build_binding, build_op
 from harness.discover import LoadedOp
-from harness.records.database import EnvironmentFacts, Records, ResultFacts, make_time
+from harness.records.database import Records, make_time
 from harness.records.engine import hide_password
+from harness.records.facts import EnvironmentFacts, ResultFacts
 from harness.records.provenance import Commit, describe_environment, find_commit, find_device_kind, is_ancestor
 from harness.records.tables import Result
 from harness.spec import Variant

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.benchmark.rows import BenchRow
-from harness.domain import Condition, OneOf, Rows, find_broken
 from harness.spec import AttributeValue, Count, Op, Problem
+from harness.spec.conditions import Condition, OneOf, Rows, find_broken
 
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.discover import LoadedOp
-from harness.domain import Condition, Count, OneOf
-from harness.dtypes import find_dtype
 from harness.spec import Attribute, Derived, Op, Role, Scalar, SpecError, Strides, Tensor, Variant
+from harness.spec.conditions import Condition, Count, OneOf
+from harness.spec.dtypes import find_dtype
 from harness.spec.formulas import Formula
 from harness.spec.interface import Interface
 from harness.spec.tables import tabulate

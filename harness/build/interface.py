@@ -12,9 +12,9 @@ from typing import Any
 
 from harness.build.generate import generate_sources
 from harness.discover import LoadedOp
-from harness.domain import AttributeValue
 from harness.errors import FrozenError
 from harness.spec import Attribute, Op, Scalar, Tensor
+from harness.spec.conditions import AttributeValue
 from harness.spec.interface import Interface
 from harness.spec.tables import find_presence, list_sizes, tabulate
 

@@ -19,7 +19,7 @@ from harness.compare.goals import Row, choose_variants, list_problems, make_rows
 from harness.compare.goals_page import HEADINGS, list_cells, make_page
 from harness.discover import find_op, load_peers
 from harness.errors import ExitCode
-from harness.records.database import EnvironmentFacts
+from harness.records.facts import EnvironmentFacts
 from harness.terminal.console import open_progress, print_json
 from harness.terminal.tables import print_tables
 from harness.timing.rounds import Timed

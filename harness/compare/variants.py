@@ -21,8 +21,9 @@ from harness.nvtx_ranges import name_range
 from harness.records.tables import Result, read_samples
 from harness.spec import Launchable, Op, Problem
 from harness.timing.placement import Placements
+from harness.timing.results import check_floor
 from harness.timing.rounds import check_output, expect_timed
-from harness.timing.timer import Mode, Subject, Timer, check_floor
+from harness.timing.timer import Mode, Subject, Timer
 from harness.timing.verdicts import Criteria, Effect, Outcome, Verdict, find_unpaired_effect, judge_effect
 from harness.verify.reference import Expected
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, KernelLines, KernelNode
+from device.interface import Device, KernelLines, KernelNode, Observer, Stream
 from harness.build.builder import BuildResult, read_resources
 from harness.build.resources import Occupancy, Resources, find_occupancy
 from harness.build.sass import SassInstruction, SassKernel, Stall
@@ -129,49 +129,53 @@ def collect_features(
     observer = device.observer
     if observer is None:
         raise ValueError("features are collected on the emulated device")
-    cost = op.cost(problem)
     stream = device.create_stream()
-    options = ("sample_blocks", "l1_bytes", "warp_quantum")
     with Case(device, op, problem, Layout.EXACT) as case:
         case.upload(make_pattern(op, problem))
         for build, launchable, sass in entries:
             reason = launchable.supports(**case.arguments)
-            if reason:
-                yield build, reason
-                continue
-            case.prepare(launchable)
-            with device.capture(stream) as graphs:
-                case.launch(launchable, stream)
-            nodes = graphs[0].kernel_nodes
-            known, largest = read_resources(build), build.resources or Resources(32)
-            used = [known.get(n.name, largest) for n in nodes]
-            plans = [plan_launch(n, r, target) for n, r in zip(nodes, used, strict=True)]
-            try:
-                # One setting serves all launches of a variant: that of the one with the most threads.
-                node, occupancy, resources = max(
-                    zip(nodes, plans, used, strict=True), key=lambda p: math.prod(p[0].grid) * math.prod(p[0].block)
-                )
-                shared = resources.shared_bytes + node.dynamic_shared_bytes
-                observer.set_option("sample_blocks", str(choose_sample(math.prod(node.grid), math.prod(node.block))))
-                observer.set_option("l1_bytes", str(find_l1_share(occupancy, shared, target)))
-                observer.set_option("warp_quantum", str(_WARP_QUANTUM))
-                with observer.observe((), counters=True):
-                    observer.take_counters()
-                    observer.lines()
-                    case.launch(launchable, stream)
-                    stream.synchronize()
-                    counted, lines = observer.take_counters(), {k.kernel: k for k in observer.lines()}
-            finally:
-                for name in options:
-                    observer.set_option(name, "0")
-            launches = [
-                make_launch(n, o, r, c.counts, c.kernel, sass.get(c.kernel), lines.get(c.kernel))
-                for n, o, r, c in zip(nodes, plans, used, counted, strict=True)
-            ]
-            yield (
-                build,
-                Features(op.name, build.variant.name, problem.name, cost.flops, cost.bytes_read, cost.bytes_written, tuple(launches)),
-            )
+            yield build, reason or _collect(case, observer, stream, build, launchable, sass, target)
+
+
+def _collect(
+    case: Case,
+    observer: Observer,
+    stream: Stream,
+    build: BuildResult,
+    launchable: Launchable,
+    sass: Mapping[str, SassKernel],
+    target: Target,
+) -> Features:
+    """Return the features of one build: its launches are captured to know them, then sampled."""
+    case.prepare(launchable)
+    with case.device.capture(stream) as graphs:
+        case.launch(launchable, stream)
+    nodes = graphs[0].kernel_nodes
+    known, largest = read_resources(build), build.resources or Resources(32)
+    used = [known.get(n.name, largest) for n in nodes]
+    plans = [plan_launch(n, r, target) for n, r in zip(nodes, used, strict=True)]
+    try:
+        # One setting serves all launches of a variant: that of the one with the most threads.
+        node, occupancy, resources = max(zip(nodes, plans, used, strict=True), key=lambda p: math.prod(p[0].grid) * math.prod(p[0].block))
+        shared = resources.shared_bytes + node.dynamic_shared_bytes
+        observer.set_option("sample_blocks", str(choose_sample(math.prod(node.grid), math.prod(node.block))))
+        observer.set_option("l1_bytes", str(find_l1_share(occupancy, shared, target)))
+        observer.set_option("warp_quantum", str(_WARP_QUANTUM))
+        with observer.observe((), counters=True):
+            observer.take_counters()
+            observer.lines()
+            case.launch(launchable, stream)
+            stream.synchronize()
+            counted, lines = observer.take_counters(), {k.kernel: k for k in observer.lines()}
+    finally:
+        for name in ("sample_blocks", "l1_bytes", "warp_quantum"):
+            observer.set_option(name, "0")
+    launches = [
+        make_launch(n, o, r, c.counts, c.kernel, sass.get(c.kernel), lines.get(c.kernel))
+        for n, o, r, c in zip(nodes, plans, used, counted, strict=True)
+    ]
+    cost = case.op.cost(case.problem)
+    return Features(case.op.name, build.variant.name, case.problem.name, cost.flops, cost.bytes_read, cost.bytes_written, tuple(launches))
 
 
 def plan_launch(node: KernelNode, resources: Resources, target: Target) -> Occupancy:

@@ -7,13 +7,11 @@ committed before the work goes on, so that a killed process loses at most what i
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,56 +23,11 @@ from sqlalchemy.orm import Session, joinedload
 
 from harness.errors import RecordError, RecordUseError
 from harness.records.engine import hide_password, open_engine
+from harness.records.facts import EnvironmentFacts, ResultFacts
 from harness.records.migrations import HEAD, migrate, read_revision, require_known
 from harness.records.tables import Environment, Result, Run
 
 _MIGRATION_LOCK = 0x41494346
-
-
-@dataclass(frozen=True)
-class EnvironmentFacts:
-    """The columns of :class:`Environment` but its keys.
-
-    ``device_kind`` is ``cuda`` or ``emulated``; ``runtime_hash`` the SHA-256 of the CUDA runtime library in use, thus of the emulator.
-    """
-
-    device_kind: str
-    device_name: str
-    device_uuid: str
-    driver_version: int
-    runtime_version: int
-    runtime_hash: str
-    toolchain: str
-    target: str
-    host: str
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over all fields."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class ResultFacts:
-    """One result to be recorded; fields as in :class:`Result`."""
-
-    kind: str
-    op: str
-    variant: str
-    problem: str
-    status: str
-    reason: str = ""
-    code_hash: str = ""
-    key: str = ""
-    spec_hash: str = ""
-    verify_version: int = 0
-    figures: Mapping[str, Any] | None = None
-    samples: NDArray[np.float32] | None = None
-    source_hash: str = ""
-    flags: str = ""
-    clock_label: str = ""
-    inputs: str = ""
-    clocks: NDArray[np.float32] | None = None
 
 
 def check_database(url: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from device.interface import Device
 from device.loader import find_loaded_library
-from harness.records.database import EnvironmentFacts
+from harness.records.facts import EnvironmentFacts
 
 _CHANGED = " with changes"
 

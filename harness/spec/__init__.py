@@ -14,26 +14,23 @@ problem
     one set of sizes, attribute values, scalars and strides.
 """
 
-from harness.domain import AttributeValue as AttributeValue
-from harness.domain import Axis as Axis
-from harness.domain import Condition as Condition
-from harness.domain import Count as Count
-from harness.domain import Domain as Domain
-from harness.domain import Facts as Facts
-from harness.domain import OneOf as OneOf
-from harness.domain import Rows as Rows
-from harness.domain import Tie as Tie
-from harness.domain import settle as settle
 from harness.errors import SpecError as SpecError
-from harness.population import Group as Group
-from harness.population import LogRange as LogRange
-from harness.population import Population as Population
 from harness.spec.arguments import Attribute as Attribute
 from harness.spec.arguments import Derived as Derived
 from harness.spec.arguments import Role as Role
 from harness.spec.arguments import Scalar as Scalar
 from harness.spec.arguments import Strides as Strides
 from harness.spec.arguments import Tensor as Tensor
+from harness.spec.conditions import AttributeValue as AttributeValue
+from harness.spec.conditions import Axis as Axis
+from harness.spec.conditions import Condition as Condition
+from harness.spec.conditions import Count as Count
+from harness.spec.conditions import Domain as Domain
+from harness.spec.conditions import Facts as Facts
+from harness.spec.conditions import OneOf as OneOf
+from harness.spec.conditions import Rows as Rows
+from harness.spec.conditions import Tie as Tie
+from harness.spec.conditions import settle as settle
 from harness.spec.kernels import Choice as Choice
 from harness.spec.kernels import Constraint as Constraint
 from harness.spec.kernels import Cost as Cost
@@ -50,6 +47,9 @@ from harness.spec.op import SUITES as SUITES
 from harness.spec.op import VALUE_DISTRIBUTIONS as VALUE_DISTRIBUTIONS
 from harness.spec.op import Op as Op
 from harness.spec.op import is_pattern as is_pattern
+from harness.spec.population import Group as Group
+from harness.spec.population import LogRange as LogRange
+from harness.spec.population import Population as Population
 from harness.spec.problem import Arrays as Arrays
 from harness.spec.problem import Problem as Problem
 from harness.spec.values import PLAIN as PLAIN

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.domain import AttributeValue
 from harness.errors import SpecError
+from harness.spec.conditions import AttributeValue
 from harness.spec.formulas import Formula
 from harness.spec.problem import Problem
 from harness.spec.values import PLAIN, Indices, Values

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.domain import AttributeValue
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Role, Scalar, Strides, Tensor
+from harness.spec.conditions import AttributeValue
 from harness.spec.op import Op
 from harness.spec.tables import find_dtype_source, find_presence, list_sizes, tabulate
 

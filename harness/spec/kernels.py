@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.domain import Domain
 from harness.errors import SpecError
 from harness.spec.arguments import require_identifier
+from harness.spec.conditions import Domain
 from harness.spec.problem import Arrays, Problem
 
 

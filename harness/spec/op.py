@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from contract.layout import AXES
 from device.settings import suggest
-from harness.callables import Described
-from harness.domain import AttributeValue, Axis, Facts, Tie, settle
 from harness.errors import SpecError
-from harness.population import Group, Population
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier
+from harness.spec.callables import Described
+from harness.spec.conditions import AttributeValue, Axis, Facts, Tie, settle
 from harness.spec.kernels import Choice, Cost, Goal, Kernel, Sampling, Variant
+from harness.spec.population import Group, Population
 from harness.spec.problem import Arrays, Problem
 
 SUITES = ("verify", "bench", "emulated", "sweep")

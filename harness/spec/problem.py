@@ -10,8 +10,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.domain import AttributeValue
 from harness.errors import SpecError
+from harness.spec.conditions import AttributeValue
 
 Arrays = Mapping[str, NDArray[np.generic]]
 # Elements added to the row stride, or to the stride of each dimension.

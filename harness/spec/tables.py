@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.domain import AttributeValue
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Tensor
+from harness.spec.conditions import AttributeValue
 from harness.spec.op import Op
 from harness.spec.problem import Problem
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from contract.calls import Problem, Query
 from contract.decision import DecisionCore
-from harness.compare.drawn.drawing import draw_problems
+from harness.compare.drawn.problems import draw_problems
 from harness.spec import AttributeValue, Op
 
 # What keeps a drawn problem affordable: its operands fit many times over, and the slowest fallback takes well under a second.

@@ -22,8 +22,8 @@ from contract.frozen_set import FrozenOp
 from contract.structs import Status, make_params
 from device import Device
 from device.interface import Buffer, DeviceError, Stream
-from harness.dtypes import find_dtype
 from harness.errors import FrozenUseError
+from harness.spec.dtypes import find_dtype
 from harness.surveys.regret import find_regret
 from harness.timing.timer import Mode, Timer, TimingPolicy
 
@@ -58,7 +58,7 @@ class RandomPool:
 def place_operands(device: Device, core: DecisionCore, query: Query, pool: RandomPool, seed: int) -> Iterator[list[dict[str, int]]]:
     """Yield the addresses of a problem's tensors on the device, inputs random, at several places where the problem is small."""
     layouts = core.interface.find_layouts(query.values)
-    num_bytes = {t.name: math.prod(query.by_size[s] for s in t.shape) * find_dtype(t.dtype).itemsize for t in layouts}
+    num_bytes = {t.name: math.prod(t.list_lengths(query.by_size)) * find_dtype(t.dtype).itemsize for t in layouts}
     generator = random.Random(seed)
     held: list[Buffer] = []
     places: list[dict[str, int]] = []

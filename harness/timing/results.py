@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.timing.batches import Subject
+from harness.timing.batches import Mode, Subject, TimingError
 from harness.timing.nvml import Reading
 from harness.timing.stats import StopReason, StopRule, Summary, find_throttled
 
@@ -139,3 +139,12 @@ class Run:
             self.reason = StopReason.BUDGET  # hardly a good sample in all this time
         # The interval of the median costs more than a batch of short launches: look again when there is news.
         self.next_check = max(rule.min_samples, math.ceil(1.1 * len(self.times_us)))
+
+
+def check_floor(median_us: float, floor_us: float, mode: Mode) -> None:
+    """Raise :class:`TimingError` when a median is below what the hardware can do at best: then the launch did not do its work."""
+    if not median_us >= floor_us:
+        raise TimingError(
+            f"the {mode} median of {median_us:.3f} us is below the roofline floor of {floor_us:.3f} us: "
+            "no GPU of this kind is that fast, so the launch skipped work or the events missed it"
+        )

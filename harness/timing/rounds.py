@@ -17,7 +17,8 @@ from harness.nvtx_ranges import name_range
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
 from harness.timing.placement import NUM_PLACES, Placements
-from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError, check_floor
+from harness.timing.results import check_floor
+from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import Expected, compute_expected
 

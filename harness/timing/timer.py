@@ -32,7 +32,7 @@ from harness.timing.results import Run, Timing, TimingPolicy
 from harness.timing.stats import find_throttled, summarize, windows_agree
 from harness.timing.verdicts import plan_round
 
-__all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy", "check_floor")
+__all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy")
 
 # Hot launches that the host queues in less than this many times their duration come from a graph.
 _HOST_MARGIN = 3.0
@@ -285,15 +285,6 @@ class Timer:
                 self._batches.find_event(2 * i + 1).elapsed_us(self._batches.find_event(2 * i)) for i in range(_NUM_EMPTY_AT_ONCE)
             ]
         return float(np.median(intervals))
-
-
-def check_floor(median_us: float, floor_us: float, mode: Mode) -> None:
-    """Raise :class:`TimingError` when a median is below what the hardware can do at best: then the launch did not do its work."""
-    if not median_us >= floor_us:
-        raise TimingError(
-            f"the {mode} median of {median_us:.3f} us is below the roofline floor of {floor_us:.3f} us: "
-            "no GPU of this kind is that fast, so the launch skipped work or the events missed it"
-        )
 
 
 def _follow(first: Launch, then: Launch) -> Launch:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.dtypes import find_largest, is_float
+from harness.spec.dtypes import find_largest, is_float
 from harness.verify.bias import Bias
 
 

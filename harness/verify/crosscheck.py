@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device
-from harness.dtypes import find_dtype, is_float
 from harness.errors import RecordError, RecordUseError
 from harness.nvtx_ranges import mark_range
 from harness.spec import Launchable, Op, Problem, Variant
+from harness.spec.dtypes import find_dtype, is_float
 from harness.verify.inputs import make_inputs
 from harness.verify.runner import Case
 

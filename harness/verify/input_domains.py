@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.dtypes import is_float
 from harness.spec import Booleans, Indices, Positive, Probabilities, Problem, Tensor, Uniform, Values
+from harness.spec.dtypes import is_float
 
 # Of indices one in so many is one of those that are allowed beside the range.
 _ALSO_EVERY = 8

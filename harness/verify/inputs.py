@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.dtypes import find_dtype, find_smallest_normal
 from harness.spec import DISTRIBUTIONS as DISTRIBUTIONS
 from harness.spec import PLAIN, Booleans, Op, Plain, Problem, SpecError, Tensor, Values
+from harness.spec.dtypes import find_dtype, find_smallest_normal
 from harness.verify.input_domains import draw_in_domain, find_limit
 
 _Floats = NDArray[np.float64]

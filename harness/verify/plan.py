@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Op, Problem
-from harness.verify.drawing import draw_large_problems, draw_problems, draw_scalars, settle_sizes
+from harness.verify.unlisted import draw_problems, draw_scalars, settle_sizes
+from harness.verify.unlisted_large import draw_large_problems
 
 
 @dataclass(frozen=True)

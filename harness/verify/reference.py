@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.dtypes import find_dtype, is_float
 from harness.spec import Op, Problem, SpecError
+from harness.spec.dtypes import find_dtype, is_float
 from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs

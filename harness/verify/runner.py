@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Buffer, Device, DeviceArray, Stream
-from harness.dtypes import find_dtype
 from harness.spec import Indices, Launchable, Op, Problem, Role, Tensor
+from harness.spec.dtypes import find_dtype
 
 # Bytes before and after each guarded tensor: more than a tile of rows of a small problem, and a multiple of the allocation alignment.
 GUARD_BYTES = 16384

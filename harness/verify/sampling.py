@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
 from harness.spec import Arrays, Launchable, Op, Problem, Role, Tensor
 from harness.verify.compare import compare
-from harness.verify.drawing import make_generator, settle_sizes
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
 from harness.verify.reference import compute_expected
 from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
+from harness.verify.unlisted import make_generator, settle_sizes
 
 CHECK = "sampled"
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
@@ -281,12 +281,11 @@ class SampledRun:
         needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
         problem = self.problem
         for axis in range(max(map(len, shapes.values()), default=0)):
-            # Arrays of indices that take no memory, restricted as the inputs would be.
-            lines = {n: np.broadcast_to(_index(s, min(axis, len(s) - 1)) if s else np.int64(0), s) for n, s in shapes.items()}
-            taken, problem = self._restrict(lines, places)
-            for name, values in taken.items():
-                if axis < len(shapes[name]):
-                    needed[name].append(values[tuple(slice(None) if i == axis else 0 for i in range(values.ndim))])
+            lines, problem = self._restrict_axis(axis, places, whole=False)
+            if not all(line.all() for line in lines.values()):
+                lines, problem = self._restrict_axis(axis, places, whole=True)
+            for name, line in lines.items():
+                needed[name].append(line - 1)
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
         inputs = {}
@@ -298,6 +297,25 @@ class SampledRun:
             inputs[tensor.name] = values
             case.write_grid(tensor.name, axes, values)
         return inputs, problem
+
+    def _restrict_axis(self, axis: int, places: Places, *, whole: bool) -> tuple[dict[str, NDArray[np.int64]], Problem]:
+        """Return which places of ``axis``, counted from 1, each input needs for the outputs at ``places``.
+
+        Arrays of places are restricted as the inputs would be. An axis may be billions long: unless ``whole``, the arrays hold the chosen
+        places alone, and 0 elsewhere, which takes no memory; a 0 in the result says that others are needed.
+        """
+        shapes = self._input_shapes
+        chosen = np.unique(np.concatenate([np.zeros(0, np.intp), *places.values()]))
+        axes = {n: np.arange(1, n + 1) if whole else _mark_places(n, chosen) for n in {s[axis] for s in shapes.values() if axis < len(s)}}
+        lines = {
+            name: np.broadcast_to(
+                axes[s[axis]].reshape([-1 if i == axis else 1 for i in range(len(s))]) if axis < len(s) else np.int64(0), s
+            )
+            for name, s in shapes.items()
+        }
+        taken, problem = self._restrict(lines, places)
+        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken}
+        return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
 
     # ----------------------------------------------------------------------------------------------------------- judge
 
@@ -314,9 +332,8 @@ class SampledRun:
         (part,) = compute_expected(self.op, problem, inputs, math.inf).parts
         written = self._find_written(case) if self.device.observer is not None else {}
         for tensor in self._outputs:
-            grid = [np.arange(n) for n in tensor.resolve_shape(self.problem)]
-            for axis, chosen in places.items():
-                grid[self._find_axis(tensor.name, axis)] = chosen
+            taken = {self._find_axis(tensor.name, axis): chosen for axis, chosen in places.items()}
+            grid = [taken[axis] if axis in taken else np.arange(n) for axis, n in enumerate(tensor.resolve_shape(self.problem))]
             actual = case.read_grid(tensor.name, grid)
             known = np.ones(actual.shape, np.bool_)
             if before is not None and tensor.role is Role.INOUT:
@@ -374,8 +391,12 @@ def _span(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
     return tuple(np.arange(n) for n in shape)
 
 
-def _index(shape: tuple[int, ...], axis: int) -> NDArray[np.int64]:
-    return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return zeros with one more than each chosen place at that place."""
+    line = np.zeros(length, np.int64)
+    inside = chosen[chosen < length]
+    line[inside] = inside + 1
+    return line
 
 
 def _pick(values: NDArray[np.intp], count: int, rng: np.random.Generator) -> NDArray[np.intp]:

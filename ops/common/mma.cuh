@@ -39,8 +39,8 @@ __device__ __forceinline__ void store_matrices(std::uint32_t row_address, const 
 
 // The same with each matrix transposed on the way: word i holds two neighbouring elements of a column.
 __device__ __forceinline__ void store_matrices_transposed(std::uint32_t row_address, const std::uint32_t (&words)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(words[0]),
-                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
                  : "memory");
 }
 

@@ -85,7 +85,7 @@ inline std::int64_t count_repack_bytes(std::int64_t rows, std::int64_t columns, 
 
 // Collects matrices to copy, each to or from its place in a workspace, and launches one kernel for all.
 class Repacker {
-  public:
+public:
     Repacker(int item_bytes, void* workspace) : item_bytes_(item_bytes), place_(static_cast<std::uint8_t*>(workspace)) {}
 
     // Where an operand's rows are off boundaries, base and stride become those of its copy.
@@ -116,7 +116,7 @@ class Repacker {
                                 : launch_early(repack_rows<std::uint32_t>, grid, kRepackThreads, 0, 1, stream, list_);
     }
 
-  private:
+private:
     void move_on(std::int64_t rows, std::int64_t columns, std::int64_t* stride) {
         const std::int64_t bytes = count_repack_bytes(rows, columns, item_bytes_);
         *stride = round_stride(columns, item_bytes_);

@@ -12,7 +12,7 @@ namespace aicf {
 // of four.
 template <class Element>
 __device__ __forceinline__ void store_four_rounded(void* target, std::int64_t stride, int num_columns, bool has_chunks, int row, int column,
-                                           const float (&values)[4]) {
+                                                   const float (&values)[4]) {
     constexpr bool kRounds = sizeof(Element) == 2;
     using Output = std::conditional_t<kRounds, Element, float>;
     Output* place = static_cast<Output*>(target) + row * stride + column;

@@ -365,7 +365,8 @@ struct wgmma_plan {
             if (params.dz != nullptr) {
                 AICF_RETURN_IF_NOT_OK((launch_act_grad<Element, IsNk::value>(params, plan, sums, stream)));
             } else if (plan.num_flags > 0) {
-                AICF_RETURN_IF_NOT_OK(launch_early(clear_flags<std::uint32_t>, dim3(1), 256, 0, 1, stream, plan.grid.flags, plan.num_flags));
+                AICF_RETURN_IF_NOT_OK(
+                    launch_early(clear_flags<std::uint32_t>, dim3(1), 256, 0, 1, stream, plan.grid.flags, plan.num_flags));
             }
             if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(launch_weight_grad<Element>(params, plan.grid, stream));
             if (params.dbias == nullptr) return make_ok();

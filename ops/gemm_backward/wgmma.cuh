@@ -250,8 +250,7 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
     std::uint8_t* const shared = wgmma_shared;
     using Whole = StoreEpilogue<Element, T>;
-    using Epilogue =
-        std::conditional_t<kHasSecondKernel<T>, PartsEpilogue<T, false, Whole>, JoiningEpilogue<T, kGroupBarrier, Whole>>;
+    using Epilogue = std::conditional_t<kHasSecondKernel<T>, PartsEpilogue<T, false, Whole>, JoiningEpilogue<T, kGroupBarrier, Whole>>;
     if (threadIdx.x == 0) prefetch_map(&map_dw);
     multiply_tiles<Element, T, true, true, SplitOrder>(&map_a, &map_b, grid, shared,
                                                        [&] { return Epilogue{grid, Whole(&map_dw, shared)}; });

@@ -32,8 +32,8 @@ struct TurnedStage {
 // One problem, beside its tensor maps and its tiles.
 struct OutputProblem {
     const void* bias;  // [n] or null
-    void* y;           // [m, n], row stride ldy
-    void* z;           // [m, n], row stride ldz, or null
+    void* y;  // [m, n], row stride ldy
+    void* z;  // [m, n], row stride ldz, or null
     std::int64_t ldy, ldz;
     int m, n;
     int act;
@@ -88,7 +88,8 @@ struct TurnedEpilogue {
             for (int part = 0; part < kWhole; ++part) {
                 finish_rows<Stage::kRows>(sums[block] + part * Stage::kRows / 2, tile.column + part * Stage::kRows, column);
             }
-            if constexpr (kRest > 0) finish_rows<kRest>(sums[block] + kWhole * Stage::kRows / 2, tile.column + kWhole * Stage::kRows, column);
+            if constexpr (kRest > 0)
+                finish_rows<kRest>(sums[block] + kWhole * Stage::kRows / 2, tile.column + kWhole * Stage::kRows, column);
         }
     }
 
@@ -179,9 +180,8 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
     std::uint8_t* const shared = wgmma_shared;
     using Epilogue = TurnedEpilogue<Element, T>;
-    multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(&map_b, &map_a, grid, shared, [&] {
-        return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, shared)};
-    });
+    multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(
+        &map_b, &map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, shared)}; });
 }
 
 // Adds up the parts of split tiles to Y and Z, whose rows are the columns of D where kTurned. Grid: (blocks of split tiles,

@@ -169,11 +169,10 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
     std::uint8_t* const shared = wgmma_shared;
     using Whole = BiasActEpilogue<Element, T>;
-    using Epilogue =
-        std::conditional_t<kHasSecondKernel, PartsEpilogue<T, false, Whole>, JoiningEpilogue<T, Whole::kBiasBarrier, Whole>>;
+    using Epilogue = std::conditional_t<kHasSecondKernel, PartsEpilogue<T, false, Whole>, JoiningEpilogue<T, Whole::kBiasBarrier, Whole>>;
     if (threadIdx.x == kWarpGroupThreads) prefetch_map(&map_y);
-    multiply_tiles<Element, T, false, kTransposedB, SplitOrder>(
-        &map_a, &map_b, grid, shared, [&] { return Epilogue{grid, Whole(problem, &map_y, &map_z, shared)}; });
+    multiply_tiles<Element, T, false, kTransposedB, SplitOrder>(&map_a, &map_b, grid, shared,
+                                                                [&] { return Epilogue{grid, Whole(problem, &map_y, &map_z, shared)}; });
 }
 
 }  // namespace aicf::gemm_bias_act

@@ -19,6 +19,7 @@ FLOORS = (
     "modes",
     "backends",
     "autograd",
+    "operators",
     "tensor",
     "random",
     "functional",

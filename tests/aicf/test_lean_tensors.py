@@ -200,43 +200,6 @@ def test_arguments_that_are_missing_or_unknown_are_an_error(names: Any, stub: St
         stub.make_caller(refuse)(1, x=2)
 
 
-def make_function(caller: Any) -> Any:
-    def function(x: Any, w: Any = None, *, act: str = "none", keep: bool = False) -> Any:
-        return caller(x, w, act, keep)
-
-    return function
-
-
-@pytest.mark.parametrize(("values", "names", "expected"), NAMES)
-def test_a_function_that_is_adopted_does_what_it_did(values: Any, names: Any, expected: Any, stub: Stub) -> None:
-    function = make_function(stub.make_caller(refuse))
-    load_extension().adopt(function)
-    assert function(*values, **names) == "referred"
-    assert stub.referred == [expected]
-
-
-@pytest.mark.parametrize(
-    ("values", "names", "message"),
-    [
-        ((), {}, r"function\(\) missing 1 required positional argument: 'x'"),
-        ((1, 2, "relu"), {}, r"takes from 1 to 2 positional arguments but 3 were given"),
-        ((1,), {"x": 2}, r"got multiple values for argument 'x'"),
-        ((1,), {"alpha": 2}, r"got an unexpected keyword argument 'alpha'"),
-    ],
-)
-def test_a_function_that_is_adopted_has_pythons_words_for_what_does_not_fit(values: Any, names: Any, message: str, stub: Stub) -> None:
-    function = make_function(stub.make_caller(refuse))
-    load_extension().adopt(function)
-    with pytest.raises(TypeError, match=message):
-        function(*values, **names)
-    assert stub.referred == []
-
-
-def test_only_functions_are_adopted() -> None:
-    with pytest.raises(TypeError, match="adopt takes a Python function"):
-        load_extension().adopt(print)
-
-
 class Attributes:
     """An array as CuPy has them: its memory is another object's, and strides are in bytes."""
 

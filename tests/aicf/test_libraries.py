@@ -12,7 +12,7 @@ from aicf.errors import FrozenError
 from aicf.registry import HwCaps, Problem, explain, open_registry
 from aicf.registry.libraries import LibraryTime, find_library_time
 from contract.calls import Interface
-from harness.compare.drawn.drawing import describe_problem
+from harness.compare.drawn.problems import describe_problem
 from harness.compare.drawn.record import FROZEN, PEER, Contender, DrawnRow, DrawnRun, write_runs
 from harness.discover import find_op
 from harness.spec import Problem as PlannedProblem

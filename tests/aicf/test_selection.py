@@ -15,7 +15,7 @@ from aicf.errors import SelectionError
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, explain, handles
 from contract.frozen_set import FrozenOp
 from contract.kernels import FrozenKernel
-from harness.domain import Facts, find_broken, read_condition
+from harness.spec.conditions import Facts, find_broken, read_condition
 from tests.aicf.random_sets import DESCRIPTION, calls, frozen_ops, make_bucket, make_kernel
 from tests.contract.chooser import Call, choose
 

@@ -246,8 +246,8 @@ def test_a_backward_pass_in_16_bits_is_two_launches(place: str, monkeypatch: pyt
     asked = record_launches(monkeypatch)
     y.backward(dy)
     assert [(name, sorted(options)) for name, options in asked] == [
-        ("gemm_backward", ["act", "with_dbias", "z"]),
-        ("gemm_backward", ["w", "w_layout", "with_dbias", "with_dz", "x"]),
+        ("gemm_backward", ["act", "dy", "with_dbias", "z"]),
+        ("gemm_backward", ["dy", "w", "w_layout", "with_dbias", "with_dz", "x"]),
     ]
     assert asked[0][1]["with_dbias"] and asked[1][1]["with_dz"]
 

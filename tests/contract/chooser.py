@@ -12,12 +12,12 @@ AXES = ("dtypes", "layout", "epilogue", "region")
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an op: sizes, attributes, and per present tensor its address and (where it has one) its row stride in elements."""
+    """A call of an op: sizes, attributes, and per present tensor its address and, in elements, its row stride or all its strides."""
 
     sizes: Mapping[str, int]
     attributes: Mapping[str, Any]
     addresses: Mapping[str, int]
-    strides: Mapping[str, int]
+    strides: Mapping[str, int | tuple[int, ...]]
 
 
 def holds(row: Mapping[str, Any], call: Call) -> bool:
@@ -28,8 +28,9 @@ def holds(row: Mapping[str, Any], call: Call) -> bool:
         return row.get("min", 1) <= count <= row.get("max", count) and count % row.get("multiple", 1) == 0
     if row["tensor"] not in call.addresses:
         return True
-    stride = call.strides.get(row["tensor"])
-    fits = stride is None or (stride % row.get("stride", 1) == 0 and stride <= row.get("max_stride", stride))
+    stride = call.strides.get(row["tensor"], ())
+    outer = (stride,) if isinstance(stride, int) else stride[:-1]
+    fits = all(s % row.get("stride", 1) == 0 and s <= row.get("max_stride", s) for s in outer)
     return fits and call.addresses[row["tensor"]] % row.get("address", 1) == 0
 
 

@@ -56,7 +56,12 @@ def describe(generator: random.Random, sizes: list[str], attributes: Row) -> Row
         | {"dtype": when_always("float32"), "shape": when_always([sizes[0], sizes[-1]]), "present": when_always(True)}
         for name, role, has_stride in (("x", "input", True), ("y", "output", False))
     ]
-    fields = [{"name": n, "type": "pointer"} for n in ("x", "y")] + [{"name": n, "type": "int64"} for n in [*map(str.lower, sizes), "ldx"]]
+    heads = {"name": "w", "field": "w", "role": "input", "stride": None, "strides": ["w0", "w1", None]}
+    shape = [sizes[-1], 3, sizes[0]]
+    tensors.append(heads | {"dtype": when_always("float32"), "shape": when_always(shape), "present": when_always(True)})
+    fields = [{"name": n, "type": "pointer"} for n in ("x", "y", "w")] + [
+        {"name": n, "type": "int64"} for n in [*map(str.lower, sizes), "ldx", "w0", "w1"]
+    ]
     rows = [
         {"name": name, "choices": choices, "default": choices[0], "field": name, "codes": list(range(len(choices)))}
         for name, choices in attributes.items()
@@ -128,6 +133,8 @@ def draw_manifest(generator: random.Random, name: str, description: Row) -> Row:
         {"tensor": "x", "address": 16, "stride": 4},
         {"tensor": "x", "max_stride": 2048},
         {"tensor": "y", "address": 8},
+        {"tensor": "w", "stride": 2},
+        {"tensor": "w", "max_stride": 3000},
     ]
     conditions += [{"attribute": a["name"], "in": generator.sample(a["choices"], 1)} for a in description["interface"]["attributes"]]
     tile = {size: generator.choice([1, 16, 64]) for size in generator.sample(sizes, generator.randint(0, len(sizes)))}
@@ -190,4 +197,7 @@ def draw_call(generator: random.Random, made: MadeUpSet) -> Call:
     is_aligned = generator.random() < 0.6
     row = sizes[list(made.description["interface"]["sizes"])[-1]]
     addresses = {name: 4096 * (i + 1) + (0 if is_aligned else generator.choice([0, 4, 8])) for i, name in enumerate(("x", "y"))}
-    return Call(sizes, attributes, addresses, {"x": row + (0 if is_aligned else generator.choice([0, 1, 4]))})
+    addresses["w"] = 1 << 20
+    last = sizes[next(iter(made.description["interface"]["sizes"]))]
+    heads = (3 * last, last, 1) if is_aligned else (generator.choice([3 * last, 6 * last]), generator.choice([last, 2 * last]), 1)
+    return Call(sizes, attributes, addresses, {"x": row + (0 if is_aligned else generator.choice([0, 1, 4])), "w": heads})

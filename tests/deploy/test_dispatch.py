@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,47 +14,20 @@ from typing import Any
 import pytest
 
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
-from contract.decision import SOURCE
 from contract.errors import FrozenError
 from contract.layout import dump_line, find_frozen_dir
-from deploy.__main__ import write
+from contract.structs import Status, make_params
 from deploy.dispatch import make_dispatcher
 from deploy.errors import DeployError
 from deploy.header import make_header
 from deploy.selection import DeployedOp, select
-from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.freezing.store.index import list_frozen_ops
 from tests.contract.chooser import AXES, Call, choose, classify, look_up
+from tests.deploy.dispatchers import Choice, Preferences, build_dispatcher
 
 OPS = list_frozen_ops(find_frozen_dir())
-C_TYPES = {
-    "pointer": ctypes.c_void_p,
-    "int64": ctypes.c_int64,
-    "int32": ctypes.c_int32,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
 NUM_CALLS = 10_000
-
-
-class Choice(ctypes.Structure):
-    _fields_ = [
-        ("kernel", ctypes.c_char_p),
-        ("predicted_us", ctypes.c_double),
-        ("workspace_bytes", ctypes.c_size_t),
-        ("how", ctypes.c_int32),
-        ("deterministic", ctypes.c_int32),
-        ("capture_safe", ctypes.c_int32),
-    ]
-
-
-class Preferences(ctypes.Structure):
-    _fields_ = [("deterministic", ctypes.c_int32), ("max_workspace_bytes", ctypes.c_int64)]
-
-
-class Status(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int32), ("cuda_code", ctypes.c_int32), ("reason", ctypes.c_char * 248)]
 
 
 def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Random) -> list[dict[str, Any]]:
@@ -117,45 +89,11 @@ def frozen_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(frozen_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The dispatcher with entry points that do nothing, in place of kernels."""
-    folder = tmp_path_factory.mktemp("dispatcher")
-    ops = select(frozen_dir)
-    write(folder, ops)
-    stubs = ['#include <string.h>\n#include "aicf_kernels.h"\n']
-    for op in ops:
-        struct = op.interface["struct"]
-        for kernel in op.kernels:
-            for call, more in (("supports", ""), ("workspace_bytes", ", size_t* b"), ("launch", ", void* w, struct CUstream_st* s")):
-                symbol = kernel.manifest["entry_points"][call]
-                stubs.append(f"AicfStatus {symbol}(const {struct}* p{more}) {{ AicfStatus s_; memset(&s_, 0, sizeof s_); return s_; }}\n")
-    (folder / "stubs.c").write_text("".join(stubs))
-    toolchain = find_toolchain()
-    includes = [f"-I{path}" for path in (folder, SOURCE.parent, toolchain.cuda_include)]
-    flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *includes]
-    strict = ["-Wall", "-Wextra", "-Werror"]
-    objects = []
-    for source, extra in ((folder / "aicf_dispatch.c", strict), (folder / "stubs.c", [])):
-        objects.append(str(folder / f"{source.stem}.o"))
-        subprocess.run(["gcc", *flags, *extra, "-c", str(source), "-o", objects[-1]], check=True)
-    target = folder / "libdispatch.so"
-    # The functions of the CUDA runtime stay unresolved: a choice for a named architecture asks no device.
-    subprocess.run(["gcc", "-shared", "-o", str(target), *objects, "-lm"], check=True)
-    return ctypes.CDLL(str(target), mode=1)  # RTLD_LAZY
+    return build_dispatcher(tmp_path_factory.mktemp("dispatcher"), select(frozen_dir))
 
 
-def make_params(op: DeployedOp, call: Call) -> ctypes.Structure:
-    interface = op.interface
-    struct = type("Params", (ctypes.Structure,), {"_fields_": [(f["name"], C_TYPES[f["type"]]) for f in interface["fields"]]})()
-    for size, field in interface["sizes"].items():
-        setattr(struct, field, call.sizes[size])
-    for attribute in interface["attributes"]:
-        if "field" in attribute:
-            setattr(struct, attribute["field"], attribute["codes"][attribute["choices"].index(call.attributes[attribute["name"]])])
-    for tensor in interface["tensors"]:
-        setattr(struct, tensor["field"], call.addresses.get(tensor["name"]))
-        if tensor["stride"]:
-            setattr(struct, tensor["stride"], call.strides.get(tensor["name"], 1))
-    return struct
+def fill_params(op: DeployedOp, call: Call) -> ctypes.Structure:
+    return make_params(op.interface, call.sizes, call.attributes, call.addresses, call.strides)
 
 
 def draw_call(op: DeployedOp, generator: random.Random) -> Call:
@@ -206,7 +144,7 @@ def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name
         call = draw_call(op, generator)
         kernel, how = choose(rows, manifests, "sm_90a", call)
         choice = Choice()
-        status = function(b"sm_90a", ctypes.byref(make_params(op, call)), None, ctypes.byref(choice))
+        status = function(b"sm_90a", ctypes.byref(fill_params(op, call)), None, ctypes.byref(choice))
         found = (choice.kernel.decode(), choice.how) if status.code == 0 else (None, 0)
         assert found == (kernel, how), (call, status.reason)
         assert ask_registry(registry, name, call) == (*found, choice.predicted_us if how in (1, 2, 3, 4) else None), call
@@ -220,7 +158,7 @@ def test_bad_calls_and_unmet_wishes_are_refused_with_the_reason(frozen_dir: Path
     function.restype = Status
     choice = Choice()
     call = Call({"rows": 4, "columns": 4}, {}, {"x": 1 << 40, "y": 1 << 41}, {"x": 4, "y": 4})
-    params = make_params(op, call)
+    params = fill_params(op, call)
     status = function(b"sm_80", ctypes.byref(params), None, ctypes.byref(choice))
     assert (status.code, status.reason) == (1, b"softmax: this library has no kernel for sm_80")
     params.rows = 0

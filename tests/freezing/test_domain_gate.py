@@ -15,9 +15,9 @@ from device import Device
 from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import find_op
-from harness.domain import Count, Facts, OneOf, Rows, Tie, find_broken, read_condition, settle
 from harness.freezing.gates.domain import find_disagreement
 from harness.spec import Launchable, Op, Problem, SpecError
+from harness.spec.conditions import Count, Facts, OneOf, Rows, Tie, find_broken, read_condition, settle
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_hidden_problems
 

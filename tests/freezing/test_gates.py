@@ -24,7 +24,6 @@ from harness.build.interface import describe_interface, read_api, read_struct
 from harness.build.resources import Resources
 from harness.build.sealed import SealedVariant
 from harness.discover import LoadedOp, find_op, find_ops, load_op
-from harness.domain import Count, read_condition
 from harness.errors import FrozenError
 from harness.freezing.decide.buckets import find_bucket, list_axes
 from harness.freezing.gates.candidate import Candidate, Gate
@@ -37,6 +36,7 @@ from harness.freezing.seal.rebuild import prove_sealed
 from harness.freezing.seal.sources import collect_sources
 from harness.records.provenance import Commit, find_commit
 from harness.spec import Attribute, Axis, Cost, Op, Problem
+from harness.spec.conditions import Count, read_condition
 from harness.targets import find_target
 from harness.verify.plan import Effort, make_plan
 from tests.harness.tiny_op import write_tiny_op

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.dtypes import find_dtype
+from harness.spec.dtypes import find_dtype
 from harness.verify.compare import compare, find_mismatches, is_right
 
 FINITE = hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=6), elements=st.floats(-1e30, 1e30))

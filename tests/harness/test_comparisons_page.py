@@ -17,7 +17,8 @@ from harness.compare.contest import Contest, run_contest
 from harness.compare.goals import Ratio, Row, record_goals
 from harness.discover import find_op
 from harness.errors import RecordError
-from harness.records.database import Records, ResultFacts
+from harness.records.database import Records
+from harness.records.facts import ResultFacts
 from harness.records.rows import make_goal_rows
 from harness.report.pictures.contests import FAILED, VOID, count_verdicts, name_contenders, read_goals, select_comparisons
 from harness.report.pictures.forest import plot_comparisons, plot_goal

@@ -11,11 +11,11 @@ import pytest
 
 from device import Device
 from device.settings import find_project_root
-from harness.callables import Described
 from harness.discover import find_op, load_op
 from harness.records.database import Records
 from harness.scaffold import create_op
 from harness.spec import Kernel, Problem, SpecError, Tunable
+from harness.spec.callables import Described
 from harness.verify.reference import compute_expected
 from tests.harness.test_session import run
 

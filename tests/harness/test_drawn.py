@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.compare.drawn.drawing import DrawnProblem, draw_problems
 from harness.compare.drawn.frozen_choice import FrozenChoice
 from harness.compare.drawn.page import make_page, summarize
+from harness.compare.drawn.problems import DrawnProblem, draw_problems
 from harness.compare.drawn.record import (
     FROZEN,
     OWN,

@@ -18,7 +18,8 @@ from harness import records
 from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import RecordError
-from harness.records.database import Records, ResultFacts
+from harness.records.database import Records
+from harness.records.facts import ResultFacts
 from harness.report.pictures import page
 from harness.report.pictures.heatmap import choose_axes, make_table
 from harness.report.pictures.labels import shorten_problems, shorten_variants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 from types import ModuleType, SimpleNamespace
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from harness.discover import _run_module, find_op, find_ops, load_peers
 from harness.peers.libraries import compile_for_shapes
+from harness.peers.torch_peers import make_torch_peers
 
 
 class Cublas:
@@ -78,3 +80,25 @@ def test_a_populations_libraries_are_peers_of_the_op(name: str) -> None:
     known = {p.name: p for p in load_peers(loaded.folder)}
     assert {n for g in population.groups for n in g.peers} <= set(known)
     assert all(p.compiles for n, p in known.items() if n in ("torch_compile", "torch_max_autotune"))
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_peer_on_pytorch_runs_its_function_on_the_given_stream(monkeypatch: pytest.MonkeyPatch, is_compiled: bool) -> None:
+    told: list[Any] = []
+    torch: Any = ModuleType("torch")
+    torch.cuda = SimpleNamespace(ExternalStream=lambda stream: told.append(stream), stream=lambda _: contextlib.nullcontext())
+    torch.as_tensor = lambda array, device: (device, array)
+    torch.compile = lambda function, **options: told.append(options) or function
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    for name in ("_dynamo", "_inductor"):
+        monkeypatch.setitem(sys.modules, f"torch.{name}.config", ModuleType(f"torch.{name}.config"))
+    x, y, other = (np.zeros(2, np.float32) for _ in range(3))
+
+    def make_run(given: Any) -> Any:
+        assert given is torch
+        return lambda *views: told.append(views)
+
+    eager, compiled = make_torch_peers(("x", "y"), eager=make_run, compiled=make_run)
+    assert (eager.name, eager.compiles, compiled.name, compiled.compiles) == ("torch_eager", False, "torch_compile", True)
+    (compiled if is_compiled else eager).open().launch(workspace=0, stream=7, x=x, y=y, other=other)
+    assert told == [*([{"dynamic": False}] if is_compiled else []), 7, (("cuda", x), ("cuda", y))]

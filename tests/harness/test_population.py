@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.drawn.drawing import describe_problem, draw_problems, identify, read_problem
+from harness.compare.drawn.problems import describe_problem, draw_problems, identify, read_problem
 from harness.discover import find_op, find_ops
 from harness.spec import Group, LogRange, Op, Population, Problem, SpecError
 from tests.harness.toy_op import make_toy

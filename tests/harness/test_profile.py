@@ -90,7 +90,7 @@ class FakeSession:
         self.loaded = find_op("softmax")
 
     def record(self, build: Any, **fields: Any) -> int:
-        from harness.records.database import ResultFacts
+        from harness.records.facts import ResultFacts
 
         return self.records.add_results(self.run_id, [ResultFacts(op="softmax", key="k", **fields)])[0]
 

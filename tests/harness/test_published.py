@@ -15,8 +15,9 @@ from harness.__main__ import main
 from harness.discover import find_op
 from harness.errors import RecordError
 from harness.records import frames, published
-from harness.records.database import Records, ResultFacts
+from harness.records.database import Records
 from harness.records.engine import hide_password
+from harness.records.facts import ResultFacts
 from harness.records.interchange import export_records
 from harness.timing.stats import find_throttled, summarize
 from tests.harness.test_records import FACTS, start

@@ -24,8 +24,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from harness.errors import RecordError
-from harness.records.database import EnvironmentFacts, Records, ResultFacts
+from harness.records.database import Records
 from harness.records.engine import _switch_to_wal
+from harness.records.facts import EnvironmentFacts, ResultFacts
 from harness.records.migrations import HEAD, read_revision
 from harness.records.tables import Base, Result, read_clocks, read_samples
 from tests.harness.databases import find_postgres, run_postgres

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.compare.drawn.drawing import draw_problems
+from harness.compare.drawn.problems import draw_problems
 from harness.compare.drawn.timing import expect
 from harness.discover import find_op, find_ops
 from harness.spec import Op, Problem

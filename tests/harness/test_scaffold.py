@@ -16,7 +16,7 @@ from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.discover import LoadedOp, find_op
 from harness.freezing.gates.domain import find_disagreement
-from harness.model.counting import examine_launch
+from harness.model.launches import examine_launch
 from harness.scaffold import KindName, create_op
 from harness.targets import find_target
 from harness.verify.judge import Verifier

@@ -13,8 +13,8 @@ from device import Device
 from device.toolchain import find_toolchain
 from harness.build.builder import open_store, open_variant
 from harness.build.sealed import SealedKernels
-from harness.compare.drawn.drawing import draw_problems
 from harness.compare.drawn.frozen_choice import choose_frozen
+from harness.compare.drawn.problems import draw_problems
 from harness.compare.drawn.timing import expect
 from harness.discover import find_op
 from harness.errors import FrozenError

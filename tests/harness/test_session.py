@@ -56,6 +56,7 @@ class Bench:
         monkeypatch.setattr("harness.benchmark.workers.load_op", lambda folder: OP)
         # There is no machine code: the plain model of harness.model.roofline stands in.
         monkeypatch.setattr("harness.benchmark.workers.VariantWorker._find_features", lambda *_: None)
+        monkeypatch.setattr("harness.benchmark.workers.VariantWorker._read_codes", lambda *_: {})
         for place in ("harness.benchmark.workers", "harness.benchmark.run"):
             monkeypatch.setattr(f"{place}.open_variant", self.open_variant)
         quick = TimingPolicy(stop=StopRule(min_samples=8, budget_s=0.0), warmup_cap_s=0.0)
@@ -88,8 +89,9 @@ class Bench:
     def run_jobs(self, factory: Any, arguments: tuple[Any, ...], jobs: Sequence[Any], **_: Any) -> Iterator[tuple[Any, Any]]:
         worker = factory(*arguments)
         for job in jobs:
-            self.jobs.append(job.variant.name)
-            yield job, self.lost.get(job.variant.name) or worker.run(job, lambda text: None)
+            names = [j.variant.name for j in getattr(job, "jobs", (job,))]
+            self.jobs += names
+            yield job, next((self.lost[n] for n in names if n in self.lost), None) or worker.run(job, lambda text: None)
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ import pytest
 from device.interface import DeviceError, Stream, UnavailableError
 from harness.timing.batches import Mode, TimingError
 from harness.timing.nvml import ClockMonitor, LazyMonitor, open_monitor
+from harness.timing.results import check_floor
 from harness.timing.stats import StopReason, StopRule
-from harness.timing.timer import Timer, TimingPolicy, check_floor
+from harness.timing.timer import Timer, TimingPolicy
 from tests.harness.fake_device import FakeDevice, FakeInstruments
 
 POLICY = TimingPolicy(stop=StopRule(min_samples=30, max_samples=200, budget_s=0.5))

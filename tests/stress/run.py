@@ -61,7 +61,9 @@ def build_algorithm(name: str, library: Path | None = None) -> Path:
     """Return the program of one algorithm, compiled where its content is not in the cache; raises RuntimeError with what nvcc says."""
     settings = read_settings()
     library = library or find_emulator_library(settings).resolve()
-    options = BuildOptions(find_toolchain(), library, settings.cache_dir / "programs", ptx_only=True, extra=(f"-DALGORITHM={name}",))
+    options = BuildOptions(
+        find_toolchain(), library, settings.cache_dir / "programs", ptx_only=True, extra=(f"-DALGORITHM={name}",), timeout_s=3600
+    )
     (program,) = find_programs(SOURCE)
     built = build_program(program, options)
     if built.binary is None:

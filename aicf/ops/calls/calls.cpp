@@ -289,46 +289,6 @@ PyObject* call(PyObject* callable, PyObject* const* arguments, std::size_t nargs
     return nullptr;
 }
 
-PyTypeObject* caller_type = nullptr;
-
-#if PY_VERSION_HEX >= 0x030C0000
-vectorcallfunc call_python_function = nullptr;
-
-// What a Python function does once it is adopted. Its own code would hand the arguments on to the Caller that it closes over; where they do
-// not fit, that code is run, for Python's own words about it.
-PyObject* call_adopted(PyObject* function, PyObject* const* arguments, std::size_t nargsf, PyObject* kwnames) {
-    PyObject* closure = PyFunction_GET_CLOSURE(function);
-    for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
-        PyObject* object = PyCell_GET(PyTuple_GET_ITEM(closure, i));
-        if (object == nullptr || Py_TYPE(object) != caller_type) continue;
-        auto* self = reinterpret_cast<Caller*>(object);
-        const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
-        std::array<PyObject*, kMaxArguments> values;
-        if (count <= self->num_inputs && bind(self, arguments, count, kwnames, values.data())) return call_with(self, values.data());
-    }
-    return call_python_function(function, arguments, nargsf, kwnames);
-}
-#endif
-
-// adopt(function): calls of a Python function that only hands its arguments on come here without a frame of its own, from Python 3.12 on,
-// which is where PyFunction_SetVectorcall is. The function stays one to all who look at it, torch.compile among them.
-PyObject* adopt(PyObject*, PyObject* function) {
-    if (!PyFunction_Check(function)) {
-        PyErr_SetString(PyExc_TypeError, "adopt takes a Python function");
-        return nullptr;
-    }
-#if PY_VERSION_HEX >= 0x030C0000
-    auto* const object = reinterpret_cast<PyFunctionObject*>(function);
-    if (object->vectorcall != call_adopted) {
-        call_python_function = object->vectorcall;
-        PyFunction_SetVectorcall(object, call_adopted);
-    }
-    Py_RETURN_TRUE;
-#else
-    Py_RETURN_FALSE;
-#endif
-}
-
 // ---------------------------------------------------------------- the type
 
 // Strings in code are interned where they look like names: the same object is found by its address.
@@ -437,7 +397,6 @@ PyMethodDef module_methods[] = {
     {"register_type", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(register_type)), METH_VARARGS | METH_KEYWORDS,
      "Make an array type known; False where it has no exchange API and no attributes were named."},
     {"makes_tensors", makes_tensors, METH_O, "Whether outputs beside arrays of a type are made without Python."},
-    {"adopt", adopt, METH_O, "Let calls of a Python function go to the Caller that it closes over; False before Python 3.12."},
     {}};
 PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_aicf_calls", "Lean calls of frozen kernels.", -1, module_methods};
 
@@ -454,6 +413,5 @@ PyMODINIT_FUNC PyInit__aicf_calls() {
         Py_DECREF(module);
         return nullptr;
     }
-    caller_type = reinterpret_cast<PyTypeObject*>(type);  // for as long as the process lives
     return module;
 }

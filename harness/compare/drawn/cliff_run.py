@@ -13,9 +13,9 @@ from harness.benchmark.session import Session
 from harness.build.store import write_atomically
 from harness.compare.drawn.cliffs import Cliff, Pair, find_work_ratio, guess_jump, list_pairs, make_cliffs
 from harness.compare.drawn.contenders import Contenders, build_contenders
-from harness.compare.drawn.drawing import draw_problems
 from harness.compare.drawn.frozen_choice import FrozenChoice, choose_frozen
 from harness.compare.drawn.page import make_cliffs_page
+from harness.compare.drawn.problems import draw_problems
 from harness.compare.drawn.run import Request
 from harness.compare.drawn.timing import POLICY, expect_ahead
 from harness.compare.drawn.without_gpu import model_us, open_modelled

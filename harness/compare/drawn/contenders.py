@@ -9,8 +9,8 @@ from typing import Any
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult, open_store, open_variant
 from harness.build.sealed import SealedKernels
-from harness.compare.drawn.drawing import DrawnProblem
 from harness.compare.drawn.frozen_choice import FrozenChoice
+from harness.compare.drawn.problems import DrawnProblem
 from harness.compare.drawn.timing import Match, line_up
 from harness.errors import BuildError
 from harness.spec import Launchable, Problem

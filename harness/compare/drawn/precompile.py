@@ -15,7 +15,7 @@ from typing import Any
 
 from device import open_device
 from harness.benchmark.run import open_peers
-from harness.compare.drawn.drawing import describe_problem, read_problem
+from harness.compare.drawn.problems import describe_problem, read_problem
 from harness.discover import load_op, load_peers
 from harness.spec import Launchable, Op, Problem
 from harness.verify.runner import Case, Layout

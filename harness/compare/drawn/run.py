@@ -16,10 +16,10 @@ from harness.benchmark.session import Session
 from harness.build.store import write_atomically
 from harness.compare.drawn import record, seeds
 from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
-from harness.compare.drawn.drawing import draw_problems
 from harness.compare.drawn.frozen_choice import choose_frozen, hash_index
 from harness.compare.drawn.page import find_titles, make_page
 from harness.compare.drawn.precompile import precompile_peers
+from harness.compare.drawn.problems import draw_problems
 from harness.compare.drawn.record import DrawnRow, DrawnRun, GroupResult
 from harness.compare.drawn.screen import print_plan, print_run
 from harness.compare.drawn.timing import POLICY, time_matches

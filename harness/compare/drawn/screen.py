@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.compare.drawn.contenders import Plan
-from harness.compare.drawn.drawing import describe_problem
 from harness.compare.drawn.page import HEADINGS, find_titles, list_cells
+from harness.compare.drawn.problems import describe_problem
 from harness.compare.drawn.record import DrawnRun, group_rows
 from harness.spec import Op
 from harness.terminal.console import print_json

@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from harness.benchmark.session import Session
-from harness.compare.drawn.drawing import DrawnProblem, describe_problem
 from harness.compare.drawn.frozen_choice import FrozenChoice
+from harness.compare.drawn.problems import DrawnProblem, describe_problem
 from harness.compare.drawn.record import FROZEN, OWN, PEER, VARIANT, Contender, DrawnRow
 from harness.compare.goals import time_all
 from harness.spec import Launchable, Op, Problem

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from contract.layout import AXES, BUCKET_KEYS
-from harness.domain import Axis, OneOf, find_broken
 from harness.errors import FrozenError
 from harness.spec import Op, Problem, Variant
+from harness.spec.conditions import Axis, OneOf, find_broken
 
 # The class of an axis that an op does not divide, and of every axis for a fallback.
 ANY = "any"

@@ -27,7 +27,7 @@ from harness.freezing.gates.provenance import find_move, find_wrong_origin, name
 from harness.freezing.seal.manifest import make_manifest
 from harness.freezing.seal.rebuild import prove_sealed
 from harness.freezing.seal.sources import collect_sources
-from harness.model.counting import examine_launch
+from harness.model.launches import examine_launch
 from harness.records.tables import Result
 from harness.spec import Launchable, Problem
 from harness.verify.judge import VERIFY_VERSION

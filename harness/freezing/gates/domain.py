@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from harness.domain import Condition, Count, Facts, OneOf, Rows, find_broken
-from harness.dtypes import find_dtype
 from harness.spec import Attribute, AttributeValue, Launchable, Op, Problem, Scalar, SpecError, Strides, Tensor
+from harness.spec.conditions import Condition, Count, Facts, OneOf, Rows, find_broken
+from harness.spec.dtypes import find_dtype
 
 # Tensors are placed this far apart, so that they never overlap, and none is longer.
 _SPACING = 1 << 59

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from contract.formulas import check_tokens
 from contract.formulas import evaluate as evaluate_tokens
-from harness.dtypes import find_dtype
 from harness.errors import FrozenError, SpecError
 from harness.freezing.seal.cost_tracing import TracingError, trace
 from harness.spec import Op, Problem
+from harness.spec.dtypes import find_dtype
 from harness.spec.tables import list_sizes, tabulate
 from harness.targets import TARGETS
 

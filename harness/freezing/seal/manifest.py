@@ -11,9 +11,9 @@ from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
-from harness.domain import Condition, Rows
 from harness.errors import FrozenError
 from harness.spec import Variant
+from harness.spec.conditions import Condition, Rows
 from harness.targets import Target
 
 _VARIANT_FLAG = "-DAICF_VARIANT="

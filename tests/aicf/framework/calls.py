@@ -97,7 +97,9 @@ CALLS = [
     Call("Dropout", [normal(5, 7), np.uint64(3), np.uint64(8)], {"p": 0.4, "skip": 2}),
     Call("CrossEntropy", [normal(4, 3), LABELS]),
     Call("CrossEntropy", [normal(4, 3), LABELS], {"reduction": "sum", "label_smoothing": 0.1}, "smoothed"),
+    Call("cross_entropy", [normal(4, 3), LABELS]),
     Call("softmax", [normal(3, 4)]),
+    Call("transpose", [normal(3, 4)]),
     *(
         Call("gemm_bias_act", [normal(3, 4), W, B], {"b_layout": "nk", "act": a, "save_z": True}, f"nk-{a}")
         for a in ("none", "relu", "silu")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -123,6 +125,36 @@ def test_mixed_precision_trains() -> None:
         expected = run_eagerly(eager, opt, Tensor(x), Tensor(y), None).item()
         # Roundings of 2**-9 in two layers and their gradients, over a dozen steps.
         assert abs(step(x, y).item() - expected) <= 0.05 * expected
+
+
+def test_steps_are_checked_against_the_truth_and_states_stay() -> None:
+    model, optimizer, _ = make(BUILDS["AdamW with cosine"])
+    step = aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]])
+    before = model.state_dict()
+    assert all(error.worst == 0.0 for error in step.check(BATCHES[0]))
+    for path, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[path])
+    run = step.executor.run_step
+
+    def run_wrongly(index: int) -> None:
+        run(index)
+        if index == 2:
+            step.executor.view(step.plan.steps[2].outputs[0])[...] = np.nan  # type: ignore[index]
+
+    step.executor.run_step = run_wrongly  # type: ignore[method-assign]
+    errors = step.check(BATCHES[0])
+    assert [e.step for e in errors if e.worst != 0.0] == [2]
+
+
+def test_the_arena_is_drawn(tmp_path: Path) -> None:
+    model, optimizer, _ = make(BUILDS["SGD"])
+    step = aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]])
+    step.plan.draw(tmp_path / "arena.svg")
+    root = ET.parse(tmp_path / "arena.svg").getroot()
+    boxes = [e for e in root if e.tag.endswith("rect")]
+    held = {s.buffer for each in step.plan.steps for s in each.writes if s.region == "arena"}
+    assert len(boxes) == len(held)
+    assert all(float(b.get("y", "-1")) >= 19.99 for b in boxes)
 
 
 def test_the_log_says_what_each_pass_did() -> None:

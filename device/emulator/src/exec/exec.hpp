@@ -74,6 +74,7 @@ struct ExecOptions {
     uint32_t warp_quantum = 0;  // warp instructions before another warp of the block has its turn, 0 = the default
     uint32_t max_reports = 100;  // distinct findings kept per launch
     std::string target = "h200";
+    bool zero_memory = false;  // fresh memory is zero: a read of it is a note, and no error
 };
 
 // An instruction or feature the emulator does not know. The text names spelling, function, PTX line and source line.
@@ -139,6 +140,11 @@ struct LaunchResult {
 // Runs one launch to its end on the calling thread and `options.workers` - 1 helpers. printf output goes to stdout when the launch ends.
 // With checks off, an access outside every allocation still ends the launch with kErrorIllegalAddress and one report.
 LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& options);
+
+// Has every launch that is running end soon, with a report of what each of its warps is at. For signal handlers.
+void interrupt_launches();
+bool launches_are_interrupted();
+bool launches_are_running();
 
 // The instruction-set level of the interpreter in use: "x86-64-v2", "x86-64-v3" or "x86-64-v4"; "none" where this host has none that was
 // built.

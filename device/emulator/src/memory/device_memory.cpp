@@ -158,6 +158,21 @@ DeviceMemory::~DeviceMemory() {
     delete state_;
 }
 
+void DeviceMemory::fill_fresh(uint64_t address, uint64_t bytes) {
+    if (!zero_fresh_) {
+        std::memset(alias(address), kPoison, std::min(bytes, kPoisonLimitBytes));
+        return;
+    }
+    // Whole pages of a large allocation are given back, and come again as zeros where they are used.
+    const uint64_t end = address + bytes, first = round_up(address, kPageBytes), last = end / kPageBytes * kPageBytes;
+    if (bytes <= kPoisonLimitBytes || madvise(alias(first), last - first, MADV_REMOVE) != 0) {
+        std::memset(alias(address), 0, bytes);
+        return;
+    }
+    std::memset(alias(address), 0, first - address);
+    std::memset(alias(last), 0, end - last);
+}
+
 uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::string label) {
     State& s = *state_;
     std::unique_lock lock(s.mutex);
@@ -190,7 +205,7 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     if (pages) {
         mprotect(reinterpret_cast<void*>(address), payload, PROT_READ | PROT_WRITE);
     } else {
-        std::memset(alias(address), kPoison, std::min(payload, kPoisonLimitBytes));
+        fill_fresh(address, payload);
     }
     s.generation.fetch_add(1, std::memory_order_release);
     lock.unlock();

@@ -70,6 +70,9 @@ public:
     // Marks the live allocations that begin at these addresses, and no others. Returns the first address that is none, 0 when all are.
     uint64_t set_read_only(const std::vector<uint64_t>& addresses);
 
+    // Whether fresh memory is zero, where it is filled with a pattern otherwise; unwritten it is all the same.
+    void set_zero_fresh(bool zero) { zero_fresh_ = zero; }
+
     // Memory of graphs comes and goes at one address; its bytes are uninitialised each time it comes.
     void set_live(uint64_t address, bool live);
 
@@ -119,6 +122,7 @@ public:
     uint64_t generation() const;
 
 private:
+    void fill_fresh(uint64_t address, uint64_t bytes);
     void forget(uint64_t first_byte, uint64_t last_byte);
     struct State;
     uint64_t base_ = 0;
@@ -126,6 +130,7 @@ private:
     uint64_t delta_ = 0;
     uint64_t device_bytes_ = 0;
     uint32_t current_device_ = 0;
+    bool zero_fresh_ = false;
     uint32_t reachable_ = ~0u;
     bool has_host_ranges_ = false;
     uint8_t* init_bits_ = nullptr;

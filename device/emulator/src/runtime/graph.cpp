@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "../exec/launch/conditional.hpp"
+#include "host_fault.hpp"
 #include "launch.hpp"
 #include "memory_ops.hpp"
 #include "pools.hpp"
@@ -41,6 +42,7 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
         if (text.empty() && report.severity == Severity::kError) text = report.text;
         runtime.add_report(std::move(report));
     }
+    end_if_interrupted();
     if (runtime.options.counters) {
         runtime.add_counters({kernel.name, operation.grid, operation.block, result.counters});
         runtime.add_lines(launch.program, kernel.name, std::move(result.lines));

@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "../exec/exec.hpp"
 #include "exit_report.hpp"
 #include "memory_ops.hpp"
 #include "runtime.hpp"
@@ -52,6 +54,39 @@ void watch_host_faults(const DeviceMemory& memory) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &previous_action);
+}
+
+namespace {
+
+volatile sig_atomic_t interrupted_by = 0;
+
+void end_by(int number) {
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void on_interrupt(int number) {
+    if (!launches_are_running() || interrupted_by != 0) return end_by(number);
+    interrupted_by = number;
+    interrupt_launches();
+}
+
+}  // namespace
+
+void watch_interrupts() {
+    for (const int number : {SIGTERM, SIGINT}) {
+        struct sigaction action{};
+        if (sigaction(number, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) || action.sa_handler != SIG_DFL) continue;
+        action.sa_handler = on_interrupt;
+        action.sa_flags = SA_ONSTACK;
+        sigaction(number, &action, nullptr);
+    }
+}
+
+void end_if_interrupted() {
+    if (interrupted_by == 0) return;
+    std::fflush(nullptr);
+    end_by(interrupted_by);
 }
 
 }  // namespace aicf::emu

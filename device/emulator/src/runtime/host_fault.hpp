@@ -8,4 +8,10 @@ namespace aicf::emu {
 // Installs the SIGSEGV handler once; `memory` must live as long as the process.
 void watch_host_faults(const DeviceMemory& memory);
 
+// Has SIGTERM and SIGINT end the launches that are running, with a report of what they are at, before they end the process. Where the
+// program sees to such a signal itself, it is left alone.
+void watch_interrupts();
+// After a launch that was ended so: ends the process by that signal.
+void end_if_interrupted();
+
 }  // namespace aicf::emu

@@ -126,6 +126,12 @@ const Option kOptions[] = {
     {"sample_seed", [](Runtime& r, const std::string& v) { r.options.sample_seed = parse_number("sample_seed", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.sample_seed); }},
     {"read_only", [](Runtime& r, const std::string& v) { set_read_only(r, v); }, [](const Runtime& r) { return list_read_only(r); }},
+    {"zero_memory",
+     [](Runtime& r, const std::string& v) {
+         r.options.zero_memory = parse_number("zero_memory", v, 0, 1) != 0;
+         if (DeviceMemory* memory = r.memory_if_made()) memory->set_zero_fresh(r.options.zero_memory);
+     },
+     [](const Runtime& r) { return std::string(r.options.zero_memory ? "1" : "0"); }},
     {"l1_bytes",
      [](Runtime& r, const std::string& v) { r.options.l1_bytes = static_cast<uint32_t>(parse_number("l1_bytes", v, 0, 1 << 20)); },
      [](const Runtime& r) { return std::to_string(r.options.l1_bytes); }},

@@ -74,7 +74,9 @@ DeviceMemory& Runtime::memory() {
             throw Failure{kErrMemoryAllocation,
                           std::string("the device's memory could not be reserved (option memory_bytes): ") + error.what()};
         }
+        memory_->set_zero_fresh(options.zero_memory);
         watch_host_faults(*memory_);
+        watch_interrupts();
     }
     return *memory_;
 }

@@ -109,6 +109,9 @@ struct Warp {
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
+    // The read or atomic that it last repeated in vain, of memory other than an mbarrier.
+    uint64_t vain_address = 0;
+    uint32_t vain_pc = ~0u;
     uint32_t init_fenced = 0;  // threads whose next relaxed arrival at the cluster barrier publishes mbarriers (fence.mbarrier_init)
     uint32_t cluster_arrived = 0;  // threads that arrived at the cluster's barrier in its current phase
     uint32_t cluster_passed = 0;   // threads whose phase is complete, and who have not waited yet
@@ -135,6 +138,7 @@ struct Barrier {
     bool all = true, any = false;
     uint32_t count = 0;      // of true predicates
     bool arrive_only = false;  // a thread arrived and did not wait
+    uint32_t first_pc = ~0u;   // of the first thread that waits
     Clocks handed;             // race check: by those that arrived
 };
 
@@ -270,6 +274,9 @@ enum class Finding : uint8_t {
     kConditionalHandle,
     kGridDependencyMissing,
     kReadOnlyWrite,
+    kBarrierPlaces,
+    kInterrupted,
+    kFreshRead,
 };
 
 struct FindingInfo {
@@ -382,8 +389,11 @@ struct RaceFinding {
 };
 void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& race);
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);
+void report_barrier_places(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint32_t other_pc);
 std::vector<std::string> describe_places(const LaunchState& state);  // of the image's instructions
 void report_deadlock(Worker& worker, Block& block);
+// What the warps of these blocks wait for, or are at, as one finding.
+void report_waits(Worker& worker, const std::vector<Block*>& blocks, Finding finding, const std::string& head);
 
 void run_printf(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint64_t format, uint64_t arguments,
                 uint32_t* result);

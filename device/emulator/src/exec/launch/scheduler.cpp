@@ -207,21 +207,48 @@ BlockStop run_unit(Worker& worker, Unit& unit) {
     }
 }
 
-// The first warp of a unit that waits for what nothing will change.
-void report_vain_wait(Worker& worker, Unit& unit) {
-    for (const auto& block : unit.blocks) {
-        for (Warp& warp : block->warps) {
-            for (const Entry& entry : warp.entries) {
-                if (entry.state != EntryState::kRunnable && entry.state != EntryState::kYielded) continue;
-                // Past what it polled with; an mbarrier's wait is repeated itself.
-                const uint32_t pc = warp.polled_block || entry.pc == 0 ? entry.pc : entry.pc - 1;
-                report_event(worker, *block, warp, pc, static_cast<uint32_t>(std::countr_zero(entry.mask)), Finding::kEndlessLoop,
-                             "every warp that is left reads memory again and again, and no warp is left that changes it");
-                worker.launch->end_with(kErrorLaunchTimeout);
-                return;
-            }
+std::atomic<bool> interrupted{false};
+std::atomic<uint32_t> num_running{0};  // launches
+
+std::vector<Block*> blocks_of(const std::deque<std::unique_ptr<Unit>>& units) {
+    std::vector<Block*> blocks;
+    for (const auto& unit : units) {
+        for (const auto& block : unit->blocks) {
+            if (block->live_threads != 0) blocks.push_back(block.get());
         }
     }
+    return blocks;
+}
+
+// Whether somebody who is not of the launch may change what a warp waits for: memory that the host writes too.
+bool waits_for_host(const LaunchState& state, const std::vector<Block*>& blocks) {
+    for (const Block* block : blocks) {
+        for (const Warp& warp : block->warps) {
+            if (warp.live == 0 || warp.polled_block || warp.vain_pc == ~0u) continue;
+            const uint64_t address = warp.vain_address;
+            if ((address & kWindowMask) == kSharedWindow || address <= kSharedOffsetMask) continue;
+            const Allocation* allocation = state.memory->contains(address) ? state.memory->find(address) : nullptr;
+            if (!allocation || is_host_visible(allocation->kind)) return true;
+        }
+    }
+    return false;
+}
+
+// All warps wait for what nothing will change. False: that cannot be said.
+bool report_vain_wait(Worker& worker, const std::deque<std::unique_ptr<Unit>>& units) {
+    const std::vector<Block*> blocks = blocks_of(units);
+    const bool is_limited = worker.launch->options.loop_limit != 0;
+    if (!is_limited && waits_for_host(*worker.launch, blocks)) return false;
+    report_waits(worker, blocks, is_limited ? Finding::kEndlessLoop : Finding::kDeadlock,
+                 "every warp that is left reads memory again and again, and no warp is left that changes it:");
+    worker.launch->end_with(kErrorLaunchTimeout);
+    return true;
+}
+
+void report_interruption(Worker& worker, const std::deque<std::unique_ptr<Unit>>& units) {
+    report_waits(worker, blocks_of(units), Finding::kInterrupted,
+                 "the process was told to end; the warps of a host thread's blocks at that time:");
+    worker.launch->end_with(kErrorLaunchTimeout);
 }
 
 // Units of one worker: normally one at a time, each to its end. One that uses up its turn, or waits by polling, is set aside for another
@@ -275,6 +302,10 @@ void run_worker(Worker& worker) {
             continue;
         }
         resident.push_back(std::move(unit));
+        if (interrupted.load(std::memory_order_relaxed)) {
+            report_interruption(worker, resident);
+            break;
+        }
         if (stop == BlockStop::kTurn) {
             rounds_in_vain = 0;
             set_in_vain(false);
@@ -284,12 +315,9 @@ void run_worker(Worker& worker) {
             // What all wait for is up to another worker.
             std::this_thread::sleep_for(std::chrono::microseconds(std::min<size_t>(++rounds_in_vain, kMostPause)));
             polling = 0;
-            if (state.options.loop_limit != 0 && rounds_in_vain >= kVainRounds) {
+            if (rounds_in_vain >= kVainRounds) {
                 set_in_vain(true);
-                if (state.vain_workers.load() >= state.busy_workers.load()) {
-                    report_vain_wait(worker, *resident.front());
-                    break;
-                }
+                if (state.vain_workers.load() >= state.busy_workers.load() && report_vain_wait(worker, resident)) break;
             }
         }
         if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {
@@ -359,7 +387,12 @@ private:
 
 }  // namespace
 
+void interrupt_launches() { interrupted.store(true); }
+bool launches_are_interrupted() { return interrupted.load(); }
+bool launches_are_running() { return num_running.load() != 0; }
+
 void run_workers(LaunchState& state, std::vector<Worker>& workers) {
+    num_running.fetch_add(1);
     state.busy_workers = static_cast<uint32_t>(workers.size());
     Pool::instance().run(static_cast<uint32_t>(workers.size()), [&](uint32_t i) {
         try {
@@ -368,6 +401,7 @@ void run_workers(LaunchState& state, std::vector<Worker>& workers) {
             state.end_with(kErrorLaunchOutOfResources);
         }
     });
+    num_running.fetch_sub(1);
 }
 
 }  // namespace aicf::emu

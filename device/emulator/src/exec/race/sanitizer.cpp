@@ -65,6 +65,9 @@ constexpr FindingInfo kFindings[] = {
     {"conditional_handle", Severity::kError, "Value set for a conditional handle that no graph has"},
     {"grid_dependency_missing", Severity::kError, "Access to what the kernel before has touched, which may not be over"},
     {"read_only_write", Severity::kError, "Write to an allocation that is marked read-only"},
+    {"barrier_places", Severity::kWarning, "Warps of a block meet at two different barriers"},
+    {"interrupted", Severity::kError, "Interrupted"},
+    {"fresh_memory_read", Severity::kNote, "Read of memory that nothing wrote, and that is zero only because zero_memory is set:"},
 };
 
 std::string hex(uint64_t value) {
@@ -210,8 +213,11 @@ void LaunchState::end_with(int launch_status) {
     stop.store(true, std::memory_order_release);
 }
 
-void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& access) {
+void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& found) {
     const LaunchState& state = *worker.launch;
+    AccessFinding access = found;
+    if (access.finding == Finding::kUninitialized && access.space == MemSpace::kGlobal && state.options.zero_memory)
+        access.finding = Finding::kFreshRead;
     uint64_t key;
     if (!is_new(worker, access.finding, pc, key)) return;
     Report report = make_report(state, block, warp, pc, lane, access.finding);
@@ -400,73 +406,114 @@ void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_
     publish(worker, key, std::move(report));
 }
 
+void report_barrier_places(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint32_t other_pc) {
+    const LaunchState& state = *worker.launch;
+    report_event(worker, block, warp, pc, lane, Finding::kBarrierPlaces,
+                 "others of the block wait at " + place_of(state, other_pc).text +
+                     "\n  PTX counts arrivals, so that both are passed here; in CUDA all threads of the block have to reach the same "
+                     "__syncthreads().");
+}
+
 std::vector<std::string> describe_places(const LaunchState& state) {
     std::vector<std::string> places;
     for (uint32_t pc = 0; pc < state.image->info.size(); ++pc) places.push_back(place_of(state, pc).text);
     return places;
 }
 
+namespace {
+
+// The lines of report_waits(): the first few groups of threads in words, and where the first one is.
+struct Waits {
+    const LaunchState& state;
+    bool many_blocks;
+    std::string text;
+    Block* block = nullptr;
+    Warp* warp = nullptr;
+    uint32_t pc = 0, lane = 0, num_groups = 0;
+    static constexpr uint32_t kMostShown = 8;
+
+    void add(Block& at_block, Warp& at_warp, uint32_t at_pc, uint32_t mask, const std::string& what) {
+        if (!warp) {
+            block = &at_block;
+            warp = &at_warp;
+            pc = at_pc;
+            lane = static_cast<uint32_t>(__builtin_ctz(mask));
+        }
+        if (++num_groups > kMostShown) return;
+        text += "\n      " + (many_blocks ? "block " + triple(at_block.ctaid) + ", " : std::string()) + "warp " +
+                std::to_string(at_warp.id) + ", threads " + hex(mask) + ": " + what;
+    }
+
+    std::string at(uint32_t where) const { return place_of(state, where).text; }
+};
+
+std::string describe_mbarrier(const Warp& warp) {
+    std::string text = " the mbarrier at shared address " + hex(warp.polled_address);
+    const auto found = warp.polled_block->mbarriers.find(warp.polled_address);
+    if (found == warp.polled_block->mbarriers.end()) return text;
+    const Mbarrier& barrier = found->second;
+    return text + ", whose phase " + std::to_string(barrier.phase) + " (parity " + std::to_string(barrier.phase & 1) + ") lacks " +
+           std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) + " arrivals and " + std::to_string(barrier.tx) +
+           " bytes: " + std::to_string(barrier.announced_bytes) + " were announced, " + std::to_string(barrier.delivered_bytes) +
+           " delivered";
+}
+
+bool is_waiting(const Entry& entry) { return entry.state != EntryState::kRunnable && entry.state != EntryState::kYielded; }
+
+// Threads that wait for others at an instruction that brings them together.
+void add_waiting(Waits& waits, Block& block) {
+    for (Warp& warp : block.warps) {
+        for (const Entry& entry : warp.entries) {
+            if (!is_waiting(entry)) continue;
+            std::string what = "waits at " + waits.at(entry.pc);
+            if (entry.state == EntryState::kBarrier) {
+                const Barrier& barrier = block.barriers[entry.barrier];
+                what += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
+                        std::to_string(barrier.expected ? barrier.expected : block.live_threads) + " threads have arrived";
+            } else if (entry.state == EntryState::kCluster) {
+                what += " for the barrier of the cluster, where " + std::to_string(block.cluster->arrived) + " of " +
+                        std::to_string(block.cluster->live_threads) + " threads have arrived";
+            }
+            waits.add(block, warp, entry.pc, entry.mask, what);
+        }
+    }
+}
+
+// Threads that run, most of them to no avail.
+void add_running(Waits& waits, Block& block) {
+    for (Warp& warp : block.warps) {
+        for (const Entry& entry : warp.entries) {
+            if (is_waiting(entry)) continue;
+            if (warp.polled_block) {
+                waits.add(block, warp, warp.polled_pc, warp.polled_mask, "polls at " + waits.at(warp.polled_pc) + describe_mbarrier(warp));
+            } else if (warp.vain_pc != ~0u) {
+                const bool is_shared = (warp.vain_address & kWindowMask) == kSharedWindow || warp.vain_address <= kSharedOffsetMask;
+                waits.add(block, warp, warp.vain_pc, entry.mask,
+                          "reads again and again " + std::string(is_shared ? "shared " : "") + "address " +
+                              hex(warp.vain_address & ~kWindowMask) + " at " + waits.at(warp.vain_pc));
+            } else {
+                waits.add(block, warp, entry.pc, entry.mask, "is at " + waits.at(entry.pc));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void report_waits(Worker& worker, const std::vector<Block*>& blocks, Finding finding, const std::string& head) {
+    Waits waits{*worker.launch, blocks.size() > 1, head};
+    for (Block* block : blocks) add_waiting(waits, *block);
+    for (Block* block : blocks) add_running(waits, *block);
+    if (waits.num_groups > Waits::kMostShown)
+        waits.text += "\n      and " + std::to_string(waits.num_groups - Waits::kMostShown) + " more groups of threads";
+    if (waits.warp) report_event(worker, *waits.block, *waits.warp, waits.pc, waits.lane, finding, waits.text);
+}
+
 void report_deadlock(Worker& worker, Block& stuck) {
-    const LaunchState& state = *worker.launch;
     const std::vector<Block*> alone{&stuck};
     const std::vector<Block*>& blocks = stuck.cluster ? stuck.cluster->blocks : alone;
-    std::string detail = blocks.size() > 1 ? "no thread of the cluster can go on:" : "no thread of the block can go on:";
-    Block* first_block = nullptr;
-    Warp* first = nullptr;
-    uint32_t pc = 0;
-    uint32_t lane = 0;
-    uint32_t shown = 0;
-    for (Block* block : blocks) {
-        for (Warp& warp : block->warps) {
-            for (const Entry& entry : warp.entries) {
-                if (entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded) continue;  // below: they poll
-                if (!first) {
-                    first_block = block;
-                    first = &warp;
-                    pc = entry.pc;
-                    lane = static_cast<uint32_t>(__builtin_ctz(entry.mask));
-                }
-                if (++shown > 8) continue;
-                detail += "\n      " + (blocks.size() > 1 ? "block " + triple(block->ctaid) + ", " : std::string()) + "warp " +
-                          std::to_string(warp.id) + ", threads " + hex(entry.mask) + ": waits at " + place_of(state, entry.pc).text;
-                if (entry.state == EntryState::kBarrier) {
-                    const Barrier& barrier = block->barriers[entry.barrier];
-                    detail += " for barrier " + std::to_string(entry.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
-                              std::to_string(barrier.expected ? barrier.expected : block->live_threads) + " threads have arrived";
-                } else if (entry.state == EntryState::kCluster) {
-                    detail += " for the barrier of the cluster, where " + std::to_string(block->cluster->arrived) + " of " +
-                              std::to_string(block->cluster->live_threads) + " threads have arrived";
-                }
-            }
-        }
-    }
-    for (Block* block : blocks) {
-        for (const Warp& warp : block->warps) {
-            if (!warp.polled_block || warp.live == 0) continue;
-            bool polls = false;
-            for (const Entry& entry : warp.entries) polls |= entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded;
-            if (!polls) continue;
-            if (!first) {
-                first_block = block;
-                first = const_cast<Warp*>(&warp);
-                pc = warp.polled_pc;
-                lane = static_cast<uint32_t>(__builtin_ctz(warp.polled_mask));
-            }
-            if (++shown > 8) continue;
-            detail += "\n      " + (blocks.size() > 1 ? "block " + triple(block->ctaid) + ", " : std::string()) + "warp " +
-                      std::to_string(warp.id) + ", threads " + hex(warp.polled_mask) + ": polls at " +
-                      place_of(state, warp.polled_pc).text + " the mbarrier at shared address " + hex(warp.polled_address);
-            const auto found = warp.polled_block->mbarriers.find(warp.polled_address);
-            if (found == warp.polled_block->mbarriers.end()) continue;
-            const Mbarrier& barrier = found->second;
-            detail += ", whose phase " + std::to_string(barrier.phase) + " (parity " + std::to_string(barrier.phase & 1) + ") lacks " +
-                      std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) + " arrivals and " +
-                      std::to_string(barrier.tx) + " bytes: " + std::to_string(barrier.announced_bytes) + " were announced, " +
-                      std::to_string(barrier.delivered_bytes) + " delivered";
-        }
-    }
-    if (shown > 8) detail += "\n      and " + std::to_string(shown - 8) + " more groups of threads";
-    if (first) report_event(worker, *first_block, *first, pc, lane, Finding::kDeadlock, detail);
+    report_waits(worker, blocks, Finding::kDeadlock,
+                 blocks.size() > 1 ? "no thread of the cluster can go on:" : "no thread of the block can go on:");
 }
 
 }  // namespace aicf::emu

@@ -27,6 +27,8 @@ void Interpreter<M>::note_poll(uint64_t address) {
     } else if (++poll_repeats_ >= kPollsOfTurn) {
         poll_repeats_ = 0;
         polled_ = true;
+        warp_.vain_address = address;
+        warp_.vain_pc = pc_;
     }
 }
 

@@ -192,6 +192,12 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
                      "barrier " + std::to_string(id) + " is awaited with " + std::to_string(expected) + " threads here and " +
                          std::to_string(barrier.expected) + " elsewhere");
     }
+    if (checking(kSynccheck) && expected == 0) {  // __syncthreads(): PTX counts arrivals only, CUDA asks for the same one
+        if (barrier.first_pc == ~0u)
+            barrier.first_pc = pc_;
+        else if (barrier.first_pc != pc_)
+            check_barrier_place(barrier.first_pc, mask);
+    }
     // A counted barrier counts whole warps: threads that have exited stand for themselves.
     const bool whole_warp = expected != 0 && mask == warp_.live;
     barrier.arrived += whole_warp ? kWarpLanes : static_cast<uint32_t>(std::popcount(mask));
@@ -229,6 +235,15 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
         update_merge();
     else
         pick();
+}
+
+// Copies of one barrier of the source, which compilers make, are no two barriers; without lines nobody can tell.
+template <Mode M>
+void Interpreter<M>::check_barrier_place(uint32_t other_pc, uint32_t mask) {
+    const ptx::Location& here = image_.info[pc_].where;
+    const ptx::Location& there = image_.info[other_pc].where;
+    if (here.line == 0 || there.line == 0 || (here.line == there.line && here.file == there.file)) return;
+    report_barrier_places(worker_, block_, warp_, pc_, static_cast<uint32_t>(std::countr_zero(mask)), other_pc);
 }
 
 template <Mode M>

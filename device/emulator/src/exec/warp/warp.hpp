@@ -74,6 +74,7 @@ private:
     // warp/sync.cpp: barriers and warp-wide instructions
     void barrier(const Inst& inst, uint32_t mask);
     void arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32_t expected);
+    void check_barrier_place(uint32_t other_pc, uint32_t mask);
     void complete_barrier(uint32_t id);
     void check_barriers_after_exit();
     void bar_warp_sync(const Inst& inst, uint32_t mask);

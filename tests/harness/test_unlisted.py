@@ -8,8 +8,9 @@ import pytest
 
 from harness.discover import find_op
 from harness.spec import Problem, SpecError
-from harness.verify.drawing import Deck, draw_large_problems, draw_problems, find_unit, make_generator
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan, make_pools
+from harness.verify.unlisted import Deck, draw_problems, find_unit, make_generator
+from harness.verify.unlisted_large import draw_large_problems
 from tests.harness.toy_op import make_toy
 
 SOFTMAX, GEMM = find_op("softmax").op, find_op("gemm_bias_act").op

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.domain import Facts, settle
 from harness.spec import Group, LogRange, Op, Problem, SpecError
+from harness.spec.conditions import Facts, settle
 
 _MAX_TRIES = 2000
 _T = TypeVar("_T")

@@ -1,6 +1,6 @@
 """The problems that users of an op bring, as groups to draw from: what an op is judged on beside the problems that it lists itself.
 
-A population is data and plain functions. Drawing from it (:mod:`harness.compare.drawn.drawing`) gives the same problems on every machine.
+A population is data and plain functions. Drawing from it (:mod:`harness.compare.drawn.problems`) gives the same problems on every machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from types import MappingProxyType
 
-from harness.domain import AttributeValue
+from harness.spec.conditions import AttributeValue
 
 Sizes = Mapping[str, int]
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")

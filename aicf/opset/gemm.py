@@ -1,0 +1,139 @@
+"""The frozen products: gemm_bias_act and gemm_backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aicf.opset.definition import Arrays, Backward, OpDef, Types, V, same_floats
+from aicf.opset.epilogues import HALVES, activate, apply_slope, check_act
+from aicf.opset.types import Attrs, Type
+
+
+def _infer_gemm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    a, b, _ = types
+    assert a is not None and b is not None
+    same_floats("gemm_bias_act", ("a", "b", "bias"), types)
+    check_act("gemm_bias_act", attrs)
+    k, n = b.shape[::-1] if attrs["b_layout"] == "nk" else b.shape
+    if a.shape[-1] != k:
+        raise ValueError(f"gemm_bias_act: a {a.shape} does not fit b {b.shape} with b_layout {attrs['b_layout']!r}")
+    y = Type(a.dtype, (a.shape[0], n))
+    return (y, y) if attrs["save_z"] else (y,)
+
+
+def _gemm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    a, b, bias = arrays
+    z = a @ (b.T if attrs["b_layout"] == "nk" else b)
+    z = z if bias is None else z + bias
+    return (activate(z, attrs["act"]), z) if attrs["save_z"] else (activate(z, attrs["act"]),)
+
+
+def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[V | None]:
+    """Return those of ``Y = act(Z)``, ``Z = A B + bias``: in bf16 and fp16 two launches of gemm_backward, one through the activation."""
+    act, is_half = str(g.attrs["act"]), g.of("a").dtype in HALVES
+    found: dict[str, V] = {}
+    if dy is not None:
+        wants_bias = "bias" in g.needed and dz is None
+        through, found = _pass_activation(g, dy, act, is_half=is_half, wants_bias=wants_bias)
+        dz = g.total((dz, through))
+    if "bias" in g.needed and "bias" not in found:
+        found["bias"] = g.reduce("sum", dz, (0,))
+    wants = [name for name in ("a", "b") if name in g.needed]
+    if wants and is_half:
+        attrs = {"w_layout": g.attrs["b_layout"], "with_dz": "a" in wants, "with_dbias": False}
+        made = g.call("gemm_backward", (dz, g["b"], g["a"] if "b" in wants else None, None), attrs)
+        found |= dict(zip(wants, made, strict=True))
+    elif wants:
+        found |= _find_products(g, dz, wants)
+    return [found.get(name) for name in ("a", "b", "bias")]
+
+
+def _pass_activation(g: Backward, dy: V, act: str, *, is_half: bool, wants_bias: bool) -> tuple[V, dict[str, V]]:
+    """Return dY act'(Z), and the gradient of the bias where the same launch makes it."""
+    if act == "none":
+        return dy, {}
+    kept = g["y" if act == "relu" else "z"]
+    if not is_half:
+        return g.mul(dy, g.each(f"{act}_slope", kept)), {}
+    made = g.call("gemm_backward", (dy, None, None, kept), {"act": act, "with_dbias": wants_bias})
+    return made[0], {"bias": made[1]} if wants_bias else {}
+
+
+def _find_products(g: Backward, dz: V, wants: Sequence[str]) -> dict[str, V]:
+    """Return dA and dB in fp32 or TF32, which gemm_backward does not have, by gemm_bias_act; TF32 is served for B as [N, K] alone."""
+    is_nk, precision = g.attrs["b_layout"] == "nk", g.attrs["precision"]
+
+    def multiply(left: V, right: V, *, as_nk: bool) -> V:
+        if precision == "tf32" and not as_nk:
+            right, as_nk = g.one("Permute", right, order=(1, 0)), True
+        return g.one("gemm_bias_act", left, right, None, b_layout="nk" if as_nk else "kn", precision=precision)
+
+    found = {}
+    if "a" in wants:
+        found["a"] = multiply(dz, g["b"], as_nk=not is_nk)
+    if "b" in wants:
+        left, right = (dz, g["a"]) if is_nk else (g["a"], dz)
+        found["b"] = multiply(g.one("Permute", left, order=(1, 0)), right, as_nk=False)
+    return found
+
+
+def _save_gemm(attrs: Attrs, needed: set[str]) -> set[str]:
+    slope = {"none": set(), "relu": {"y"}}.get(str(attrs["act"]), {"z"})
+    return slope | ({"b"} if needed & {"a", "b"} else set()) | ({"a"} if "b" in needed else set())
+
+
+def _infer_gemm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    dy, w, x, _ = types
+    assert dy is not None
+    same_floats("gemm_backward", ("dy", "w", "x", "z"), types)
+    check_act("gemm_backward", attrs)
+    if w is None:
+        k = dy.shape[1]
+    else:
+        n, k = w.shape if attrs["w_layout"] == "nk" else w.shape[::-1]
+        if n != dy.shape[1]:
+            raise ValueError(f"gemm_backward: dy {dy.shape} does not fit w {w.shape} with w_layout {attrs['w_layout']!r}")
+    made = [Type(dy.dtype, (dy.shape[0], k))] if attrs["with_dz"] else []
+    made += [Type(dy.dtype, (k,))] if attrs["with_dbias"] else []
+    return tuple(made + ([w] if x is not None and w is not None else []))
+
+
+def _gemm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
+    dy, w, x, z = arrays
+    is_nk, made = attrs["w_layout"] == "nk", []
+    if attrs["with_dz"]:
+        dz = dy if w is None else dy @ (w if is_nk else w.T)
+        dz = dz if attrs["act"] == "none" else dz * apply_slope(z, attrs["act"])
+        made += [dz, dz.sum(0)] if attrs["with_dbias"] else [dz]
+    if x is not None:
+        made.append(dy.T @ x if is_nk else x.T @ dy)
+    return made
+
+
+_GEMM: Attrs = {"act": "none", "b_layout": "kn", "precision": "ieee", "save_z": False}
+_GEMM_BACKWARD: Attrs = {"act": "none", "w_layout": "nk", "with_dz": True, "with_dbias": False}
+
+OPS = (
+    OpDef(
+        "gemm_bias_act",
+        ("a", "b", "bias?"),
+        ("y", "z"),
+        _infer_gemm,
+        _gemm,
+        _GEMM,
+        _differentiate_gemm,
+        _save_gemm,
+        is_frozen=True,
+        keeps={"z": "save_z"},
+    ),
+    OpDef(
+        "gemm_backward",
+        ("dy", "w?", "x?", "z?"),
+        ("dz", "dbias", "dw"),
+        _infer_gemm_backward,
+        _gemm_backward,
+        _GEMM_BACKWARD,
+        is_frozen=True,
+    ),
+)

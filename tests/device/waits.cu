@@ -1,0 +1,84 @@
+// Programs that wait for ever, and their mended twins; programs that rely on what CUDA does not promise: waits CASE.
+#include <cooperative_groups.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace cg = cooperative_groups;
+
+__global__ void grid_barrier(int* out, bool skips) {
+    if (skips && blockIdx.x == 1) return;
+    cg::this_grid().sync();
+    out[blockIdx.x] = 1;
+}
+
+__global__ void flag(volatile int* ready, bool sets) {
+    if (blockIdx.x == 0) {
+        while (ready[0] == 0) {
+        }
+        ready[1] = 1;
+    } else if (sets && threadIdx.x == 0) {
+        ready[0] = 1;
+    }
+}
+
+__global__ void barriers(int* out, bool apart) {
+    if (threadIdx.x < 32 || !apart) {
+        out[threadIdx.x] = 1;
+        __syncthreads();
+    } else {
+        out[threadIdx.x] = 2;
+        __syncthreads();
+    }
+    out[threadIdx.x + 64] = out[63 - threadIdx.x];
+}
+
+__global__ void unrolled(int* out) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        out[threadIdx.x + 64 * (i & 1)] = i;
+        __syncthreads();
+    }
+}
+
+__global__ void add(int* sum) { sum[threadIdx.x] += 1; }
+
+__global__ void counts(unsigned* out) {  // never ends, and stores all the time
+    for (unsigned i = 0; i != ~0u || *reinterpret_cast<volatile unsigned*>(out + 1) == 0; ++i)
+        *reinterpret_cast<volatile unsigned*>(out) = i;
+}
+
+int main(int argc, char** argv) {
+    int *out = nullptr, got[2] = {};
+    const char* const what = argc > 1 ? argv[1] : "";
+    const auto is = [&](const char* name) { return std::strcmp(what, name) == 0; };
+    cudaMalloc(&out, 1024);
+    if (!is("fresh")) cudaMemset(out, 0, 1024);
+    if (is("grid_barrier") || is("grid_barrier_skipped")) {
+        bool skips = is("grid_barrier_skipped");
+        void* arguments[] = {&out, &skips};
+        cudaLaunchCooperativeKernel(reinterpret_cast<void*>(grid_barrier), dim3(4), dim3(64), arguments, 0, nullptr);
+    } else if (is("flag") || is("flag_unset")) {
+        flag<<<2, 32>>>(out, is("flag"));
+    } else if (is("barriers") || is("barriers_apart")) {
+        barriers<<<1, 64>>>(out, is("barriers_apart"));
+    } else if (is("unrolled")) {
+        unrolled<<<1, 64>>>(out);
+    } else if (is("fresh") || is("cleared")) {
+        add<<<1, 32>>>(out);
+    } else if (is("counts")) {
+        std::printf("counting\n");
+        std::fflush(stdout);
+        counts<<<1, 32>>>(reinterpret_cast<unsigned*>(out));
+    } else if (is("driver")) {
+        int count = 0;
+        cuInit(0);
+        cuDeviceGetCount(&count);
+        std::printf("%d devices\n", count);
+    }
+    const cudaError_t error = cudaMemcpy(got, out, sizeof got, cudaMemcpyDeviceToHost);
+    std::printf("%s %d\n", cudaGetErrorName(error), got[0]);
+    return error != cudaSuccess;
+}
