@@ -26,7 +26,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 }
 # What sealed builds need of the device's package; the rest of the contract needs nothing.
 CONTRACT_MODULES = ("device.cubin", "device.interface", "device.native", "device.settings", "device.toolchain")
-# Rooms within a room, from the lowest to the highest (those of `harness` and `aicf` have floors of their own): none imports one that comes after it, not even inside a function.
+# Rooms within a room, from the lowest to the highest: none imports one that comes after it, not even inside a function.
 LADDERS: tuple[tuple[str, ...], ...] = (
     ("harness.freezing.store", "harness.freezing.seal", "harness.freezing.gates", "harness.freezing.decide"),
 )

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from aicf.plan.data import ALIGNMENT_BYTES
 
+# Of the lower bound; another order costs more time than the rest is worth.
+_GOOD_ENOUGH = 1.01
+
 
 def align(size_bytes: int) -> int:
     """Return a size rounded up to the alignment of buffers."""
@@ -18,7 +21,8 @@ def align(size_bytes: int) -> int:
 def place(sizes: Sequence[int], spans: Sequence[int], conflicts: NDArray[np.bool_], lower_bound: int) -> tuple[list[int], int]:
     """Return offsets and the arena's size in bytes. Sizes are aligned ones; ``spans`` are how long buffers live, in steps.
 
-    Orders are tried until one meets the lower bound: by size, by area (size times span), and as buffers are first written.
+    Orders are tried until one is within a hundredth of the lower bound: by size, by area (size times span), and as buffers are first
+    written.
     """
     bytes_ = np.asarray(sizes, dtype=np.int64)
     areas = bytes_ * np.asarray(spans, dtype=np.int64)
@@ -30,7 +34,7 @@ def place(sizes: Sequence[int], spans: Sequence[int], conflicts: NDArray[np.bool
         total = int((offsets + bytes_).max(initial=0))
         if least < 0 or total < least:
             best, least = offsets, total
-        if least <= lower_bound:
+        if least <= _GOOD_ENOUGH * lower_bound:
             break
     return [int(offset) for offset in best], max(least, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from aicf.backends import find_backend
-from aicf.errors import PlanError
+from aicf.errors import PlanError, StateError
 from aicf.ir import Graph
 from aicf.passes import LogEntry
 from aicf.plan import Plan, load_plan, save_plan, verify
@@ -21,6 +22,10 @@ from aicf.tensor import Tensor
 
 PLAN, STATES = "plan.json", "states.safetensors"
 Key = tuple[str, str]
+
+
+# Whose memory an array that a tensor has is in, by the array; a program keeps its arrays as long as it lives.
+_homes: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -55,26 +60,52 @@ class Compiled:
         self.log = tuple(log)
         self.executor: Executor = make_executor(plan)
         self._backend = find_backend(plan.backend)
-        self.tensors = self._make_states() if tensors is None else self._share_states(tensors)
+        written = {slot.offset for step in plan.steps for slot in step.writes if slot.region == STATE}
+        self._written = {(s.owner, s.role) for s in plan.states if s.slot.offset in written}
+        self._views = {(s.owner, s.role): self.executor.view(s.slot) for s in plan.states}
+        self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
+        if tensors is not None:
+            self._share_states()
 
-    def _make_states(self) -> Mapping[Key, Tensor]:
-        return {(s.owner, s.role): Tensor.wrap(self.executor.view(s.slot), self._backend) for s in self.plan.states}
+    def _share_states(self) -> None:
+        """Copy each state in, and make its tensor a view of the plan's memory.
 
-    def _share_states(self, tensors: Mapping[Key, Tensor]) -> Mapping[Key, Tensor]:
-        """Copy each state in, and make its tensor a view of the plan's memory."""
+        One that lives in another program's memory stays there, unless this plan changes it: who trains has the weights.
+        """
         for state in self.plan.states:
-            tensor = tensors[state.owner, state.role]
+            key = (state.owner, state.role)
+            tensor = self.tensors[key]
             self.executor.write(state.slot, tensor.backend.to_host(tensor.data))
-            tensor.data, tensor.backend = self.executor.view(state.slot), self._backend
-            tensor.grad = None
-        return tensors
+            if key in self._written or id(tensor.data) not in _homes:
+                tensor.data, tensor.backend = self._views[key], self._backend
+                tensor.grad = None
+                _homes[id(tensor.data)] = self
+
+    def _follow_states(self) -> None:
+        """Copy in states that live elsewhere: another program of the same model has them in its memory.
+
+        Raises :class:`~aicf.errors.StateError` for one that this plan changes: it would change a copy that nobody reads.
+        """
+        for state in self.plan.states:
+            key = (state.owner, state.role)
+            tensor = self.tensors[key]
+            if tensor.data is self._views[key]:
+                continue
+            if key in self._written:
+                raise StateError(
+                    f"{self.plan.name}: {state.role} of {state.owner} lives in the memory of a step that was compiled later; "
+                    "compile this one again, or use that one"
+                )
+            here = tensor.backend is self._backend
+            self.executor.write(state.slot, tensor.data if here else tensor.backend.to_host(tensor.data))
 
     def run(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """Run the plan on inputs; returns its outputs, which are overwritten by the next run."""
+        self._follow_states()
         self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
         self.executor.run()
-        for tensor in self.tensors.values():
-            tensor.version.count += 1
+        for key in self._written:
+            self.tensors[key].version.count += 1
         return tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in self.plan.outputs)
 
     def verify_replay(self, runs: int) -> Report:

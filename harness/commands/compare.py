@@ -133,7 +133,7 @@ def run(
         return _show(op, *_compare_records(op, record, criteria, published), criteria, is_gate=True, as_json=json)
     sides = VariantsRequest(op, base, against, variant or [], problem or [], mode, criteria, device, target, jobs, json)
     # Without a word the ladder is compared with its first rung, and that one being faster is no failure.
-    return _show(op, *run_variants(sides), criteria, is_gate=given > 0, as_json=json)
+    return _show(op, *run_variants(sides), criteria, is_gate=given > 0, as_json=json, keeps_problems=against is not None)
 
 
 def _name_drawn(op: str, count: int, seed: int, regret: bool, cliffs: bool, peers: list[str]) -> str:
@@ -211,12 +211,16 @@ def _compare_records(op: str, ids: list[int], criteria: Criteria, published: boo
     return [compare_records(found[ids[0]], found[ids[1]], criteria)], where
 
 
-def _show(op: str, rows: list[Compared], where: str, criteria: Criteria, *, is_gate: bool, as_json: bool) -> ExitCode:
+def _show(
+    op: str, rows: list[Compared], where: str, criteria: Criteria, *, is_gate: bool, as_json: bool, keeps_problems: bool = False
+) -> ExitCode:
+    """Print the rows. A variant that ``keeps_problems`` has to serve what it served before: other variants may serve other problems."""
     if as_json:
         print_json({"op": op, "where": where, "criteria": vars(criteria), "rows": [r.to_json() for r in rows]})
     else:
         _print(rows, where)
-    return ExitCode.CHECK_FAILED if any(r.is_regression and (is_gate or r.is_void) for r in rows) else ExitCode.DONE
+    stops = any((r.is_regression and (is_gate or r.is_void)) or (r.is_given_up and keeps_problems) for r in rows)
+    return ExitCode.CHECK_FAILED if stops else ExitCode.DONE
 
 
 def _print(rows: list[Compared], where: str) -> None:

@@ -35,7 +35,7 @@ from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetNam
 from harness.discover import LoadedOp, find_op
 from harness.errors import ExitCode
 from harness.freezing.decide.contests import ContestRunner
-from harness.freezing.decide.promote import Decision, Request, list_choices, promote
+from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
 from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
@@ -97,6 +97,7 @@ def run(
     frozen = require_sound(find_frozen_dir(), op)
     say: Callable[[str], None] = (lambda text: None) if json else print
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
+        group_problems(session, request)  # a bucket that there is not is said before anything is built
         ready = make_ready(session, variants, quiet=json, effort=THOROUGH, committed_only=True)
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
         decisions = _decide(session, frozen, candidates, request, recording, budget, say)

@@ -48,7 +48,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Compared:
-    """One candidate against the incumbent on one problem. ``outcome`` is None where there was none to be had, for ``reason``."""
+    """One candidate against the incumbent on one problem. ``outcome`` is None where there was none to be had, for ``reason``.
+
+    ``is_given_up`` says that the incumbent serves the problem and the candidate does not.
+    """
 
     problem: str
     mode: str
@@ -59,6 +62,7 @@ class Compared:
     incumbent_us: float | None = None
     candidate_us: float | None = None
     is_void: bool = False
+    is_given_up: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -133,7 +137,8 @@ def _compare_on(
     held = hold_contest(session, timer, sides, opened, problem, mode, criteria, expect=expect)
     incumbent = sides[0]
     for name, reason in held.not_served.items():
-        yield Compared(problem.name, mode, incumbent.name, name, None, f"not served: {reason}")
+        is_given_up = not held.is_incumbent_refused
+        yield Compared(problem.name, mode, incumbent.name, name, None, f"not served: {reason}", is_given_up=is_given_up)
     if held.contest is None:
         return
     contest = held.contest
@@ -166,6 +171,7 @@ class Held:
     contest: Contest | None = None
     faults: tuple[str, ...] = ()
     record_ids: tuple[int, ...] = ()
+    is_incumbent_refused: bool = False
 
 
 def hold_contest(
@@ -194,7 +200,7 @@ def hold_contest(
         refused = {s.name: reasons[s.name] or reasons[incumbent.name] for s in candidates}
         not_served = {name: reason for name, reason in refused.items() if reason}
         if reasons[incumbent.name] or len(serving) < 3:
-            return Held(problem, mode, not_served)
+            return Held(problem, mode, not_served, is_incumbent_refused=bool(reasons[incumbent.name]))
         case.upload(expected.inputs)
         launchables = [opened[i] for i in serving]
         case.prepare(*launchables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,13 +37,27 @@ def find_row_fault(row: Any) -> str:
             elif name in BLOBS:
                 if not _are_numbers(part[name]):
                     return f"{prefix}{name} must be a list of numbers"
+                # A clock may be unknown, a time that was taken is one.
+                if name == "samples" and not _is_finite(part[name]):
+                    return f"{prefix}{name} must be finite numbers"
             elif type(part[name]) is not (kind := _find_kind(column)):
                 return f"{prefix}{name} must be {_WORDS[kind]}"
+            elif not _is_finite(part[name]):
+                return f"{prefix}{name} holds NaN or infinity, which stand for no measurement"
     return ""
 
 
 def _find_kind(column: ColumnElement[Any]) -> type[Any]:
     return dict if isinstance(column.type, JSON) else column.type.python_type
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether all numbers in plain values are finite."""
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _are_numbers(values: Any) -> bool:

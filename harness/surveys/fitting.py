@@ -21,8 +21,8 @@ from contract.decision_tables import NUM_SURVEY_AXES
 from contract.frozen_set import FrozenOp
 from harness.errors import FrozenUseError
 
-# A model of five weights wants some more problems than that.
-MIN_PROBLEMS = 8
+# A model has at most half as many weights as problems, and at least two.
+MIN_PROBLEMS = 4
 _NUM_WEIGHT_DIGITS, _NUM_ERROR_DECIMALS = 6, 4
 # A problem with times: `sizes`, `attributes`, and `times_us` by kernel.
 TimesRow = Mapping[str, Any]
@@ -49,7 +49,7 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
         if timed.sum() < MIN_PROBLEMS:
             continue
         say = np.nanmin(times[timed], axis=1) / times[timed, i]
-        found = solve_nonnegative(terms[timed, i] / times[timed, i, None] * say[:, None], say)
+        found = solve_nonnegative(terms[timed, i] / times[timed, i, None] * say[:, None], say, int(timed.sum()) // 2)
         weights[name] = [float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found]
         errors[name] = times[:, i] / (terms[:, i] @ np.array(weights[name])) - 1.0
     groups: dict[str, list[int]] = {}
@@ -87,10 +87,13 @@ def _list_medians(frozen: FrozenOp, arch: str) -> list[TimesRow]:
     return list(found.values())
 
 
-def solve_nonnegative(matrix: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the x >= 0 with the least |matrix x - target|^2: the best of the plain solutions on all subsets of so few columns."""
+def solve_nonnegative(matrix: NDArray[np.float64], target: NDArray[np.float64], most: int | None = None) -> NDArray[np.float64]:
+    """Return the x >= 0 with the least |matrix x - target|^2, of which at most ``most`` are not 0.
+
+    That is the best of the plain solutions on all subsets of so few columns.
+    """
     best, least = np.zeros(matrix.shape[1]), float(target @ target)
-    for count in range(1, matrix.shape[1] + 1):
+    for count in range(1, min(matrix.shape[1], matrix.shape[1] if most is None else most) + 1):
         for columns in itertools.combinations(range(matrix.shape[1]), count):
             part = np.linalg.lstsq(matrix[:, columns], target, rcond=None)[0]
             error = float(np.sum((matrix[:, columns] @ part - target) ** 2))

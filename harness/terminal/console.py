@@ -74,6 +74,9 @@ class _Silent:
         """Show nothing."""
 
 
+_MIN_TIMED = 3  # pieces of which the others' time is estimated
+
+
 class Stages:
     """Counts finished pieces of the stages of a job, which may run at the same time, and says them in one line."""
 
@@ -82,11 +85,16 @@ class Stages:
         self._totals = dict(totals)
         self._done = dict.fromkeys(totals, 0)
         self._known = dict.fromkeys(totals, 0)
+        self._began_s: dict[str, float] = {}
+        self._last_piece_s = time.monotonic()
 
     def advance(self, stage: str, text: str = "", *, known: bool = False) -> None:
         """Say that one more piece of a stage is done; ``text`` describes it, ``known`` says that it was done before this job."""
         self._done[stage] += 1
         self._known[stage] += known
+        if not known:
+            self._began_s.setdefault(stage, self._last_piece_s)
+        self._last_piece_s = time.monotonic()
         self._show(stage, text)
 
     def set_total(self, stage: str, total: int) -> None:
@@ -98,6 +106,15 @@ class Stages:
 
     def _show(self, stage: str, text: str) -> None:
         """Show the counts."""
+
+    def describe_rest(self, stage: str) -> str:
+        """Return ``verify: about 40 s left``, by the pieces of the stage so far; "" where too few are done to say."""
+        done, total = self._done[stage], self._totals[stage]
+        num_timed = done - self._known[stage]
+        if num_timed < _MIN_TIMED or done >= total:
+            return ""
+        left_s = (self._last_piece_s - self._began_s[stage]) / num_timed * (total - done)
+        return f"{stage}: about {left_s:.0f} s left"
 
     def describe(self, *, with_known: bool = True) -> str:
         """Return ``build 55/55 · verify 12/55 (10 before) · count 0/55``."""
@@ -112,13 +129,14 @@ class _StageLines(Stages):
 
     def __init__(self, what: str, totals: Mapping[str, int]) -> None:
         super().__init__(what, totals)
-        self._began_s = self._last_s = time.monotonic()
+        self._started_s = self._last_s = time.monotonic()
 
     def _show(self, stage: str, text: str) -> None:
         now_s = time.monotonic()
         if self._done[stage] == self._totals[stage] or now_s - self._last_s >= self._EVERY_S:
             self._last_s = now_s
-            self.say(f"{self.describe()} ({now_s - self._began_s:.0f} s)")
+            rest = self.describe_rest(stage)
+            self.say(f"{self.describe()} ({now_s - self._started_s:.0f} s{f'; {rest}' if rest else ''})")
 
     def say(self, text: str) -> None:
         print(f"{self._what}: {text}", file=sys.stderr, flush=True)
@@ -152,7 +170,8 @@ def open_stages(what: str, totals: Mapping[str, int], *, quiet: bool = False) ->
         class _StageBar(Stages):
             def _show(self, stage: str, text: str) -> None:
                 done, total = sum(self._done.values()), sum(self._totals.values())
-                bar.update(task, completed=done, total=total, counts=self.describe(with_known=False), piece=text)
+                piece = " · ".join(filter(None, (self.describe_rest(stage), text)))
+                bar.update(task, completed=done, total=total, counts=self.describe(with_known=False), piece=piece)
 
             def say(self, text: str) -> None:
                 bar.console.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)

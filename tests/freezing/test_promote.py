@@ -58,6 +58,8 @@ def make_candidate(name: str, number: int, *gates: Gate) -> Candidate:
     manifest = make_manifest(kernel, {f"sources/{n}": c for n, c in sources.items()}) | {"op": "softmax", "variant": name}
     manifest["interface"] = hash_value(describe_interface(LOADED.op, read_api(LOADED)))
     manifest["entry_points"] = {call: f"softmax_{call}__{kernel}" for call in manifest["entry_points"]}
+    manifest |= {"domain": [{"count": {"columns": 1}, "max": 1 << 20}, {"tensor": "x", "address": 16}]}
+    manifest["prior"]["tile"] = {"columns": 32}
     manifest["build"]["source"] = "sources/softmax/launcher.cu"
     manifest["build"]["machine_code"] = {"sm_90a": f"{number:064x}"}
     build = BuildResult(variant, Path("none.so"), f"{number:064x}", "key", None, None, 0.0, cached=True)

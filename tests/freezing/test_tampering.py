@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contract.frozen_set import read_op
 from contract.kernels import read_kernel
 from contract.layout import (
     HISTORY,
@@ -30,7 +31,7 @@ from harness.freezing.store.changes import change_index
 from harness.freezing.store.history import name_event, read_history
 from harness.freezing.store.index import list_frozen_ops, read_frozen_op
 from harness.freezing.store.verify import check_op
-from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_manifest, make_rows, write_frozen_set, write_manifest
+from tests.freezing.frozen_sets import OP, REVISION, QuickDisk, make_manifest, make_median, make_rows, write_frozen_set, write_manifest
 
 KERNEL = "plain__threads32__00000001"
 OTHER = "plain__threads64__00000002"
@@ -266,3 +267,12 @@ def test_a_revision_that_is_gone_is_missed_by_every_kernel(frozen_dir: Path) -> 
     assert [(f.path, f.kind) for f in check_op(frozen_dir, OP)] == [(name_manifest(k), "missing") for k in (KERNEL, OTHER)]
     shutil.rmtree(frozen_dir / OP / KERNELS)
     assert [(f.path, f.kind) for f in check_op(frozen_dir, OP)] == [(name_manifest(k), "missing") for k in (KERNEL, OTHER)]
+
+
+def test_rows_that_do_not_fit_together_are_found_before_a_reader_meets_them(frozen_dir: Path) -> None:
+    """Each is valid by its schema, and the history leads to them."""
+    change_index(frozen_dir, OP, "measure", "", put=[make_median(KERNEL, 8, 1.0) | {"sizes": {"m": 8}}], disk=QuickDisk())
+    ((path, kind, detail),) = [(f.path, f.kind, f.detail) for f in check_op(frozen_dir, OP)]
+    assert (path, kind) == (INDEX, "changed") and detail == "median n8: its sizes and attributes are not the op's"
+    with pytest.raises(FrozenError, match="are not the op's"):
+        read_op(OP, frozen_dir)

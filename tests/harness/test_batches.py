@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.model.counting import LaunchFacts
 
 from harness.benchmark import workers
 from harness.benchmark.workers import Batch, Counted, Job, WorkerSetup, count_variants
+from harness.model.launches import LaunchFacts
 from harness.processes.pool import Lost
 from harness.spec import Variant
 

@@ -21,6 +21,8 @@ from tests.harness.test_session import OP, Bench, give_wrong, run
 from tests.harness.tiny_op import write_tiny_op
 from tests.harness.toy_op import ToyKernel
 
+ROWS = OP.select_problems("bench")[0].sizes["M"]
+
 
 class Gpu(Bench):
     """``times_us`` are those of (kernel, library's stem); what is not in it takes 50 us. Every launch varies by half a percent."""
@@ -29,6 +31,7 @@ class Gpu(Bench):
         super().__init__(monkeypatch, folder, is_emulated=False)
         self.times_us: dict[tuple[str, str], float] = {}
         self.hashes: dict[tuple[str, str], str] = {}
+        self.refusals: dict[tuple[str, str], str] = {}
         self.num_timed = 0
         rng = np.random.default_rng(3)
         self.vary: Callable[[], float] = lambda: float(np.exp(0.005 * rng.standard_normal()))
@@ -64,7 +67,11 @@ class Gpu(Bench):
             self.device.clock_us += self.vary() * self.times_us.get((variant.kernel, library.stem), 50.0)
             self.bodies[variant.kernel](A=A, B=B, bias=bias, Y=Y, relu=relu)
 
-        return ToyKernel(self.device, body)
+        kernel = ToyKernel(self.device, body)
+        if refusal := self.refusals.get((variant.kernel, library.stem)):
+            served = kernel.supports
+            kernel.supports = lambda **kw: refusal if kw["A"].shape[0] == ROWS else served(**kw)  # type: ignore[method-assign]
+        return kernel
 
 
 @pytest.fixture
@@ -118,6 +125,17 @@ def test_each_variant_meets_itself_at_another_revision(gpu: Gpu, capsys: pytest.
     assert code == 1
     assert (rows["honest"]["incumbent"], rows["honest"]["verdict"]) == ("honest@0123456789", "SLOWER")
     assert rows["atomic"]["verdict"] == "SAME" and "same machine code" in rows["atomic"]["reason"]
+
+
+def test_a_variant_that_stops_serving_a_problem_stops_a_gate(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.refusals = {("atomic", "now"): "M must be even"}
+    code, out, _ = run(capsys, "compare", "toy", "--against", "main", "--json")
+    rows = {r["candidate"]: r for r in json.loads(out)["rows"]}
+    assert (code, rows["atomic"]["reason"]) == (1, "not served: M must be even")
+    # Another variant may serve other problems, and what the revision did not serve either is not given up.
+    assert run(capsys, "compare", "toy", "--base", "honest")[0] == 0
+    gpu.refusals = {("atomic", stem): "M must be even" for stem in ("now", "old", "control")}
+    assert run(capsys, "compare", "toy", "--against", "main")[0] == 0
 
 
 def test_unchanged_machine_code_is_not_timed(gpu: Gpu, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,22 @@ def test_a_long_stage_says_a_line_now_and_then(capsys: pytest.CaptureFixture[str
         for _ in range(99):
             now_s += 1.0
             stages.advance("time")
-    assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == [f"{i}/100" for i in (15, 30, 45, 60, 75, 90)]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"sweep: time {i}/100 ({i} s; time: about {100 - i} s left)" for i in (15, 30, 45, 60, 75, 90)]
+
+
+def test_what_was_known_before_says_nothing_about_the_time_that_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(console.time, "monotonic", lambda: now_s)
+    with open_stages("bench toy", {"build": 100}) as stages:
+        for _ in range(60):
+            stages.advance("build", known=True)
+        for _ in range(10):
+            now_s += 2.0
+            stages.advance("build")
+    assert capsys.readouterr().err.splitlines() == ["bench toy: build 68/100 (60 before) (16 s; build: about 64 s left)"]
 
 
 def test_quiet_stages_say_nothing_at_all(capsys: pytest.CaptureFixture[str]) -> None:

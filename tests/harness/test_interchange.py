@@ -135,6 +135,8 @@ def test_what_is_wrong_with_a_file_is_said_in_its_own_words(full: Records, tmp_p
         ([row | {"verify_version": "2"}], "row 1: verify_version must be a whole number"),
         ([row | {"figures": []}], "row 1: figures must be an object"),
         ([row | {"samples": ["fast"]}], "row 1: samples must be a list of numbers"),
+        ([row | {"samples": [1.0, float("nan")]}], "row 1: samples must be finite numbers"),
+        ([row | {"figures": {"cold": {"median_us": [float("inf")]}}}], "row 1: figures holds NaN or infinity"),
     ]
     files = {tmp_path / f"{n}.json": (json.dumps(content), message) for n, (content, message) in enumerate(cases)}
     files |= {

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from contract.documents import read_plain_file
 from contract.errors import BrokenDocument, FrozenError
+from contract.frozen_set import load_kernels
 from contract.index import Index, Row
 from contract.layout import (
     EVIDENCE,
@@ -125,7 +126,17 @@ def check_op(frozen_dir: Path, op: str) -> list[Finding]:
     expected = {INDEX, KERNELS, REVISIONS, EVIDENCE, HISTORY} | set(evidence) | {f"{HISTORY}/{name}" for name, _ in events}
     expected |= {name_manifest(kernel) for kernel in known}
     findings += _find_added(folder, expected, {f.path for f in findings})
+    if rows and not findings:
+        findings += _check_readable(Index(op, folder, tuple(rows)))
     return findings
+
+
+def _check_readable(index: Index) -> Iterator[Finding]:
+    """Check that those who use the set can read it: names that one row uses are those that another declares."""
+    try:
+        load_kernels(index)
+    except FrozenError as error:
+        yield Finding(index.op, INDEX, "changed", str(error).removeprefix(f"{index.folder / INDEX}: "))
 
 
 def _is_plain(path: Path) -> bool:

@@ -12,6 +12,7 @@ import pytest
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
+from aicf.errors import GradientError, StateError
 
 RNG = np.random.default_rng(0)
 BATCHES = [(RNG.normal(size=(8, 6)).astype(np.float32), RNG.integers(0, 3, size=8)) for _ in range(12)]
@@ -144,6 +145,43 @@ def test_steps_are_checked_against_the_truth_and_states_stay() -> None:
     step.executor.run_step = run_wrongly  # type: ignore[method-assign]
     errors = step.check(BATCHES[0])
     assert [e.step for e in errors if e.worst != 0.0] == [2]
+
+
+def test_a_program_follows_the_weights_that_a_step_trains() -> None:
+    """A model has one set of weights, whichever program was compiled last."""
+    model, optimizer, _ = make(BUILDS["SGD"])
+    model.eval()
+    program = aicf.compile(model, (Tensor(BATCHES[0][0]),))
+    step = aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]])
+    for x, y in BATCHES[:3]:
+        step(x, y)
+        np.testing.assert_array_equal(program(x).numpy(), model(Tensor(x)).numpy())
+    later = aicf.compile(model, (Tensor(BATCHES[0][0]),))
+    step(*BATCHES[3])
+    np.testing.assert_array_equal(later(x).numpy(), program(x).numpy())
+    np.testing.assert_array_equal(later(x).numpy(), model(Tensor(x)).numpy())
+    other = aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]])
+    other(*BATCHES[4])
+    np.testing.assert_array_equal(later(x).numpy(), model(Tensor(x)).numpy())
+    with pytest.raises(StateError, match="lives in the memory of a step that was compiled later"):
+        step(*BATCHES[0])
+
+
+def test_a_program_that_changes_no_weight_leaves_pending_gradients_alone() -> None:
+    model, _, _ = make(BUILDS["SGD"])
+    program = aicf.compile(model.eval(), (Tensor(BATCHES[0][0]),))
+    value = loss(model, *(Tensor(a) for a in BATCHES[0]))
+    program(BATCHES[0][0])
+    value.backward()
+
+
+def test_a_step_between_forward_and_backward_is_noticed() -> None:
+    model, optimizer, _ = make(BUILDS["SGD"])
+    step = aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]])
+    value = loss(model, *(Tensor(a) for a in BATCHES[0]))
+    step(*BATCHES[0])
+    with pytest.raises(GradientError, match="changed in place"):
+        value.backward()
 
 
 def test_the_arena_is_drawn(tmp_path: Path) -> None:

@@ -253,6 +253,10 @@ void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32
             break;
         default: break;
     }
+    if (access.finding == Finding::kAsyncInFlight)
+        text +=
+            "  The thread that issued the copy has to wait for it (cp.async.wait_group, an mbarrier), and a barrier has to follow that "
+            "wait,\n  before another thread reads.\n";
     if (access.used_pc != ~0u) text += "    its value matters at " + place_of(state, access.used_pc).text + "\n";
     report.text = std::move(text);
     publish(worker, key, std::move(report));
@@ -326,7 +330,7 @@ uint32_t confirming_swap(const LaunchState& state, uint32_t pc, const RaceFindin
     return state.image->info[race.is_write ? race.other_pc : pc].confirmed_by;
 }
 
-const char* race_advice(const LaunchState& state, const Block& block, const Warp& warp, const RaceFinding& race) {
+const char* race_advice(const LaunchState& state, const Block& block, const Warp& warp, uint32_t pc, const RaceFinding& race) {
     switch (race.finding) {
         case Finding::kRaceSameValue:
         case Finding::kGlobalRaceSameValue: return "  Both write the same value, so that it does not matter which one is last.\n";
@@ -347,6 +351,17 @@ const char* race_advice(const LaunchState& state, const Block& block, const Warp
     if (race.other_by_agent)
         return "  The operation is over, but this thread has not waited for its completion, nor for a thread that has.\n";
     const bool global = race.finding == Finding::kGlobalRace || race.finding == Finding::kGlobalRaceSameValue;
+    // A barrier may well be there, and says nothing of a copy that nobody has waited for.
+    if (!global && race.other_is_write && state.image->code[race.other_pc].op == Op::kAsyncCopy)
+        return "  The write is an asynchronous copy, which a barrier alone does not complete: the thread that issued it has to wait for "
+               "it\n"
+               "  (cp.async.wait_group, __pipeline_wait_prior, consumer_wait) before the barrier that leads here.\n";
+    if (!global && race.is_write && state.image->code[pc].op == Op::kAsyncCopy)
+        return "  The write is an asynchronous copy, which may be made as late as the wait for it. A read of what it brings belongs "
+               "behind\n"
+               "  that wait (cp.async.wait_group, __pipeline_wait_prior, consumer_wait) and a barrier; one of what was there, and a "
+               "barrier, "
+               "before its issue.\n";
     if (race.other_block != block.linear)
         return global ? "  Blocks of one launch are ordered by a release and an acquire only (fences with atomics, or a grid barrier).\n"
                       : "  A barrier of the cluster between the two orders them.\n";
@@ -391,7 +406,7 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
                 " begins with: where it is not up to date,\n  that one finds out and goes on with what is there. A read by "
                 "cuda::atomic_ref (relaxed) or volatile would be no race.\n";
     else
-        text += race_advice(state, block, warp, race);
+        text += race_advice(state, block, warp, pc, race);
     report.text = std::move(text);
     publish(worker, key, std::move(report));
 }

@@ -192,7 +192,8 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
                      "barrier " + std::to_string(id) + " is awaited with " + std::to_string(expected) + " threads here and " +
                          std::to_string(barrier.expected) + " elsewhere");
     }
-    if (checking(kSynccheck) && expected == 0) {  // __syncthreads(): PTX counts arrivals only, CUDA asks for the same one
+    // __syncthreads(): PTX counts arrivals only, CUDA asks for the same one. A part of a warp is a divergent barrier already.
+    if (checking(kSynccheck) && expected == 0 && mask == warp_.live) {
         if (barrier.first_pc == ~0u)
             barrier.first_pc = pc_;
         else if (barrier.first_pc != pc_)
