@@ -21,7 +21,7 @@ from device.settings import read_settings
 from device.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("deploy", "device", "examples", "frozen", "harness", "ops")
+PARTS = ("contract", "deploy", "device", "examples", "frozen", "harness", "ops")
 NEW = "row_in_registers/threads16_rows8_vectors4"
 BUCKET = "sm_90a/any/any/any/short_rows"
 
