@@ -194,7 +194,7 @@ struct InstInfo {
     ptx::Location where;
     uint32_t function = 0;  // index into Image::functions
     const ptx::Instruction* instruction = nullptr;  // null: the end of a function
-    uint32_t confirmed_by = ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (confirm.cpp)
+    uint32_t confirmed_by = ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (analysis/confirmed_loads.cpp)
 };
 
 // Special registers that are rows of the warp, filled once a block.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "program.hpp"
+#include "../decode/program.hpp"
 
 namespace aicf::emu {
 namespace {
