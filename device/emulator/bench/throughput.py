@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import numpy as np
 
 from device import open_device
+from device.emulated import EmulatorObserver
 from device.interface import Device, DeviceArray, Observer
 
 SOURCE = Path(__file__).with_name("throughput.cu")
@@ -218,7 +219,7 @@ def main() -> None:
     load_before = os.getloadavg()[0]
     device = open_device("emulated")
     observer = device.observer
-    assert observer is not None
+    assert isinstance(observer, EmulatorObserver)
     observer.set_option("workers", str(options.workers))
     workers = options.workers or len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
