@@ -1,8 +1,8 @@
 """A chain in NumPy: its values in float64, and how far a right kernel in fp32 may be from them.
 
 The bound goes through the tree with the values: a function's result errs by its own roundings, and by what the errors of its arguments
-move it, to all orders (:class:`contract.expressions.functions.Function`). A comparison whose sides are closer than their errors may come out
-either way, and what is chosen by it errs by the difference of the two.
+move it (:class:`contract.expressions.functions.Function`). A comparison whose sides are closer than their errors may come out either way,
+and what is chosen by it errs by the difference of the two.
 """
 
 from __future__ import annotations
@@ -77,14 +77,12 @@ def _run(chain: Chain, inputs: Mapping[str, Array], draws: Draws | None) -> dict
         for target, node in chain.assignments:
             known[target] = _evaluate(node, known, draws)
     shape = np.broadcast_shapes(*(np.shape(known[o.name].values) for o in chain.inputs))
-    return {
-        o.name: _Value(*(np.broadcast_to(a, shape) for a in (known[o.name].values, known[o.name].errors))) for o in chain.outputs
-    }
+    return {o.name: _Value(*(np.broadcast_to(a, shape) for a in (known[o.name].values, known[o.name].errors))) for o in chain.outputs}
 
 
 def _evaluate(node: Node, known: Mapping[str, _Value], draws: Draws | None) -> _Value:
     if isinstance(node, Number):
-        return _Value(np.float64(node.value)[np.newaxis, np.newaxis], np.zeros((1, 1)))
+        return _Value(np.full((1, 1), node.value), np.zeros((1, 1)))
     if isinstance(node, Name):
         return known[node.name]
     arguments = [_evaluate(argument, known, draws) for argument in node.arguments]
@@ -134,4 +132,6 @@ def _apply(node: Call, arguments: list[_Value]) -> _Value:
         errors = errors * (1.0 + 32.0 * U) + own + (_SMALLEST_SUBNORMAL if node.function in _EXACT else _SMALLEST_NORMAL)
     # What fp32 cannot hold is infinite on the device.
     overflown = np.abs(values) > _LARGEST
-    return _Value(np.where(overflown, np.copysign(np.inf, values), values), np.where(np.isfinite(errors) | ~np.isfinite(values), errors, np.inf))
+    return _Value(
+        np.where(overflown, np.copysign(np.inf, values), values), np.where(np.isfinite(errors) | ~np.isfinite(values), errors, np.inf)
+    )

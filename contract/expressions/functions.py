@@ -96,7 +96,7 @@ def _relative(count: Callable[..., Any]) -> Callable[..., Any]:
 
 def _absolute(count: float) -> Callable[..., Any]:
     """Return the error of terms of about 1 that may cancel."""
-    return lambda result, *arguments: np.full_like(result, count)
+    return lambda result, *arguments: np.full(np.shape(result), count)
 
 
 def _gelu_roundings(x: Floats) -> Floats:

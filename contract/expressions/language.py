@@ -1,12 +1,13 @@
 """The language of chains: a typed signature and assignments, read into one tree.
 
-``x: T, b: T[columns] -> y: T; y = gelu(x + b)`` takes inputs x and b and makes y, each [rows, columns] in elements unless it says otherwise:
-``[columns]`` has one value per column, ``[rows]`` one per row, ``[]`` one in all. ``T`` is the dtype of the first input (float32, bfloat16 or
-float16); ``f32``, ``bf16``, ``f16`` and ``bool`` are themselves. Arithmetic is in fp32, and each output is rounded once.
+``x: T, b: T[columns] -> y: T; y = gelu(x + b)`` takes inputs x and b and makes y. An operand is [rows, columns] elements unless it says
+otherwise: ``[columns]`` has one value per column, ``[rows]`` one per row, ``[]`` one in all. ``T`` is the first input's dtype (float32,
+bfloat16 or float16); ``f32``, ``bf16``, ``f16`` and ``bool`` are themselves. Arithmetic is in fp32, and each output is rounded once.
 
-Assignments have ``+ - * /``, ``**``, comparisons, ``& | ~`` of bools, ``a if c else b`` (``where(c, a, b)``), numbers (fp32), names of inputs and of
-what was assigned before, and the functions of :mod:`contract.expressions.functions`. ``keep(p)`` is true with probability 1 - p, by an element's
-number and the counter that the chain is given; ``dropout(x, p)`` is ``where(keep(p), x * (1 / (1 - p)), 0)``, where p is a number or an input.
+Assignments have ``+ - * /``, ``**``, comparisons, ``& | ~`` of bools, ``a if c else b`` (``where(c, a, b)``), numbers (fp32), names of
+inputs and of what was assigned before, and the functions of :mod:`contract.expressions.functions`. ``keep(p)`` is true with probability
+1 - p, by an element's number and the counter that the chain is given; ``dropout(x, p)`` is ``where(keep(p), x * (1 / (1 - p)), 0)``; p is
+a number or an input.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ def _parse_operands(chain: str, text: str) -> tuple[Operand, ...]:
         match = _OPERAND.match(part)
         if match is None or (match["type"] != GENERIC and match["type"] not in DTYPES):
             known = ", ".join([GENERIC, *DTYPES])
-            raise ExpressionError(f"chain {chain}: operand {part!r} is not understood: write `name: type`, a type of {known}, then [columns]")
+            raise ExpressionError(
+                f"chain {chain}: operand {part!r} is not understood: write `name: type`, a type of {known}, then [columns]"
+            )
         if not _IDENTIFIER.match(match["name"]):
             raise ExpressionError(f"chain {chain}: operand name {match['name']!r}: use lower-case letters, digits and underscores")
         inside = None if match["extent"] is None else match["extent"].strip("[] ")
@@ -179,12 +182,16 @@ def _parse_operands(chain: str, text: str) -> tuple[Operand, ...]:
 
 def _check_operands(chain: str, inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]) -> None:
     if not 1 <= len(inputs) <= MAX_INPUTS or not 1 <= len(outputs) <= MAX_OUTPUTS:
-        raise ExpressionError(f"chain {chain}: it has {len(inputs)} inputs and {len(outputs)} outputs; 1 to {MAX_INPUTS} and 1 to {MAX_OUTPUTS} fit")
+        raise ExpressionError(
+            f"chain {chain}: it has {len(inputs)} inputs and {len(outputs)} outputs; 1 to {MAX_INPUTS} and 1 to {MAX_OUTPUTS} fit"
+        )
     names = [o.name for o in (*inputs, *outputs)]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise ExpressionError(f"chain {chain}: operand {', '.join(twice)} is named more than once")
     if (inputs[0].type, inputs[0].extent) != (GENERIC, Extent.FULL):
-        raise ExpressionError(f"chain {chain}: its first input must be of type T and of full extent, not `{inputs[0]}`: its dtype says what T is")
+        raise ExpressionError(
+            f"chain {chain}: its first input must be of type T and of full extent, not `{inputs[0]}`: its dtype says what T is"
+        )
     if partial := [o for o in outputs if o.extent is not Extent.FULL]:
         raise ExpressionError(f"chain {chain}: output `{partial[0]}` must be of full extent")
 
@@ -218,7 +225,9 @@ class _Reader:
                 raise ExpressionError(f"chain {self.chain}: {ast.unparse(statement)!r} is no assignment; write `name = expression`")
             target = statement.targets[0].id
             if target in self.kinds or not _IDENTIFIER.match(target):
-                raise ExpressionError(f"chain {self.chain}: {target!r} cannot be assigned: names are in lower case, and each is assigned once")
+                raise ExpressionError(
+                    f"chain {self.chain}: {target!r} cannot be assigned: names are in lower case, and each is assigned once"
+                )
             node, kind = self._read(statement.value)
             found.append((target, node))
             self.kinds[target] = kind
@@ -226,8 +235,8 @@ class _Reader:
         return found
 
     def _read(self, node: ast.expr) -> tuple[Node, str]:
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            return self._read_number(node.value), "float"
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return self._read_number(float(node.value)), "float"
         if isinstance(node, ast.Name):
             if node.id not in self.kinds:
                 raise ExpressionError(f"chain {self.chain}: {node.id!r} is neither an input nor assigned before")
@@ -297,7 +306,8 @@ class _Reader:
         is_known = isinstance(node, Number) or (isinstance(node, Name) and node.name in self._scalars)
         if not is_known:
             raise ExpressionError(
-                f"chain {self.chain}: {ast.unparse(share)!r} cannot be a probability of keep or dropout: give a number, or an input of type f32[]"
+                f"chain {self.chain}: {ast.unparse(share)!r} cannot be a probability of keep or dropout: give a number, or an input of "
+                "type f32[]"
             )
         if self.num_draws == MAX_DRAWS:
             raise ExpressionError(f"chain {self.chain}: it draws more than {MAX_DRAWS} times")
@@ -320,5 +330,5 @@ class _Substitute(ast.NodeTransformer):
     def __init__(self, arguments: Mapping[str, ast.expr]) -> None:
         self._arguments = arguments
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._arguments.get(node.id, node)

@@ -2,8 +2,8 @@
 
 Three headers in the build's own folder, included as ``<op>/...`` like the op's files: ``params.h`` (C: the Params struct, its enumerators
 and the entry points' types), ``contract.hpp`` (the same as data, for the checks and the binding that all ops share; and the variant's
-tunables) and ``entry_points.hpp`` (the exported functions around the op's own ``launch``); and ``chains.hpp`` of an op that has chains, whose
-variants are checked by the contract of their own chain, which such an op makes of the others. An op whose ``api.hpp`` includes
+tunables) and ``entry_points.hpp`` (the exported functions around the op's own ``launch``). An op with chains has them in ``chains.hpp``,
+and makes the contract of each variant's chain, by which its entry points check, of these. An op whose ``api.hpp`` includes
 ``<op>/params.h`` has them; any other op writes its interface by hand.
 """
 

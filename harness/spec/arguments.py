@@ -60,9 +60,9 @@ class Tensor:
 
     ``shape`` names the sizes of a problem, outermost first (``("M", "K")``); a number is that many elements, and ``()`` one value in device
     memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both, and ``values``, may be functions of the
-    problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is given ``None``.
-    ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise; ``can_pad_rows`` is
-    short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
+    problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
+    given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
+    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
     """
 
     name: str

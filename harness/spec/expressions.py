@@ -1,4 +1,4 @@
-"""Chains of elementwise functions as an op's description uses them: the language, its evaluation and bounds (:mod:`contract.expressions`)."""
+"""Chains of elementwise functions, as an op's description uses them: :mod:`contract.expressions`."""
 
 from contract.expressions import Chain as Chain
 from contract.expressions import Extent as Extent
@@ -8,3 +8,7 @@ from contract.expressions import parse_chain as parse_chain
 from contract.expressions.evaluate import Draws as Draws
 from contract.expressions.language import MAX_INPUTS as MAX_INPUTS
 from contract.expressions.language import MAX_OUTPUTS as MAX_OUTPUTS
+from contract.expressions.language import Call as Call
+from contract.expressions.language import Name as Name
+from contract.expressions.language import Node as Node
+from contract.expressions.language import Number as Number

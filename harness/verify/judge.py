@@ -120,7 +120,7 @@ class Verifier:
         )
 
     def _find_plan(self, variant: Variant) -> tuple[list[Step], tuple[Pool, ...]]:
-        """Return the steps that a variant goes through, and the pools that more are taken from: those of its chain, where the op has such."""
+        """Return the steps that a variant goes through, and the pools that more are taken from, of its chain where the op has any."""
         if self.problem_names:
             return self.steps, ()
         op = self.op.narrow(variant)

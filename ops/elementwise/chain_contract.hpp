@@ -91,8 +91,8 @@ struct ChainContract {
          contract::list(kChoices)},
         kContract.attributes[kDtypeAttribute],
     };
-    static constexpr contract::Description kDescription = {kContract.op, kContract.sizes, contract::list(kAttributes), kContract.scalars,
-                                                           contract::list(kFields.of), nullptr};
+    static constexpr contract::Description kDescription = {
+        kContract.op, kContract.sizes, contract::list(kAttributes), kContract.scalars, contract::list(kFields.of), nullptr};
 };
 
 inline constexpr const contract::Description& kChainContract = ChainContract<ChainOfVariant>::kDescription;

@@ -39,7 +39,9 @@ _TEXTS = {
     # A value per row: gradients of norms, gates.
     "scale_rows": "x: T, a: f32[rows] -> y: T; y = x * a",
     # Steps of optimizers on a gradient of dtype T with an fp32 parameter, whose 16-bit copy is written with it.
-    "sgd": "g: T, p: f32, m: f32, lr: f32[], momentum: f32[] -> p2: f32, m2: f32, copy: T; m2 = momentum * m + g; p2 = p - lr * m2; copy = p2",
+    "sgd": (
+        "g: T, p: f32, m: f32, lr: f32[], momentum: f32[] -> p2: f32, m2: f32, copy: T; m2 = momentum * m + g; p2 = p - lr * m2; copy = p2"
+    ),
     "lion": (
         "g: T, p: f32, m: f32, lr: f32[], beta1: f32[], beta2: f32[], decay: f32[] -> p2: f32, m2: f32; "
         "p2 = p - lr * (sign(beta1 * m + (1 - beta1) * g) + decay * p); m2 = beta2 * m + (1 - beta2) * g"

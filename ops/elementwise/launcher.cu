@@ -112,8 +112,8 @@ struct streamed {
             const std::int64_t most = std::int64_t{num_multiprocessors} * kTunables.blocks;
             blocks = blocks < most ? blocks : most;
         }
-        return launch_kernel(elementwise_streamed<ChainOfVariant, Generic, kThreads, kInFlight, kWidth>, blocks, kThreads, 0, stream, arrays,
-                             split);
+        return launch_kernel(elementwise_streamed<ChainOfVariant, Generic, kThreads, kInFlight, kWidth>, blocks, kThreads, 0, stream,
+                             arrays, split);
     }
 
     static AicfStatus launch(const Operands& arrays, cudaStream_t stream) {

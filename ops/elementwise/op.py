@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -131,21 +131,23 @@ TENSORS = (
 CHAIN = Tunable("chain", tuple(Label(number, chain.name) for number, chain in enumerate(CHAINS)), "the expression")
 THREADS = Tunable("threads", (64, 128, 256, 512, 1024), "threads of a block")
 PACKS = Tunable("packs", (1, 2, 4, 8), "16-byte packs of the first input that a thread loads before it uses one")
-BLOCKS = Tunable("blocks", (0, 2, 4, 8, 16), "blocks per multiprocessor, each of which goes on to the next packs; 0: as many as there are parts")
-REGISTERS_FIT = Constraint(
-    "registers_fit", "packs * threads must not exceed 2048: a thread keeps its packs in registers", lambda t: t["packs"] * t["threads"] <= 2048
+BLOCKS = Tunable(
+    "blocks", (0, 2, 4, 8, 16), "blocks per multiprocessor, each of which goes on to the next packs; 0: as many as there are parts"
 )
-# Bytes of a pack; blocks are counted in 31 bits.
+REGISTERS_FIT = Constraint(
+    "registers_fit",
+    "packs * threads must not exceed 2048: a thread keeps its packs in registers",
+    lambda t: t["packs"] * t["threads"] <= 2048,
+)
+# Blocks are counted in 31 bits, and have 64 threads at least.
 _MAX_ELEMS = 2**36
-# Those that show the ladder, one of each form: one array, a value per column, what is drawn, and three outputs of several dtypes.
-_LADDER = ("relu", "gelu_bias", "bias_dropout_residual", "sgd")
+# Those that show the ladder: one array, values per column and what is drawn, several outputs.
+_LADDER = ("relu", "bias_dropout_residual", "sgd")
 
 
-def _serve(tunables: dict[str, int]) -> tuple[Condition, ...]:
+def _serve(tunables: Mapping[str, int]) -> tuple[Condition, ...]:
     return (OneOf("chain", (CHAINS[tunables["chain"]].name,)), Count({"rows": 1, "columns": 1}, max=_MAX_ELEMS))
 
-
-_DOMAIN: Callable[..., tuple[Condition, ...]] = _serve
 
 KERNELS = (
     Kernel(
@@ -154,7 +156,7 @@ KERNELS = (
         (CHAIN, THREADS),
         (),
         tuple({"chain": NUMBERS[name], "threads": 256} for name in _LADDER),
-        domain=_DOMAIN,
+        domain=_serve,
         tile=lambda t: {"columns": t["threads"]},
     ),
     Kernel(
@@ -163,7 +165,7 @@ KERNELS = (
         (CHAIN, THREADS),
         (),
         tuple({"chain": NUMBERS[name], "threads": 256} for name in _LADDER),
-        domain=_DOMAIN,
+        domain=_serve,
         tile=lambda t: {"columns": t["threads"] * 4},
     ),
     Kernel(
@@ -173,9 +175,9 @@ KERNELS = (
         (REGISTERS_FIT,),
         (
             *({"chain": number, "threads": 256, "packs": 2, "blocks": 0} for number in range(len(CHAINS))),
-            *({"chain": NUMBERS["relu"], "threads": 256, "packs": 4, "blocks": blocks} for blocks in (0, 8)),
+            {"chain": NUMBERS["relu"], "threads": 256, "packs": 4, "blocks": 8},
         ),
-        domain=_DOMAIN,
+        domain=_serve,
         tile=lambda t: {"columns": t["threads"] * t["packs"] * 4},
     ),
 )
