@@ -79,7 +79,7 @@ def _move_to_corners(compute: Callable[..., Any], values: tuple[Floats, ...], er
 
 def _move_by(slope: float) -> Spread:
     """Return the spread of a function of one argument whose slope is nowhere steeper."""
-    return lambda compute, values, errors: np.asarray(slope * errors[0])
+    return lambda compute, values, errors: slope * errors[0]
 
 
 def _float(
