@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contract.chain_building import build_chain, specialise
 from contract.entry_points import EntryPoints
 from contract.errors import FrozenError
-from contract.expressions import Chain, evaluate, find_bounds, parse_chain
+from contract.expressions import FUNCTIONS, Chain, evaluate, find_bounds, parse_chain
 from contract.expressions.evaluate import Draws
 from contract.frozen_set import FrozenOp, read_op
 from contract.kernels import FrozenKernel
@@ -89,6 +89,37 @@ def test_an_unseen_chain_is_built_of_sealed_sources_and_right(
     for i, operand in enumerate(UNSEEN.outputs):
         found = arrays[f"out{i}"].copy_to_host().astype(np.float64)
         assert (np.abs(found - expected[operand.name]) <= bounds[operand.name]).all(), operand.name
+
+
+_TABLE = sorted(FUNCTIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(_TABLE), 4))
+def test_every_function_of_the_table_is_right_on_the_device(device: Device, frozen: FrozenOp, engine: FrozenKernel, first: int) -> None:
+    names = [f"x{i}" for i in range(8)]
+    functions = [FUNCTIONS[name] for name in _TABLE[first : first + 4]]
+    # Every input is used, and the first ones are what the functions are given; zero times a number of moderate size is nothing.
+    rest = " + ".join(f"0 * {name}" for name in names)
+    calls = [f"{f.name}({', '.join(names[: len(f.arguments)])})" for f in functions]
+    body = "; ".join(f"y{i} = {call} + ({rest})" for i, call in enumerate(calls))
+    chain = parse_chain(
+        f"table{first}", f"{', '.join(f'{n}: T' for n in names)} -> {', '.join(f'y{i}: f32' for i in range(len(calls)))}; {body}"
+    )
+    rng = np.random.default_rng(first)
+    inputs = {name: rng.uniform(0.0625, 3.0, (3, 257)).astype(np.float32) for name in names}
+    inputs["x0"][1:] *= -1.0  # NaN of roots and logarithms, too
+    kernel, library = build_chain(engine, chain)
+    params, arrays = _make_call(device, specialise(frozen.interface, chain), chain, inputs, "float32")
+    assert EntryPoints(kernel, library).launch(params, 0, 0).code == 0
+    device.synchronize()
+    exact = {name: a.astype(np.float64) for name, a in inputs.items()}
+    expected, bounds = evaluate(chain, exact), find_bounds(chain, exact, "float32")
+    for i, call in enumerate(calls):
+        found = arrays[f"out{i}"].copy_to_host().astype(np.float64)
+        wanted, bound = expected[f"y{i}"], bounds[f"y{i}"]
+        assert np.array_equal(np.isnan(found), np.isnan(wanted)), call
+        assert (np.abs(found - wanted) <= bound)[~np.isnan(wanted)].all(), call
 
 
 def _ask(calls: EntryPoints, params: ctypes.Structure) -> str:
