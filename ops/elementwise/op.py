@@ -196,6 +196,6 @@ OP = Op(
     accumulate="float32",
     distributions=("normal", "uniform", "ties", "denormal", "largest_first", "largest_last", "largest_anywhere", "one_differs"),
     population=POPULATION,
-    axes=(Axis("epilogue", {c.name: (OneOf("chain", (c.name,)),) for c in CHAINS}),),
+    axes=(Axis("chain", {c.name: (OneOf("chain", (c.name,)),) for c in CHAINS}, part="group"),),
     chains=CHAINS,
 )

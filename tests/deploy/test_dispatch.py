@@ -23,7 +23,7 @@ from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 from harness.discover import find_op
 from harness.freezing.store.index import list_frozen_ops
-from tests.contract.chooser import AXES, Call, choose, classify, look_up
+from tests.contract.chooser import Call, choose, classify, list_axes, look_up
 from tests.deploy.dispatchers import Choice, Preferences, build_dispatcher
 
 OPS = list_frozen_ops(find_frozen_dir())
@@ -45,7 +45,7 @@ def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Rando
             "problem": problem.name,
             "sizes": dict(problem.sizes),
             "attributes": attributes,
-            "group": "/".join(str(classes[axis]) for axis in AXES[:3]),
+            "group": "/".join(str(classes[axis]) for axis in list_axes(op, "survey", "group")),
             "record": "0",
         }
         for kernel in (k for k in kernels if generator.random() < 0.6):
@@ -60,14 +60,14 @@ def make_survey(op: dict[str, Any], kernels: list[str], generator: random.Random
     names = sorted(op["interface"]["sizes"])
     axes = {axis["name"]: [c["name"] for c in axis["classes"]] for axis in op["axes"]}
     groups = []
-    for dtypes, layout in itertools.product(*(axes[axis] for axis in AXES[:2])):
+    for classes in itertools.product(*(axes[axis] for axis in list_axes(op, "survey"))):
         timed = sorted(generator.sample(known, generator.randint(1, len(known))))
         points = []
         for _ in range(generator.randrange(12)):
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 14)) for _ in names] + errors)
         if points:
-            groups.append({"group": f"{dtypes}/{layout}", "kernels": timed, "points": points})
+            groups.append({"group": "/".join(classes), "kernels": timed, "points": points})
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(5)] for k in known}
     return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": groups}
 

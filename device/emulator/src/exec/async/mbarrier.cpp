@@ -284,6 +284,7 @@ template <Mode M>
 void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
     const MbarrierOp op = static_cast<MbarrierOp>(inst.mode);
     if (op == MbarrierOp::kTestWait) return mbarrier_wait(inst, mask);
+    ++warp_.changes;
     ++pc_;
     if (op == MbarrierOp::kFenceInit) {
         warp_.init_fenced |= mask;

@@ -436,6 +436,11 @@ void FunctionDecoder::finish() {
         if (inst.op == Op::kBra) inst.imm += entry.entry_pc;
     }
     for (const auto& [load, by] : confirmed) info_[load].confirmed_by = by + entry.entry_pc;
+    for (const Ref& ref : refs_) {
+        const RegClass kind = classes_[ref.reg];
+        const uint32_t bytes = kind == RegClass::k32 ? kRow32Bytes : kind == RegClass::k64 ? kRow64Bytes : 1;
+        image.operands.push_back({entry.entry_pc + ref.inst, sizes.places[ref.reg] * bytes, kind, ref.is_def});
+    }
     image.code.insert(image.code.end(), code_.begin(), code_.end());
     image.info.insert(image.info.end(), info_.begin(), info_.end());
 }

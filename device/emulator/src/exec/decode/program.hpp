@@ -194,7 +194,8 @@ struct InstInfo {
     ptx::Location where;
     uint32_t function = 0;  // index into Image::functions
     const ptx::Instruction* instruction = nullptr;  // null: the end of a function
-    uint32_t confirmed_by = ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (confirm.cpp)
+    uint32_t confirmed_by =
+        ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (analysis/confirmed_loads.cpp)
 };
 
 // Special registers that are rows of the warp, filled once a block.
@@ -270,6 +271,15 @@ struct ParamRow {
     uint32_t offset_bytes;  // of the row, in the constants
 };
 
+enum class RegClass : uint8_t { k32, k64, kPred };
+
+// Where an instruction reads or sets a register: a row of its frame, in bytes, or a slot of predicates.
+struct OperandPlace {
+    uint32_t pc = 0, offset = 0;
+    RegClass kind = RegClass::k32;
+    bool is_def = false;
+};
+
 struct CallInfo {
     struct Copy {
         uint32_t caller_offset, callee_offset, bytes;
@@ -299,6 +309,7 @@ struct Image {
     mutable std::shared_ptr<const std::vector<std::string>> places;  // of the instructions, in words; made when a launch needs them
     std::vector<Inst> code;
     std::vector<InstInfo> info;
+    std::vector<OperandPlace> operands;  // by pc
     std::vector<ImageFunction> functions;  // [0] is the kernel
     std::vector<CallInfo> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
@@ -346,7 +357,6 @@ std::unique_ptr<Image> decode_kernel(const ProgramImpl& program, const ptx::Func
 
 // Where an operand of an Inst refers to a virtual register, before registers are allotted.
 enum class Field : uint8_t { kD, kA, kB, kC, kE, kPd, kQd, kPa, kPb, kGuard, kListed /* Image::operand_lists[Ref::slot] */ };
-enum class RegClass : uint8_t { k32, k64, kPred };
 struct Ref {
     uint32_t inst;  // index into the function's own instructions
     Field field;
@@ -357,6 +367,7 @@ struct Ref {
 
 struct FrameSizes {
     uint32_t bytes32 = 0, bytes64 = 0, predicates = 0;
+    std::vector<uint32_t> places;  // by virtual register: its row, or its slot
 };
 
 // Gives every virtual register a place by liveness (linear scan over the intervals of a data-flow analysis) and patches `code` and

@@ -206,6 +206,9 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.bulk_stores.clear();
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);
         warp.polled_block = nullptr;
+        warp.poll_pc = ~0u;
+        warp.is_vain = false;
+        warp.changes = 0;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
         std::fill(std::begin(warp.alloca_used), std::end(warp.alloca_used), 0u);
         warp.cluster_arrived = warp.cluster_passed = 0;

@@ -17,6 +17,7 @@
 #include "../exec.hpp"
 #include "../race/order.hpp"
 #include "../tensor/wgmma_state.hpp"
+#include "livelock.hpp"
 
 namespace aicf::emu {
 
@@ -109,9 +110,13 @@ struct Warp {
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
-    // The read or atomic that it last repeated in vain, of memory other than an mbarrier.
-    uint64_t vain_address = 0;
-    uint32_t vain_pc = ~0u;
+    // The read or atomic that may be a poll: the last one, and whether it was repeated; of memory other than an mbarrier.
+    uint64_t poll_address = 0;
+    uint32_t poll_pc = ~0u;
+    bool is_vain = false;
+    WarpCycle cycle;
+    uint64_t changes = 0;                     // times that it did what others can see
+    uint32_t loop_low = ~0u, loop_high = 0;   // first and last instruction of the loops that it took since somebody looked
     uint32_t init_fenced = 0;  // threads whose next relaxed arrival at the cluster barrier publishes mbarriers (fence.mbarrier_init)
     uint32_t cluster_arrived = 0;  // threads that arrived at the cluster's barrier in its current phase
     uint32_t cluster_passed = 0;   // threads whose phase is complete, and who have not waited yet
@@ -307,8 +312,7 @@ struct LaunchState {
     std::atomic<uint64_t> instructions{0};
     std::atomic<uint64_t> next_cluster{0};
     std::atomic<uint64_t> finished_blocks{0};
-    std::atomic<uint32_t> busy_workers{0};   // that have blocks, or may get some
-    std::atomic<uint32_t> vain_workers{0};   // of these, whose blocks have all long read what nothing changes
+    WaitBoard waits;
     uint64_t run_clusters = 0;            // of the grid's that run: all, or a sample
     std::vector<uint64_t> cluster_order;  // empty: in order
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena

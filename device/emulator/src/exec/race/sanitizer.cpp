@@ -501,11 +501,11 @@ void add_running(Waits& waits, Block& block) {
             if (is_waiting(entry)) continue;
             if (warp.polled_block) {
                 waits.add(block, warp, warp.polled_pc, warp.polled_mask, "polls at " + waits.at(warp.polled_pc) + describe_mbarrier(warp));
-            } else if (warp.vain_pc != ~0u) {
-                const bool is_shared = (warp.vain_address & kWindowMask) == kSharedWindow || warp.vain_address <= kSharedOffsetMask;
-                waits.add(block, warp, warp.vain_pc, entry.mask,
+            } else if (warp.is_vain) {
+                const bool is_shared = (warp.poll_address & kWindowMask) == kSharedWindow || warp.poll_address <= kSharedOffsetMask;
+                waits.add(block, warp, warp.poll_pc, entry.mask,
                           "reads again and again " + std::string(is_shared ? "shared " : "") + "address " +
-                              hex(warp.vain_address & ~kWindowMask) + " at " + waits.at(warp.vain_pc));
+                              hex(warp.poll_address & ~kWindowMask) + " at " + waits.at(warp.poll_pc));
             } else {
                 waits.add(block, warp, entry.pc, entry.mask, "is at " + waits.at(entry.pc));
             }

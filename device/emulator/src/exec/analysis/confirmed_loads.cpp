@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "program.hpp"
+#include "analysis.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -75,19 +75,6 @@ private:
         if (other.op != Op::kAtomic || static_cast<AtomOp>(other.mode) != AtomOp::kCas || other.bytes != code_[load].bytes) return false;
         const Word word = word_of(load);
         return word.base != kSeveral && word == word_of(at) && (word.base != kNone || other.space == code_[load].space);
-    }
-
-    static bool only_computes(Op op) {
-        switch (op) {
-            case Op::kArith:
-            case Op::kMov32:
-            case Op::kMov64:
-            case Op::kNarrow:
-            case Op::kWiden:
-            case Op::kPack:
-            case Op::kUnpack: return true;
-            default: return false;
-        }
     }
 
     // Follows the value, and all that is computed from it, to the compare-and-swap.
