@@ -108,6 +108,7 @@ def predict_us(
     terms = [1.0, waves, compute, num_bytes / prior["bytes_per_s"] * 1e6, traffic]
     time = sum(w * term for w, term in zip(survey["weights"][name], terms, strict=True))
     off, says = 0.0, 1.0
+    exact: list[float] = []
     sizes = sorted(call.sizes)
     own = "/".join(str(classes[axis]) for axis in list_axes(op, "survey")) or "any"
     for group in survey["groups"]:
@@ -118,7 +119,8 @@ def predict_us(
                     distance = sum((math.log2(p) - math.log2(call.sizes[s])) ** 2 for s, p in zip(sizes, point, strict=False))
                     say = (distance + 0.3) ** -2
                     off, says = off + say * error, says + say
-    return time * (1.0 + off / says)
+                    exact += [error] if distance == 0.0 else []
+    return time * (1.0 + (sum(exact) / len(exact) if exact else off / says))
 
 
 def choose(

@@ -199,13 +199,16 @@ def draw_point(generator: random.Random, description: Row) -> tuple[dict[str, in
 
 
 def draw_call(generator: random.Random, made: MadeUpSet) -> Call:
-    """Draw a call: often one that was measured, or near one."""
+    """Draw a call: often one that was measured or surveyed, or near one."""
     sizes, attributes = draw_point(generator, made.description)
     if made.medians and generator.random() < 0.5:
         median = generator.choice(made.medians)
         sizes, attributes = dict(median["sizes"]), dict(median["attributes"])
         if generator.random() < 0.6:
             sizes = {n: max(1, math.ceil(size * 2 ** generator.uniform(-1.5, 1.5))) for n, size in sizes.items()}
+    surveyed = [point for group in (made.survey or {"groups": []})["groups"] for point in group["points"]]
+    if surveyed and generator.random() < 0.2:
+        sizes = dict(zip(sorted(sizes), generator.choice(surveyed), strict=False))
     is_aligned = generator.random() < 0.6
     row = sizes[list(made.description["interface"]["sizes"])[-1]]
     addresses = {name: 4096 * (i + 1) + (0 if is_aligned else generator.choice([0, 4, 8])) for i, name in enumerate(("x", "y"))}

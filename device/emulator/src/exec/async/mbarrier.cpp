@@ -101,7 +101,7 @@ typename Interpreter<M>::MbarrierRef Interpreter<M>::mbarrier_at(uint32_t lane, 
         bad(Finding::kMisaligned, MemSpace::kShared, kErrorMisalignedAddress);
         return ref;
     }
-    if (!owner || ref.address < kSharedStart || ref.address + kWordBytes > owner->shared_end) {
+    if (!owner || !owner->has_shared(ref.address, kWordBytes)) {
         bad(Finding::kOutOfBoundsWrite, MemSpace::kShared, kErrorIllegalAddress);
         return ref;
     }

@@ -190,12 +190,14 @@ struct Inst {
 };
 static_assert(sizeof(Inst) <= 64);
 
+constexpr uint32_t kValueDiscarded = ~0u - 1;
+
 struct InstInfo {
     ptx::Location where;
     uint32_t function = 0;  // index into Image::functions
     const ptx::Instruction* instruction = nullptr;  // null: the end of a function
-    uint32_t confirmed_by =
-        ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (analysis/confirmed_loads.cpp)
+    // Of a plain load: the compare-and-swap that repeats it before its value matters, or kValueDiscarded (analysis/confirmed_loads.cpp).
+    uint32_t confirmed_by = ~0u;
 };
 
 // Special registers that are rows of the warp, filled once a block.
@@ -321,7 +323,9 @@ struct Image {
     std::map<uint64_t, uint32_t> function_by_address;  // generic function address -> index into functions
     uint32_t stack32 = 0, stack64 = 0, stack_predicates = 0, stack_local = 0;  // for the deepest call chain
     uint32_t alloca_bytes = 0;  // of local memory behind stack_local, which `alloca` hands out; 0: no function has it
-    uint32_t shared_static_bytes = 0;  // from kSharedStart
+    uint32_t shared_static_bytes = 0;  // as the program knows it, without the gaps
+    uint32_t shared_dynamic = kSharedStart;  // where dynamic shared memory begins
+    std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // between variables: first byte, and the one past the last
     std::vector<SharedVariable> shared_variables;
     uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest write to shared memory
     uint32_t global_shift = 2;  // the same of global memory
@@ -332,6 +336,12 @@ struct Image {
     bool uses_heap = false;
     uint32_t most_threads = 0, least_blocks = 1, most_registers = 0;
     bool uses_async = false;
+    bool crosses_shared_gap(uint64_t begin, uint64_t end) const {
+        for (const auto& [first, last] : shared_gaps) {
+            if (begin < last && end > first) return true;
+        }
+        return false;
+    }
     KernelInfo kernel;
 };
 
@@ -377,7 +387,7 @@ FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& opera
                            const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
                            const std::vector<RegClass>& classes);
 
-// Plain loads, and the compare-and-swap that confirms each.
+// Plain loads, and the compare-and-swap that confirms each, or kValueDiscarded.
 std::vector<std::pair<uint32_t, uint32_t>> find_confirmed_loads(const std::vector<Inst>& code, const std::vector<InstInfo>& info,
                                                                 const std::vector<std::vector<uint32_t>>& successors,
                                                                 const std::vector<Ref>& refs);

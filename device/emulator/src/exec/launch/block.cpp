@@ -18,7 +18,7 @@ void Block::allocate(LaunchState& state) {
     const Image& image = *state.image;
     num_threads = state.block_threads;
     num_warps = (num_threads + kWarpLanes - 1) / kWarpLanes;
-    shared_end = kSharedStart + state.shared_bytes;
+    shared_end = image.shared_dynamic + state.launch->dynamic_shared_bytes;
     local_stride = image.stack_local + image.alloca_bytes;
     const bool init = state.options.checks & kInitcheck;
     const bool race = state.options.checks & kRacecheck;

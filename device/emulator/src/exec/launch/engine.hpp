@@ -194,6 +194,7 @@ struct Block {
     uint8_t* shared = nullptr;
     uint8_t* shared_state = nullptr;  // bits: 1 written, 2 a copy is in flight, 4 part of an mbarrier
     uint32_t shared_end = 0;
+    bool has_shared(uint64_t offset, uint32_t bytes) const;  // all of them inside of variables
     uint8_t* local = nullptr;         // num_threads x local_stride
     uint8_t* local_state = nullptr;
     uint32_t local_stride = 0;
@@ -351,6 +352,10 @@ inline uint64_t next_random(uint64_t& state) {  // SplitMix64
     return z ^ (z >> 31);
 }
 
+inline bool Block::has_shared(uint64_t offset, uint32_t bytes) const {
+    return offset >= kSharedStart && offset + bytes <= shared_end && !launch->image->crosses_shared_gap(offset, offset + bytes);
+}
+
 struct Range {
     uint64_t begin = 1, end = 0;
 };
@@ -395,6 +400,7 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);
 void report_barrier_places(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint32_t other_pc);
 std::vector<std::string> describe_places(const LaunchState& state);  // of the image's instructions
+void merge_copies(std::vector<Report>& reports);  // of one place in the source, which unrolling has made
 void report_deadlock(Worker& worker, Block& block);
 // What the warps of these blocks wait for, or are at, as one finding.
 void report_waits(Worker& worker, const std::vector<Block*>& blocks, Finding finding, const std::string& head);
