@@ -63,7 +63,7 @@ def _make_call(
     """Return the Params of a call, and the arrays that it is of."""
     shape = next(iter(inputs.values())).shape
     arrays = {f"in{i}": device.asarray(inputs[o.name]) for i, o in enumerate(chain.inputs)}
-    arrays |= {"counter": device.asarray(np.array([11, 5], np.int64))}
+    arrays |= {"counter": device.asarray(np.array([11, 5], np.int64))} if chain.num_draws else {}
     names = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "bool": np.bool_}
     arrays |= {f"out{i}": device.empty(shape, names[o.find_dtype(dtype)]) for i, o in enumerate(chain.outputs)}
     addresses = {name: array.address for name, array in arrays.items()}
@@ -111,7 +111,7 @@ def test_every_function_of_the_table_is_right_on_the_device(device: Device, froz
     inputs["x0"][1:] *= -1.0  # NaN of roots and logarithms, too
     kernel, library = build_chain(engine, chain)
     params, arrays = _make_call(device, specialise(frozen.interface, chain), chain, inputs, "float32")
-    assert EntryPoints(kernel, library).launch(params, 0, 0).code == 0
+    assert EntryPoints(kernel, library).launch(params, 0, 0).read_reason() == ""
     device.synchronize()
     exact = {name: a.astype(np.float64) for name, a in inputs.items()}
     expected, bounds = evaluate(chain, exact), find_bounds(chain, exact, "float32")
