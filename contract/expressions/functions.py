@@ -135,9 +135,8 @@ def _relu_grad(x: Floats) -> Floats:
 
 def _jump(compute: Callable[..., Any], values: tuple[Floats, ...], errors: tuple[Floats, ...]) -> Floats:
     """Return the spread of a step function: what it gives at either end."""
-    return np.maximum(
-        np.abs(compute(values[0] + errors[0]) - compute(values[0])), np.abs(compute(values[0] - errors[0]) - compute(values[0]))
-    )
+    middle, low, high = (compute(values[0] + sign * errors[0]) for sign in (0.0, -1.0, 1.0))
+    return np.asarray(np.maximum(np.abs(high - middle), np.abs(low - middle)))
 
 
 _FLOATS = (
