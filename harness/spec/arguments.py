@@ -59,10 +59,10 @@ class Tensor:
     """One array argument, row-major unless a problem orders it otherwise.
 
     ``shape`` names the sizes of a problem, outermost first (``("M", "K")``); a number is that many elements, and ``()`` one value in device
-    memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both may be functions of the problem, where
-    its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is given ``None``.
-    ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise; ``can_pad_rows`` is
-    short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
+    memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both, and ``values``, may be functions of the
+    problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
+    given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
+    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Tensor:
     present: Callable[[Problem], bool] = _always
     can_pad_rows: bool = False
     strides: Strides = Strides.PACKED
-    values: Values = PLAIN
+    values: Values | Callable[[Problem], Values] = PLAIN
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:
@@ -105,6 +105,10 @@ class Tensor:
     def resolve_dtype(self, problem: Problem) -> str:
         """Return the name of the element type for ``problem``."""
         return self.dtype(problem) if callable(self.dtype) else self.dtype
+
+    def resolve_values(self, problem: Problem) -> Values:
+        """Return what the elements may be for ``problem``."""
+        return self.values(problem) if callable(self.values) else self.values
 
     def find_strides(self, problem: Problem) -> tuple[int, ...]:
         """Return the strides in elements for ``problem``, outermost dimension first."""
@@ -143,8 +147,9 @@ class Tensor:
         is_last_moved = (order is not None and order[-1] != rank - 1) or (isinstance(padding, tuple) and padding[-1:] > (0,))
         if is_last_moved and self.strides is Strides.OUTER:
             return f"tensor {self.name}: elements of its last dimension must be neighbours (Strides.OUTER)"
-        if isinstance(self.values, Indices) and isinstance(self.values.below, str) and self.values.below not in problem.sizes:
-            return f"tensor {self.name}: its values are below size {self.values.below}, which there is not"
+        values = self.resolve_values(problem)
+        if isinstance(values, Indices) and isinstance(values.below, str) and values.below not in problem.sizes:
+            return f"tensor {self.name}: its values are below size {values.below}, which there is not"
         return ""
 
 

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from contract.axes import Axes
 from contract.errors import FrozenError
+from contract.expressions.language import Chain
 from device.settings import suggest
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier
 from harness.spec.callables import Described
-from harness.spec.conditions import AttributeValue, Axis, Facts, Tie, settle
+from harness.spec.conditions import AttributeValue, Axis, Facts, OneOf, Tie, settle
 from harness.spec.kernels import Choice, Cost, Goal, Kernel, Sampling, Variant
 from harness.spec.population import Group, Population
 from harness.spec.problem import Arrays, Problem
@@ -27,6 +28,8 @@ SUITES = ("verify", "bench", "emulated", "sweep")
 VALUE_DISTRIBUTIONS = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
 PLACE_DISTRIBUTIONS = ("largest_first", "largest_last", "largest_middle", "largest_anywhere", "one_differs", "shifted")
 DISTRIBUTIONS = VALUE_DISTRIBUTIONS + PLACE_DISTRIBUTIONS
+# The attribute, and the tunable, by which an op with chains tells them apart.
+CHAIN = "chain"
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,9 @@ class Op:
     call's sizes and attributes agree in; each may undo what one before it asked for, and problems are held to all of them.
     ``population`` is what users bring: ``compare --drawn`` judges the op on problems drawn from it. ``scalars`` are numbers given by value,
     and ``derived`` the sizes that follow from others: problems need not name these. The reference is given tensors of integers and
-    booleans as they are, those of floats in float64, and of an INOUT what it holds before the launch.
+    booleans as they are, those of floats in float64, and of an INOUT what it holds before the launch. ``chains`` are expressions
+    (:mod:`contract.expressions`) of which each variant computes one: the op then has an attribute ``chain`` of their names, its kernels a
+    tunable ``chain`` of their numbers, and a variant's domain names its own.
     """
 
     name: str
@@ -76,12 +81,14 @@ class Op:
     population: Population | None = None
     scalars: tuple[Scalar, ...] = ()
     derived: tuple[Derived, ...] = ()
+    chains: tuple[Chain, ...] = ()
 
     def __post_init__(self) -> None:
         require_identifier("op", self.name)
         object.__setattr__(self, "problems", tuple(self.complete(p) for p in self.problems))
         object.__setattr__(self, "goals", tuple(replace(g, problems=tuple(self.complete(p) for p in g.problems)) for g in self.goals))
         self._check_names()
+        self._check_chains()
         for name in ("reference", "tolerance", "cost", "choose"):
             function = getattr(self, name)
             if function is not None and not isinstance(function, Described):
@@ -99,6 +106,21 @@ class Op:
                 raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is none of the op's problems")
         for group in self.population.groups if self.population else ():
             self._check_group(group)
+
+    def _check_chains(self) -> None:
+        names = tuple(c.name for c in self.chains)
+        if names and next((a.choices for a in self.attributes if a.name == CHAIN), ()) != names:
+            raise SpecError(f"op {self.name}: it has chains, and needs an attribute {CHAIN} whose choices are their names, in their order")
+
+    def narrow(self, variant: Variant) -> Op:
+        """Return the op as far as a variant goes: with the problems of its chain alone, where it has chains."""
+        if not self.chains:
+            return self
+        domain = self.find_kernel(variant.kernel).domain
+        conditions = domain(variant.tunables) if domain is not None else ()
+        names = {v for c in conditions if isinstance(c, OneOf) and c.attribute == CHAIN for v in c.values} or {c.name for c in self.chains}
+        served = tuple(p for p in self.problems if self.attribute_values(p)[CHAIN] in names)
+        return replace(self, problems=served, goals=(), population=None)
 
     def _check_axes(self) -> None:
         for axis in self.axes:

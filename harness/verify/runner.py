@@ -251,7 +251,7 @@ class Case:
         )
         # A launch before any upload must not follow indices out of bounds. What is larger lies in pages of its own, which are zero.
         is_small = slot.buffer.size_bytes <= _MAX_CLEARED_BYTES or self.device.observer is None
-        if isinstance(tensor.values, Indices) and self.layout is Layout.EXACT and is_small:
+        if isinstance(tensor.resolve_values(self.problem), Indices) and self.layout is Layout.EXACT and is_small:
             slot.buffer.fill(0)
         return slot
 

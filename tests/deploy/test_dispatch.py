@@ -121,7 +121,8 @@ def draw_call(op: DeployedOp, generator: random.Random) -> Call:
             addresses[tensor["name"]] = (i + 1 << 40) + (0 if is_aligned else generator.choice((0, 2, 4, 8)))
             shape = look_up(tensor["shape"], attributes)
             if tensor["stride"]:
-                strides[tensor["name"]] = sizes[shape[-1]] + (0 if is_aligned else generator.choice((0, 1, 8)))
+                row = shape[-1] if isinstance(shape[-1], int) else sizes[shape[-1]]
+                strides[tensor["name"]] = row + (0 if is_aligned else generator.choice((0, 1, 8)))
             elif "strides" in tensor:
                 lengths = [sizes[each] if isinstance(each, str) else each for each in shape]
                 packed = [math.prod(lengths[i + 1 :]) for i in range(len(lengths))]

@@ -99,7 +99,8 @@ def _find_unverified(session: Session, judged: Judged, record: Result) -> str:
     if record.problem != "*":
         return f"record {record.id} verifies {record.problem} alone, not all problems"
     problems = {p["problem"]: p["status"] for p in record.figures["problems"]}
-    if missing := [s.problem.name for s in make_plan(session.loaded.op, Effort()) if s.problem.name not in problems]:
+    plan = make_plan(session.loaded.op.narrow(judged.variant), Effort())
+    if missing := [s.problem.name for s in plan if s.problem.name not in problems]:
         return f"problem {missing[0]} was not run"
     if not includes_proof(record.figures, THOROUGH.proof):
         return f"record {record.id} proves only the problems that op.py lists: run `python -m harness verify {session.loaded.op.name}`"
