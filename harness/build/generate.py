@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from contract.expressions import write_chains
 from harness.discover import LoadedOp
 from harness.spec import Attribute, Derived, Op, Role, Scalar, SpecError, Strides, Tensor, Variant
@@ -206,7 +208,9 @@ def _write_attribute(interface: Interface, attribute: Attribute) -> str:
 
 
 def _write_scalar(scalar: Scalar) -> str:
-    low, high = (min(scalar.choices), max(scalar.choices)) if scalar.choices else (scalar.low, scalar.high)
+    limits = (min(scalar.choices), max(scalar.choices)) if scalar.choices else (scalar.low, scalar.high)
+    # As the struct holds them: what lies between them still does once it is rounded to fp32.
+    low, high = (float(np.float32(x)) if scalar.dtype == "float32" else x for x in limits)
     kind = {"float32": "kFloat", "float64": "kDouble", "int32": "kInt32", "int64": "kInt64"}[scalar.dtype]
     return (
         f'{{"{scalar.name}", contract::ScalarField::{kind}, offsetof(Params, {scalar.name}), {low!r}, {high!r}, kChoicesOf_{scalar.name}}}'
