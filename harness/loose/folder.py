@@ -17,7 +17,7 @@ from harness.build.store import full_disk_as_error, hash_text
 from harness.discover import LoadedOp, load_op
 from harness.errors import SpecError
 from harness.loose.arguments import Array
-from harness.loose.formulas import _RenameNames, read_formula
+from harness.loose.formulas import RenameNames, read_formula
 from harness.loose.functions import Written
 from harness.loose.kernel import LooseKernel
 from harness.loose.problems import choose_proving_sizes, shrink
@@ -138,7 +138,8 @@ def write_files(kernel: LooseKernel, name: str, bindings: Sequence[Mapping[str, 
 
 def _name_shapes(kernel: LooseKernel) -> tuple[dict[str, tuple[str | int, ...]], dict[str, str]]:
     """Return each array's dimensions by sizes' names and numbers, and the formulas of the sizes that follow from others."""
-    sizes, derived = kernel.sizes[0], {}
+    sizes = kernel.sizes[0]
+    derived: dict[str, str] = {}
     shapes: dict[str, tuple[str | int, ...]] = {}
     for name, array in kernel.arguments.arrays.items():
         shape: list[str | int] = []
@@ -194,7 +195,7 @@ def _write_arguments(kernel: LooseKernel) -> str:
 def _write_domain(kernel: LooseKernel) -> list[str]:
     lines = [f'Count({{"{size}": 1}}, max={limit})' for size, limit in kernel.arguments.limits.items()]
     for size, text in kernel.multiple_of.items():
-        tree = _RenameNames(kernel.own_names).visit(ast.parse(text, mode="eval").body)
+        tree = RenameNames(kernel.own_names).visit(ast.parse(text, mode="eval").body)
         lines.append(f'Count({{"{size}": 1}}, multiple={ast.unparse(tree)})')
     return lines
 

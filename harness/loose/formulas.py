@@ -168,16 +168,17 @@ def read_restriction(given: str | Callable[..., Any], tunables: Mapping[str, str
             raise SpecError(f"{what}: {said!r} has {type(odd[0]).__name__}: use numbers, tunables, + - * // %, comparisons, and, or, not")
     if unknown := [p for p in parameters if p not in tunables]:
         raise SpecError(f"{what}: {said!r} asks for {unknown[0]}, which is no tunable (there are: {', '.join(tunables)})")
-    return said, ast.unparse(_RenameNames(tunables).visit(tree))
+    return said, ast.unparse(RenameNames(tunables).visit(tree))
 
 
-class _RenameNames(ast.NodeTransformer):
+class RenameNames(ast.NodeTransformer):
     """Makes ``bm`` into ``t["bm"]``."""
 
     def __init__(self, tunables: Mapping[str, str]) -> None:
         self._tunables = tunables
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a name."""
         if node.id not in self._tunables:
             return node
         return ast.Subscript(ast.Name("t", ast.Load()), ast.Constant(self._tunables[node.id]), ast.Load())

@@ -21,6 +21,7 @@ from harness.model.time_model import has_machine, load_machine
 from harness.terminal.console import open_progress
 from harness.verbs.sweep import sweep
 from harness.verify.reference import References
+from harness.verify.tables import list_fault_lines
 from harness.workbench.frames import frame_sweep
 from harness.workbench.op import Op
 
@@ -201,12 +202,18 @@ def _finish(frame: pd.DataFrame, kernel: LooseKernel, judged: Sequence[Judged]) 
     verdicts = {j.variant.name: j for j in judged}
     found["proved"] = found["variant"].map(lambda v: v in verdicts and verdicts[v].ok)
     wrong = found["variant"].map(lambda v: v in verdicts and not verdicts[v].ok)
-    found.loc[wrong, "reason"] = [verdicts[v].reason for v in found["variant"][wrong]]
+    found.loc[wrong, "reason"] = [_explain(verdicts[v]) for v in found["variant"][wrong]]
     found.loc[wrong, "status"] = "failed"
     found["is_right"] = found["status"] == "passed"
     found = found.sort_values(["problem", "is_right", "us"], ascending=[True, False, True], kind="stable", ignore_index=True)
     found.attrs["ok"] = bool(found["is_right"].all())
     return found.drop(columns=["is_right", "kernel"])
+
+
+def _explain(judged: Judged) -> str:
+    """Return what is wrong with a candidate in full: the most telling fault with problem, place and values."""
+    lines = list_fault_lines(judged.result, 1) if judged.result is not None else []
+    return lines[0].removeprefix(f"{judged.variant.name}: ") if lines else judged.reason
 
 
 def _note(is_model: bool, target: str | None, loaded: LoadedOp) -> str:
