@@ -39,7 +39,7 @@ _CPP_KEYWORDS = frozenset(
     """,
     )
 )
-_TEMPLATES = Path(__file__).parent / "templates" / "op"
+_TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".template"
 
 
@@ -159,8 +159,26 @@ def check_op_name(name: str) -> None:
 
 def fill_templates(name: str, kind: KindName) -> dict[str, str]:
     """Return the text of each file of a new op by its name."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+    found = fill_folder("op", {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]})
+    # pytest wants a name of its own for each file of tests.
+    return {f"test_{name}.py" if file_name == "test.py" else file_name: text for file_name, text in found.items()}
+
+
+def render_test(name: str) -> dict[str, str]:
+    """Return the text of an op's own test by its name."""
+    return {f"test_{name}.py": _open_templates("op").get_template(f"test.py{_SUFFIX}").render(op=name)}
+
+
+def fill_folder(folder: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of each template of a folder, filled, by its name without the suffix."""
+    environment = _open_templates(folder)
+    names = sorted(path.name for path in (_TEMPLATES / folder).glob(f"*{_SUFFIX}"))
+    return {name.removesuffix(_SUFFIX): environment.get_template(name).render(values) for name in names}
+
+
+def _open_templates(folder: str) -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES / folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
@@ -171,10 +189,3 @@ def fill_templates(name: str, kind: KindName) -> dict[str, str]:
         comment_start_string="@#",
         comment_end_string="#@",
     )
-    values: dict[str, Any] = {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]}
-    found = {}
-    for path in sorted(_TEMPLATES.glob(f"*{_SUFFIX}")):
-        file_name = path.name.removesuffix(_SUFFIX)
-        # pytest wants a name of its own for each file of tests.
-        found[f"test_{name}.py" if file_name == "test.py" else file_name] = environment.get_template(path.name).render(values)
-    return found

@@ -41,7 +41,7 @@ def execute(notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any
 
 
 def test_the_notebooks_are_there() -> None:
-    assert [p.stem for p in NOTEBOOKS] == ["compare", "model_vs_measured", "roofline", "tile_sweep"]
+    assert [p.stem for p in NOTEBOOKS] == ["compare", "loose_kernel", "model_vs_measured", "roofline", "tile_sweep"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
@@ -56,11 +56,21 @@ def test_a_notebook_runs_on_published_records(path: Path, tmp_path: Path, monkey
     outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
     assert [o.text for o in outputs if o.get("name") == "stderr"] == []
     assert any("image/svg+xml" in o.get("data", {}) for o in outputs), "a notebook shows pictures"
-    if path.stem != "model_vs_measured":
+    if path.stem == "loose_kernel":
+        check_candidates_are_proved(outputs)
+    elif path.stem != "model_vs_measured":
         assert any("results published in profiles/" in o.get("text", "") for o in outputs)
     if path.stem == "roofline":
         check_every_kernel_is_drawn(outputs)
     assert find_leftovers(done), "what a run leaves behind is noticed"
+
+
+def check_candidates_are_proved(outputs: list[Any]) -> None:
+    """Check that every candidate of the loose kernel is right, that none of them was timed without a GPU, and that it becomes an op."""
+    tables = [o["data"]["text/html"] for o in outputs if "per_thread" in o.get("data", {}).get("text/html", "")]
+    assert tables and tables[0].count("<td>passed</td>") == 3
+    text = "".join(o.get("text", "") for o in outputs)
+    assert "op.py" in text and ("no time was measured" in text or "cold launches on the GPU" in text)
 
 
 def check_every_kernel_is_drawn(outputs: list[Any]) -> None:

@@ -83,6 +83,7 @@ def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[st
         *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),
         f"-I{loaded.include_dir}",
         *(f"-D{name}={value}" for name, value in defines.items()),
+        *loaded.op.flags,
     ]
 
 

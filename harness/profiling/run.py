@@ -145,7 +145,7 @@ def _run_nsys(session: Session, tools: Tools, found: Profile, report: Path) -> N
 def profile_on_emulator(session: Session, build: BuildResult, problem: Problem) -> Profile:
     """Let the emulated device count one launch, and say what the counts mean."""
     found = Profile(build.variant.name, problem.name)
-    inspection = inspect_variant(session.loaded.op.name, found.variant, problem.name, session.target.name)
+    inspection = inspect_variant(session.loaded, found.variant, problem.name, session.target.name)
     found.summary = summarize_inspection(inspection)
     totals = {k.kernel: dict(k.totals) for k in inspection.kernels}
     figures = {"tool": "emulated device", "kernels": totals, "summary": found.summary.to_json()}

@@ -27,6 +27,8 @@ SUITES = ("verify", "bench", "emulated", "sweep")
 # What inputs are drawn from, see ``harness.verify.inputs``: with values of every kind, and with one value of a row that stands out.
 VALUE_DISTRIBUTIONS = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
 PLACE_DISTRIBUTIONS = ("largest_first", "largest_last", "largest_middle", "largest_anywhere", "one_differs", "shifted")
+# nvcc's flags that say what is built, for which GPU, and where to: the workbench's own.
+_OWN_FLAGS = ("-o", "-c", "-I", "-gencode", "--generate-code", "-arch", "--gpu-", "-cudart", "--cudart", "-ccbin", "-std", "-DAICF_", "-M")
 DISTRIBUTIONS = VALUE_DISTRIBUTIONS + PLACE_DISTRIBUTIONS
 # The attribute, and the tunable, by which an op with chains tells them apart.
 CHAIN = "chain"
@@ -56,7 +58,8 @@ class Op:
     ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on. ``ties`` say what a
     call's sizes and attributes agree in; each may undo what one before it asked for, and problems are held to all of them.
     ``population`` is what users bring: ``compare --drawn`` judges the op on problems drawn from it. ``scalars`` are numbers given by value,
-    and ``derived`` the sizes that follow from others: problems need not name these. The reference is given tensors of integers and
+    and ``derived`` the sizes that follow from others: problems need not name these. ``flags`` are given to nvcc beside the workbench's own
+    (``--use_fast_math``). The reference is given tensors of integers and
     booleans as they are, those of floats in float64, and of an INOUT what it holds before the launch. ``chains`` are expressions
     (:mod:`contract.expressions`) of which each variant computes one: the op then has an attribute ``chain`` of their names, its kernels a
     tunable ``chain`` of their numbers, and a variant's domain names its own.
@@ -82,6 +85,7 @@ class Op:
     scalars: tuple[Scalar, ...] = ()
     derived: tuple[Derived, ...] = ()
     chains: tuple[Chain, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_identifier("op", self.name)
@@ -89,6 +93,7 @@ class Op:
         object.__setattr__(self, "goals", tuple(replace(g, problems=tuple(self.complete(p) for p in g.problems)) for g in self.goals))
         self._check_names()
         self._check_chains()
+        self._check_flags()
         for name in ("reference", "tolerance", "cost", "choose"):
             function = getattr(self, name)
             if function is not None and not isinstance(function, Described):
@@ -144,6 +149,14 @@ class Op:
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
+
+    def _check_flags(self) -> None:
+        for flag in self.flags:
+            if not flag.startswith("-") or flag.startswith(_OWN_FLAGS):
+                raise SpecError(
+                    f"op {self.name}: flag {flag!r} cannot be given: a flag begins with - and is none of those "
+                    f"which the workbench sets: {', '.join(_OWN_FLAGS)}"
+                )
 
     def _check_suites(self, problem: Problem) -> None:
         if unknown := sorted(set(problem.suites) - set(SUITES)):

@@ -1,7 +1,11 @@
-"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere; on stderr, since results go to stdout."""
+"""What a person sees while work goes on: a progress bar on a terminal and in a notebook, plain lines elsewhere.
+
+The lines go to stderr, since results go to stdout.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.spec import SpecError
+from harness.terminal.notebook import NotebookLine, is_notebook
 
 
 class Progress(Protocol):
@@ -36,6 +41,10 @@ def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Pro
     """Show progress of ``total`` pieces for the length of the block; ``quiet`` shows nothing."""
     if quiet:
         yield _Silent()
+        return
+    if is_notebook():
+        with contextlib.closing(NotebookLine(what, total)) as line:
+            yield line
         return
     if not sys.stderr.isatty():
         yield _Lines(what, total)
@@ -142,11 +151,32 @@ class _StageLines(Stages):
         print(f"{self._what}: {text}", file=sys.stderr, flush=True)
 
 
+class _StagesInNotebook(Stages):
+    def __init__(self, what: str, totals: Mapping[str, int]) -> None:
+        super().__init__(what, totals)
+        self._line = NotebookLine(what, sum(totals.values()))
+
+    def _show(self, stage: str, text: str) -> None:
+        words = " · ".join(filter(None, (self.describe(with_known=False), self.describe_rest(stage), text)))
+        self._line.show(sum(self._done.values()), sum(self._totals.values()), words)
+
+    def say(self, text: str) -> None:
+        print(f"{self._what}: {text}")
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._line.close()
+
+
 @contextmanager
 def open_stages(what: str, totals: Mapping[str, int], *, quiet: bool = False) -> Iterator[Stages]:
     """Show the progress of a job's stages (pieces by name) for the length of the block: one live line on a terminal, else sparse ones."""
     if quiet:
         yield Stages(what, totals)
+        return
+    if is_notebook():
+        with contextlib.closing(_StagesInNotebook(what, totals)) as line:
+            yield line
         return
     if not sys.stderr.isatty():
         yield _StageLines(what, totals)

@@ -34,6 +34,7 @@ FLOORS = (
     "train",
     "commands",
     "__main__",
+    "workbench",
 )
 # What is data or pure knows no device.
 PURE = ("opset", "ir", "passes", "plan", "modes", "autograd", "nn", "optim", "frontends", "data", "state")

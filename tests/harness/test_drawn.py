@@ -389,7 +389,7 @@ def test_the_goals_page_and_the_terminals_report_lead_with_drawn_problems(
     assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
     text = run(capsys, "report", "toy")[1]
     assert text.index("drawn problems: geometric mean") < text.index("seed 3, fresh")
-    from harness.commands.compare import _lead_goals
+    from harness.verbs.compare import lead_goals as _lead_goals
 
     replace_function(monkeypatch, "harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
     assert _lead_goals("toy", None)[0] == "## Drawn problems, which nobody listed"

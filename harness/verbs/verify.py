@@ -1,0 +1,80 @@
+"""``verify``: every variant against the float64 reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from device import UnavailableError
+from harness.benchmark.session import Judged, Session
+from harness.terminal.console import open_progress
+from harness.verbs.naming import Names, OpLike, list_names, take_op
+from harness.verify.findings import Fault, VerifyResult
+from harness.verify.plan import THOROUGH, describe_plan, make_plan
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The verdict on each variant, what is wrong with the op itself, and what was run, where."""
+
+    op: str
+    judged: list[Judged]
+    op_faults: tuple[Fault, ...]
+    plan: str
+    device_kind: str
+    device_name: str
+    run: int | None
+    where: str
+
+    @property
+    def results(self) -> list[VerifyResult]:
+        """The verdicts in full."""
+        return [j.result for j in self.judged if j.result is not None]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is right."""
+        return all(j.ok for j in self.judged) and not self.op_faults
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        faults = [f.describe() for f in self.op_faults]
+        known = {"op": self.op, "device": self.device_kind, "run": self.run, "plan": self.plan, "op_faults": faults}
+        return known | {"variants": [r.to_json() for r in self.results]}
+
+
+def verify(
+    op: OpLike,
+    variant: Names = None,
+    problem: Names = None,
+    device: str | None = None,
+    target: str | None = None,
+    jobs: int | None = None,
+    schedules: int = 0,
+    seed: int = 0,
+    *,
+    quiet: bool = False,
+) -> Verified:
+    """Prove variants on what the op lists and on what nobody listed; each verdict is recorded at once.
+
+    Raises SpecError for names that there are not, UnavailableError for ``schedules`` on a GPU.
+    """
+    loaded, names = take_op(op), list_names(problem)
+    name = loaded.op.name
+    variants = loaded.op.select_variants(list_names(variant))
+    effort = replace(THOROUGH, schedules=schedules, seed=seed)
+    steps = make_plan(loaded.op, effort, names)
+    with Session.start(loaded, f"verify {name}", device=device, target=target, jobs=jobs) as session:
+        if schedules and session.device.observer is None:
+            raise UnavailableError("--schedules needs the emulated device, which can choose the order of blocks: --device emulated")
+        with open_progress(f"build {name}", len(variants), quiet=quiet) as progress:
+            builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
+
+        def say(judged: Judged) -> None:
+            progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
+
+        with open_progress(f"verify {name}", len(variants), quiet=quiet) as progress:
+            judged = session.judge(builds, binding, problem_names=names, reuse=False, on_judged=say, effort=effort)
+        faults, plan = session.check_op(names), describe_plan(loaded.op, steps, effort)
+        device_name, where = session.device.properties.name, session.describe_run()
+        return Verified(name, judged, faults, plan, session.device_kind, device_name, session.recorded_run, where)
