@@ -182,6 +182,7 @@ $(STAMPS)/tools: | $(STAMPS)/python
 KERNELS := $(if $(op),$(if $(filter bench build verify,$(MAKECMDGOALS)),$(STAMPS)/kernels))
 $(STAMPS)/ready$(CUDA): pyproject.toml scripts/list_requirements.py $(EMULATOR_SOURCES) | $(STAMPS)/tools
 	@$(MAKE) -j3 $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
+	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/base$(CUDA) always
@@ -191,7 +192,6 @@ $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/t
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
 	@$(VENV)/bin/python scripts/list_requirements.py base $(CUDA) > $(STAMPS)/base.txt
 	@$(PIP) -r $(STAMPS)/base.txt
-	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
 	@touch $@
 
 always:

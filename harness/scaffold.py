@@ -157,10 +157,10 @@ def check_op_name(name: str) -> None:
         raise SpecError(f"op name {name!r} is taken: ops/{name}/ holds what ops share")
 
 
-def fill_templates(name: str, kind: KindName) -> dict[str, str]:
-    """Return the text of each file of a new op by its name."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+def open_templates(folder: Path) -> jinja2.Environment:
+    """Return the templates of a folder, with marks that neither C++ nor Python has."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
@@ -171,7 +171,21 @@ def fill_templates(name: str, kind: KindName) -> dict[str, str]:
         comment_start_string="@#",
         comment_end_string="#@",
     )
-    values: dict[str, Any] = {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]}
+
+
+def name_packages() -> dict[str, str]:
+    """Return what the workbench's packages are imported as: installed they have other names than in a checkout."""
+    return {"harness": __name__.rpartition(".")[0], "device": find_project_root.__module__.rpartition(".")[0]}
+
+
+def fill_templates(name: str, kind: KindName) -> dict[str, str]:
+    """Return the text of each file of a new op by its name."""
+    environment = open_templates(_TEMPLATES)
+    values: dict[str, Any] = name_packages() | {
+        "op": name,
+        "camel": "".join(part.capitalize() for part in name.split("_")),
+        "kind": _KINDS[kind],
+    }
     found = {}
     for path in sorted(_TEMPLATES.glob(f"*{_SUFFIX}")):
         file_name = path.name.removesuffix(_SUFFIX)
