@@ -18,7 +18,6 @@ from contract import decision_structs as c
 from contract.calls import Interface, Query, Value
 from contract.decision_tables import DecisionTable, assemble, make_table
 from contract.frozen_set import FrozenOp
-from contract.layout import AXES
 from device.native import build_library
 
 SOURCE, HEADER = (Path(__file__).with_name(name) for name in ("decide.c", "decide.h"))
@@ -153,7 +152,8 @@ class DecisionCore:
     def find_bucket_winners(self, asked: Asked) -> int:
         """Return the winners of the call's bucket, a bit each."""
         own = asked.struct.classes[:]
-        return sum(1 << w.kernel for w in self.table.lists["winners"] if w.classes[: len(AXES)] == own[: len(AXES)])
+        num_axes = len(self.table.names.axes)
+        return sum(1 << w.kernel for w in self.table.lists["winners"] if w.classes[:num_axes] == own[:num_axes])
 
     def find_broken(self, asked: Asked, kernel: int) -> Mapping[str, Any] | None:
         """Return the first condition of a kernel's domain that does not hold, None where all do."""

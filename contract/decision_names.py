@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract import decision_structs as c
+from contract.axes import ANY, Axes
 from contract.conditions import INT64_MAX
 from contract.errors import FrozenError
-from contract.layout import AXES
 
 Row = Mapping[str, Any]
 _ON_ATTRIBUTE, _ON_COUNT, _ON_ADDRESS, _ON_STRIDE = range(4)
@@ -25,6 +25,7 @@ class Names:
     sizes: tuple[str, ...]
     attributes: Mapping[str, tuple[Any, ...]]
     tensors: tuple[str, ...]
+    kinds: Axes
     axes: tuple[tuple[Row, ...], ...]
 
     @classmethod
@@ -35,7 +36,8 @@ class Names:
         attributes = {a["name"]: tuple(a["choices"]) for a in sorted(interface["attributes"], key=lambda a: str(a["name"]))}
         tensors = tuple(t["name"] for t in interface["tensors"])
         given = {axis["name"]: tuple(axis["classes"]) for axis in description["axes"]}
-        axes = tuple(given.get(name, ({"name": "any", "when": []},)) for name in AXES)
+        kinds = Axes.of(description["axes"])
+        axes = tuple(given.get(name, ({"name": ANY, "when": []},)) for name in kinds.names)
         for what, count, most in (
             ("sizes", len(sizes), c.MAX_SIZES),
             ("attributes", len(attributes), c.MAX_ATTRIBUTES),
@@ -44,7 +46,7 @@ class Names:
         ):
             if count > most:
                 raise FrozenError(f"{description['op']}: {count} {what}; a decision looks at {most} at most")
-        return cls(str(description["op"]), interface, sizes, attributes, tensors, axes)
+        return cls(str(description["op"]), interface, sizes, attributes, tensors, kinds, axes)
 
     def find_choice(self, attribute: str, value: Any) -> int:
         """Return the number of an attribute's value: 1 is not true, and 1.0 is 1."""

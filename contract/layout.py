@@ -38,8 +38,6 @@ SCHEMA_VERSION = 1
 # As in index.schema.json: names that are words are no paths.
 _OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _KERNEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,200}__[0-9a-f]{8}\Z")
-AXES = ("dtypes", "layout", "epilogue", "region")
-BUCKET_KEYS = ("arch", *AXES)
 
 
 # The set that comes with this package: of the checkout, or installed beside it.
@@ -136,8 +134,3 @@ def list_kernel_files(sealed: Mapping[str, Any], sources: Mapping[str, bytes]) -
     folder = name_revision(manifest["revision"])
     files = {name_manifest(sealed["kernel"]): dump_document(manifest).encode(), f"{folder}/{TREE}": dump_document(tree).encode()}
     return files | {f"{folder}/{name}": content for name, content in sources.items()}
-
-
-def name_bucket(bucket: Mapping[str, str]) -> str:
-    """Return a bucket's name, ``sm_90a/bfloat16/nk_whole/smooth/outputs_beyond``."""
-    return "/".join(bucket[key] for key in BUCKET_KEYS)

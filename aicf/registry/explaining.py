@@ -10,6 +10,7 @@ from aicf.registry.libraries import LibraryTime, find_library_time
 from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.selection import NO_PREFERENCES, Registry, describe_broken, open_registry
 from aicf.registry.tables import Tables
+from contract.axes import name_bucket
 from contract.calls import Problem, Query
 from contract.decision import Asked, How
 
@@ -81,7 +82,9 @@ def explain(
     return Explanation(
         op=op,
         arch=tables.arch,
-        bucket="/".join([tables.arch, *(c or "none" for c in core.find_classes(asked))]),
+        bucket=name_bucket(
+            {"arch": tables.arch} | {n: c or "none" for n, c in zip(core.table.names.kinds.names, core.find_classes(asked), strict=True)}
+        ),
         sizes=dict(query.by_size),
         attributes=dict(query.attributes),
         nearest=None if near is None else core.table.problems[near],

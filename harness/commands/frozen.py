@@ -25,8 +25,9 @@ from typing import Annotated, Any
 
 import typer
 
+from contract.axes import name_bucket
 from contract.index import Index
-from contract.layout import KERNELS, find_frozen_dir, is_op_name, name_bucket
+from contract.layout import KERNELS, find_frozen_dir, is_op_name
 from device import choose_device
 from device.settings import find_project_root, read_settings, suggest
 from device.toolchain import find_toolchain

@@ -156,16 +156,21 @@ def find_broken(conditions: Sequence[Condition], facts: Facts) -> Condition | No
 
 @dataclass(frozen=True)
 class Axis:
-    """One coordinate of a bucket, as named classes of conditions. Every problem is in the first class whose conditions all hold."""
+    """One coordinate of a bucket, as named classes of conditions. Every problem is in the first class whose conditions all hold.
+
+    An axis with a name of the op's own says its ``part``, one of :data:`contract.axes.PARTS`: a survey pools errors by the classes of part
+    ``survey``, measured times stand for each other within the classes of parts ``survey`` and ``group``, and ``region`` divides by size.
+    """
 
     name: str
     classes: Mapping[str, tuple[Condition, ...]]
+    part: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", MappingProxyType(dict(self.classes)))
 
     def __hash__(self) -> int:
-        return hash((self.name, tuple(self.classes.items())))
+        return hash((self.name, tuple(self.classes.items()), self.part))
 
     def find_class(self, facts: Facts) -> str | None:
         """Return the name of a problem's class, None where it is in none."""

@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.layout import AXES
+from contract.axes import Axes
+from contract.errors import FrozenError
 from device.settings import suggest
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier
@@ -47,7 +48,8 @@ class Op:
 
     ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
     judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.verify.inputs``). ``axes`` divide
-    its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
+    its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``, or axes
+    with names of the op's own.
     ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on. ``ties`` say what a
     call's sizes and attributes agree in; each may undo what one before it asked for, and problems are held to all of them.
     ``population`` is what users bring: ``compare --drawn`` judges the op on problems drawn from it. ``scalars`` are numbers given by value,
@@ -84,9 +86,7 @@ class Op:
             function = getattr(self, name)
             if function is not None and not isinstance(function, Described):
                 object.__setattr__(self, name, Described(self.name, name, function))
-        for axis in self.axes:
-            if axis.name not in AXES:
-                raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(AXES)}")
+        self._check_axes()
         named = {name for tie in self.ties for name in (*(c.attribute for c in tie.when), *tie.then)}
         if unknown := sorted(named - {a.name for a in self.attributes}):
             raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")
@@ -100,6 +100,14 @@ class Op:
         for group in self.population.groups if self.population else ():
             self._check_group(group)
 
+    def _check_axes(self) -> None:
+        for axis in self.axes:
+            require_identifier(f"op {self.name}: axis", axis.name)
+        try:
+            Axes.of([{"name": axis.name} | ({"part": axis.part} if axis.part else {}) for axis in self.axes])
+        except FrozenError as error:
+            raise SpecError(f"op {self.name}: {error}") from None
+
     def _check_names(self) -> None:
         arguments = [*(t.name for t in self.tensors), *(a.name for a in self.attributes), *(s.name for s in self.scalars)]
         for kind, names in (
@@ -107,6 +115,7 @@ class Op:
             ("problem", [p.name for p in self.problems]),
             ("tensor", [t.name for t in self.tensors]),
             ("argument", [name for name in arguments if name in {s.name for s in self.scalars}]),
+            ("axis", [a.name for a in self.axes]),
             ("size", [d.name for d in self.derived]),
             ("goal", [g.name for g in self.goals]),
         ):

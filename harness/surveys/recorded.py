@@ -22,7 +22,6 @@ from typing import Any
 
 from contract.decision import DecisionCore, open_core
 from contract.frozen_set import FrozenOp
-from contract.layout import AXES
 from harness.spec import Op, Problem
 from harness.surveys.fitting import TimesRow, ask
 from harness.surveys.regret import choose, find_regret
@@ -89,7 +88,8 @@ def drop_lonely_winner(core: DecisionCore, others: FrozenOp, row: TimesRow) -> F
     bucket = find_bucket(row)
     if any(find_bucket(m) == bucket for m in others.medians):
         return others
-    kept = [e for e in others.entries if e["role"] != "winner" or tuple(e["bucket"][axis] for axis in AXES) != bucket]
+    names = core.table.names.kinds.names
+    kept = [e for e in others.entries if e["role"] != "winner" or tuple(e["bucket"][name] for name in names) != bucket]
     return replace(others, entries=tuple(kept))
 
 

@@ -69,8 +69,11 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
 )
 def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open, kernel: str, attributes: dict[str, str]) -> None:
     variant = open_kernel(kernel)
-    for tensor, sizes in (("a", {"M": 8, "N": 8, "K": 7}), ("b", {"M": 8, "N": 9, "K": 8})):
-        with Case(device, OP, Problem(sizes, attributes)) as case:
+    for tensor, problem in (
+        ("a", Problem({"M": 8, "N": 8, "K": 7}, attributes)),
+        ("b", Problem({"M": 8, "N": 8, "K": 8}, attributes, {"b": 1})),
+    ):
+        with Case(device, OP, problem) as case:
             reason = variant.supports(**case.arguments)
         assert reason.startswith(f"{tensor}: ") and "row stride" in reason and "multiple" in reason
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+
 from deploy.errors import DeployError
 from deploy.header import make_header
 from deploy.selection import DeployedOp

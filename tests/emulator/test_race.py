@@ -12,6 +12,8 @@ from .kernels import kinds
 from .ptx_kernels import run_ptx, text_of
 
 BLOCK_TIMES_4 = "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd1, %r1, 4; add.u64 %rd2, %rd0, %rd1;"
+# A read whose value nothing comes of would be a note: something has to depend on it.
+USE_3 = "setp.eq.u32 %p7, %r3, 12345; @%p7 trap;"
 CASES = {
     "blocks write different values": ("mov.u32 %r1, %ctaid.x; st.global.u32 [%rd0], %r1;", {"global_race"}),
     "blocks write the same value": ("mov.u32 %r1, 5; st.global.u32 [%rd0], %r1;", {"global_race_same_value"}),
@@ -19,12 +21,12 @@ CASES = {
     "each block its own word": (f"{BLOCK_TIMES_4} st.global.u32 [%rd2], %r1;", set()),
     "atomics on one word": ("red.global.add.u32 [%rd0], 1;", set()),
     "atomics of the block's scope": ("red.cta.global.add.u32 [%rd0], 1;", {"global_race"}),
-    "a plain read beside atomics": ("red.global.add.u32 [%rd0], 1; ld.global.u32 %r1, [%rd0];", {"global_race"}),
+    "a plain read beside atomics": (f"red.global.add.u32 [%rd0], 1; ld.global.u32 %r3, [%rd0]; {USE_3}", {"global_race"}),
     "a volatile read beside atomics": ("red.global.add.u32 [%rd0], 1; ld.volatile.global.u32 %r1, [%rd0];", set()),
     "bytes of one word": ("mov.u32 %r1, %ctaid.x; cvt.u64.u32 %rd1, %r1; add.u64 %rd2, %rd0, %rd1; st.global.u8 [%rd2], %r1;", set()),
     "a block reads what another one writes": (
         f"{BLOCK_TIMES_4} st.global.u32 [%rd2], %r1; xor.b32 %r2, %r1, 1; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3;"
-        "ld.global.u32 %r3, [%rd4];",
+        f"ld.global.u32 %r3, [%rd4]; {USE_3}",
         {"global_race"},
     ),
 }
@@ -47,7 +49,7 @@ def test_two_blocks_of_one_thread(emulator: Runtime, case: str, workers: int) ->
 
 def test_a_barrier_orders_global_memory_within_a_block(emulator: Runtime) -> None:
     own = "mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1; st.global.u32 [%rd2], %r0;"
-    other = "xor.b32 %r2, %r0, 63; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r3, [%rd4];"
+    other = "xor.b32 %r2, %r0, 63; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r3, [%rd4];" + USE_3
     for between, expected in (("bar.sync 0;", set()), ("", {"global_race"}), ("membar.gl;", {"global_race"})):
         _, reports = run_ptx(emulator, text_of(own + between + other), np.zeros(64, np.uint32), threads=64)
         assert kinds(reports) == expected
@@ -92,7 +94,7 @@ def test_a_shuffle_hands_on_what_a_lane_has_acquired_and_nothing_of_its_own(emul
         {own}
     KNOWN:
         {told}
-        ld.global.u32 %r3, [%rd{read}];
+        ld.global.u32 %r3, [%rd{read}]; {use}
     DONE:"""
     met, told = "bar.warp.sync -1;", "shfl.sync.idx.b32 %r4, %r2, 0, 31, -1;"
     for parts, expected in (
@@ -103,7 +105,7 @@ def test_a_shuffle_hands_on_what_a_lane_has_acquired_and_nothing_of_its_own(emul
         ({"met": "", "told": told}, {"global_race"}),  # the releasing lane did not know of the others' writes
         ({"met": met, "told": told, "own": "st.global.u32 [%rd0+256], %r2;", "read": "0+256"}, {"global_race"}),
     ):
-        text = text_of(lane + body.format(**({"own": "", "read": "2"} | parts)))
+        text = text_of(lane + body.format(**({"own": "", "read": "2", "use": USE_3} | parts)))
         _, reports = run_ptx(emulator, text, np.zeros(128, np.uint32), threads=64)
         assert kinds(reports) == expected, parts
 
@@ -128,7 +130,7 @@ def test_a_relaxed_status_word_orders_the_reads_before_it_and_no_writes(emulator
         @%p2 bra POLL2;
         {last}
     DONE:"""
-    read, write, tell = "ld.global.u32 %r3, [%rd0];", "st.global.u32 [%rd0], %r2;", "st.relaxed.gpu.global.u32"
+    read, write, tell = "ld.global.u32 %r3, [%rd0];" + USE_3, "st.global.u32 [%rd0], %r2;", "st.relaxed.gpu.global.u32"
     right = {"first": read, "last": write, "tell": tell, "seen": 128, "asked": 132}
     values = np.zeros(128, np.uint32)
     values[50] = 1  # at byte 200: a word that is set from the start, and tells nothing

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from contract.axes import name_bucket
 from contract.index import Index, Row
 from contract.kernels import read_kernel
-from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_bucket, name_manifest, split
+from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_manifest, split
 from contract.schemas import find_schema_fault
 from harness.benchmark.session import Session
 from harness.build.interface import describe_interface, read_api
 from harness.errors import FrozenError
-from harness.freezing.decide.buckets import describe_axes, name_group
+from harness.freezing.decide.buckets import describe_axes, find_axes
 from harness.freezing.gates.candidate import FORCIBLE, Candidate
 from harness.freezing.seal.cost import describe_cost
 from harness.freezing.store.changes import change_index
@@ -185,7 +186,7 @@ def list_medians(
                         "problem": match.problem.name,
                         "sizes": dict(match.problem.sizes),
                         "attributes": session.loaded.op.attribute_values(match.problem),
-                        "group": name_group(bucket),
+                        "group": find_axes(session.loaded.op).name_group(bucket),
                         "mode": match.mode.value,
                         "median_us": float(f"{median:.6g}"),
                         "record": match.find_record(name, session.records),

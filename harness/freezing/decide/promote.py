@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.axes import name_bucket
 from contract.index import Index, Row
 from contract.kernels import read_kernel
-from contract.layout import name_bucket
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import FrozenUseError
@@ -68,7 +68,7 @@ def group_problems(session: Session, request: Request) -> dict[str, tuple[dict[s
     """Return the buckets that are asked for by name, each with its problems of suite ``bench``; raises :class:`FrozenError` for others."""
     op, arch = session.loaded.op, session.target.real_arch
     if request.fallback:
-        bucket = make_fallback_bucket(arch)
+        bucket = make_fallback_bucket(op, arch)
         return {name_bucket(bucket): (bucket, [])}
     groups: dict[str, tuple[dict[str, str], list[Problem]]] = {}
     for problem in op.select_problems("bench"):

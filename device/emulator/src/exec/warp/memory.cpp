@@ -427,7 +427,7 @@ uint32_t Interpreter<M>::check_shared(uint32_t mask, const uint64_t* address, ui
     for_lanes(mask, [&](uint32_t lane) {
         const uint64_t at = address[lane];
         const bool misaligned = at & (size - 1);
-        if (!misaligned && at >= kSharedStart && at + size <= block_.shared_end) {
+        if (!misaligned && block_.has_shared(at, size)) {
             good |= 1u << lane;
             return;
         }
@@ -577,7 +577,8 @@ void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64
     const uint32_t size = inst.bytes * inst.vec;
     Span span = span_of(address, mask, size);
     const uint64_t bits = span.bits;
-    if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1))) [[unlikely]] {
+    if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1)) ||
+        (kChecks && image_.crosses_shared_gap(span.lo, span.hi + size))) [[unlikely]] {
         if (span.hi >> kSharedRankShift && ((inst.flags & kFlagCluster) || inst.space == MemSpace::kGeneric))
             return access_cluster<kStore>(inst, mask, address);
         mask = check_shared(mask, address, size, kStore, false);

@@ -144,8 +144,10 @@ void Interpreter<M>::leave(uint32_t lanes) {
 
 // A backward branch of some lanes: ends the launch where it was one too many.
 template <Mode M>
-AICF_INLINE void Interpreter<M>::count_loop(uint32_t from, uint32_t lanes) {
+AICF_INLINE void Interpreter<M>::count_loop(uint32_t from, uint32_t to, uint32_t lanes) {
     ++warp_.loops;
+    warp_.loop_low = std::min(warp_.loop_low, to);
+    warp_.loop_high = std::max(warp_.loop_high, from);
     if (const uint64_t limit = block_.launch->options.loop_limit)
         if (warp_.loops - warp_.moved_at > limit || warp_.loops / kMovingLoops > limit) [[unlikely]]
             stop_loop(from, lanes);
@@ -165,7 +167,7 @@ void Interpreter<M>::stop_loop(uint32_t from, uint32_t lanes) {
 template <Mode M>
 void Interpreter<M>::branch(const Inst& inst, uint32_t taken, uint32_t target) {
     const uint32_t stay = mask_ & ~taken;
-    if (target <= pc_) count_loop(pc_, taken);
+    if (target <= pc_) count_loop(pc_, target, taken);
     if constexpr (kCount) {
         count().branches++;
         count().divergent_branches += taken && stay;
@@ -221,7 +223,7 @@ void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
         }
         if constexpr (kCount) count().divergent_branches += first && (todo || rest);
         first = false;
-        if (table[index[lane]] <= pc_) count_loop(pc_, group);
+        if (table[index[lane]] <= pc_) count_loop(pc_, table[index[lane]], group);
         push_entry(table[index[lane]], group, EntryState::kRunnable);
     }
     if (rest) push_entry(pc_ + 1, rest, EntryState::kRunnable);
@@ -381,7 +383,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 unpack(inst, mask);
                 ++pc_;
                 break;
-            case Op::kAlloca: alloca_stack(inst, mask); break;
+            case Op::kAlloca:
+                ++warp_.changes;
+                alloca_stack(inst, mask);
+                break;
             case Op::kIsspacep:
                 is_space(inst, mask);
                 ++pc_;
@@ -400,6 +405,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kStore:
                 warp_.moved_at = warp_.loops;
+                warp_.changes += inst.space != MemSpace::kLocal && inst.space != MemSpace::kFrame;
                 if (!kCount && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
                     ++pc_;
                     break;
@@ -431,6 +437,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kCallIndirect: call_indirect(inst, mask); break;
             case Op::kBuiltin:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 call_builtin(inst, mask);
                 break;
             case Op::kRet: return_from(mask); break;
@@ -447,6 +454,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kBarrier:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 barrier(inst, mask);
                 break;
             case Op::kBarWarpSync: bar_warp_sync(inst, mask); break;
@@ -461,10 +469,12 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kAsyncCopy:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 async_copy(inst, mask);
                 ++pc_;
                 break;
             case Op::kAsyncCommit:
+                ++warp_.changes;
                 async_commit(mask);
                 ++pc_;
                 break;
@@ -476,10 +486,14 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kLoadMatrix: load_matrix(inst, mask); break;
             case Op::kStoreMatrix:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 store_matrix(inst, mask);
                 break;
             case Op::kMoveMatrix: move_matrix(inst, mask); break;
-            case Op::kWgmma: wgmma(inst, mask); break;
+            case Op::kWgmma:
+                ++warp_.changes;
+                wgmma(inst, mask);
+                break;
             case Op::kMbarrier:
                 warp_.moved_at = warp_.loops;
                 mbarrier(inst, mask);
@@ -492,18 +506,27 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kBulk:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 bulk(inst, mask);
                 break;
             case Op::kProxyFence: fence_proxy(inst, mask); break;
             case Op::kMapShared: map_shared(inst, mask); break;
             case Op::kClusterBarrier:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 cluster_barrier(inst, mask);
                 break;
-            case Op::kGridDependency: grid_dependency(inst, mask); break;
-            case Op::kSetMaxRegisters: set_max_registers(inst, mask); break;
+            case Op::kGridDependency:
+                ++warp_.changes;
+                grid_dependency(inst, mask);
+                break;
+            case Op::kSetMaxRegisters:
+                ++warp_.changes;
+                set_max_registers(inst, mask);
+                break;
             case Op::kTexture:  // surfaces are stored to
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 texture(inst, mask);
                 break;
         }

@@ -60,7 +60,7 @@ private:
     bool gather(const Inst& inst, uint32_t& mask, uint32_t required_of_all, const uint32_t* required);
     void branch(const Inst& inst, uint32_t taken, uint32_t target);
     void branch_indexed(const Inst& inst, uint32_t mask);
-    void count_loop(uint32_t from, uint32_t lanes);
+    void count_loop(uint32_t from, uint32_t to, uint32_t lanes);
     void stop_loop(uint32_t from, uint32_t lanes);
     void call(const Inst& inst, uint32_t mask, uint32_t function);
     void call_indirect(const Inst& inst, uint32_t mask);
@@ -193,6 +193,7 @@ private:
 
     // warp/atomic.cpp
     void atomic(const Inst& inst, uint32_t mask);
+    void note_atomic(bool changed, uint64_t address);
     bool atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared);
 
     // async/groups.cpp
@@ -322,8 +323,7 @@ private:
     bool running_ = false;  // there is a current entry
     bool polled_ = false;   // the warp's turn is over: it waits for others by polling
     uint32_t polls_ = 0;    // of this turn
-    uint32_t poll_pc_ = ~0u, poll_repeats_ = 0;  // the last read that may be a poll
-    uint64_t poll_address_ = 0;
+    uint32_t poll_repeats_ = 0;  // in a row, of one read
     bool fatal_ = false;
 };
 

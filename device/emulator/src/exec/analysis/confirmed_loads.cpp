@@ -1,9 +1,10 @@
 // Plain loads whose value a compare-and-swap of the same word confirms before anything comes of it: the first read of the loop that makes
 // an atomic operation of one's own (CUDA Programming Guide, "Atomic Functions"). A race of such a load cannot change what the loop does.
+// And plain loads whose value nothing comes of: no branch, address, store or the like depends on it.
 #include <algorithm>
 #include <set>
 
-#include "program.hpp"
+#include "analysis.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -77,19 +78,6 @@ private:
         return word.base != kSeveral && word == word_of(at) && (word.base != kNone || other.space == code_[load].space);
     }
 
-    static bool only_computes(Op op) {
-        switch (op) {
-            case Op::kArith:
-            case Op::kMov32:
-            case Op::kMov64:
-            case Op::kNarrow:
-            case Op::kWiden:
-            case Op::kPack:
-            case Op::kUnpack: return true;
-            default: return false;
-        }
-    }
-
     // Follows the value, and all that is computed from it, to the compare-and-swap.
     uint32_t follow(uint32_t load) const {
         std::vector<Registers> held(code_.size());  // before each instruction: registers that depend on the value
@@ -145,6 +133,49 @@ private:
     std::vector<uint32_t> definitions_;  // by register: the instruction that sets it; kSeveral: more than one does
 };
 
+bool is_plain_load(const Inst& inst) {
+    if (inst.op != Op::kLoad || (inst.order & kOrderStrong)) return false;
+    return inst.space == MemSpace::kGlobal || inst.space == MemSpace::kShared || inst.space == MemSpace::kGeneric;
+}
+
+// By register: whether anything but arithmetic depends on it, at any place of the function.
+std::vector<bool> find_registers_that_matter(const std::vector<Inst>& code, const std::vector<Ref>& refs) {
+    std::vector<bool> matters;
+    for (const Ref& ref : refs) matters.resize(std::max<size_t>(matters.size(), ref.reg + 1));
+    for (const Ref& ref : refs) {
+        if (!ref.is_def && !only_computes(code[ref.inst].op)) matters[ref.reg] = true;
+    }
+    for (bool grows = true; grows;) {
+        grows = false;
+        for (size_t end = refs.size(); end != 0;) {  // backwards: most values are used after they are made
+            size_t begin = end;
+            bool makes = false;
+            while (begin != 0 && refs[begin - 1].inst == refs[end - 1].inst) {
+                --begin;
+                makes |= refs[begin].is_def && matters[refs[begin].reg];
+            }
+            for (size_t k = begin; makes && k != end; ++k) {
+                if (refs[k].is_def || matters[refs[k].reg]) continue;
+                matters[refs[k].reg] = true;
+                grows = true;
+            }
+            end = begin;
+        }
+    }
+    return matters;
+}
+
+void add_discarded_loads(std::vector<std::pair<uint32_t, uint32_t>>& found, const std::vector<Inst>& code, const std::vector<Ref>& refs) {
+    const std::vector<bool> matters = find_registers_that_matter(code, refs);
+    std::vector<bool> is_used(code.size());
+    for (const Ref& ref : refs) {
+        if (ref.is_def && matters[ref.reg]) is_used[ref.inst] = true;
+    }
+    for (uint32_t i = 0; i < code.size(); ++i) {
+        if (is_plain_load(code[i]) && !is_used[i]) found.emplace_back(i, kValueDiscarded);
+    }
+}
+
 }  // namespace
 
 std::vector<std::pair<uint32_t, uint32_t>> find_confirmed_loads(const std::vector<Inst>& code, const std::vector<InstInfo>& info,
@@ -154,6 +185,7 @@ std::vector<std::pair<uint32_t, uint32_t>> find_confirmed_loads(const std::vecto
     const bool has_swap = std::any_of(code.begin(), code.end(), [](const Inst& inst) {
         return inst.op == Op::kAtomic && static_cast<AtomOp>(inst.mode) == AtomOp::kCas;
     });
+    add_discarded_loads(found, code, refs);
     if (!has_swap) return found;
     const ConfirmedLoads loads(code, info, successors, refs);
     for (uint32_t i = 0; i < code.size(); ++i) {
