@@ -100,7 +100,7 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
-.PHONY: clean distclean env format fuzz help lint sanitize stress test
+.PHONY: clean distclean env format fuzz help lint sanitize stress test wheel
 env: $(ENV) ## make the environment and build the emulator
 
 # In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
@@ -141,6 +141,10 @@ format: $(DEV_ENV) ## rewrite the sources in the project's style
 	$(RUN) -m ruff check --fix-only .
 	$(RUN) -m ruff format .
 	$(CLANG_FORMAT) -i $(CXX_FILES)
+
+wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device, and the sdist into dist/
+	@env -u MAKEFLAGS -u MAKELEVEL PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) -c "from scikit_build_core import build; build.build_sdist('dist'); build.build_wheel('dist')"
+	@ls -l dist
 
 clean: ## remove what was built and cached; records and the environment stay
 	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/ready*

@@ -1,4 +1,4 @@
-"""The package as users have it: a wheel and an sdist, installed from the registry that pip is configured for, used outside of the checkout."""
+"""The package as users have it: a wheel and an sdist, installed from the registry that pip is configured for, outside of the checkout."""
 
 from __future__ import annotations
 
