@@ -100,7 +100,7 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
-.PHONY: clean distclean env format fuzz help lint sanitize stress test
+.PHONY: clean distclean env format fuzz help lint sanitize stress test wheel
 env: $(ENV) ## make the environment and build the emulator
 
 # In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
@@ -142,6 +142,10 @@ format: $(DEV_ENV) ## rewrite the sources in the project's style
 	$(RUN) -m ruff format .
 	$(CLANG_FORMAT) -i $(CXX_FILES)
 
+wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device, and the sdist into dist/
+	@env -u MAKEFLAGS -u MAKELEVEL PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) -c "from scikit_build_core import build; build.build_sdist('dist'); build.build_wheel('dist')"
+	@ls -l dist
+
 clean: ## remove what was built and cached; records and the environment stay
 	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/ready*
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
@@ -182,6 +186,7 @@ $(STAMPS)/tools: | $(STAMPS)/python
 KERNELS := $(if $(op),$(if $(filter bench build verify,$(MAKECMDGOALS)),$(STAMPS)/kernels))
 $(STAMPS)/ready$(CUDA): pyproject.toml scripts/list_requirements.py $(EMULATOR_SOURCES) | $(STAMPS)/tools
 	@$(MAKE) -j3 $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
+	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/base$(CUDA) always
@@ -191,7 +196,6 @@ $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/t
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
 	@$(VENV)/bin/python scripts/list_requirements.py base $(CUDA) > $(STAMPS)/base.txt
 	@$(PIP) -r $(STAMPS)/base.txt
-	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
 	@touch $@
 
 always:

@@ -14,7 +14,7 @@ from contract.agreement import check_agreement
 from contract.errors import FrozenError, NotFrozenError
 from contract.index import Index, read_index
 from contract.kernels import FrozenKernel, read_kernel
-from contract.layout import INDEX, dump_line, find_frozen_dir, hash_value, is_op_name
+from contract.layout import INDEX, dump_line, find_frozen_dirs, hash_value, is_op_name
 
 Row = Mapping[str, Any]
 
@@ -47,22 +47,24 @@ class FrozenOp:
 
 
 def list_ops(frozen_dir: Path | None = None) -> list[str]:
-    """Return the ops that have an index, sorted."""
-    found = (path.parent.name for path in (frozen_dir or find_frozen_dir()).glob(f"*/{INDEX}"))
+    """Return the ops that have an index, sorted: those of one set, or of all (:func:`~contract.layout.find_frozen_dirs`)."""
+    places = find_frozen_dirs() if frozen_dir is None else (frozen_dir,)
+    found = {path.parent.name for place in places for path in place.glob(f"*/{INDEX}")}
     return sorted(name for name in found if is_op_name(name))
 
 
 def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
-    """Read an op's index and the kernels that it names.
+    """Read an op's index and the kernels that it names: from one set, or from the first of all that has the op.
 
     Raises :class:`NotFrozenError` for an op that is not there, and :class:`FrozenError`, naming file, line and field, where something is
     missing, breaks its schema, or disagrees.
     """
-    root = frozen_dir or find_frozen_dir()
-    known = list_ops(root)
-    if op not in known:
-        raise NotFrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
-    return load_kernels(read_index(root / op))
+    places = find_frozen_dirs() if frozen_dir is None else (frozen_dir,)
+    place = next((p for p in places if op in list_ops(p)), None)
+    if place is None:
+        known = list_ops(frozen_dir)
+        raise NotFrozenError(f"{' and '.join(map(str, places))}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
+    return load_kernels(read_index(place / op))
 
 
 def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True) -> FrozenOp:

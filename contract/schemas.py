@@ -10,7 +10,7 @@ from typing import Any
 
 from contract.documents import DocumentError, parse_json, read_plain_file
 from contract.errors import BrokenDocument, FrozenError
-from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir, name_schema
+from contract.layout import SCHEMA_DIR, SCHEMA_VERSION, dump_line, name_schema
 from contract.validator import find_fault
 
 # What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
@@ -50,10 +50,10 @@ def find_schema_fault(document: str, value: Any) -> str:
         return fault
     try:
         if document == "index":
-            return _find_row_fault(find_frozen_dir() / SCHEMA, dump_line(value))
+            return _find_row_fault(SCHEMA_DIR, dump_line(value))
         if document == "event":
             return _find_event_fault(value)
-        return _find_fault(find_frozen_dir() / SCHEMA, document, value)
+        return _find_fault(SCHEMA_DIR, document, value)
     except RecursionError:
         return "is nested too deeply"
 
@@ -70,7 +70,7 @@ def _find_event_fault(event: Any) -> str:
         if isinstance(bare, dict) and isinstance(bare.get(key), list):
             rows += [(f"{key}/{i}", row) for i, row in enumerate(bare[key])]
             bare[key] = []
-    folder = find_frozen_dir() / SCHEMA
+    folder = SCHEMA_DIR
     if fault := _find_fault(folder, "event", bare):
         return fault
     faults = ((where, _find_row_fault(folder, dump_line(row))) for where, row in rows)

@@ -39,7 +39,7 @@ _CPP_KEYWORDS = frozenset(
     """,
     )
 )
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".template"
 
 
@@ -166,19 +166,26 @@ def fill_templates(name: str, kind: KindName) -> dict[str, str]:
 
 def render_test(name: str) -> dict[str, str]:
     """Return the text of an op's own test by its name."""
-    return {f"test_{name}.py": _open_templates("op").get_template(f"test.py{_SUFFIX}").render(op=name)}
+    template = open_templates(TEMPLATES / "op").get_template(f"test.py{_SUFFIX}")
+    return {f"test_{name}.py": template.render(name_packages() | {"op": name})}
 
 
 def fill_folder(folder: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each template of a folder, filled, by its name without the suffix."""
-    environment = _open_templates(folder)
-    names = sorted(path.name for path in (_TEMPLATES / folder).glob(f"*{_SUFFIX}"))
-    return {name.removesuffix(_SUFFIX): environment.get_template(name).render(values) for name in names}
+    environment = open_templates(TEMPLATES / folder)
+    names = sorted(path.name for path in (TEMPLATES / folder).glob(f"*{_SUFFIX}"))
+    return {name.removesuffix(_SUFFIX): environment.get_template(name).render(name_packages() | dict(values)) for name in names}
 
 
-def _open_templates(folder: str) -> jinja2.Environment:
+def name_packages() -> dict[str, str]:
+    """Return what the workbench's packages are imported as: installed they have other names than in a checkout."""
+    return {"harness": __name__.rpartition(".")[0], "device": find_project_root.__module__.rpartition(".")[0]}
+
+
+def open_templates(folder: Path) -> jinja2.Environment:
+    """Return the templates of a folder, with marks that neither C++ nor Python has."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES / folder),
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,

@@ -1,4 +1,11 @@
-"""``build``: frozen kernels into the cache, before the first call asks for them."""
+"""Build frozen kernels from their sealed sources; what is in the cache already is not built again.
+
+\b
+Examples:
+  # all that is frozen, so that no first call waits for a compiler
+  python -m aicf prebuild
+  python -m aicf prebuild gemm_bias_act gemm_backward --jobs 8
+"""
 
 from __future__ import annotations
 
@@ -19,14 +26,7 @@ def run(
     ops: Ops = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="compilations at once; overrides AICF_JOBS")] = None,
 ) -> int:
-    """Build frozen kernels from their sealed sources; what is in the cache already is not built again.
-
-    \b
-    Examples:
-      # all that is frozen, so that no first call waits for a compiler
-      python -m aicf build
-      python -m aicf build gemm_bias_act gemm_backward --jobs 8
-    """
+    """Run the verb."""
     kernels = [kernel for op in ops or list_ops() for kernel in read_op(op).kernels.values()]
     with ThreadPoolExecutor(jobs or read_settings().jobs) as pool:
         for kernel, path in zip(kernels, pool.map(build_kernel, kernels), strict=True):
