@@ -55,6 +55,33 @@ def test_a_barrier_orders_global_memory_within_a_block(emulator: Runtime) -> Non
         assert kinds(reports) == expected
 
 
+@pytest.mark.parametrize("schedule", ["default", "reversed"])
+@pytest.mark.parametrize("stores_at", [3, 700])
+def test_threads_that_walk_along_rows_of_their_own_race_with_a_write_there(emulator: Runtime, schedule: str, stores_at: int) -> None:
+    """Such reads are noted together: each row once, when the warp stores, or when its turn is over."""
+    body = f"""mov.u32 %r1, %ctaid.x; mad.wide.u32 %rd1, %r0, 128, %rd0; mov.u32 %r2, 0;
+        setp.ne.u32 %p0, %r1, 0;
+        @%p0 bra READ;
+        setp.eq.u32 %p1, %r0, 5;
+        @%p1 st.global.u32 [%rd0+{4 * stores_at}], %r0;
+        bra DONE;
+    READ: ld.global.u32 %r3, [%rd1]; {USE_3}
+        add.u64 %rd1, %rd1, 4; add.u32 %r2, %r2, 1;
+        setp.lt.u32 %p2, %r2, 32;
+        @%p2 bra READ;
+        st.global.u32 [%rd0+8192], %r2;
+    DONE:"""
+    emulator.set_option("schedule", schedule)
+    try:
+        _, reports = run_ptx(emulator, text_of(body), np.zeros(4096, np.uint32), threads=32, blocks=2)
+    finally:
+        emulator.set_option("schedule", "default")
+    (report,) = [each for each in reports if each["kind"] == "global_race"]
+    assert f"byte {4 * stores_at} of the allocation" in report["text"]
+    reader = f"by thread ({stores_at // 32},0,0) of block (1,0,0)"
+    assert reader in report["text"] and "by thread (5,0,0) of block (0,0,0)" in report["text"]
+
+
 def test_launches_follow_each_other(emulator: Runtime) -> None:
     text = text_of("mov.u32 %r1, %ctaid.x; add.u32 %r1, %r1, 1; st.global.u32 [%rd0], %r1;")
     for _ in range(2):

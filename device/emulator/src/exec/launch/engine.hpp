@@ -360,6 +360,16 @@ struct Range {
     uint64_t begin = 1, end = 0;
 };
 
+// Race check: plain reads of global memory by one warp at one instruction that the shadow has not been told of yet. They are noted before
+// the warp does anything that orders it with others, or writes: until then it is the same when they happened. A loop in which each thread
+// walks along a row of its own touches 32 granules at each turn, and so tells each of them once and not 64 times.
+struct PendingReads {
+    static constexpr uint32_t kSlots = 16;  // instructions
+    uint32_t mask = 0;                      // lanes that have read
+    alignas(64) uint64_t granule[kWarpLanes];
+    alignas(64) uint64_t units[kWarpLanes];
+};
+
 struct Worker {
     LaunchState* launch = nullptr;
     uint32_t id = 0;
@@ -368,6 +378,9 @@ struct Worker {
     std::unordered_map<uint64_t, uint64_t> folded;  // (finding, pc) -> count
     Counters counters;            // what belongs to no instruction
     std::vector<Counters> lines;  // by pc, when counters are on
+    uint32_t pending = 0;  // of these that are in use, for the warp that runs
+    std::array<uint32_t, PendingReads::kSlots> pending_pc;
+    std::array<PendingReads, PendingReads::kSlots> pending_reads;
     uint64_t instructions = 0;
     uint64_t progress = 0;  // changes of what warps poll for: without any, blocks that only poll are in a deadlock
 };

@@ -527,11 +527,15 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
     }
     if (checking(kRacecheck) && !is_const) {
         const bool strong = inst.order & kOrderStrong;
-        race_global(good, address, size, kStore,
-                    !strong                    ? AccessKind::kWeak
-                    : inst.order & kOrderBlock ? AccessKind::kStrongBlock
-                                               : AccessKind::kStrong,
-                    kStore ? &inst : nullptr);
+        const Shape shape = whole ? span.shape : Shape::kScattered;
+        const bool is_simple = !kStore && !strong && shape == Shape::kUniform && mask == ~0u && race_read_uniform(address[0], size);
+        const bool is_deferred = !kStore && !strong && shape == Shape::kScattered && defer_reads(good, address, size);
+        if (!is_simple && !is_deferred)
+            race_global(good, address, size, kStore,
+                        !strong                    ? AccessKind::kWeak
+                        : inst.order & kOrderBlock ? AccessKind::kStrongBlock
+                                                   : AccessKind::kStrong,
+                        kStore ? &inst : nullptr);
         if (strong && kStore) order_words(inst, good, address, false, true, OrderKind::kGlobalWord);  // before the others can see it
     }
     if constexpr (kCount) {

@@ -17,6 +17,26 @@ namespace {
 constexpr uint32_t kMaxBackEdges = 256;
 constexpr uint64_t kMovingLoops = 64;  // a loop that stores may take so many times as many turns as one that does not
 
+// Nothing that it does can come before or after what another thread does, nor be seen by one outside of the block.
+bool is_unordered(const Inst& inst) {
+    switch (inst.op) {
+        case Op::kLoad: return !(inst.order & kOrderStrong);
+        case Op::kStore: return !(inst.order & kOrderStrong) && (inst.space == MemSpace::kShared || inst.space == MemSpace::kLocal);
+        case Op::kLocalAddress:
+        case Op::kNarrow:
+        case Op::kWiden:
+        case Op::kCvtaTo:
+        case Op::kCvtaFrom:
+        case Op::kPack:
+        case Op::kUnpack:
+        case Op::kIsspacep:
+        case Op::kPrefetch:
+        case Op::kNop:
+        case Op::kBra: return true;
+        default: return inst.op <= Op::kLoadParam64;
+    }
+}
+
 bool same_group(const Entry& entry, uint32_t pc, int32_t frame) { return entry.pc == pc && entry.frame == frame; }
 }  // namespace
 
@@ -301,7 +321,7 @@ AICF_INLINE void Interpreter<M>::run_straight(const Inst& first, uint32_t mask, 
 }
 
 template <Mode M>
-StopReason Interpreter<M>::run(uint64_t budget) {
+StopReason Interpreter<M>::run_turn(uint64_t budget) {
     bases_[kBaseConst] = reinterpret_cast<uint8_t*>(block_.launch->constants);
     bases_[kBaseSpecial] = warp_.specials;
     const Inst* const code = image_.code.data();
@@ -322,6 +342,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
         if constexpr (kChecks) {
             if (!warp_.undefined.empty()) [[unlikely]]
                 track_undefined(inst, mask);
+        }
+        if constexpr (kChecks) {
+            if (worker_.pending && !is_unordered(inst)) [[unlikely]]
+                note_pending_reads();
         }
         if (mask == 0) {
             if constexpr (kCount) count().branches += inst.op == Op::kBra;

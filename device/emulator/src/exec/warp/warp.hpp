@@ -43,9 +43,14 @@ public:
           memory_(*block.launch->memory),
           checks_(worker.checks) {}
 
-    StopReason run(uint64_t budget);
+    StopReason run(uint64_t budget) {
+        const StopReason reason = run_turn(budget);
+        if (kChecks && worker_.pending) note_pending_reads();
+        return reason;
+    }
 
 private:
+    StopReason run_turn(uint64_t budget);
     // warp/run.cpp: scheduling of the warp's threads
     void run_straight(const Inst& first, uint32_t mask, uint64_t& left);
     void count_execution(const Inst& inst, uint32_t pc, uint32_t mask);
@@ -160,6 +165,10 @@ private:
     bool strong_access(uint32_t stamp) const;
     void race_agent(Block& owner, uint32_t slot, uint32_t lane, uint64_t address, uint32_t bytes, bool is_write);
     void race_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, AccessKind kind, const Inst* store);
+    bool defer_reads(uint32_t mask, const uint64_t* address, uint32_t size);
+    void note_pending_reads();
+    void note_pending_slot(uint32_t index);
+    bool race_read_uniform(uint64_t address, uint32_t size);
     void global_range(uint32_t lane, uint64_t address, uint64_t bytes, bool is_write, bool async_proxy);
     bool thread_ordered(uint64_t block, uint32_t thread, uint32_t clock, uint32_t lane) const;
     bool record_ordered(const AccessRecord& record, uint32_t lane) const;
