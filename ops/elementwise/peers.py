@@ -46,7 +46,7 @@ def _list_functions(torch: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _write_run(torch: Any, chain: Chain) -> Callable[..., None]:
+def write_run(torch: Any, chain: Chain) -> Callable[..., None]:
     """Return what runs a chain on its inputs and writes its outputs, inputs first."""
     functions = _list_functions(torch)
 
@@ -97,7 +97,7 @@ class _TorchPeer:
         """Queue the chain on a stream."""
         torch, chain = self._torch, CHAINS[NUMBERS[arguments["chain"]]]
         if chain.name not in self._runs:
-            run = _write_run(torch, chain)
+            run = write_run(torch, chain)
             self._runs[chain.name] = compile_for_shapes(torch, run) if self._is_compiled else run
         names = [*(f"in{i}" for i in range(len(chain.inputs))), *(f"out{i}" for i in range(len(chain.outputs)))]
         arrays = [_view(torch, arguments[name]) for name in names]

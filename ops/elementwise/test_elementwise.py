@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from device import Device
+from harness.discover import load_peers
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem, Variant
 from harness.spec.dtypes import find_dtype
-from harness.spec.expressions import Draws, evaluate
+from harness.spec.expressions import Chain, Draws, evaluate
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
 from harness.verify.inputs import make_inputs
@@ -111,6 +113,23 @@ def test_a_permutation_of_rows_permutes_results(device: Device, open_variant: Op
     first, second = (_run(device, open_variant(GENERAL[1]), problem, each) for each in (inputs, moved))
     for name in first:
         np.testing.assert_array_equal(first[name][order], second[name])
+
+
+@pytest.mark.parametrize("chain", OP.chains, ids=lambda c: c.name)
+def test_a_peer_computes_its_chain(chain: Chain) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    load_peers(FOLDER)
+    run = sys.modules["_aicf_ops_elementwise.peers"].write_run(torch, chain)
+    rng, sizes = np.random.default_rng(0), {"rows": 5, "columns": 12, 1: 1}
+    inputs: dict[str, Array] = {o.name: rng.standard_normal([sizes[s] for s in o.shape], np.float32) for o in chain.inputs}
+    inputs |= {o.name: inputs[o.name] > 0.0 for o in chain.inputs if o.kind == "bool"}
+    # PyTorch draws from another generator: nothing is dropped.
+    inputs |= {o.name: np.zeros((1, 1), np.float32) for i, o in enumerate(chain.inputs) if chain.has_share(i)}
+    outputs = [torch.empty((5, 12), dtype=torch.bool if o.kind == "bool" else torch.float32) for o in chain.outputs]
+    run(*map(torch.from_numpy, inputs.values()), *outputs)
+    expected = evaluate(chain, inputs, Draws(1, 2, np.arange(60).reshape(5, 12)))
+    for operand, found in zip(chain.outputs, outputs, strict=True):
+        np.testing.assert_allclose(found.numpy(), expected[operand.name], rtol=1e-5, atol=1e-5)
 
 
 # A change of the sources each, and the word that verify finds for it: none shows in another op's tests.
