@@ -36,7 +36,7 @@ def execute(notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
     monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     return client.execute()
 
 
