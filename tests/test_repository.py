@@ -85,7 +85,10 @@ def find_missing_names(text: str) -> list[str]:
 
 
 def _is_there(name: str) -> bool:
-    parts = name.split(".")
+    # Installed, the parts lie inside the framework's package.
+    parts = re.sub(r"^aicf\.(?=(contract|deploy|device|harness)\b)", "", name).split(".")
+    if len(parts) == 1:
+        return (ROOT / parts[0]).is_dir()
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
         source = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"

@@ -4,9 +4,9 @@ The kernels are those of the project's own frozen set, or with --packaged of the
 
 \b
 Examples:
-  aicf deploy
-  aicf deploy scale_shift --prefix /opt/kernels
-  aicf deploy softmax transpose --packaged --arch sm_90a --shared
+  python -m harness deploy
+  python -m harness deploy scale_shift --prefix /opt/kernels
+  python -m harness deploy softmax --packaged --arch sm_90a --shared
 """
 
 from __future__ import annotations

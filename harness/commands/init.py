@@ -5,10 +5,10 @@ are there already stay as they are.
 
 \b
 Examples:
-  aicf init
-  aicf init my_norm --kind reduction
+  python -m harness init
+  python -m harness init my_norm --kind reduction
   # after an upgrade: the headers that ops share
-  aicf init --update
+  python -m harness init --update
 """
 
 from __future__ import annotations
