@@ -143,6 +143,6 @@ def test_requirements_are_listed_by_part() -> None:
 
     base = list_parts("base").stdout.split()
     assert "nvidia-cuda-nvcc==13.0.88" in base
-    assert list_parts("base", "cuda").stdout.split() == [*base, "cupy-cuda13x>=14,<15"]
+    assert list_parts("base", "cuda").stdout.split() == [*base, "cupy-cuda13x>=14,<15", "nvidia-cuda-runtime==13.0.*"]
     assert any(line.startswith("scikit-build-core") for line in list_parts("build").stdout.split())
     assert list_parts("nothing").returncode != 0

@@ -32,6 +32,7 @@ FLOORS = (
     "plan",
     "runtime",
     "train",
+    "version",
     "commands",
     "__main__",
     "workbench",
