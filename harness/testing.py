@@ -61,6 +61,7 @@ class OpUnderTest:
         """Launch a variant once and return its outputs by name; what is not among ``inputs`` must be none of the problem's."""
         with Case(device, self.op, self.op.complete(problem)) as case:
             case.upload(dict(inputs))
+            case.prepare(launchable)
             case.launch(launchable, device.create_stream(non_blocking=True))
             device.synchronize()
             return case.read_outputs()

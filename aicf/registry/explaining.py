@@ -93,7 +93,7 @@ def explain(
         predicted_us=None if decision is None else decision.predicted_us,
         reason=_explain_none(legal) if decision is None else decision.reason,
         candidates=tuple(candidates),
-        library=find_library_time(registry.read(op).frozen.folder.parents[1] / "profiles", tables.interface, tables.arch, query),
+        library=find_library_time(registry.read(op).frozen.folder.parent.parent / "profiles", tables.interface, tables.arch, query),
     )
 
 

@@ -19,12 +19,13 @@ from typing import Annotated
 
 import typer
 
+from contract.frozen_set import list_ops
 from contract.layout import PACKAGED_DIR, find_frozen_dir
 from device import UnavailableError
 from device.settings import PARTS_DIR, find_project_root
 from device.toolchain import find_toolchain
 from harness.commands.options import AsJson
-from harness.errors import BuildError, ExitCode
+from harness.errors import BuildError, ExitCode, UseError
 from harness.terminal.console import print_json
 
 Ops = Annotated[list[str] | None, typer.Argument(metavar="[OP...]", help="ops of the library; all that are frozen where none is given")]
@@ -47,6 +48,9 @@ def run(
     """Run the verb."""
     toolchain, cmake = find_toolchain(), _find_tool("cmake")
     frozen = PACKAGED_DIR if packaged else find_frozen_dir()
+    known = list_ops(frozen)
+    if unknown := sorted(set(ops or ()) - set(known)):
+        raise UseError(f"{unknown[0]!r} is not frozen in {frozen}; there are: {', '.join(known) or 'none'}")
     build = find_project_root() / "build" / f"deploy{'-packaged' if packaged else ''}"
     values = {
         "CMAKE_INSTALL_PREFIX": str(prefix.absolute()),

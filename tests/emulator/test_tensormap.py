@@ -226,7 +226,7 @@ def test_garbage_is_no_tensor_map(emulator: Runtime, device: TensorDevice) -> No
 def test_wrong_number_of_bytes(emulator: Runtime, device: TensorDevice) -> None:
     tensor, image = make_inputs(TILE, 3)
     assert not device.load(TILE, tensor, image, announced=TILE.box_bytes + 16)[1], "the kernel's wait gives up, as on a GPU"
-    assert emulator.reports() == []
+    assert kinds(emulator.reports()) == {"global_race_same_value", "shared_race"}, "it then reads what is still being copied"
     reports = _faulty(emulator, lambda: device.load(TILE, tensor, image, announced=TILE.box_bytes - 16))
     assert "mbarrier_overflow" in kinds(reports)
 

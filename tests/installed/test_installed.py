@@ -89,4 +89,4 @@ def test_an_sdist_installs_and_says_what_a_call_gets(tmp_path: Path) -> None:
     fresh.install(*NATIVE, sdist, cwd=tmp_path)
     told = fresh.run("aicf", "explain", "softmax", "rows=4096", "columns=1000", "--arch", "sm_90a", cwd=tmp_path)
     assert "chosen:" in told
-    assert "pip install 'aicf[workbench]'" in fresh.run("aicf", "list", cwd=tmp_path, code=3)
+    assert "pip install 'aicf[workbench]'" in fresh.run("aicf", "init", cwd=tmp_path, code=3)
