@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from aicf.errors import LaunchError
-from aicf.kernels.library import KernelLibrary, load_kernel
+from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
 from contract.calls import Interface, Query
 from contract.decision import How
+from contract.expressions.language import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
 
@@ -23,7 +25,8 @@ class KernelHandle:
 
     ``how`` is the step of the decision that found it and ``reason`` says so in words; ``predicted_us`` is a measured time or an estimate
     (None for a fallback). ``alignment_bytes`` is what addresses must be multiples of, by tensor, where that is more than an element.
-    ``deterministic``: the same bits on every run; ``capture_safe``: the launch may be captured into a CUDA graph.
+    ``deterministic``: the same bits on every run; ``capture_safe``: the launch may be captured into a CUDA graph. With a ``chain`` of the
+    caller's own, ``frozen`` is the engine of whose sources its kernel is built.
     """
 
     op: str
@@ -38,6 +41,13 @@ class KernelHandle:
     query: Query = field(repr=False)
     frozen: FrozenKernel = field(repr=False)
     interface: Interface = field(repr=False)
+    chain: Chain | None = field(default=None, repr=False)
+
+    @property
+    def seal(self) -> str:
+        """What names the kernel: the seal of its manifest, or the hash of the engine's and the chain."""
+        seal = str(self.frozen.manifest["seal"])
+        return seal if self.chain is None else sha256(f"{seal} {self.chain.key}".encode()).hexdigest()
 
     @property
     def workspace_bytes(self) -> int:
@@ -54,7 +64,7 @@ class KernelHandle:
 
         Raises :class:`~aicf.errors.FrozenError`, :class:`~device.toolchain.BuildError` or :class:`~device.UnavailableError`.
         """
-        return load_kernel(self.frozen)
+        return load_kernel(self.frozen) if self.chain is None else load_chain(self.frozen, self.chain)
 
     def make_params(self, addresses: Mapping[str, int]) -> ctypes.Structure:
         """Return the op's C struct for this problem. A tensor without an address gets NULL."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aicf.backends.frozen import open_calls
 from aicf.opset import find_dtype, find_op
 from aicf.plan import Plan, Slot, Step
+from aicf.plan.data import GRADIENT, STATE
 from aicf.runtime.executor import Executor
 from device import DeviceArray, Event, Graph, Stream, open_device
 from device.runtime import RuntimeDevice
@@ -30,6 +31,9 @@ class DeviceExecutor(Executor):
         assert isinstance(device, RuntimeDevice)  # both kinds are
         self._device = device
         self.regions = {name: device.allocate(max(size, 1)) for name, size in plan.sizes.items()}
+        for name in (STATE, GRADIENT):  # what lies between the members of a list is computed on, and must be zero
+            if plan.sizes.get(name):
+                self.regions[name].write(np.zeros(plan.sizes[name], np.uint8))
         for slot, value in plan.constants:
             self.write(slot, np.full(slot.type.shape, value, find_dtype(slot.type.dtype)))
         # Streams that wait for the default one: what callers copy in or out there is in order with the plan's work.
@@ -73,10 +77,10 @@ class DeviceExecutor(Executor):
             source, size_bytes = self._find_address(step.inputs[0]), step.inputs[0].type.size_bytes
             return lambda: self._device.copy(outputs[0], source, size_bytes, stream)
         op = find_op(step.op)
-        named = dict(zip(op.input_names(len(step.inputs)), step.inputs, strict=True))
         copies = []  # of what is changed in place, where the plan keeps the old value
-        for name, made in zip(op.outputs, step.outputs, strict=False):
-            taken = named.get(op.in_place.get(name, ""))
+        for i, made in enumerate(step.outputs):
+            place = op.find_taken(i, len(step.inputs), step.attrs)
+            taken = None if place is None else step.inputs[place]
             if taken is not None and self._find_address(taken) != self._find_address(made):
                 copies.append((self._find_address(made), self._find_address(taken), made.type.size_bytes))
         types = [None if slot is None else slot.type for slot in step.inputs]
