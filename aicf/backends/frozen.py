@@ -68,9 +68,7 @@ class FrozenCall:
 
 
 def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None]) -> dict[str, int]:
-    return {
-        name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)
-    }
+    return {name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)}
 
 
 class FrozenCalls:
@@ -168,7 +166,9 @@ def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> Fr
     written = [t.name for t in handle.interface.find_layouts(handle.query.values) if t.role == "output"]
     outputs = [(name,) for name in (*(op.in_place[name] for name in op.outputs if name in op.in_place), *written)]
     given = ((scalar["name"], attrs.get(scalar["name"])) for scalar in handle.interface.row.get("scalars", ()))
-    return FrozenCall(handle, tuple((name,) for name in names), tuple(outputs), {name: value for name, value in given if isinstance(value, (int, float))})
+    return FrozenCall(
+        handle, tuple((name,) for name in names), tuple(outputs), {name: value for name, value in given if isinstance(value, (int, float))}
+    )
 
 
 def _say_lost(op: str, seal: str) -> str:

@@ -85,7 +85,7 @@ def call_chain(
     generic = inputs[order[0]][1].dtype
     left = [operand for i in order for operand in _write_operands(f"x{i}", inputs[i][1], generic, extents[i])]
     right = [operand for i, t in enumerate(results) for operand in _write_operands(f"y{i}", t, generic, Extent.FULL)]
-    attrs = {"chain": f"{', '.join(left)} -> {', '.join(right)}; {body}", "rows": rows, "columns": columns}
+    attrs: Attrs = {"chain": f"{', '.join(left)} -> {', '.join(right)}; {body}", "rows": rows, "columns": columns}
     return b.call("elementwise", (counter, *(inputs[i][0] for i in order)), {**attrs, "results": "; ".join(map(str, results))})
 
 
@@ -173,4 +173,15 @@ OPS = (
     ),
 )
 
-__all__ = ["COUNTERS", "MAX_INPUTS", "MAX_OUTPUTS", "NAMES", "call_chain", "count_operands", "find_generic", "find_grid", "read_chain", "read_results"]
+__all__ = [
+    "COUNTERS",
+    "MAX_INPUTS",
+    "MAX_OUTPUTS",
+    "NAMES",
+    "call_chain",
+    "count_operands",
+    "find_generic",
+    "find_grid",
+    "read_chain",
+    "read_results",
+]

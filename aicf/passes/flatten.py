@@ -78,10 +78,16 @@ def _find_makers(graph: Graph, group: _Together) -> _Together | None:
         return None
     if len({n.id for n in nodes}) < len(nodes) or any(len(n.outputs) != 1 for n in nodes) or first.inputs[0] is not None:
         return None
-    marks = "".join("0" if len({None if v is None else v.id for v in column}) == 1 else "1" for column in zip(*(n.inputs for n in nodes), strict=True))
+    marks = "".join(
+        "0" if len({None if v is None else v.id for v in column}) == 1 else "1" for column in zip(*(n.inputs for n in nodes), strict=True)
+    )
     own = [[v for v, mark in zip(n.inputs, marks, strict=True) if mark == "1"] for n in nodes]
     shared = [v for v, mark in zip(first.inputs, marks, strict=True) if mark == "0" and v is not None]
-    whole = all(v is not None and v.id in makers and v.type.num_elems == n.outputs[0].type.num_elems for n, vs in zip(nodes, own, strict=True) for v in vs)
+    whole = all(
+        v is not None and v.id in makers and v.type.num_elems == n.outputs[0].type.num_elems
+        for n, vs in zip(nodes, own, strict=True)
+        for v in vs
+    )
     if not whole or any(v.type.num_elems > 1 for v in shared) or "1" not in marks:
         return None
     return _Together(tuple(nodes), marks)

@@ -23,7 +23,10 @@ def find_roots(graph: Graph) -> dict[int, int]:
 
 
 def find_lists(graph: Graph) -> list[list[Value]]:
-    """Return the lists that flat launches read and write, each once, by the values whose memory it is; outputs that take a list's are left out."""
+    """Return the lists that flat launches read and write, each once, by the values whose memory it is.
+
+    Outputs that take the memory of an input are left out.
+    """
     roots = find_roots(graph)
     values = {s.value.id: s.value for s in graph.states} | {v.id: v for node in graph.nodes for v in node.outputs}
     found: dict[tuple[int, ...], list[Value]] = {}

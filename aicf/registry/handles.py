@@ -9,7 +9,9 @@ from hashlib import sha256
 
 from aicf.errors import LaunchError
 from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
+from contract.building import build_kernel
 from contract.calls import Interface, Query
+from contract.chain_building import build_chain
 from contract.decision import How
 from contract.expressions.language import Chain
 from contract.kernels import FrozenKernel
@@ -58,6 +60,13 @@ class KernelHandle:
         layouts, known = self.interface.find_layouts(self.query.values), self.query.addresses
         addresses = {layout.name: known.get(layout.name) or (i + 1) << _STAND_IN_BITS for i, layout in enumerate(layouts)}
         return self.load().ask_workspace(self.make_params(addresses))
+
+    def build(self) -> None:
+        """Build the kernel unless it is in the cache; from any thread, and without a device. Raises as :meth:`load`."""
+        if self.chain is None:
+            build_kernel(self.frozen)
+        else:
+            build_chain(self.frozen, self.chain)
 
     def load(self) -> KernelLibrary:
         """Build the kernel from its sealed sources, unless it is in the cache, and load it. The device must be open.

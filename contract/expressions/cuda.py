@@ -17,7 +17,9 @@ _EXTENTS = {Extent.FULL: "kFull", Extent.COLUMNS: "kColumns", Extent.ROWS: "kRow
 
 
 _WRITTEN = re.compile(
-    r"^// (?P<name>\w+)\((?P<inputs>.*)\) -> (?P<outputs>.*)\n(?P<body>(?://     .*\n)+)template <>\nstruct Chain<(?P<number>-?\d+)> ", re.M
+    r"^// (?P<name>\w+)\((?P<inputs>.*)\) -> (?P<outputs>.*)\n(?P<body>(?://     .*\n)+)"
+    r"template <>\nstruct Chain<(?P<number>-?\d+)> ",
+    re.MULTILINE,
 )
 
 

@@ -26,7 +26,7 @@ _UNDERFLOW = {"float32": 0.0, "bfloat16": 2.0**-134, "float16": 2.0**-25}
 # Correctly rounded, subnormal results too; others may flush them.
 _EXACT = frozenset({"add", "sub", "mul", "div", "fma", "sqrt", "tanh_grad_from_y", "sigmoid_grad_from_y"})
 
-_ARRAYS = {"float": np.float64, "bool": np.bool_, "int": np.int64}
+_ARRAYS: Mapping[str, type[np.generic]] = {"float": np.float64, "bool": np.bool_, "int": np.int64}
 
 Array = NDArray[Any]
 
@@ -73,7 +73,7 @@ def find_bounds(chain: Chain, inputs: Mapping[str, Array], generic: str, draws: 
 def _run(chain: Chain, inputs: Mapping[str, Array], draws: Draws | None) -> dict[str, _Value]:
     known: dict[str, _Value] = {}
     for operand in chain.inputs:
-        array = np.asarray(inputs[operand.name], _ARRAYS[operand.kind])
+        array: Array = np.asarray(inputs[operand.name], _ARRAYS[operand.kind])
         known[operand.name] = _Value(array, np.zeros(array.shape, array.dtype))
     with np.errstate(all="ignore"):
         for target, node in chain.assignments:

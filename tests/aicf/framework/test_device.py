@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import Tensor, nn, optim
+from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.errors import SelectionError, UnsupportedError
 from aicf.opset import Attr

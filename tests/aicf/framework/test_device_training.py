@@ -31,7 +31,9 @@ def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
-def train(backend: str, build: Callable[[nn.Module], optim.Optimizer], p: float = 0.0, **options: float) -> tuple[aicf.train.Step, list[float]]:
+def train(
+    backend: str, build: Callable[[nn.Module], optim.Optimizer], p: float = 0.0, **options: float
+) -> tuple[aicf.train.Step, list[float]]:
     model = make(p)
     step = aicf.compile_step(model, loss, build(model), [Tensor(a) for a in BATCHES[0]], backend=backend, **options)
     return step, [step(x, y).item() for x, y in BATCHES * 2]
