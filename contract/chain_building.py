@@ -44,7 +44,8 @@ def build_chain(engine: FrozenKernel, chain: Chain, cache_dir: Path | None = Non
 
 def specialise(interface: Mapping[str, Any], chain: Chain) -> dict[str, Any]:
     """Return the index's ``interface`` of an op with chains as a chain of one's own has it: its operands, and its number."""
-    tensors = {f"in{i}": operand for i, operand in enumerate(chain.inputs)} | {f"out{i}": o for i, o in enumerate(chain.outputs)}
+    inputs, outputs = ([word for o in operands for word in o.words] for operands in (chain.inputs, chain.outputs))
+    tensors = {f"in{i}": word for i, word in enumerate(inputs)} | {f"out{i}": word for i, word in enumerate(outputs)}
     rows = []
     for tensor in interface["tensors"]:
         operand = tensors.get(tensor["name"])
