@@ -163,7 +163,7 @@ class OpDef:
     they are. ``gradient`` is given a :class:`Backward` and the outputs' gradients, and returns the inputs'. ``saves`` names what it reads.
     Calls that are constant almost everywhere (comparisons, steps) say so in ``has_gradient``. ``lower`` writes the op as frozen ones; an op
     that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input (``takes`` does so for an op of any
-    number of outputs), and ``keeps`` which attribute makes a call return an output that its rule reads. A view (``is_view``) needs no launch.
+    number of outputs), and ``keeps`` which attribute makes a call return an output that its rule reads. A view (``is_view``) is no launch.
     """
 
     name: str
