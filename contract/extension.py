@@ -1,4 +1,4 @@
-"""Growth of an op's C interface: which calls by an interface are calls by an earlier one too, so that kernels sealed with that serve them."""
+"""Growth of an op's C interface: which calls are calls by an earlier one too, so that kernels sealed with that one serve them."""
 
 from __future__ import annotations
 

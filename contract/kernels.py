@@ -97,7 +97,8 @@ class FrozenKernel:
 def read_kernel(folder: Path, name: str, *, seal: str | None = None, interfaces: Container[str] | None = None) -> FrozenKernel:
     """Return a kernel of the op whose folder it is, its manifest checked against schema, seal and name.
 
-    ``seal`` is what the index says that it is, ``interfaces`` those that it describes or extends. Raises :class:`FrozenError`, naming the file and field.
+    ``seal`` is what the index says that it is, ``interfaces`` are those that it describes or extends. Raises :class:`FrozenError`, naming
+    the file and field.
     """
     path = folder / name_manifest(name)
     if not path.exists() and (folder / name / OLD_MANIFEST).exists():

@@ -39,7 +39,6 @@ class Features:
         m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
         return cls(m, n, k, find_act(problem) in SMOOTH, has_w(problem), find_dtype(problem) == "float32")
 
-
     @property
     def most_elements(self) -> int:
         """Return the elements of dZ or of dW, whichever has more."""

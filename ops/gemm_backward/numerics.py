@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.spec import Arrays, Cost, Problem
+from harness.spec.bounds import find_sum_factor
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_UNIT_ROUNDOFF = 2.0**-24
-# Chance that a right kernel breaks the bound anywhere in one problem.
-_FAILURE_PROBABILITY = 1e-9
 
 
 def find_dtype(problem: Problem) -> str:
@@ -111,28 +109,16 @@ _SMALLEST_NORMAL = 2.0**-126
 _SLOPE_ERROR = {"none": 0.0, "relu": 0.0, "gelu_tanh": 2.0**-18, "gelu_erf": 2.0**-18, "silu": 2.0**-18}
 
 
-def find_rounding_factor(num_roundings: int, num_elems: int) -> float:
-    """Return g such that ``num_roundings`` successive roundings err by at most g times the sum of magnitudes.
-
-    The smaller of the deterministic n u / (1 - n u) and the probabilistic exp(l sqrt(n) u + n u^2 / (1 - u)) - 1 of N. J. Higham and
-    T. Mary, "A new approach to probabilistic rounding error analysis" (SIAM J. Sci. Comput. 41, 2019), Theorem 2.4, with l chosen so
-    that all ``num_elems`` results together hold it with probability 1 - 1e-9. Both hold for every order of summation, fused or not.
-    """
-    n, u = num_roundings, _UNIT_ROUNDOFF
-    spread = math.sqrt(2.0 * math.log(2.0 * n * num_elems / _FAILURE_PROBABILITY))
-    return min(n * u / (1.0 - n * u), math.expm1(spread * math.sqrt(n) * u + n * u * u / (1.0 - u)))
-
-
 def find_sum_error(dtype: str, k: int, num_elems: int) -> float:
     """Return the error of a product of depth k, before it is rounded to its dtype, in units of ``|A| |B|``.
 
-    fp32: :func:`find_rounding_factor`. 16 bits: the products are exact; tensor cores add them in groups of at least 4 (8 or 16 on known GPUs), each group aligned to its largest term
-    and cut off below fp32's last bit or finer: 2^-23 of the magnitudes at most (M. Fasi et al., "Numerical behavior of NVIDIA tensor
-    cores", PeerJ Comput. Sci. 7, 2021). The cut has a sign, so that it is summed in full. Parts of k that are added later cut no more
-    often.
+    fp32: :func:`~harness.spec.bounds.find_sum_factor`. 16 bits: the products are exact; tensor cores add them in groups of at least 4
+    (8 or 16 on known GPUs), each group aligned to its largest term and cut off below fp32's last bit or finer: 2^-23 of the magnitudes at
+    most (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). The cut has a sign, so that it is
+    summed in full. Parts of k that are added later cut no more often.
     """
     if dtype == "float32":
-        return find_rounding_factor(k, num_elems)
+        return find_sum_factor(k, num_elems)
     cuts = (math.ceil(k / 4) + 1) * 2.0**-23
     return cuts / (1.0 - cuts)
 

@@ -186,7 +186,8 @@ AXES = (
             "plain": (),
         },
     ),
-    # In fp32 by the elements of dZ and dW. Else, and for more, by the tiles of dZ, which are no more than multiprocessors, by the length of its sums, and by its columns.
+    # Few in fp32: by the elements of dZ and dW. Else by the tiles of dZ, which are no more than multiprocessors, by the length of its
+    # sums, and by its columns.
     Axis(
         "region",
         {

@@ -175,7 +175,11 @@ def serve_ffma(t: Values) -> tuple[OneOf | Count | Rows, ...]:
 def serve_based(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     """Any problem in 16 bits whose matrices begin on 16-byte boundaries; where their rows do not, they go through copies."""
     copies = (Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "N"), ("M", "K"), ("N", "K"), ("K", "N")))
-    return (*_serve(_HALF, t["bm"], t["bn"], t["dwbm"], t["dwbn"]), *copies, *(Rows(name, 16) for name in ("dy", "w", "x", "z", "dz", "dw")))
+    return (
+        *_serve(_HALF, t["bm"], t["bn"], t["dwbm"], t["dwbn"]),
+        *copies,
+        *(Rows(name, 16) for name in ("dy", "w", "x", "z", "dz", "dw")),
+    )
 
 
 def find_tile(t: Values) -> Values:
