@@ -12,6 +12,7 @@ from aicf.passes import (
     flatten,
     fold_constants,
     fuse,
+    fuse_chains,
     lower,
     merge_common,
     mix_precision,
@@ -50,6 +51,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("fuse", fuse.run, is_exact=False),
     Pass("lower", lower.run, is_exact=False, is_needed=True),
     Pass("remove dead last", remove_dead.run),
+    Pass("fuse chains", fuse_chains.run, is_exact=False),
+    Pass("remove dead constants", remove_dead.run),
     Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),
 )
