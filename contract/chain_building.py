@@ -18,6 +18,7 @@ from contract.building import find_or_build
 from contract.errors import FrozenError
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.language import Chain
+from contract.files import write_atomically
 from contract.kernels import FrozenKernel
 from device.settings import read_settings
 from device.toolchain import Toolchain
@@ -89,9 +90,7 @@ def _write_header(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file() and path.read_text() == text:
         return
-    temporary = path.with_name(f".{path.name}.{sha256(text.encode()).hexdigest()[:8]}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    write_atomically(path, text)
 
 
 def _accept(kernel: FrozenKernel, toolchain: Toolchain, library: Path) -> None:

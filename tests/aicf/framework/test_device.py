@@ -70,7 +70,7 @@ def test_a_replay_has_the_bits_of_single_launches(program: aicf.train.Program) -
 
 def test_the_log_says_what_decided(program: aicf.train.Program) -> None:
     (entry,) = [e for e in program.log if e.rule == "fuse"]
-    assert any("Linear + relu" in note and "not served: fused" in note for note in entry.notes)
+    assert any("Linear + relu" in note and "us" in note and note.endswith("fused") for note in entry.notes), entry.notes
     (entry,) = [e for e in program.log if e.rule == "select"]
     assert len(entry.notes) == 3
 
