@@ -164,7 +164,7 @@ class OpDef:
     Calls that are constant almost everywhere (comparisons, steps) say so in ``has_gradient``. ``lower`` writes the op as frozen ones; an op
     that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input (``takes`` does so for an op of any
     number of outputs), and ``keeps`` which attribute makes a call return an output that its rule reads. Mixed precision leaves inputs
-    named in ``any_float`` as they come. A view (``is_view``) needs no launch.
+    named in ``any_float`` (``*``: all of them) as they come. A view (``is_view``) needs no launch.
     """
 
     name: str

@@ -190,7 +190,7 @@ class _Fuser:
     def _reaches(self, source: _Cluster, target: _Cluster) -> bool:
         """Whether a path leads from the source to the target through a node of neither."""
         inside = {n.id for n in (*source.nodes, *target.nodes)}
-        open_, seen = [n for n in target.nodes], set()
+        open_, seen = list(target.nodes), set[int]()
         while open_:
             node = open_.pop()
             cluster = self.home.get(node.id)

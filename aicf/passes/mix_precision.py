@@ -60,7 +60,8 @@ class _Mixer:
             return
         op = find_op(node.op)
         pairs = zip(op.input_names(len(node.inputs)), node.inputs, strict=True)
-        inputs = [None if v is None else self._made.get(v.id, v) if n in op.any_float else self.take(v, wanted) for n, v in pairs]
+        kept = {n for n in op.input_names(len(node.inputs)) if n in op.any_float or "*" in op.any_float}
+        inputs = [None if v is None else self._made.get(v.id, v) if n in kept else self.take(v, wanted) for n, v in pairs]
         types = op.find_types([None if v is None else v.type for v in inputs], node.attrs)
         outputs = tuple(Value(old.id, t) for old, t in zip(node.outputs, types, strict=True))
         self.rewriter.copy(replace(node, inputs=tuple(inputs), outputs=outputs))
