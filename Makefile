@@ -182,15 +182,18 @@ $(STAMPS)/tools: | $(STAMPS)/python
 	@touch $@
 
 # What a fresh checkout needs does not wait for each other: packages are fetched, the emulated device is compiled, and the op's kernels are
-# as soon as their compiler is there. The verb finds them built, and says what does not compile.
+# as soon as their compiler is there. The verb finds them built, and says what does not compile. What it imports is compiled once, here:
+# in an environment that keeps no bytecode every start would do it anew.
+# Without a GPU `bench` takes a part of a large op by itself.
+FIRST_LOOK := $(if $(filter bench,$(MAKECMDGOALS)),$(if $(GPU)$(filter --all,$(args)),,--first-look))
 KERNELS := $(if $(op),$(if $(filter bench build verify,$(MAKECMDGOALS)),$(STAMPS)/kernels))
 $(STAMPS)/ready$(CUDA): pyproject.toml scripts/list_requirements.py $(EMULATOR_SOURCES) | $(STAMPS)/tools
 	@$(MAKE) -j3 $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
-	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python -c 'import harness.commands.bench, harness.benchmark.run, harness.benchmark.session, harness.benchmark.workers'
+	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python scripts/compile_imports.py
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/base$(CUDA) always
-	@$(RUN) -m harness build $(op) $(foreach v,$(variant),--variant '$(v)') > /dev/null || true
+	@$(RUN) -m harness build $(op) $(foreach v,$(variant),--variant '$(v)') $(FIRST_LOOK) > /dev/null || true
 
 $(STAMPS)/base$(CUDA): pyproject.toml scripts/list_requirements.py | $(STAMPS)/tools
 	@echo "installing requirements$(if $(CUDA), for the GPU too): the CUDA compiler comes as wheels, with no driver"
