@@ -188,7 +188,7 @@ $(STAMPS)/tools: | $(STAMPS)/python
 FIRST_LOOK := $(if $(filter bench,$(MAKECMDGOALS)),$(if $(GPU)$(filter --all,$(args)),,--first-look))
 KERNELS := $(if $(op),$(if $(filter bench build verify,$(MAKECMDGOALS)),$(STAMPS)/kernels))
 $(STAMPS)/ready$(CUDA): pyproject.toml scripts/list_requirements.py $(EMULATOR_SOURCES) | $(STAMPS)/tools
-	@$(MAKE) -j3 $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
+	@$(MAKE) -j3 FIRST_LOOK=$(FIRST_LOOK) $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
 	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python scripts/compile_imports.py
 	@touch $@
 
