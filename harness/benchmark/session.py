@@ -12,13 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from device import open_device
 from device.interface import Device
 from device.settings import Settings, find_project_root, read_settings
 from device.toolchain import Toolchain, find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
-from harness.build.builder import BuildResult, build_binding, build_op
+from harness.build.builder import BuildResult, build_binding, build_op, open_store
 from harness.build.compiler import Compiler
+from harness.build.store import hash_text
 from harness.discover import LoadedOp
 from harness.records.database import Records, make_time
 from harness.records.engine import hide_password
@@ -32,6 +35,8 @@ from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, Ver
 from harness.verify.judge import VERIFY_VERSION, Verifier
 from harness.verify.plan import Effort, includes_proof
 from harness.verify.reference import References
+
+_TOLERANCES = "tolerances"
 
 
 @dataclass(frozen=True)
@@ -206,8 +211,21 @@ class Session:
         return setup, num_workers
 
     def check_op(self, problem_names: Sequence[str] = ()) -> tuple[Fault, ...]:
-        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.judge.Verifier.check_op`."""
-        return Verifier(self.loaded.op, self.device, Effort(num_hidden=0), problem_names).check_op()
+        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.judge.Verifier.check_op`.
+
+        Its reference is computed on every problem for that. Where nothing was wrong with an unchanged description, nothing is now.
+        """
+        store, names = open_store(), sorted(problem_names)
+        request = hash_text("tolerance 1", self.loaded.op.name, self._spec_hash, str(VERIFY_VERSION), np.__version__, *names)
+        if store.find(_TOLERANCES, request) is not None:
+            return ()
+        faults = Verifier(self.loaded.op, self.device, Effort(num_hidden=0), problem_names).check_op()
+        if not faults:
+            with store.scratch() as folder:
+                made = folder / "made"
+                made.mkdir()
+                store.add(_TOLERANCES, request, made, {}, {"op": self.loaded.op.name})
+        return faults
 
     def record(self, build: BuildResult | None, **fields: Any) -> int:
         """Insert one result of this run; the build's hashes are filled in."""

@@ -24,6 +24,8 @@ from harness.processes.pool import Lost
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy
+from harness.verify.findings import Fault, FaultKind
+from harness.verify.judge import Verifier
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import Body, ToyKernel, honest, make_toy
 from tests.replacing import replace_function
@@ -46,6 +48,7 @@ class Bench:
         (folder / "op.py").write_text("")
         loaded = LoadedOp(OP, folder)
         monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
+        monkeypatch.setenv("AICF_CACHE_DIR", str(folder / "cache"))
         peer = Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly))
         replace_function(monkeypatch, "harness.discover.find_op", lambda name: loaded)
         replace_function(monkeypatch, "harness.discover.load_peers", lambda folder: (peer,))
@@ -353,3 +356,23 @@ def test_bench_says_what_a_first_look_leaves_out_and_all_takes_it(
 def test_bench_on_a_gpu_takes_every_variant(gpu: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.verbs.bench.select_first_look", lambda op, problems: op.variants[:1])
     assert "2 of 2 variants verified" in run(capsys, "bench", "toy")[1]
+
+
+def test_the_tolerance_is_checked_once_per_description_and_its_faults_are_said_each_time(
+    emulated: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    checked: list[str] = []
+    faults: tuple[Fault, ...] = (Fault(FaultKind.TOLERANCE_ACCEPTS_ZEROS, "tolerance", "zeros pass"),)
+
+    def check(self: Verifier) -> tuple[Fault, ...]:
+        checked.append(self.op.name)
+        return faults
+
+    monkeypatch.setattr(Verifier, "check_op", check)
+    for _ in range(2):
+        code, _, err = run(capsys, "bench", "toy")
+        assert code == 1 and "zeros pass" in err
+    faults = ()
+    assert [run(capsys, "bench", "toy")[0] for _ in range(2)] == [0, 0] and len(checked) == 3
+    (tmp_path / "op.py").write_text("# another description")
+    assert run(capsys, "bench", "toy")[0] == 0 and len(checked) == 4
