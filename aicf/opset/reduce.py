@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import REQUIRED, Arrays, Backward, OpDef, Types, V
+from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type, normalise_axes
 
 _MEANINGS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
@@ -68,6 +68,29 @@ def _differentiate(g: Backward, dy: V) -> tuple[V]:
     return (g.div(g.mul(wide, won), g.reduce("sum", won, axes, keep=True)),)
 
 
+def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    """Lower a sum over the rows or the columns of a matrix to a product with ones, which accumulates in fp32."""
+    x = b.type_of(inputs[0])
+    axes, rank = find_axes(attrs, len(x.shape)), len(x.shape)
+    function, count = str(attrs["function"]), math.prod(x.shape[a] for a in axes)
+    (result,) = _infer([x], attrs)
+    if function not in ("sum", "mean") or x.dtype not in _SUMMED or not axes or count == 0:
+        return None
+    if axes == tuple(range(len(axes))):
+        ones = b.one("Full", value=1.0, dtype=x.dtype, shape=(1, count))
+        made = b.one("gemm_bias_act", ones, b.reshape(inputs[0], (count, x.num_elems // count)), None, b_layout="kn")
+    elif axes == tuple(range(axes[0], rank)):
+        ones = b.one("Full", value=1.0, dtype=x.dtype, shape=(count, 1))
+        made = b.one("gemm_bias_act", b.reshape(inputs[0], (x.num_elems // count, count)), ones, None, b_layout="kn")
+    else:
+        return None
+    made = b.reshape(made, result.shape)
+    return [b.scale(made, 1.0 / count) if function == "mean" else made]
+
+
+_SUMMED = ("float32", "bfloat16", "float16")
+
+
 def has_gradient(attrs: Attrs) -> bool:
     """Whether a reduction has a gradient; an index has none."""
     return attrs["function"] != "argmax"
@@ -85,5 +108,6 @@ OPS = (
         lambda attrs, needed: {"x", "y"} if attrs["function"] in ("max", "min") else set(),
         has_gradient,
         amp="never",
+        lower=_lower,
     ),
 )

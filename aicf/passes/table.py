@@ -9,6 +9,7 @@ from aicf.ir import Graph, check
 from aicf.passes import (
     canonicalise,
     differentiate,
+    flatten,
     fold_constants,
     fuse,
     lower,
@@ -49,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("fuse", fuse.run, is_exact=False),
     Pass("lower", lower.run, is_exact=False, is_needed=True),
     Pass("remove dead last", remove_dead.run),
+    Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),
 )
 

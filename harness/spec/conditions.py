@@ -172,6 +172,11 @@ class Axis:
     def __hash__(self) -> int:
         return hash((self.name, tuple(self.classes.items()), self.part))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, classes in the order in which they are tried."""
+        classes = [{"name": name, "when": [c.to_json() for c in when]} for name, when in self.classes.items()]
+        return {"name": self.name, "classes": classes} | ({"part": self.part} if self.part else {})
+
     def find_class(self, facts: Facts) -> str | None:
         """Return the name of a problem's class, None where it is in none."""
         return next((name for name, conditions in self.classes.items() if find_broken(conditions, facts) is None), None)

@@ -131,7 +131,7 @@ class Op:
         for axis in self.axes:
             require_identifier(f"op {self.name}: axis", axis.name)
         try:
-            Axes.of([{"name": axis.name} | ({"part": axis.part} if axis.part else {}) for axis in self.axes])
+            Axes.of([axis.to_json() for axis in self.axes])
         except FrozenError as error:
             raise SpecError(f"op {self.name}: {error}") from None
 

@@ -101,10 +101,14 @@ class SampledRun:
                 self._judge_partial(case)
             else:
                 self._check_whole()
-                places = self._choose_places({t.name: _span(t.resolve_shape(self.problem)) for t in self._outputs})
-                restricted, problem = self._upload(case, places)
-                self._launch(case, _MAX_INSTRUCTIONS)
-                self._judge(case, places, restricted, problem, None)
+                self._judge_places(case, {})
+
+    def _judge_places(self, case: Case, before: Mapping[str, _Written]) -> None:
+        """Launch on inputs that some places of the outputs need, and judge those; ``before`` is what blocks write where only some run."""
+        places = self._choose_places({n: w.indices for n, w in before.items()})
+        restricted, problem = self._upload(case, places)
+        self._launch(case, _MAX_INSTRUCTIONS)
+        self._judge(case, places, restricted, problem, before or None)
 
     def _judge_partial(self, case: Case) -> None:
         """Judge by the blocks that ran, which showed where they write; their faults are the variant's if no other block has a part in them.
@@ -114,11 +118,7 @@ class SampledRun:
         trial = replace(self, tally=Tally())
         error: RuntimeError | NotJudgedError | None = None
         try:
-            before = trial._find_written(case)
-            places = trial._choose_places({n: w.indices for n, w in before.items()})
-            restricted, problem = trial._upload(case, places)
-            trial._launch(case, _MAX_INSTRUCTIONS)
-            trial._judge(case, places, restricted, problem, before)
+            trial._judge_places(case, trial._find_written(case))
         except (RuntimeError, NotJudgedError) as raised:
             error = raised
         if isinstance(error, RuntimeError) or trial.tally.faults:
@@ -282,20 +282,26 @@ class SampledRun:
         shape = first.resolve_shape(self.problem)
         return sorted(self.op.sampling.axes, key=lambda axis: -shape[self._find_axis(first.name, axis)])
 
-    def _choose_places(self, indices: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
-        """Choose where along each of the op's axes outputs are judged: some of what was written, the first and the last always."""
-        assert self.op.sampling is not None
+    def _choose_places(self, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
+        """Choose where along each of the op's axes outputs are judged: some of what was ``written``, the first and the last always.
+
+        Where nothing is known of that, the launch is whole and writes everything.
+        """
         count = _MAX_PLACES
         while True:
-            places = {}
-            for axis in self._axes:
-                seen = [np.unique(found[self._find_axis(name, axis)]) for name, found in indices.items()]
-                places[axis] = _pick(np.unique(np.concatenate(seen)), count, self._make_draws(f"places {axis}"))
+            places = {axis: _pick(self._find_candidates(axis, written), count, self._make_draws(f"places {axis}")) for axis in self._axes}
             sizes = self._restrict({}, places, dry=True)[1]
             cost = self.op.cost(sizes)
             if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
                 return places
             count //= 2
+
+    def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
+        """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
+        if written:
+            return np.unique(np.concatenate([np.unique(found[self._find_axis(name, axis)]) for name, found in written.items()]))
+        shapes = {t.name: t.resolve_shape(self.problem) for t in self._outputs}
+        return range(max(shape[self._find_axis(name, axis)] for name, shape in shapes.items()))
 
     def _restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:
         """Return inputs and problem of the outputs at ``places``. ``dry`` uses inputs that are nothing but shapes."""
@@ -425,10 +431,6 @@ def _find_indices(
     return indices, beside | (offsets > 0)
 
 
-def _span(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
-    return tuple(np.arange(n) for n in shape)
-
-
 def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
     """Return zeros with one more than each chosen place at that place."""
     line = np.zeros(length, np.int64)
@@ -437,16 +439,16 @@ def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
     return line
 
 
-def _pick(values: NDArray[np.intp], count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return at most ``count`` of ascending values: the ends and some drawn between."""
+def _pick(values: NDArray[np.intp] | range, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return at most ``count`` of ascending values: the ends and some drawn between; a range is one from 0."""
     if len(values) <= count:
-        return values
+        return np.asarray(values, np.intp)
     edges = np.arange(count + 1) * len(values) // count
     chosen = rng.integers(edges[:-1], edges[1:])
     chosen[-1] = len(values) - 1
     if count > 1:
         chosen[0] = 0
-    return values[chosen]
+    return chosen if isinstance(values, range) else values[chosen]
 
 
 def _thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import Tensor, nn, optim
+from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.errors import SelectionError, UnsupportedError
 from aicf.opset import Attr
@@ -70,7 +70,7 @@ def test_a_replay_has_the_bits_of_single_launches(program: aicf.train.Program) -
 
 def test_the_log_says_what_decided(program: aicf.train.Program) -> None:
     (entry,) = [e for e in program.log if e.rule == "fuse"]
-    assert any("Linear + relu" in note and "not served: fused" in note for note in entry.notes)
+    assert any("Linear + relu" in note and "us" in note and note.endswith("fused") for note in entry.notes), entry.notes
     (entry,) = [e for e in program.log if e.rule == "select"]
     assert len(entry.notes) == 3
 
@@ -102,25 +102,18 @@ def test_a_saved_plan_runs_with_its_kernels_by_seal(program: aicf.train.Program,
 
 
 def test_all_that_no_kernel_serves_is_listed_at_once() -> None:
-    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Tanh())
+    class Log(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.log_softmax(x)
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), Log())
     with pytest.raises(UnsupportedError) as caught:
         aicf.compile(model, (Tensor(X),), backend="cuda")
     text = str(caught.value)
     assert "2 calls have no frozen kernel" in text
     assert "LayerNorm of 1" in text
-    assert "Elementwise of 2" in text
+    assert "LogSoftmax of 2" in text
     assert f"{Path(__file__).name}:" in text
-
-
-def test_a_training_step_says_all_that_it_still_needs() -> None:
-    model = nn.Linear(64, 10)
-    labels = Tensor(np.zeros(32, np.int64))
-    with pytest.raises(UnsupportedError) as caught:
-        aicf.compile_step(
-            model, lambda m, x, y: F.cross_entropy(m(x), y), optim.SGD(model.parameters()), (Tensor(X), labels), backend="cuda"
-        )
-    for missing in ("Reduce", "SGD", "function='add'"):  # the bias's gradient, the update, and the counter of steps
-        assert missing in str(caught.value)
 
 
 def need_frozen(op: str) -> None:
@@ -183,8 +176,8 @@ def test_eager_calls_run_on_frozen_kernels(expected: np.ndarray) -> None:
 
 def test_a_call_without_a_kernel_names_op_and_problem() -> None:
     x = Tensor(X, backend="cuda")
-    with pytest.raises(UnsupportedError, match=r"Elementwise\(float32\[32,64\], function='tanh'\): no frozen kernel serves it"):
-        F.tanh(x)
+    with pytest.raises(UnsupportedError, match=r"LogSoftmax\(float32\[32,64\]\): no frozen kernel serves it"):
+        F.log_softmax(x)
     with pytest.raises(TypeError, match="inputs are on cuda and numpy"):
         F.linear(x, Tensor(np.ones((3, 64), np.float32)))
 
