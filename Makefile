@@ -147,7 +147,7 @@ wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device,
 	@ls -l dist
 
 clean: ## remove what was built and cached; records and the environment stay
-	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/ready*
+	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/imports* $(STAMPS)/ready*
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environment too
@@ -188,7 +188,10 @@ $(STAMPS)/tools: | $(STAMPS)/python
 FIRST_LOOK := $(if $(filter bench,$(MAKECMDGOALS)),$(if $(GPU)$(filter --all,$(args)),,--first-look))
 KERNELS := $(if $(op),$(if $(filter bench build verify,$(MAKECMDGOALS)),$(STAMPS)/kernels))
 $(STAMPS)/ready$(CUDA): pyproject.toml scripts/list_requirements.py $(EMULATOR_SOURCES) | $(STAMPS)/tools
-	@$(MAKE) -j3 FIRST_LOOK=$(FIRST_LOOK) $(STAMPS)/base$(CUDA) $(STAMPS)/project $(KERNELS)
+	@$(MAKE) -j3 FIRST_LOOK=$(FIRST_LOOK) $(STAMPS)/imports$(CUDA) $(STAMPS)/project $(KERNELS)
+	@touch $@
+
+$(STAMPS)/imports$(CUDA): $(STAMPS)/base$(CUDA) scripts/compile_imports.py
 	@env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/python scripts/compile_imports.py
 	@touch $@
 
