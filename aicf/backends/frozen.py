@@ -14,7 +14,7 @@ from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_dtype, find_op
 from aicf.opset.chains import COUNTERS, find_generic, read_chain, read_results
-from aicf.opset.flat import find_offsets, make_attrs, read_attrs, split_inputs
+from aicf.opset.flat import REDUCE, find_offsets, make_attrs, read_attrs, split_inputs
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
 from aicf.registry.tables import Tables
@@ -125,14 +125,15 @@ class FrozenCalls:
     def _select_flat(self, types: Sequence[Type | None], attrs: Attrs, seal: str | None) -> FrozenCall:
         """Return the kernel that takes lists of members as one array each: a call has the address of each list's first member."""
         operands, members = split_inputs(types, attrs)
-        whole = [Type(each[0].dtype, (find_offsets(each)[1],)) if len(each) > 1 else each[0] for each in operands]
         name = str(attrs["op"])
+        head = (1,) if name == REDUCE else ()
+        whole = [Type(each[0].dtype, (*head, find_offsets(each)[1])) if len(each) > 1 else each[0] for each in operands]
         inner = make_attrs(name, read_attrs(attrs), whole)
         filled = find_op(name).fill(inner)
         call = self.find(name, whole, filled) if seal is None else self.find_sealed(name, whole, filled, seal)
         hidden: tuple[tuple[str, ...], ...] = ((),) * (members - 1)
         inputs = [part for names, each in zip(call.inputs, operands, strict=True) for part in (names, *hidden[: len(each) - 1])]
-        outputs = [part for names in call.outputs for part in (names, *hidden)]
+        outputs = [part for names in call.outputs for part in (names, *(() if name == REDUCE else hidden))]
         return replace(call, inputs=tuple(inputs), outputs=tuple(outputs))
 
     def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:

@@ -257,7 +257,7 @@ class Op:
 
     def find_facts(self, problem: Problem) -> Facts:
         """Return what conditions ask of a planned problem: its tensors have row strides, and no addresses yet."""
-        found = {t.name: t.find_outer_strides(problem) for t in self.tensors if t.present(problem)}
+        found = {t.name: t.find_row_strides(problem) for t in self.tensors if t.present(problem)}
         strides = {name: stride for name, stride in found.items() if stride is not None}
         return Facts(problem.sizes, self.attribute_values(problem), {}, strides)
 
