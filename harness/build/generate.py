@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 
 from contract.expressions import write_chains
+from harness.build.ties import write_ties
 from harness.discover import LoadedOp
 from harness.spec import Attribute, Derived, Op, Role, Scalar, SpecError, Strides, Tensor, Variant
 from harness.spec.conditions import Condition, Count, OneOf
 from harness.spec.dtypes import find_dtype
 from harness.spec.formulas import Formula
 from harness.spec.interface import Interface
-from harness.build.ties import write_ties
 from harness.spec.tables import tabulate
 
 # As in ops/common/contract.hpp and ops/common/overlap.hpp.
