@@ -75,6 +75,8 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
     names = _Names(where, description)
     _check_interface(names, description["interface"])
     _check_description(names, description)
+    for row in description.get("extends", ()):
+        names.require_conditions("extends", row["when"])
     axes = Axes.of(description["axes"])
     for row in rows:
         if row["kind"] == "entry" and set(row["bucket"]) != {"arch", *axes.names}:

@@ -46,9 +46,17 @@ class Axes:
                 raise FrozenError(f"axis {names[i + 1]}, of part {part}, must stand before {names[i]}, of part {before}")
         return cls(names, parts.count("survey"), len(parts) - parts.count("region"))
 
-    def name_group(self, bucket: Mapping[str, str]) -> str:
+    def name_group(self, classes: Mapping[str, str | None]) -> str:
         """Return what problems have in common whose times may stand for each other."""
-        return "/".join(bucket[name] for name in self.names[: self.num_group]) or ANY
+        return _join(classes, self.names[: self.num_group])
+
+    def name_survey_group(self, classes: Mapping[str, str | None]) -> str:
+        """Return what problems have in common by which a survey pools its errors."""
+        return _join(classes, self.names[: self.num_survey])
+
+
+def _join(classes: Mapping[str, str | None], names: Sequence[str]) -> str:
+    return "/".join(str(classes[name]) for name in names) or ANY
 
 
 def _find_part(axis: Row) -> str:

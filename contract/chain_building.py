@@ -18,6 +18,7 @@ from contract.building import find_or_build
 from contract.errors import FrozenError
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.language import Chain
+from contract.files import write_atomically
 from contract.kernels import FrozenKernel
 from device.settings import read_settings
 from device.toolchain import Toolchain
@@ -43,7 +44,8 @@ def build_chain(engine: FrozenKernel, chain: Chain, cache_dir: Path | None = Non
 
 def specialise(interface: Mapping[str, Any], chain: Chain) -> dict[str, Any]:
     """Return the index's ``interface`` of an op with chains as a chain of one's own has it: its operands, and its number."""
-    tensors = {f"in{i}": operand for i, operand in enumerate(chain.inputs)} | {f"out{i}": o for i, o in enumerate(chain.outputs)}
+    inputs, outputs = ([word for o in operands for word in o.words] for operands in (chain.inputs, chain.outputs))
+    tensors = {f"in{i}": word for i, word in enumerate(inputs)} | {f"out{i}": word for i, word in enumerate(outputs)}
     rows = []
     for tensor in interface["tensors"]:
         operand = tensors.get(tensor["name"])
@@ -88,9 +90,7 @@ def _write_header(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file() and path.read_text() == text:
         return
-    temporary = path.with_name(f".{path.name}.{sha256(text.encode()).hexdigest()[:8]}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    write_atomically(path, text)
 
 
 def _accept(kernel: FrozenKernel, toolchain: Toolchain, library: Path) -> None:

@@ -89,9 +89,9 @@ def make_table(
         "num_sizes": len(names.sizes),
         "num_attributes": len(names.attributes),
         "num_tensors": len(names.tensors),
-        "num_axes": len(names.axes),
-        "num_group_axes": names.kinds.num_group,
-        "num_survey_axes": names.kinds.num_survey,
+        "num_axes": len(names.classes),
+        "num_group_axes": names.axes.num_group,
+        "num_survey_axes": names.axes.num_survey,
         "num_conditions": len(table.conditions),
     }
     for key in ("kernels", "classes", "winners", "fallbacks", "points", "flops", "bytes", "units", "reads", "survey_points"):
@@ -114,7 +114,7 @@ def _add_domains(table: DecisionTable, domains: Sequence[Sequence[Row]]) -> None
 
 
 def _add_classes(table: DecisionTable) -> None:
-    for axis, classes in enumerate(table.names.axes):
+    for axis, classes in enumerate(table.names.classes):
         for number, each in enumerate(classes):
             first = len(table.lists["conditions"])
             for row in each["when"]:
@@ -136,7 +136,7 @@ def _make_kernel(table: DecisionTable, manifest: Row, units: Sequence[str]) -> c
 def _add_entries(table: DecisionTable, entries: Sequence[Row], place: Mapping[str, int]) -> None:
     winners = set()
     for entry in (e for e in entries if e["role"] == "winner"):
-        classes = tuple(table.names.find_class(axis, entry["bucket"][name]) for axis, name in enumerate(table.names.kinds.names))
+        classes = tuple(table.names.find_class(axis, entry["bucket"][name]) for axis, name in enumerate(table.names.axes.names))
         winners.add((place[entry["kernel"]], classes))
     for kernel, classes in sorted(winners):
         table.lists["winners"].append(_fill(c.AicfWinner(kernel=kernel), classes=classes))
@@ -191,7 +191,7 @@ def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str
             raise FrozenError(
                 f"{names.op}: index.jsonl: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op"
             )
-        group = [names.find_class(axis, name) for axis, name in enumerate(row["group"].split("/")[: names.kinds.num_group])]
+        group = [names.find_class(axis, name) for axis, name in enumerate(row["group"].split("/")[: names.axes.num_group])]
         classes = (*group, *find_regions(row))
         key = (row["problem"], classes, tuple(names.list_sizes(row["sizes"])), tuple(names.list_choices(row["attributes"])))
         found.setdefault(key, set()).add((float(row["median_us"]), place[row["kernel"]]))
@@ -207,7 +207,7 @@ def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str
 def _find_regions(names: Names) -> Callable[[Row], list[int]]:
     """Return what finds the region of a measured problem, whose rows follow each other: its class on each axis of that, -1 for none."""
     interface = Interface(names.op, names.interface)
-    axes = [[[make_condition(row) for row in each["when"]] for each in axis] for axis in names.axes[names.kinds.num_group :]]
+    axes = [[[make_condition(row) for row in each["when"]] for each in axis] for axis in names.classes[names.axes.num_group :]]
 
     def find(problem: Row) -> list[int]:
         query = interface.make_query(Problem(problem["sizes"], problem["attributes"]))
@@ -230,7 +230,7 @@ def _add_survey(table: DecisionTable, survey: Row, place: Mapping[str, int]) -> 
     for name in table.kernels:
         table.lists["weights"] += survey["weights"][name] if name in known else [0.0] * c.NUM_TERMS
     for group in survey["groups"]:
-        classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[: names.kinds.num_survey])]
+        classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[: names.axes.num_survey])]
         columns = {known[name]: num_sizes + i for i, name in enumerate(group["kernels"]) if name in known}
         for point in group["points"]:
             _check_point(names, group, point)

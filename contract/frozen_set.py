@@ -6,15 +6,16 @@ Sources are held against their hashes where they are used: :meth:`contract.kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from contract.agreement import check_agreement
 from contract.errors import FrozenError, NotFrozenError
+from contract.extension import list_served_interfaces
 from contract.index import Index, read_index
 from contract.kernels import FrozenKernel, read_kernel
-from contract.layout import INDEX, dump_line, find_frozen_dirs, hash_value, is_op_name
+from contract.layout import INDEX, dump_line, find_frozen_dirs, is_op_name
 
 Row = Mapping[str, Any]
 
@@ -81,10 +82,18 @@ def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True)
         if seals.setdefault(entry["kernel"], entry["seal"]) != entry["seal"]:
             raise FrozenError(f"{path}: seal: two entries of kernel {entry['kernel']} name different seals")
     entries = tuple(sorted(filter(keep, index.entries), key=dump_line))
-    digest = hash_value(descriptions[0]["interface"])
+    served = list_served_interfaces(descriptions[0])
     names = sorted({entry["kernel"] for entry in entries})
-    kernels = {name: read_kernel(index.folder, name, seal=seals[name], interface=digest) for name in names}
+    kernels = {name: _restrict(read_kernel(index.folder, name, seal=seals[name], interfaces=served), served) for name in names}
     medians = sorted((row for row in index.medians if row["mode"] == "cold" and row["kernel"] in kernels), key=dump_line)
     surveys = {row["arch"]: row for row in index.rows if row["kind"] == "survey"}
     check_agreement(str(path), index.rows, [k.manifest for k in kernels.values()])
     return FrozenOp(index.op, index.folder, descriptions[0], entries, tuple(medians), kernels, surveys)
+
+
+def _restrict(kernel: FrozenKernel, served: Mapping[str, list[Any]]) -> FrozenKernel:
+    """Return a kernel whose domain has only calls by the interface that it was sealed with."""
+    conditions = served[kernel.manifest["interface"]]
+    if not conditions:
+        return kernel
+    return replace(kernel, manifest=dict(kernel.manifest) | {"domain": [*kernel.manifest["domain"], *conditions]})

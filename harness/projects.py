@@ -8,8 +8,9 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from contract.files import write_atomically
 from device.settings import PARTS_DIR
-from harness.build.store import full_disk_as_error, write_atomically
+from harness.build.store import full_disk_as_error
 from harness.errors import UseError
 from harness.scaffold import KindName, check_op_name, create_op, name_packages, open_templates
 

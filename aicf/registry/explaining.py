@@ -82,9 +82,7 @@ def explain(
     return Explanation(
         op=op,
         arch=tables.arch,
-        bucket=name_bucket(
-            {"arch": tables.arch} | {n: c or "none" for n, c in zip(core.table.names.kinds.names, core.find_classes(asked), strict=True)}
-        ),
+        bucket=name_bucket({"arch": tables.arch} | {axis: name or "none" for axis, name in core.find_classes(asked).items()}),
         sizes=dict(query.by_size),
         attributes=dict(query.attributes),
         nearest=None if near is None else core.table.problems[near],

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.backends.frozen import open_calls
+from aicf.backends.frozen import FrozenCall, open_calls
 from aicf.opset import find_dtype, find_op
 from aicf.plan import Plan, Slot, Step
+from aicf.plan.data import GRADIENT, STATE
 from aicf.runtime.executor import Executor
-from device import DeviceArray, Event, Graph, Stream, open_device
+from aicf.runtime.profiling import StepTime, find_roof_us
+from device import DeviceArray, Event, Graph, Stream, UnavailableError, open_device
 from device.runtime import RuntimeDevice
+from device.settings import read_settings
 
 Launch = Callable[[], None]
 
@@ -30,13 +34,19 @@ class DeviceExecutor(Executor):
         assert isinstance(device, RuntimeDevice)  # both kinds are
         self._device = device
         self.regions = {name: device.allocate(max(size, 1)) for name, size in plan.sizes.items()}
+        for name in (STATE, GRADIENT):  # what lies between the members of a list is computed on, and must be zero
+            if plan.sizes.get(name):
+                self.regions[name].write(np.zeros(plan.sizes[name], np.uint8))
         for slot, value in plan.constants:
             self.write(slot, np.full(slot.type.shape, value, find_dtype(slot.type.dtype)))
         # Streams that wait for the default one: what callers copy in or out there is in order with the plan's work.
         self._streams = [device.create_stream(non_blocking=False) for _ in range(plan.num_streams)]
         self._waited = {j for step in plan.steps for j in step.waits}
         self._events: dict[int, Event] = {}
-        self._launches = [self._prepare(step, self._streams[step.stream]) for step in plan.steps]
+        self.calls = [_find_call(step) for step in plan.steps]
+        _build({call.seal: call for call in self.calls if call is not None}.values())
+        pairs = zip(plan.steps, self.calls, strict=True)
+        self._launches = [self._prepare(step, call, self._streams[step.stream]) for step, call in pairs]
         self._captures = capture
         self._has_run = False
         self.graph: Graph | None = None
@@ -65,22 +75,20 @@ class DeviceExecutor(Executor):
     def _find_address(self, slot: Slot) -> int:
         return self.regions[slot.region].address + slot.offset
 
-    def _prepare(self, step: Step, stream: Stream) -> Launch:
-        """Return a step's launch with its parameters bound. Loads the kernel, which must be the one that the plan names."""
+    def _prepare(self, step: Step, call: FrozenCall | None, stream: Stream) -> Launch:
+        """Return a step's launch with its parameters bound; without a call it is a copy."""
         outputs = [self._find_address(slot) for slot in step.outputs]
-        if step.op == "Copy":
+        if call is None:
             assert step.inputs[0] is not None
             source, size_bytes = self._find_address(step.inputs[0]), step.inputs[0].type.size_bytes
             return lambda: self._device.copy(outputs[0], source, size_bytes, stream)
         op = find_op(step.op)
-        named = dict(zip(op.input_names(len(step.inputs)), step.inputs, strict=True))
         copies = []  # of what is changed in place, where the plan keeps the old value
-        for name, made in zip(op.outputs, step.outputs, strict=False):
-            taken = named.get(op.in_place.get(name, ""))
+        for i, made in enumerate(step.outputs):
+            place = op.find_taken(i, len(step.inputs), step.attrs)
+            taken = None if place is None else step.inputs[place]
             if taken is not None and self._find_address(taken) != self._find_address(made):
                 copies.append((self._find_address(made), self._find_address(taken), made.type.size_bytes))
-        types = [None if slot is None else slot.type for slot in step.inputs]
-        call = open_calls(deterministic=True).find_sealed(step.op, types, step.attrs, step.seal)
         params = call.make_params([None if slot is None else self._find_address(slot) for slot in step.inputs], outputs)
         library = call.handle.load()
         workspace = 0 if step.workspace is None else self._find_address(step.workspace)
@@ -91,6 +99,36 @@ class DeviceExecutor(Executor):
             library.launch(params, workspace, stream.handle)
 
         return launch
+
+    def time_step(self, index: int, repeats: int = 32) -> float:
+        """Return what a step takes in microseconds as one of many in a graph, where it is repeated; what it writes changes.
+
+        Raises :class:`~device.UnavailableError` on the emulated device, which has no time.
+        """
+        if self._device.is_emulated:
+            raise UnavailableError("the emulated device has no time; profile on a GPU")
+        stream = self._streams[self.plan.steps[index].stream]
+        self._device.synchronize()
+        with self._device.capture(stream) as graphs:
+            for _ in range(repeats):
+                self._launches[index]()
+        begin, end = self._device.create_event(), self._device.create_event()
+        times = []
+        for _ in range(4):
+            stream.record(begin)
+            graphs[0].launch(stream)
+            stream.record(end)
+            end.synchronize()
+            times.append(end.elapsed_us(begin) / repeats)
+        return min(times[1:])
+
+    def profile(self) -> list[StepTime]:
+        """Return each step's time; raises :class:`~device.UnavailableError` on the emulated device."""
+        found = []
+        for i, (step, call) in enumerate(zip(self.plan.steps, self.calls, strict=True)):
+            roof_us = find_roof_us(step, None if call is None else call.handle.frozen.manifest.get("prior"))
+            found.append(StepTime(i, step.op, step.kernel, step.owner, self.time_step(i), step.predicted_us, roof_us))
+        return found
 
     def read(self, slot: Slot) -> NDArray[Any]:
         """Return a copy of a slot's values in host memory."""
@@ -137,6 +175,21 @@ class DeviceExecutor(Executor):
                 stream.record(joined)
                 first.wait(joined)
         return graphs[0]
+
+
+def _find_call(step: Step) -> FrozenCall | None:
+    """Return the kernel that a plan names for a step; None for a copy."""
+    if step.op == "Copy":
+        return None
+    types = [None if slot is None else slot.type for slot in step.inputs]
+    return open_calls(deterministic=True).find_sealed(step.op, types, step.attrs, step.seal)
+
+
+def _build(calls: Iterable[FrozenCall]) -> None:
+    """Build what is not in the cache, several kernels at a time."""
+    with ThreadPoolExecutor(read_settings().jobs) as pool:
+        for _ in pool.map(lambda call: call.handle.build(), calls):
+            pass
 
 
 EXECUTOR = DeviceExecutor

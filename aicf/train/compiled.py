@@ -16,7 +16,7 @@ from aicf.ir import Graph
 from aicf.passes import LogEntry
 from aicf.plan import Plan, load_plan, save_plan, verify
 from aicf.plan.data import OUTPUT, STATE
-from aicf.runtime import Executor, StepError, check_steps, make_executor
+from aicf.runtime import Executor, StepError, StepTime, check_steps, make_executor
 from aicf.state import read_arrays, write_arrays
 from aicf.tensor import Tensor
 
@@ -133,6 +133,16 @@ class Compiled:
         before = self.executor.read_bytes(STATE)
         self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
         found = check_steps(self.executor)
+        self.executor.write_bytes(STATE, before)
+        return found
+
+    def profile(self) -> list[StepTime]:
+        """Return each step's time on the GPU, on the inputs of the last run; states are as before afterwards.
+
+        Raises :class:`~aicf.errors.UnsupportedError` for a plan of another backend, and :class:`~device.UnavailableError` without a GPU.
+        """
+        before = self.executor.read_bytes(STATE)
+        found = self.executor.profile()
         self.executor.write_bytes(STATE, before)
         return found
 

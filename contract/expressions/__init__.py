@@ -10,6 +10,7 @@ contract because chains are built in two places: by the workbench, which seals s
 sealed sources where it runs. Needs NumPy.
 """
 
+from contract.expressions.cuda import read_chains as read_chains
 from contract.expressions.cuda import write_chains as write_chains
 from contract.expressions.evaluate import evaluate as evaluate
 from contract.expressions.evaluate import find_bounds as find_bounds
@@ -18,4 +19,5 @@ from contract.expressions.language import Chain as Chain
 from contract.expressions.language import ExpressionError as ExpressionError
 from contract.expressions.language import Extent as Extent
 from contract.expressions.language import Operand as Operand
+from contract.expressions.language import format_node as format_node
 from contract.expressions.language import parse_chain as parse_chain

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.expressions.functions import COMPARISONS, FUNCTIONS, LOGIC
+from contract.expressions.functions import COMPARISONS, COUNTING, FUNCTIONS, LOGIC
 from contract.expressions.language import Call, Chain, Name, Node, Number
 from contract.expressions.philox import draw_words, find_kept
 
@@ -25,6 +25,8 @@ _ROUNDOFF = {"float32": 0.0, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 _UNDERFLOW = {"float32": 0.0, "bfloat16": 2.0**-134, "float16": 2.0**-25}
 # Correctly rounded, subnormal results too; others may flush them.
 _EXACT = frozenset({"add", "sub", "mul", "div", "fma", "sqrt", "tanh_grad_from_y", "sigmoid_grad_from_y"})
+
+_ARRAYS: Mapping[str, type[np.generic]] = {"float": np.float64, "bool": np.bool_, "int": np.int64}
 
 Array = NDArray[Any]
 
@@ -58,7 +60,7 @@ def find_bounds(chain: Chain, inputs: Mapping[str, Array], generic: str, draws: 
     for operand in chain.outputs:
         value = found[operand.name]
         dtype = operand.find_dtype(generic)
-        if dtype == "bool":
+        if dtype in ("bool", "int64"):
             bounds[operand.name] = value.errors.astype(np.float64)
             continue
         roundoff = _ROUNDOFF[dtype]
@@ -71,7 +73,7 @@ def find_bounds(chain: Chain, inputs: Mapping[str, Array], generic: str, draws: 
 def _run(chain: Chain, inputs: Mapping[str, Array], draws: Draws | None) -> dict[str, _Value]:
     known: dict[str, _Value] = {}
     for operand in chain.inputs:
-        array = np.asarray(inputs[operand.name], np.bool_ if operand.kind == "bool" else np.float64)
+        array: Array = np.asarray(inputs[operand.name], _ARRAYS[operand.kind])
         known[operand.name] = _Value(array, np.zeros(array.shape, array.dtype))
     with np.errstate(all="ignore"):
         for target, node in chain.assignments:
@@ -86,6 +88,13 @@ def _evaluate(node: Node, known: Mapping[str, _Value], draws: Draws | None) -> _
     if isinstance(node, Name):
         return known[node.name]
     arguments = [_evaluate(argument, known, draws) for argument in node.arguments]
+    if node.function in COUNTING.values():
+        left, right = (a.values.astype(np.int64) for a in arguments)
+        made = left + right if node.function == COUNTING["add"] else left - right
+        return _Value(made, np.zeros(made.shape, np.int64))
+    if node.function == "float":
+        rounded = arguments[0].values.astype(np.float32).astype(np.float64)
+        return _Value(rounded, np.zeros(rounded.shape))
     if node.function == "keep":
         return _draw(node, arguments[0], draws)
     if node.function == "where":

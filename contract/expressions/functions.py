@@ -199,6 +199,8 @@ COMPARISONS: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
 LOGIC: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
     {"and": ("({} && {})", np.logical_and), "or": ("({} || {})", np.logical_or), "not": ("(!{})", np.logical_not)}
 )
+# What counters (i64) are added and subtracted by, under the names that trees have them by.
+COUNTING: Mapping[str, str] = MappingProxyType({"add": "add_count", "sub": "sub_count"})
 # Names that stand for other expressions.
 MACROS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {

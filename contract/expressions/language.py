@@ -1,8 +1,12 @@
 """The language of chains: a typed signature and assignments, read into one tree.
 
 ``x: T, b: T[columns] -> y: T; y = gelu(x + b)`` takes inputs x and b and makes y. An operand is [rows, columns] elements unless it says
-otherwise: ``[columns]`` has one value per column, ``[rows]`` one per row, ``[]`` one in all. ``T`` is the first input's dtype (float32,
-bfloat16 or float16); ``f32``, ``bf16``, ``f16`` and ``bool`` are themselves. Arithmetic is in fp32, and each output is rounded once.
+otherwise: ``[columns]`` has one value per column, ``[rows]`` one per row, ``[]`` one in all. ``T`` is the dtype of the call (float32,
+bfloat16 or float16), that of the first input where this has type T; ``f32``, ``bf16``, ``f16`` and ``bool`` are themselves. Arithmetic is
+in fp32, and each output is rounded once.
+
+``i64`` is a counter: one number, in a chain that makes one element. It is added to and subtracted from in 64 bits, ``float(i)`` is its
+value in fp32, and the engine holds it as two words of 32 bits, each an operand of its own.
 
 Assignments have ``+ - * /``, ``**``, comparisons, ``& | ~`` of bools, ``a if c else b`` (``where(c, a, b)``), numbers (fp32), names of
 inputs and of what was assigned before, and the functions of :mod:`contract.expressions.functions`. ``keep(p)`` is true with probability
@@ -22,12 +26,13 @@ from hashlib import sha256
 
 import numpy as np
 
-from contract.expressions.functions import COMPARISONS, FUNCTIONS, LOGIC, MACROS
+from contract.expressions.functions import COMPARISONS, COUNTING, FUNCTIONS, LOGIC, MACROS
 
 MAX_INPUTS, MAX_OUTPUTS, MAX_DRAWS = 8, 4, 4
 # float32 by the dtype of the first input, or the dtype itself.
 GENERIC = "T"
-DTYPES: Mapping[str, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "bool": "bool"}
+DTYPES: Mapping[str, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "bool": "bool", "i64": "int64"}
+_KINDS: Mapping[str, str] = {"bool": "bool", "i64": "int"}
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 _OPERAND = re.compile(r"(?P<name>\w+)\s*:\s*(?P<type>\w+)\s*(?P<extent>\[\s*(?:rows|columns)?\s*\])?\s*\Z")
 
@@ -47,7 +52,7 @@ class Extent(StrEnum):
 
 @dataclass(frozen=True)
 class Operand:
-    """An input or output: its name, its type (``T``, ``f32``, ``bf16``, ``f16``, ``bool``) and its extent."""
+    """An input or output: its name, its type (``T``, ``f32``, ``bf16``, ``f16``, ``bool``, ``i64``) and its extent."""
 
     name: str
     type: str
@@ -55,8 +60,15 @@ class Operand:
 
     @property
     def kind(self) -> str:
-        """``float`` or ``bool``."""
-        return "bool" if self.type == "bool" else "float"
+        """``float``, ``bool`` or ``int``."""
+        return _KINDS.get(self.type, "float")
+
+    @property
+    def words(self) -> tuple[Operand, ...]:
+        """What the engine has for it: itself, or the lower and the upper word of a counter."""
+        if self.kind != "int":
+            return (self,)
+        return tuple(Operand(f"{self.name}_{half}", "f32", self.extent) for half in ("low", "high"))
 
     @property
     def shape(self) -> tuple[str | int, str | int]:
@@ -128,6 +140,15 @@ class Chain:
         calls = (node for _, tree in self.assignments for node in walk(tree) if isinstance(node, Call) and node.function == "keep")
         return index < len(self.inputs) and Name(self.inputs[index].name) in {call.arguments[0] for call in calls}
 
+    @cached_property
+    def meaning(self) -> str:
+        """The hash of what the chain computes, whatever its operands and intermediate values are called."""
+        known = {o.name: f"in{i}: {o.type} {o.extent}" for i, o in enumerate(self.inputs)}
+        for target, tree in self.assignments:
+            known[target] = _digest(tree, known)
+        made = [f"{o.type} {o.extent} {known[o.name]}" for o in self.outputs]
+        return sha256("; ".join([*(f"{o.type} {o.extent}" for o in self.inputs), "->", *made]).encode()).hexdigest()
+
     def count_calls(self) -> int:
         """Return how many functions are called per element."""
         return sum(isinstance(node, Call) for _, tree in self.assignments for node in walk(tree))
@@ -138,6 +159,24 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in node.arguments if isinstance(node, Call) else ():
         yield from walk(child)
+
+
+def _digest(node: Node, known: Mapping[str, str]) -> str:
+    if isinstance(node, Name):
+        return known[node.name]
+    if isinstance(node, Number):
+        return float.hex(node.value)
+    parts = [node.function, str(node.draw), *(_digest(argument, known) for argument in node.arguments)]
+    return sha256(" ".join(parts).encode()).hexdigest()
+
+
+def format_node(node: Node) -> str:
+    """Return a tree as text that reads back as the same tree; draws are numbered in the order in which they are read."""
+    if isinstance(node, Name):
+        return node.name
+    if isinstance(node, Number):
+        return repr(node.value)
+    return f"{node.function}({', '.join(map(format_node, node.arguments))})"
 
 
 def parse_chain(name: str, text: str) -> Chain:
@@ -181,17 +220,16 @@ def _parse_operands(chain: str, text: str) -> tuple[Operand, ...]:
 
 
 def _check_operands(chain: str, inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]) -> None:
-    if not 1 <= len(inputs) <= MAX_INPUTS or not 1 <= len(outputs) <= MAX_OUTPUTS:
+    num_inputs, num_outputs = (sum(len(o.words) for o in operands) for operands in (inputs, outputs))
+    if not 1 <= num_inputs <= MAX_INPUTS or not 1 <= num_outputs <= MAX_OUTPUTS:
         raise ExpressionError(
-            f"chain {chain}: it has {len(inputs)} inputs and {len(outputs)} outputs; 1 to {MAX_INPUTS} and 1 to {MAX_OUTPUTS} fit"
+            f"chain {chain}: it has {num_inputs} inputs and {num_outputs} outputs; 1 to {MAX_INPUTS} and 1 to {MAX_OUTPUTS} fit"
         )
     names = [o.name for o in (*inputs, *outputs)]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise ExpressionError(f"chain {chain}: operand {', '.join(twice)} is named more than once")
-    if (inputs[0].type, inputs[0].extent) != (GENERIC, Extent.FULL):
-        raise ExpressionError(
-            f"chain {chain}: its first input must be of type T and of full extent, not `{inputs[0]}`: its dtype says what T is"
-        )
+    if GENERIC in (o.type for o in (*inputs, *outputs)) and inputs[0].type != GENERIC:
+        raise ExpressionError(f"chain {chain}: its first input must be of type T, not `{inputs[0]}`: its dtype says what T is")
     if partial := [o for o in outputs if o.extent is not Extent.FULL]:
         raise ExpressionError(f"chain {chain}: output `{partial[0]}` must be of full extent")
 
@@ -277,17 +315,40 @@ class _Reader:
         if function == "keep":
             self._require_count(function, 1, given)
             return self._read_keep(given[0]), "bool"
+        if function == "float":
+            self._require_count(function, 1, given)
+            node, kind = self._read(given[0])
+            if kind != "int":
+                raise ExpressionError(f"chain {self.chain}: float takes a counter (i64), and {ast.unparse(given[0])!r} is a {kind}")
+            return Call("float", (node,)), "float"
         arguments, result = self._find_kinds(function)
         self._require_count(function, len(arguments), given)
         read = [self._read(argument) for argument in given]
+        if any(kind == "int" for _, kind in read):
+            return self._count(function, given, read)
         for wanted, (_, kind), argument in zip(arguments, read, given, strict=True):
             if kind != wanted:
                 raise ExpressionError(f"chain {self.chain}: {ast.unparse(argument)!r} is a {kind}, and {function} takes a {wanted} there")
         return Call(function, tuple(node for node, _ in read)), result
 
+    def _count(self, function: str, given: tuple[ast.expr, ...], read: list[tuple[Node, str]]) -> tuple[Node, str]:
+        """Return a sum or difference of counters and whole numbers."""
+        if function in COUNTING.values():
+            function = next(name for name, own in COUNTING.items() if own == function)
+        if function not in COUNTING:
+            known = ", ".join(COUNTING)
+            raise ExpressionError(f"chain {self.chain}: {function} takes no counter (i64); those that do: {known}, float")
+        for (node, kind), argument in zip(read, given, strict=True):
+            is_whole = isinstance(node, Number) and node.value == int(node.value)
+            if kind != "int" and not is_whole:
+                raise ExpressionError(f"chain {self.chain}: {ast.unparse(argument)!r} is a {kind}, and counters take whole numbers alone")
+        return Call(COUNTING[function], tuple(node for node, _ in read)), "int"
+
     def _find_kinds(self, function: str) -> tuple[tuple[str, ...], str]:
         if function in FUNCTIONS:
             return FUNCTIONS[function].arguments, FUNCTIONS[function].result
+        if function in COUNTING.values():
+            return ("int", "int"), "int"
         if function in COMPARISONS:
             return ("float", "float"), "bool"
         if function in LOGIC:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.axes import ANY
 from contract.calls import Problem
 from contract.decision import Asked, DecisionCore, open_core
 from contract.frozen_set import FrozenOp
@@ -53,9 +52,8 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
         weights[name] = [float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found]
         errors[name] = times[:, i] / (terms[:, i] @ np.array(weights[name])) - 1.0
     groups: dict[str, list[int]] = {}
-    num_axes = core.table.names.kinds.num_survey
     for i, each in enumerate(asked):
-        groups.setdefault("/".join(map(str, core.find_classes(each)[:num_axes])) or ANY, []).append(i)
+        groups.setdefault(core.table.names.axes.name_survey_group(core.find_classes(each)), []).append(i)
     listed = [
         _describe_group(core, name, [asked[i] for i in at], {k: e[at] for k, e in errors.items()}) for name, at in sorted(groups.items())
     ]

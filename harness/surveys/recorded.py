@@ -82,14 +82,13 @@ def forget_problem(core: DecisionCore, frozen: FrozenOp, problem: Problem) -> Fr
 def drop_lonely_winner(core: DecisionCore, others: FrozenOp, row: TimesRow) -> FrozenOp:
     """Return the set without the winner of a problem's bucket, unless another problem of the bucket was measured."""
 
-    def find_bucket(at: TimesRow) -> tuple[str | None, ...]:
+    def find_bucket(at: TimesRow) -> dict[str, str | None]:
         return core.find_classes(ask(core, at))
 
     bucket = find_bucket(row)
     if any(find_bucket(m) == bucket for m in others.medians):
         return others
-    names = core.table.names.kinds.names
-    kept = [e for e in others.entries if e["role"] != "winner" or tuple(e["bucket"][name] for name in names) != bucket]
+    kept = [e for e in others.entries if e["role"] != "winner" or {axis: e["bucket"][axis] for axis in bucket} != bucket]
     return replace(others, entries=tuple(kept))
 
 

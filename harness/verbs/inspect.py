@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.build.store import write_atomically
+from contract.files import write_atomically
 from harness.profiling.inspection import inspect_variant
 from harness.profiling.inspection_views import render_page
 from harness.profiling.side_by_side import Inspection

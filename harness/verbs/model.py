@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_atomically
 from device.settings import find_project_root, read_settings
-from harness.build.store import write_atomically
 from harness.model.time_model import MACHINES, Prediction, load_machine, predict
 from harness.records.sweeps import load_sweep
 from harness.spec import SpecError

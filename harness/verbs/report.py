@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from contract.files import write_atomically
 from device.settings import find_project_root
-from harness.build.store import write_atomically
 from harness.compare.drawn.record import find_record, read_runs
 from harness.records import load
 from harness.terminal.console import claim_output

@@ -109,7 +109,7 @@ def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: Froze
     core = open_surveyed(frozen, found | {"groups": []})
     modelled = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
     us = sum(w * term for w, term in zip(found["weights"][median["kernel"]], modelled, strict=True))
-    name = "/".join(map(str, core.find_classes(ask(core, median))[:2]))
+    name = core.table.names.axes.name_survey_group(core.find_classes(ask(core, median)))
     group = next(g for g in found["groups"] if g["group"] == name)
     sizes = [median["sizes"][s] for s in "KMN"]
     told = [p[3 + group["kernels"].index(median["kernel"])] for p in group["points"] if p[:3] == sizes]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_atomically
 from contract.kernels import read_kernel
 from contract.layout import find_frozen_dir
 from device.interface import UnavailableError
 from device.settings import find_project_root
 from harness.benchmark.session import Session
-from harness.build.store import write_atomically
 from harness.compare.drawn.cliffs import Cliff, Pair, find_work_ratio, guess_jump, list_pairs, make_cliffs
 from harness.compare.drawn.contenders import Contenders, build_contenders
 from harness.compare.drawn.frozen_choice import FrozenChoice, choose_frozen

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_atomically
 from device.settings import find_project_root
 from harness.benchmark.run import open_peers
 from harness.benchmark.session import Session
-from harness.build.store import write_atomically
 from harness.compare.drawn import record, seeds
 from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
 from harness.compare.drawn.frozen_choice import choose_frozen, hash_index

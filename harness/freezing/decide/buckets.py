@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.axes import ANY, COMMON, Axes
+from contract.axes import ANY, Axes
 from harness.errors import FrozenError
-from harness.spec import Op, Problem, Variant
-from harness.spec.conditions import Axis, OneOf, find_broken
-
-
-def meets_domain(op: Op, variant: Variant, problem: Problem) -> bool:
-    """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
-    domain = op.find_kernel(variant.kernel).domain
-    return domain is None or find_broken(domain(variant.tunables), op.find_facts(problem)) is None
+from harness.spec import Op, Problem
+from harness.spec.conditions import Axis, OneOf
 
 
 def list_axes(op: Op) -> tuple[Axis, ...]:
@@ -22,12 +16,10 @@ def list_axes(op: Op) -> tuple[Axis, ...]:
     An op that declares none, and has attributes, gets an axis ``epilogue`` for its first attribute: a bucket a value.
     """
     declared = {axis.name: axis for axis in op.axes}
-    if not set(declared) <= set(COMMON):
-        return op.axes
     if not declared and op.attributes:
         first = op.attributes[0]
         declared["epilogue"] = Axis("epilogue", {_name_value(v): (OneOf(first.name, (v,)),) for v in first.choices})
-    return tuple(declared.get(name, Axis(name, {ANY: ()})) for name in COMMON)
+    return tuple(declared.get(name, Axis(name, {ANY: ()})) for name in Axes.of([axis.to_json() for axis in op.axes]).names)
 
 
 def _name_value(value: object) -> str:
@@ -54,12 +46,8 @@ def make_fallback_bucket(op: Op, arch: str) -> dict[str, str]:
 
 
 def describe_axes(op: Op) -> list[dict[str, Any]]:
-    """Return the axes as plain values, classes in the order in which they are tried."""
-    return [
-        {"name": axis.name, "classes": [{"name": n, "when": [c.to_json() for c in when]} for n, when in axis.classes.items()]}
-        | ({"part": axis.part} if axis.part else {})
-        for axis in list_axes(op)
-    ]
+    """Return the axes as plain values."""
+    return [axis.to_json() for axis in list_axes(op)]
 
 
 def find_axes(op: Op) -> Axes:

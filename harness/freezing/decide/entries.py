@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from contract.axes import name_bucket
+from contract.extension import extend_description
 from contract.index import Index, Row
 from contract.kernels import read_kernel
 from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_manifest, split
@@ -92,14 +93,17 @@ def describe_conditions(session: Session, command: str) -> dict[str, str | float
 def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
     """Write one bucket's change, so that an interrupt keeps what was decided until then; returns the set as it is now."""
     loaded = session.loaded
+    interface = describe_interface(loaded.op, read_api(loaded))
+    extends = extend_description(frozen.description if frozen.entries else None, interface)
     description = {
         "kind": "op",
         "schema": SCHEMA_VERSION,
         "op": loaded.op.name,
-        "interface": describe_interface(loaded.op, read_api(loaded)),
+        "interface": interface,
         "axes": describe_axes(loaded.op),
         "cost": describe_cost(loaded.op),
         "ties": [tie.to_json() for tie in loaded.op.ties],
+        **({"extends": extends} if extends else {}),
     }
     frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
     change_index(frozen_dir, loaded.op.name, "promote", message, put=[description, *writing.rows], files=writing.files, expect=frozen)

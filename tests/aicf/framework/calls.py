@@ -94,7 +94,7 @@ CALLS = [
     Call("RMSNorm", [normal(3, 4), None], label="plain"),
     Call("Embedding", [normal(5, 3), np.array([[1, 4], [1, 0]])]),
     Call("ScatterAdd", [normal(2, 2, 3), np.array([[1, 4], [1, 0]])], {"rows": 5}),
-    Call("Dropout", [normal(5, 7), np.uint64(3), np.uint64(8)], {"p": 0.4, "skip": 2}),
+    Call("Dropout", [normal(5, 7), np.array([3, 8], np.uint64)], {"p": 0.4, "skip": 2}),
     Call("CrossEntropy", [normal(4, 3), LABELS]),
     Call("CrossEntropy", [normal(4, 3), LABELS], {"reduction": "sum", "label_smoothing": 0.1}, "smoothed"),
     Call("cross_entropy", [normal(4, 3), LABELS]),
