@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.opset.definition import Arrays, Backward, OpDef, Types, V, same_floats
-from aicf.opset.epilogues import HALVES, activate, apply_slope, check_act
+from aicf.opset.epilogues import activate, apply_slope, check_act
 from aicf.opset.types import Attrs, Type
 
 
@@ -30,17 +30,17 @@ def _gemm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
 
 
 def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[V | None]:
-    """Return those of ``Y = act(Z)``, ``Z = A B + bias``: in bf16 and fp16 two launches of gemm_backward, one through the activation."""
-    act, is_half = str(g.attrs["act"]), g.of("a").dtype in HALVES
+    """Return those of ``Y = act(Z)``, ``Z = A B + bias``: two launches of gemm_backward, one of them through the activation."""
+    act = str(g.attrs["act"])
     found: dict[str, V] = {}
     if dy is not None:
         wants_bias = "bias" in g.needed and dz is None
-        through, found = _pass_activation(g, dy, act, is_half=is_half, wants_bias=wants_bias)
+        through, found = _pass_activation(g, dy, act, wants_bias=wants_bias)
         dz = g.total((dz, through))
     if "bias" in g.needed and "bias" not in found:
         found["bias"] = g.reduce("sum", dz, (0,))
     wants = [name for name in ("a", "b") if name in g.needed]
-    if wants and is_half:
+    if wants and g.attrs["precision"] == "ieee":
         attrs = {"w_layout": g.attrs["b_layout"], "with_dz": "a" in wants, "with_dbias": False}
         made = g.call("gemm_backward", (dz, g["b"], g["a"] if "b" in wants else None, None), attrs)
         found |= dict(zip(wants, made, strict=True))
@@ -49,25 +49,22 @@ def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[
     return [found.get(name) for name in ("a", "b", "bias")]
 
 
-def _pass_activation(g: Backward, dy: V, act: str, *, is_half: bool, wants_bias: bool) -> tuple[V, dict[str, V]]:
+def _pass_activation(g: Backward, dy: V, act: str, *, wants_bias: bool) -> tuple[V, dict[str, V]]:
     """Return dY act'(Z), and the gradient of the bias where the same launch makes it."""
     if act == "none":
         return dy, {}
     kept = g["y" if act == "relu" else "z"]
-    if not is_half:
-        return g.mul(dy, g.each(f"{act}_slope", kept)), {}
     made = g.call("gemm_backward", (dy, None, None, kept), {"act": act, "with_dbias": wants_bias})
     return made[0], {"bias": made[1]} if wants_bias else {}
 
 
 def _find_products(g: Backward, dz: V, wants: Sequence[str]) -> dict[str, V]:
-    """Return dA and dB in fp32 or TF32, which gemm_backward does not have, by gemm_bias_act; TF32 is served for B as [N, K] alone."""
-    is_nk, precision = g.attrs["b_layout"] == "nk", g.attrs["precision"]
+    """Return dA and dB in TF32, which gemm_backward does not have, by gemm_bias_act, which has it for B as [N, K] alone."""
+    is_nk = g.attrs["b_layout"] == "nk"
 
     def multiply(left: V, right: V, *, as_nk: bool) -> V:
-        if precision == "tf32" and not as_nk:
-            right, as_nk = g.one("Permute", right, order=(1, 0)), True
-        return g.one("gemm_bias_act", left, right, None, b_layout="nk" if as_nk else "kn", precision=precision)
+        right = right if as_nk else g.one("Permute", right, order=(1, 0))
+        return g.one("gemm_bias_act", left, right, None, b_layout="nk", precision="tf32")
 
     found = {}
     if "a" in wants:

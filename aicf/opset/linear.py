@@ -134,7 +134,7 @@ def _lower_linear_grad(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> 
 
 
 def _call_gemm_backward(b: Builder, dy: V, x: V | None, w: V, z: V | None, wants: Sequence[str], act: str) -> dict[str, V]:
-    """Return the gradients by one launch."""
+    """Return the gradients by one call of the frozen op."""
     with_dz = "x" in wants or "bias" in wants
     attrs: Attrs = {"act": act, "w_layout": "nk", "with_dz": with_dz, "with_dbias": "bias" in wants}
     made = b.call("gemm_backward", (dy, w, x if "w" in wants else None, z), attrs)

@@ -182,8 +182,8 @@ def test_a_call_without_a_kernel_names_op_and_problem() -> None:
         F.linear(x, Tensor(np.ones((3, 64), np.float32)))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_gradients_of_a_layer_in_16_bits(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_gradients_of_a_layer(dtype: str) -> None:
     """dx and dw by one launch of gemm_backward, against the truth on the same rounded operands."""
     rng = np.random.default_rng(3)
     host = {n: Tensor(rng.normal(size=s), dtype=dtype) for n, s in (("x", (24, 40)), ("w", (16, 40)), ("dy", (24, 16)))}
@@ -193,9 +193,9 @@ def test_gradients_of_a_layer_in_16_bits(dtype: str) -> None:
         F.linear(x, w).backward(Tensor(host["dy"], backend=backend))
         assert x.grad is not None and w.grad is not None
         grads.append([g.numpy().astype(np.float64) for g in (x.grad, w.grad)])
-    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    # One rounding of the result on each side, of which sums in fp32 are far below 16 bits; of fp32 they have up to 24.
+    unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 24 * 2.0**-24}[dtype]
     for true, found in zip(*grads, strict=True):
-        # One rounding of the result on each side; sums in fp32 are far below it.
         assert np.abs(found - true).max() <= 2.5 * unit * np.abs(true).max()
 
 
