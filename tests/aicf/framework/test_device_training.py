@@ -108,6 +108,25 @@ def test_eager_training_has_the_truths_losses() -> None:
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
+def test_norms_train_as_the_truth_does(norm: type[nn.Module]) -> None:
+    def make_normed() -> nn.Module:
+        aicf.manual_seed(0)
+        return nn.Sequential(nn.Linear(16, 32), norm(32), nn.ReLU(), nn.Linear(32, 8))
+
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((24, 16)).astype(np.float32), rng.integers(0, 8, 24)
+    found = {}
+    for backend in ("numpy", "cuda"):
+        with aicf.use_backend(backend):
+            model = make_normed()
+            step = aicf.compile_step(model, loss, adam(model), (Tensor(x), Tensor(y)))
+            found[backend] = [float(step(x, y).numpy()) for _ in range(8)]
+    assert norm.__name__.lower() in name_launches(step)
+    assert step.verify_replay(3)
+    np.testing.assert_allclose(found["cuda"], found["numpy"], rtol=1e-5)
+
+
 def test_masks_are_the_truths() -> None:
     x = np.ones((5, 12), np.float32)
     host, own = Generator(5), Generator(5)
