@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,19 @@ from device.runtime import RuntimeDevice
 from device.settings import read_settings
 
 Launch = Callable[[], None]
+
+
+class _Target(NamedTuple):
+    """Where an input goes, and what it must be."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    address: int
+    size_bytes: int
+
+
+def _is_of(array: Any, target: _Target) -> bool:
+    return isinstance(array, DeviceArray) and array.shape == target.shape and array.dtype == target.dtype
 
 
 class DeviceExecutor(Executor):
@@ -42,6 +55,7 @@ class DeviceExecutor(Executor):
             self.write(slot, np.full(slot.type.shape, value, find_dtype(slot.type.dtype)))
         # Streams that wait for the default one: what callers copy in or out there is in order with the plan's work.
         self._streams = [device.create_stream(non_blocking=False) for _ in range(plan.num_streams)]
+        self._targets = [_Target(s.type.shape, find_dtype(s.type.dtype), self._find_address(s), s.type.size_bytes) for _, s in plan.inputs]
         self._waited = {j for step in plan.steps for j in step.waits}
         self._events: dict[int, Event] = {}
         self.calls = [_find_call(step) for step in plan.steps]
@@ -57,6 +71,17 @@ class DeviceExecutor(Executor):
     def view(self, slot: Slot) -> DeviceArray:
         """Return a device array over a slot's bytes."""
         return self.regions[slot.region].view(slot.type.shape, find_dtype(slot.type.dtype), slot.offset)
+
+    def put(self, arrays: Sequence[Any]) -> None:
+        """Copy inputs in; raises ValueError naming the one whose type the plan was not made for.
+
+        Arrays of the device are copied on the plan's own stream, which waits for the default one: a loop of runs switches no stream.
+        """
+        if len(arrays) == len(self._targets) and all(map(_is_of, arrays, self._targets)):
+            for array, target in zip(arrays, self._targets, strict=True):
+                self._device.copy(target.address, array.address, target.size_bytes, self._streams[0])
+        else:
+            super().put(arrays)
 
     def write(self, slot: Slot, values: Any) -> None:
         """Overwrite a slot's bytes, from the host or from a device array."""

@@ -64,8 +64,11 @@ class Compiled:
         self._written = {(s.owner, s.role) for s in plan.states if s.slot.offset in written}
         self._views = {(s.owner, s.role): self.executor.view(s.slot) for s in plan.states}
         self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
+        self._outputs = tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in plan.outputs)
         if tensors is not None:
             self._share_states()
+        self._held = [(self.tensors[key], view) for key, view in self._views.items()]
+        self._changed = [*(self.tensors[key] for key in self._written), *self._outputs]
 
     def _share_states(self) -> None:
         """Copy each state in, and make its tensor a view of the plan's memory.
@@ -86,6 +89,8 @@ class Compiled:
 
         Raises :class:`~aicf.errors.StateError` for one that this plan changes: it would change a copy that nobody reads.
         """
+        if all(tensor.data is view for tensor, view in self._held):
+            return
         for state in self.plan.states:
             key = (state.owner, state.role)
             tensor = self.tensors[key]
@@ -104,9 +109,9 @@ class Compiled:
         self._follow_states()
         self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
         self.executor.run()
-        for key in self._written:
-            self.tensors[key].version.count += 1
-        return tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in self.plan.outputs)
+        for tensor in self._changed:
+            tensor.version.count += 1
+        return self._outputs
 
     def verify_replay(self, runs: int) -> Report:
         """Run ``runs`` times step by step and again as :meth:`run` does, from the same states and inputs, and compare outputs and states.
