@@ -146,3 +146,19 @@ def test_requirements_are_listed_by_part() -> None:
     assert list_parts("base", "cuda").stdout.split() == [*base, "cupy-cuda13x>=14,<15", "nvidia-cuda-runtime==13.0.*"]
     assert any(line.startswith("scikit-build-core") for line in list_parts("build").stdout.split())
     assert list_parts("nothing").returncode != 0
+
+
+def test_what_verbs_import_can_be_compiled_when_the_environment_is_made() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "compile_imports.py")], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_fresh_bench_without_a_gpu_builds_what_bench_takes() -> None:
+    def read_options(*args: str) -> str:
+        done = run_make("--dry-run", "--eval=FIRST: ; @echo $(FIRST_LOOK)", "FIRST", "op=gemm_bias_act", "GPU=", *args)
+        return done.stdout.strip().removeprefix("echo").strip()
+
+    assert read_options("bench").startswith("--first-look")
+    assert not read_options("bench", "args=--all").startswith("--first-look")

@@ -14,7 +14,7 @@ from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_dtype, find_op
 from aicf.opset.chains import COUNTERS, find_generic, read_chain, read_results
-from aicf.opset.flat import find_offsets, make_attrs, read_attrs, split_inputs
+from aicf.opset.flat import REDUCE, find_offsets, make_attrs, read_attrs, split_inputs
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
 from aicf.registry.tables import Tables
@@ -125,14 +125,15 @@ class FrozenCalls:
     def _select_flat(self, types: Sequence[Type | None], attrs: Attrs, seal: str | None) -> FrozenCall:
         """Return the kernel that takes lists of members as one array each: a call has the address of each list's first member."""
         operands, members = split_inputs(types, attrs)
-        whole = [Type(each[0].dtype, (find_offsets(each)[1],)) if len(each) > 1 else each[0] for each in operands]
         name = str(attrs["op"])
+        head = (1,) if name == REDUCE else ()
+        whole = [Type(each[0].dtype, (*head, find_offsets(each)[1])) if len(each) > 1 else each[0] for each in operands]
         inner = make_attrs(name, read_attrs(attrs), whole)
         filled = find_op(name).fill(inner)
         call = self.find(name, whole, filled) if seal is None else self.find_sealed(name, whole, filled, seal)
         hidden: tuple[tuple[str, ...], ...] = ((),) * (members - 1)
         inputs = [part for names, each in zip(call.inputs, operands, strict=True) for part in (names, *hidden[: len(each) - 1])]
-        outputs = [part for names in call.outputs for part in (names, *hidden)]
+        outputs = [part for names in call.outputs for part in (names, *(() if name == REDUCE else hidden))]
         return replace(call, inputs=tuple(inputs), outputs=tuple(outputs))
 
     def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:
@@ -181,7 +182,7 @@ class ChainCalls:
     def __init__(self, registry: Registry, prefs: Preferences) -> None:
         self._registry = registry
         self._prefs = prefs
-        self._listed: dict[str, str] | None = None
+        self._listed: dict[str, dict[str, str]] = {}
 
     def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         """Return the kernel for a chain; raises :class:`~aicf.errors.NotFrozenError` where there is no engine."""
@@ -190,7 +191,7 @@ class ChainCalls:
         tables = self._registry.find_tables(op, caps)
         sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
         dtype = find_generic(types, chain)
-        listed = self._list_chains(tables.kernels[0]).get(chain.meaning)
+        listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))
         if listed is not None:
             try:
                 handle = self._registry.select(op, Problem(sizes, {"chain": listed, "dtype": dtype}), caps, self._prefs)
@@ -202,12 +203,12 @@ class ChainCalls:
         inputs = [("counter",), *_name_words("in", [t for t in types[1:] if t is not None])]
         return FrozenCall(handle, tuple(inputs), tuple(_name_words("out", results)), {})
 
-    def _list_chains(self, engine: FrozenKernel) -> dict[str, str]:
+    def _list_chains(self, engine: FrozenKernel, dtype: str) -> dict[str, str]:
         """Return the names of the chains of the op's catalogue by their meaning, as the sealed sources have them."""
-        if self._listed is None:
+        if dtype not in self._listed:
             header = engine.read_source(f"sources/{ELEMENTWISE}/chains.hpp").decode()
-            self._listed = {chain.meaning: chain.name for chain in read_chains(header).values()}
-        return self._listed
+            self._listed[dtype] = {chain.find_meaning(dtype): chain.name for chain in read_chains(header).values()}
+        return self._listed[dtype]
 
 
 def _make_chain_handle(tables: Tables, chain: Chain, sizes: Mapping[str, int], dtype: str) -> KernelHandle:

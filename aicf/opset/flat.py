@@ -12,13 +12,15 @@ from typing import Any
 
 from aicf.opset.chains import OPS as CHAINS
 from aicf.opset.definition import REQUIRED, Arrays, OpDef, Types
+from aicf.opset.reduce import OPS as REDUCTIONS
 from aicf.opset.types import Attr, Attrs, Type
 from aicf.opset.updates import OPS as UPDATES
 
 # 256 bytes of 16-bit elements: members of every dtype begin where buffers may.
 MEMBER_ELEMS = 128
-# The frozen ops that work element by element.
-PARTS: Mapping[str, OpDef] = {op.name: op for op in (*CHAINS, *UPDATES) if op.is_frozen}
+# The frozen ops that work element by element; and sums over all elements, to which zeros between members add nothing.
+PARTS: Mapping[str, OpDef] = {op.name: op for op in (*CHAINS, *UPDATES, *REDUCTIONS) if op.is_frozen}
+ELEMENTWISE, REDUCE = "elementwise", "reduce"
 
 
 def find_offsets(types: Sequence[Type]) -> tuple[list[int], int]:
@@ -39,7 +41,7 @@ def read_attrs(attrs: Attrs) -> dict[str, Attr]:
 
 def make_attrs(op: str, attrs: Attrs, types: Types) -> Mapping[str, Attr]:
     """Return an op's attributes for arrays of given types: a chain says how many elements there are."""
-    if op != "elementwise":
+    if op != ELEMENTWISE:
         return attrs
     first = max((t for t in types[1:] if t is not None), key=lambda t: t.num_elems)
     dtypes = str(attrs["results"]).split()
@@ -68,6 +70,8 @@ def take_member(operands: Sequence[Sequence[Any]], member: int) -> list[Any]:
 
 def find_taken(output: int, num_inputs: int, attrs: Attrs) -> int | None:
     """Return which input's memory an output takes, by their places; None where it has its own."""
+    if attrs["op"] == REDUCE:
+        return None
     members, grouped = attrs["members"], str(attrs["grouped"])
     assert isinstance(members, int)
     operand = PARTS[str(attrs["op"])].find_taken(output // members, len(grouped), {})
@@ -80,6 +84,8 @@ def find_taken(output: int, num_inputs: int, attrs: Attrs) -> int | None:
 def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     operands, members = split_inputs(types, attrs)
     part, inner = PARTS[str(attrs["op"])], read_attrs(attrs)
+    if part.name == REDUCE:
+        return (Type(str(inner["result_dtype"]), ()),)
     found = [part.find_types(own, make_attrs(part.name, inner, own)) for own in (take_member(operands, i) for i in range(members))]
     return tuple(made[i] for i in range(len(found[0])) for made in found)
 
@@ -87,6 +93,8 @@ def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 def _compute(arrays: Arrays, attrs: Attrs) -> list[Any]:
     operands, members = split_inputs(arrays, attrs)
     part, inner = PARTS[str(attrs["op"])], read_attrs(attrs)
+    if part.name == REDUCE:
+        return [sum(part.meaning([member.reshape(1, -1)], inner)[0] for member in operands[0])]
     found = []
     for i in range(members):
         own = take_member(operands, i)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import Arrays, Backward, OpDef, Types, V, same_floats
+from aicf.opset.definition import Arrays, Backward, Builder, OpDef, Types, V, same_floats
 from aicf.opset.types import Attrs, Type
 
 
@@ -88,6 +90,59 @@ def _differentiate_scale(g: Backward, dy: V | None, normal: V) -> list[V | None]
     return [weight, bias]
 
 
+def _lower_layer_norm(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    return _lower(b, "layernorm", inputs, {**attrs, "with_statistics": True})
+
+
+def _lower_rms_norm(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    return _lower(b, "rmsnorm", inputs, {**attrs, "with_rstd": True})
+
+
+def _lower(b: Builder, op: str, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    """Return the call by a frozen op, which takes a matrix and a weight; its statistics are in fp32, so that others are rounded."""
+    x, weight, *bias = inputs
+    t = b.type_of(x)
+    if t.dtype == "float64":
+        return None
+    columns = t.shape[-1:]
+    scale = b.one("Full", value=1.0, dtype=t.dtype, shape=columns) if weight is None else weight
+    y, *statistics = b.call(op, (b.reshape(x, (math.prod(t.shape[:-1]), *columns)), None, scale, *bias), attrs)
+    return [b.reshape(y, t.shape), *(b.cast(b.reshape(s, (*t.shape[:-1], 1)), t.dtype) for s in statistics)]
+
+
+# ---- the frozen ops
+
+
+def _infer_layernorm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    return _infer_frozen("layernorm", types, 2 if attrs["with_statistics"] else 0)
+
+
+def _infer_rmsnorm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    return _infer_frozen("rmsnorm", types, 1 if attrs["with_rstd"] else 0)
+
+
+def _infer_frozen(op: str, types: Types, num_statistics: int) -> tuple[Type, ...]:
+    x, residual, *scales = types
+    if residual is not None:
+        raise ValueError(f"{op}: residual: an addition in front is no part of a plan yet")
+    y, *_ = _infer(op, (x, *scales), 0)
+    if len(y.shape) != 2:
+        raise ValueError(f"{op}: x: expected a matrix, got {y}")
+    return (y, *[Type("float32", y.shape[:1])] * num_statistics)
+
+
+def _layernorm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    x, _, weight, bias = arrays
+    y, *statistics = _layer_norm((x, weight, bias), attrs)
+    return (y, *(s[:, 0] for s in statistics if attrs["with_statistics"]))
+
+
+def _rmsnorm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    x, _, weight = arrays
+    y, rstd = _rms_norm((x, weight), attrs)
+    return (y, rstd[:, 0]) if attrs["with_rstd"] else (y,)
+
+
 OPS = (
     OpDef(
         "LayerNorm",
@@ -99,6 +154,7 @@ OPS = (
         _differentiate_layer_norm,
         lambda attrs, needed: {"x", "mean", "rstd", "weight"},
         amp="never",
+        lower=_lower_layer_norm,
     ),
     OpDef(
         "RMSNorm",
@@ -110,5 +166,24 @@ OPS = (
         _differentiate_rms_norm,
         lambda attrs, needed: {"x", "rrms", "weight"},
         amp="never",
+        lower=_lower_rms_norm,
+    ),
+    OpDef(
+        "layernorm",
+        ("x", "residual?", "weight", "bias?"),
+        ("y", "mean", "rstd"),
+        _infer_layernorm,
+        _layernorm,
+        {"eps": 1e-5, "with_statistics": False},
+        is_frozen=True,
+    ),
+    OpDef(
+        "rmsnorm",
+        ("x", "residual?", "weight"),
+        ("y", "rstd"),
+        _infer_rmsnorm,
+        _rmsnorm,
+        {"eps": 1e-6, "with_rstd": False},
+        is_frozen=True,
     ),
 )

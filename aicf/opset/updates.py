@@ -22,7 +22,10 @@ def _check(op: str, names: tuple[str, ...], types: Types, scalars: tuple[tuple[s
     """Return the parameter's type; all tensors of an update have it, and the scalars have theirs."""
     p = types[0]
     assert p is not None
-    same_floats(op, names, types[: len(names)])
+    # A gradient may have come in 16 bits; what it changes is in fp32.
+    rest = [(name, t) for name, t in zip(names, types, strict=False) if name != "grad"]
+    same_floats(op, [name for name, _ in rest], [t for _, t in rest])
+    same_floats(op, ("grad",), types[1:2])
     for name, found in zip(names, types, strict=False):
         if found is not None and found.shape != p.shape:
             raise ValueError(f"{op}: {name}: expected shape {p.shape}, got {found.shape}")
@@ -121,6 +124,7 @@ OPS = (
         amp="never",
         in_place=_ADAM_IN_PLACE,
         lower=_lower_adam,
+        any_float=("grad",),
     ),
     OpDef(
         "optimizer",

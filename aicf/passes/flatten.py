@@ -1,7 +1,8 @@
 """Updates of many parameters become one launch: what lies one behind another is to an elementwise kernel one array.
 
 Optimizers' calls with the same rate, step and settings are made together, and so are the elementwise calls that make their gradients, as
-clipping does, where all are of one chain. The planner lays their values side by side (:mod:`aicf.plan.lists`).
+clipping does, where all are of one chain, and the casts by which all their parameters are read. The planner lays their values side by
+side (:mod:`aicf.plan.lists`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.ir import Graph, Node, Rewriter, Value
+from aicf.ir.graph import PARAMETER
 from aicf.opset import find_op
 from aicf.passes.context import Context
+from aicf.passes.engine import rewrite
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,29 @@ def run(graph: Graph, context: Context) -> Graph:
     found = _find_updates(graph)
     # What makes gradients comes first: its values are then inputs of a flat launch that lie side by side already.
     makers = [made for group in found if (made := _find_makers(graph, group)) is not None]
-    for group in (*found, *makers):
+    for group in (*found, *makers, *_find_readers(graph, found)):
         graph = _merge(graph, group)
         context.note(f"{len(group.nodes)} calls of {group.nodes[0].op} become one launch, {_count_bytes(group)} bytes")
     return graph
+
+
+def join_sums(graph: Graph, context: Context) -> Graph:
+    """Return the graph with each sum of squares of several values as one launch, where the values' memory may lie anywhere."""
+    if context.chooser is None:
+        return graph
+    makers = _find_free_makers(graph)
+    attrs = json.dumps({"reduction": "sum_squares", "over": "all", "result_dtype": "float32"})
+
+    def join(rewriter: Rewriter, node: Node) -> Sequence[Value] | None:
+        values = [v for v in node.inputs if v is not None]
+        if node.op != "SumSquares" or len({v.id for v in values}) < max(len(values), 2) or len({v.type.dtype for v in values}) > 1:
+            return None
+        if any(v.id not in makers for v in values) or values[0].type.dtype == "float64":
+            return None
+        context.note(f"a sum of squares of {len(values)} values is one launch, {sum(v.type.size_bytes for v in values)} bytes")
+        return rewriter.call("flat", values, {"op": "reduce", "members": len(values), "grouped": "1", "attrs": attrs})
+
+    return rewrite(graph, join)
 
 
 def _count_bytes(group: _Together) -> int:
@@ -93,9 +115,28 @@ def _find_makers(graph: Graph, group: _Together) -> _Together | None:
     return _Together(tuple(nodes), marks)
 
 
+def _find_readers(graph: Graph, updates: Sequence[_Together]) -> list[_Together]:
+    """Return elementwise calls of one operand that all parameters of an update, or all that none has, are read by: casts of weights."""
+    lists = [[node.inputs[0] for node in group.nodes] for group in updates]
+    taken = {v.id for each in lists for v in each if v is not None}
+    lists.append([s.value for s in graph.states if s.role == PARAMETER and s.value.id not in taken])
+    makers, found = _find_free_makers(graph), []
+    for values in lists:
+        readers = [{n.attrs["chain"]: n for n in graph.nodes if _is_cast(n, v) and n.outputs[0].id in makers} for v in values]
+        common = [chain for chain in readers[0] if all(chain in each for each in readers)] if len(readers) > 1 else []
+        found += [_Together(tuple(each[chain] for each in readers), "01") for chain in common]
+    return found
+
+
+def _is_cast(node: Node, value: Value | None) -> bool:
+    is_alone = node.op == "elementwise" and len(node.inputs) == 2 and node.inputs[0] is None and len(node.outputs) == 1
+    return is_alone and node.inputs[1] == value and value is not None and node.outputs[0].type.shape == value.type.shape
+
+
 def _merge(graph: Graph, group: _Together) -> Graph:
     """Return the graph with one call in the place of a group's last node; what reads the others' outputs moves behind it."""
-    gone, last = {n.id for n in group.nodes}, group.nodes[-1]
+    gone = {n.id for n in group.nodes}
+    last = [node for node in graph.nodes if node.id in gone][-1]
     late = {v.id for n in group.nodes for v in n.outputs}
     rewriter = Rewriter(graph)
     delayed: list[Node] | None = []

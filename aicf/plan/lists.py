@@ -40,5 +40,7 @@ def find_lists(graph: Graph) -> list[list[Value]]:
         lists += [list(each) for each, at in zip(made, taken, strict=True) if at is None]
         for each in lists:
             held = [values[roots.get(v.id, v.id)] for v in each]
-            found.setdefault(tuple(v.id for v in held), held)
-    return list(found.values())
+            if len(held) > 1:
+                found.setdefault(tuple(v.id for v in held), held)
+    # Parts of a list come behind it: they are in their places then.
+    return sorted(found.values(), key=len, reverse=True)

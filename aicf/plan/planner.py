@@ -82,7 +82,10 @@ class _Planner:
     def _sort_states(self) -> list[State]:
         """Return the states by role; in a role those first that flat launches read as one, in their order."""
         ranks = {role: i for i, role in enumerate(_ROLE_ORDER)}
-        places = {v.id: (i, j) for i, members in enumerate(self.lists) for j, v in enumerate(members)}
+        places: dict[int, tuple[int, int]] = {}
+        for i, members in enumerate(self.lists):
+            for j, value in enumerate(members):
+                places.setdefault(value.id, (i, j))
         last = (len(self.lists), 0)
         return sorted(self.graph.states, key=lambda s: (ranks.get(s.role, len(ranks)), places.get(s.value.id, last)))
 
@@ -95,7 +98,7 @@ class _Planner:
         held = {s.value.id for s in self.graph.states}
         for members in self.lists:
             for value in members:
-                if value.id not in held:
+                if value.id not in held and value.id not in self.places:
                     self.places[value.id] = (GRADIENT, self.sizes[GRADIENT])
                     self.sizes[GRADIENT] += find_member_bytes(value.type)
 

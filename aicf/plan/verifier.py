@@ -99,7 +99,7 @@ def _check_lists(plan: Plan) -> Iterator[str]:
             continue
         operands, members = split_inputs(step.inputs, step.attrs)
         made = [step.outputs[k : k + members] for k in range(0, len(step.outputs), members)]
-        for slots in (*(each for each in operands if len(each) > 1), *made):
+        for slots in (each for each in (*operands, *made) if len(each) > 1):
             offsets, _ = find_offsets([slot.type for slot in slots])
             for slot, offset in zip(slots, offsets, strict=True):
                 place = slots[0].offset + offset * find_dtype(slot.type.dtype).itemsize

@@ -1,6 +1,8 @@
 """Build and verify an op's variants, then time them beside their peers on a GPU, or count what they do on the emulated device.
 
 What was verified before, unchanged, is not verified again. Only variants that are right are measured; exits with 1 if one is not.
+Without a GPU, of an op with more than 32 variants those for a first look are taken: of each kernel the first that serves a problem, and
+the op's own choice; --all takes every one.
 In the tables * is the fastest variant, and ~ one whose interval overlaps its interval: they cannot be told apart.
 
 \b
@@ -8,6 +10,7 @@ Examples:
   python -m harness bench gemm_bias_act
   python -m harness bench gemm_bias_act --problem 'M200_*' --all
   python -m harness bench gemm_bias_act --variant pipelined --device cuda
+  python -m harness bench gemm_bias_act --all --jobs 8
   python -m harness bench softmax --json
 """
 
@@ -27,7 +30,9 @@ from harness.terminal.console import print_json
 from harness.verbs.bench import Benched, bench
 from harness.verify.tables import list_fault_lines
 
-Everything = Annotated[bool, typer.Option("--all", help="show every variant that serves a problem, not only the fastest ten")]
+Everything = Annotated[
+    bool, typer.Option("--all", help="take every variant of a large op, and show every one that serves a problem, not only the fastest ten")
+]
 
 
 def run(
@@ -41,14 +46,23 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    benched = bench(op, variant, problem, device, target, jobs, quiet=json)
+    benched = bench(op, variant, problem, device, target, jobs, first_look=not everything, quiet=json)
     if json:
         print_json(benched.to_json())
     else:
         _print(benched, everything)
         print(f"{sum(j.ok for j in benched.judged)} of {len(benched.judged)} variants verified. {benched.where}")
+        if benched.left_out:
+            print(_describe_left_out(len(benched.left_out), len(benched.loaded.op.variants)))
         _print_faults(benched)
     return ExitCode.DONE if benched.ok else ExitCode.CHECK_FAILED
+
+
+def _describe_left_out(count: int, num_variants: int) -> str:
+    others = "further ones of the same kernels and those that serve none of these problems"
+    remedy = "--all (with make: args=--all) takes every one, --variant those it names"
+    words = f"A first look: {count} of the op's {num_variants} variants were left out, {others}. {remedy}."
+    return textwrap.fill(words, PLAIN_WIDTH, break_on_hyphens=False)
 
 
 def _print_faults(benched: Benched) -> None:

@@ -10,16 +10,28 @@ Examples:
 from __future__ import annotations
 
 import sys
+from typing import Annotated
+
+import typer
 
 from harness.commands.options import AsJson, Jobs, OpName, TargetName, VariantNames
 from harness.errors import ExitCode
 from harness.terminal.console import print_json
 from harness.verbs.build import Built, build
 
+FirstLook = Annotated[bool, typer.Option("--first-look", help="of a large op only the variants that bench takes by itself without a GPU")]
 
-def run(op: OpName, variant: VariantNames = None, target: TargetName = None, jobs: Jobs = None, json: AsJson = False) -> ExitCode:
+
+def run(
+    op: OpName,
+    variant: VariantNames = None,
+    target: TargetName = None,
+    jobs: Jobs = None,
+    first_look: FirstLook = False,
+    json: AsJson = False,
+) -> ExitCode:
     """Run the verb."""
-    built = build(op, variant, target, jobs, quiet=json)
+    built = build(op, variant, target, jobs, first_look=first_look, quiet=json)
     if json:
         print_json(built.to_json())
     else:

@@ -127,12 +127,12 @@ class Tensor:
             return padding
         return tuple(padding if dim == rank - 2 else 0 for dim in range(rank))
 
-    def find_outer_strides(self, problem: Problem) -> int | tuple[int, ...] | None:
-        """Return what conditions on rows ask of: the row stride, that of each dimension but the last, or None for a vector."""
+    def find_row_strides(self, problem: Problem) -> int | tuple[int, ...] | None:
+        """Return what conditions on rows ask of: the row stride, or each dimension's where the tensor has these; None for a vector."""
         strides = self.find_strides(problem)
         if len(strides) < 2:
             return None
-        return strides[:-1] if self.is_strided else strides[-2]
+        return strides if self.is_strided else strides[-2]
 
     def check_problem(self, problem: Problem) -> str:
         """Return what is wrong with how a problem lays this tensor out, "" where nothing is."""

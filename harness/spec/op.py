@@ -18,7 +18,7 @@ from device.settings import suggest
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier
 from harness.spec.callables import Described
-from harness.spec.conditions import AttributeValue, Axis, Facts, OneOf, Tie, settle
+from harness.spec.conditions import AttributeValue, Axis, Facts, OneOf, Tie, find_broken, settle
 from harness.spec.kernels import Choice, Cost, Goal, Kernel, Sampling, Variant
 from harness.spec.population import Group, Population
 from harness.spec.problem import Arrays, Problem
@@ -257,9 +257,14 @@ class Op:
 
     def find_facts(self, problem: Problem) -> Facts:
         """Return what conditions ask of a planned problem: its tensors have row strides, and no addresses yet."""
-        found = {t.name: t.find_outer_strides(problem) for t in self.tensors if t.present(problem)}
+        found = {t.name: t.find_row_strides(problem) for t in self.tensors if t.present(problem)}
         strides = {name: stride for name, stride in found.items() if stride is not None}
         return Facts(problem.sizes, self.attribute_values(problem), {}, strides)
+
+    def meets_domain(self, variant: Variant, problem: Problem) -> bool:
+        """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
+        domain = self.find_kernel(variant.kernel).domain
+        return domain is None or find_broken(domain(variant.tunables), self.find_facts(problem)) is None
 
     def find_kernel(self, name: str) -> Kernel:
         """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""

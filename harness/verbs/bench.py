@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.benchmark.first_look import select_first_look
+from harness.benchmark.pipeline import build_and_judge
 from harness.benchmark.rows import BenchRow
 from harness.benchmark.run import count_on_emulator, find_note, open_peers, time_on_gpu
 from harness.benchmark.session import Judged, Session
+from harness.build.builder import BuildResult
 from harness.discover import LoadedOp, load_peers
 from harness.spec import Problem, Variant
 from harness.terminal.console import open_stages
@@ -19,12 +22,16 @@ from harness.verify.findings import Fault
 
 @dataclass(frozen=True)
 class Benched:
-    """A row per variant (or peer) and problem, the verdicts, what is wrong with the op itself, and where it was measured."""
+    """A row per variant (or peer) and problem, the verdicts, what is wrong with the op itself, and where it was measured.
+
+    ``left_out`` are the names of listed variants that a first look does without.
+    """
 
     loaded: LoadedOp
     rows: list[BenchRow]
     judged: list[Judged]
     op_faults: tuple[Fault, ...]
+    left_out: tuple[str, ...]
     problems: tuple[Problem, ...]
     device_kind: str
     device_name: str
@@ -52,6 +59,7 @@ class Benched:
             "run": self.run,
             "note": self.note,
             "op_faults": [f.describe() for f in self.op_faults],
+            "left_out": list(self.left_out),
             "rows": [r.to_json() for r in self.rows],
         }
 
@@ -64,20 +72,28 @@ def bench(
     target: str | None = None,
     jobs: int | None = None,
     *,
+    first_look: bool = False,
     quiet: bool = False,
 ) -> Benched:
     """Build and verify variants, and measure those that are right; every figure is recorded at once.
 
+    A ``first_look`` at an op with many variants, none of which is named, takes some of each kernel on the emulated device
+    (:mod:`harness.benchmark.first_look`).
+
     Raises SpecError for names that there are not.
     """
     loaded = take_op(op)
-    variants = loaded.op.select_variants(list_names(variant))
+    names = list_names(variant)
+    variants = loaded.op.select_variants(names)
     with Session.start(loaded, f"bench {loaded.op.name}", device=device, target=target, jobs=jobs) as session:
         problems = loaded.op.select_problems("emulated" if session.device.is_emulated else "bench", list_names(problem))
+        if first_look and not names and session.device.is_emulated:
+            variants = select_first_look(loaded.op, problems)
+        left_out = () if names else tuple(v.name for v in loaded.op.variants if v not in variants)
         judged, rows = _work(session, variants, problems, quiet=quiet)
         faults, device_name = session.check_op(), session.device.properties.name
         where, run = session.describe_run(), session.recorded_run
-        return Benched(loaded, rows, judged, faults, problems, session.device_kind, device_name, session.target.name, run, where)
+        return Benched(loaded, rows, judged, faults, left_out, problems, session.device_kind, device_name, session.target.name, run, where)
 
 
 def _work(
@@ -89,14 +105,16 @@ def _work(
     last, num_last = ("count", len(variants)) if emulated else ("time", (len(variants) + len(peers)) * len(problems))
     totals = {"build": len(variants), "verify": len(variants), last: num_last}
     with open_stages(f"bench {session.loaded.op.name}", totals, quiet=quiet) as stages:
-        builds, binding = session.build(variants, lambda b: stages.advance("build", b.variant.name, known=b.cached))
+
+        def count(build: BuildResult) -> None:
+            stages.advance("build", build.variant.name, known=build.cached)
 
         def say(judged: Judged) -> None:
             stages.advance("verify", judged.variant.name, known=judged.earlier is not None)
             if not judged.ok:
                 stages.say(f"{judged.variant.name} failed: {judged.reason}")
 
-        judged = session.judge(builds, binding, reuse=True, on_judged=say)
+        judged, binding = build_and_judge(session, variants, on_built=count, on_judged=say, reuse=True)
         passed = sum(j.ok for j in judged)
         if emulated:
             stages.set_total("count", passed)

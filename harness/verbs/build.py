@@ -8,6 +8,7 @@ from typing import Any
 
 from device.settings import read_settings
 from device.toolchain import find_toolchain
+from harness.benchmark.first_look import select_first_look
 from harness.build.builder import BuildResult, build_binding, build_op, describe_result, open_store
 from harness.targets import Target, find_target
 from harness.terminal.console import open_progress
@@ -34,14 +35,27 @@ class Built:
         return {"op": self.op, "target": self.target.name, "binding": str(self.binding), "variants": variants}
 
 
-def build(op: OpLike, variant: Names = None, target: str | None = None, jobs: int | None = None, *, quiet: bool = False) -> Built:
+def build(
+    op: OpLike,
+    variant: Names = None,
+    target: str | None = None,
+    jobs: int | None = None,
+    *,
+    first_look: bool = False,
+    quiet: bool = False,
+) -> Built:
     """Compile variants and the binding; a variant that does not compile is a result with the compiler's text.
+
+    ``first_look`` takes those that :func:`harness.verbs.bench.bench` would take, of an op of which none is named.
 
     Raises SpecError for names that there are not, BuildError where the binding does not compile.
     """
     loaded = take_op(op)
     name = loaded.op.name
-    variants = loaded.op.select_variants(list_names(variant))
+    names = list_names(variant)
+    variants = loaded.op.select_variants(names)
+    if first_look and not names:
+        variants = select_first_look(loaded.op, loaded.op.select_problems("emulated"))
     chosen = find_target(target or read_settings().target)
     toolchain, store = find_toolchain(), open_store()
     with open_progress(f"build {name}", len(variants), quiet=quiet) as progress:

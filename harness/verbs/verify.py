@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from device import UnavailableError
+from harness.benchmark.pipeline import build_and_judge
 from harness.benchmark.session import Judged, Session
-from harness.terminal.console import open_progress
+from harness.build.builder import BuildResult
+from harness.terminal.console import open_stages
 from harness.verbs.naming import Names, OpLike, list_names, take_op
 from harness.verify.findings import Fault, VerifyResult
 from harness.verify.plan import THOROUGH, describe_plan, make_plan
@@ -67,14 +69,17 @@ def verify(
     with Session.start(loaded, f"verify {name}", device=device, target=target, jobs=jobs) as session:
         if schedules and session.device.observer is None:
             raise UnavailableError("--schedules needs the emulated device, which can choose the order of blocks: --device emulated")
-        with open_progress(f"build {name}", len(variants), quiet=quiet) as progress:
-            builds, binding = session.build(variants, lambda b: progress.advance(b.variant.name))
+        with open_stages(f"verify {name}", {"build": len(variants), "verify": len(variants)}, quiet=quiet) as stages:
 
-        def say(judged: Judged) -> None:
-            progress.advance(f"{judged.variant.name}: {'passed' if judged.ok else f'failed: {judged.reason}'}")
+            def count(build: BuildResult) -> None:
+                stages.advance("build", build.variant.name, known=build.cached)
 
-        with open_progress(f"verify {name}", len(variants), quiet=quiet) as progress:
-            judged = session.judge(builds, binding, problem_names=names, reuse=False, on_judged=say, effort=effort)
+            def say(judged: Judged) -> None:
+                stages.advance("verify", judged.variant.name)
+                if not judged.ok:
+                    stages.say(f"{judged.variant.name} failed: {judged.reason}")
+
+            judged, _ = build_and_judge(session, variants, on_built=count, on_judged=say, reuse=False, problem_names=names, effort=effort)
         faults, plan = session.check_op(names), describe_plan(loaded.op, steps, effort)
         device_name, where = session.device.properties.name, session.describe_run()
         return Verified(name, judged, faults, plan, session.device_kind, device_name, session.recorded_run, where)

@@ -32,8 +32,8 @@ from harness.workbench import frames
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
-# The face has what a verb returns as a frame, and no lines to print.
-_NOT_OPTIONS = frozenset({"say"})
+# The face has what a verb returns as a frame, no lines to print, and all that an op lists.
+_NOT_OPTIONS = frozenset({"first_look", "say"})
 
 
 def _make_method(

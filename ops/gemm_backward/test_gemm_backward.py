@@ -47,6 +47,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     assert len(served) == len(wanted) or (served and kernel == "wgmma")
 
 
+@pytest.mark.slow  # compiles for other GPUs than the rest
 @pytest.mark.parametrize("kernel", ["mma", "plain"])
 def test_kernel_is_built_for_gpus_before_hopper(kernel: str) -> None:
     (result,) = UNDER_TEST.build([VARIANTS[kernel]], target="a100").values()

@@ -256,6 +256,7 @@ def test_choices_are_close_to_the_fastest_that_was_measured() -> None:
     assert float(lines[0].split()[0]) < 5.0, lines[0]
 
 
+@pytest.mark.slow  # every variant that is chosen is compiled
 def test_the_choice_is_served(device: Device) -> None:
     """Every choice among the small problems is built and asked whether it serves its problem."""
     assert OP.choose is not None

@@ -86,6 +86,7 @@ def test_eps_may_be_its_own_limit(device: Device, open_kernel: Open, eps: float)
     assert np.isfinite(found["y"]).all()
 
 
+@pytest.mark.slow  # a liar is compiled and proved
 def test_a_variance_of_squares_less_the_squared_mean_is_refused_far_from_zero(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(
         tmp_path,

@@ -79,6 +79,7 @@ def test_what_is_normalised_is_the_sum_as_it_was_written(device: Device, open_ke
     np.testing.assert_array_equal(added["y"].view(np.uint16), alone["y"].view(np.uint16))
 
 
+@pytest.mark.slow  # a liar is compiled and proved
 def test_a_sum_that_is_kept_in_16_bits_is_refused_wherever_rows_have_16(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(
         tmp_path,

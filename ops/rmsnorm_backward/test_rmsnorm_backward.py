@@ -70,6 +70,7 @@ def test_a_permutation_of_rows_permutes_dx(device: Device, open_kernel: Open, ke
     np.testing.assert_array_equal(moved["dx"], once["dx"][order])
 
 
+@pytest.mark.slow  # a liar is compiled and proved
 def test_partial_sums_that_forget_a_slab_are_refused(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(
         tmp_path, "common/norm_backward.cuh", "i < p.num_partials; i += kLanes", "i < p.num_partials && i < 32; i += kLanes"

@@ -19,8 +19,8 @@ from harness.terminal import console, notebook
 from harness.workbench import Op
 
 METHODS = ("build", "verify", "bench", "sweep", "model", "compare", "profile", "promote", "crosscheck", "inspect")
-# What says how the terminal shows a result; and of ``model``, what judges the model and no op.
-SHOWN = {"op", "json", "everything", "lines", "validate", "fit", "out"}
+# What says how the terminal shows a result, or how much of an op it begins with; and of ``model``, what judges the model and no op.
+SHOWN = {"op", "json", "everything", "first_look", "lines", "validate", "fit", "out"}
 
 
 @pytest.mark.parametrize("verb", METHODS)

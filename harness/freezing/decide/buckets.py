@@ -6,14 +6,8 @@ from typing import Any
 
 from contract.axes import ANY, Axes
 from harness.errors import FrozenError
-from harness.spec import Op, Problem, Variant
-from harness.spec.conditions import Axis, OneOf, find_broken
-
-
-def meets_domain(op: Op, variant: Variant, problem: Problem) -> bool:
-    """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
-    domain = op.find_kernel(variant.kernel).domain
-    return domain is None or find_broken(domain(variant.tunables), op.find_facts(problem)) is None
+from harness.spec import Op, Problem
+from harness.spec.conditions import Axis, OneOf
 
 
 def list_axes(op: Op) -> tuple[Axis, ...]:

@@ -17,7 +17,7 @@ from contract.kernels import read_kernel
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import FrozenUseError
-from harness.freezing.decide.buckets import find_bucket, make_fallback_bucket, meets_domain
+from harness.freezing.decide.buckets import find_bucket, make_fallback_bucket
 from harness.freezing.decide.contests import Match
 from harness.freezing.decide.entries import Placement, Writing, apply_writing, describe_conditions, gather
 from harness.freezing.decide.ruling import Ruling, choose
@@ -123,7 +123,7 @@ def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
 def serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
     """Return whether a candidate's domain holds for a problem; without one it serves no bucket."""
     op, variant = session.loaded.op, candidate.build.variant
-    return op.find_kernel(variant.kernel).domain is not None and meets_domain(op, variant, problem)
+    return op.find_kernel(variant.kernel).domain is not None and op.meets_domain(variant, problem)
 
 
 def _decide(
