@@ -271,7 +271,7 @@ def _module_name(path: Path) -> str:
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 DRAWN_PARTS = ("aicf", "harness")
 # Annotations name a class of a higher room here, and nothing is imported when the program runs.
-FOR_TYPES_ALONE = {("aicf.autograd", "aicf.tensor.Tensor"), ("aicf.modes", "aicf.frontends.recording.Recorder")}
+FOR_TYPES_ALONE = {("aicf.autograd", "aicf.tensor.Tensor")}
 
 
 @pytest.mark.parametrize("part", DRAWN_PARTS)

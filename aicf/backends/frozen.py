@@ -182,7 +182,7 @@ class ChainCalls:
     def __init__(self, registry: Registry, prefs: Preferences) -> None:
         self._registry = registry
         self._prefs = prefs
-        self._listed: dict[str, str] | None = None
+        self._listed: dict[str, dict[str, str]] = {}
 
     def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         """Return the kernel for a chain; raises :class:`~aicf.errors.NotFrozenError` where there is no engine."""
@@ -191,7 +191,7 @@ class ChainCalls:
         tables = self._registry.find_tables(op, caps)
         sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
         dtype = find_generic(types, chain)
-        listed = self._list_chains(tables.kernels[0]).get(chain.meaning)
+        listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))
         if listed is not None:
             try:
                 handle = self._registry.select(op, Problem(sizes, {"chain": listed, "dtype": dtype}), caps, self._prefs)
@@ -203,12 +203,12 @@ class ChainCalls:
         inputs = [("counter",), *_name_words("in", [t for t in types[1:] if t is not None])]
         return FrozenCall(handle, tuple(inputs), tuple(_name_words("out", results)), {})
 
-    def _list_chains(self, engine: FrozenKernel) -> dict[str, str]:
+    def _list_chains(self, engine: FrozenKernel, dtype: str) -> dict[str, str]:
         """Return the names of the chains of the op's catalogue by their meaning, as the sealed sources have them."""
-        if self._listed is None:
+        if dtype not in self._listed:
             header = engine.read_source(f"sources/{ELEMENTWISE}/chains.hpp").decode()
-            self._listed = {chain.meaning: chain.name for chain in read_chains(header).values()}
-        return self._listed
+            self._listed[dtype] = {chain.find_meaning(dtype): chain.name for chain in read_chains(header).values()}
+        return self._listed[dtype]
 
 
 def _make_chain_handle(tables: Tables, chain: Chain, sizes: Mapping[str, int], dtype: str) -> KernelHandle:

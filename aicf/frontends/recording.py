@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from numpy.typing import NDArray
 
-from aicf.backends import Backend
+from aicf.backends import RecordingBackend
 from aicf.errors import RecordError
 from aicf.ir.graph import BUFFER, PARAMETER, RANDOM, Graph, Rewriter, Value
 from aicf.modes import find_source, recording
@@ -27,7 +27,7 @@ class Recording:
     tensors: Mapping[tuple[str, str], Tensor]
 
 
-class Recorder(Backend):
+class Recorder(RecordingBackend):
     """A backend whose arrays are values of a graph."""
 
     name = "record"

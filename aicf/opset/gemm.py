@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.opset.definition import Arrays, Backward, OpDef, Types, V, same_floats
+from aicf.opset.elementwise import FUNCTIONS
+from aicf.opset.elementwise import OPS as ELEMENTWISES
 from aicf.opset.epilogues import activate, apply_slope, check_act
 from aicf.opset.types import Attrs, Type
+
+ELEMENTWISE = ELEMENTWISES[0]
 
 
 def _infer_gemm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -108,6 +112,42 @@ def _gemm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
     return made
 
 
+def _differentiate_gemm_backward(g: Backward, *douts: V | None) -> list[V | None]:
+    """Return the gradients of the products' gradients, which are bilinear, or of the slope alone: dZ = dY act'(Z)."""
+    names = [n for n, there in (("dz", g.attrs["with_dz"]), ("dbias", g.attrs["with_dbias"]), ("dw", g.has("w") and g.has("x"))) if there]
+    grads = dict(zip(names, douts, strict=False))
+    ddz, ddw, ddbias = grads.get("dz"), grads.get("dw"), grads.get("dbias")
+    if ddbias is not None:
+        ddz = g.total((ddz, g.broadcast(ddbias, g.of("dz").shape)))
+    if not g.has("w"):
+        return _differentiate_slope(g, ddz)
+    if g.attrs["act"] != "none":
+        raise NotImplementedError("gemm_backward: a fused backward pass has no derivative; differentiate before passes fuse")
+    layout = str(g.attrs["w_layout"])
+    turned = "kn" if layout == "nk" else "nk"
+    found: dict[str, V | None] = {}
+    if "dy" in g.needed:
+        first = None if ddz is None else g.one("gemm_bias_act", ddz, g["w"], None, b_layout=layout)
+        second = None if ddw is None else g.one("gemm_bias_act", g["x"], ddw, None, b_layout=layout)
+        found["dy"] = g.total((first, second))
+    if "w" in g.needed and ddz is not None:
+        found["w"] = g.one("gemm_backward", g["dy"], g["w"], ddz, None, w_layout=layout, with_dz=False)
+    if "x" in g.needed and ddw is not None:
+        found["x"] = g.one("gemm_bias_act", g["dy"], ddw, None, b_layout=turned)
+    return [found.get(name) for name in ("dy", "w", "x", "z")]
+
+
+def _differentiate_slope(g: Backward, ddz: V | None) -> list[V | None]:
+    if ddz is None or g.attrs["act"] == "none":
+        return [ddz, None, None, None]
+    function = f"{g.attrs['act']}_slope"
+    curve = None
+    if "z" in g.needed and FUNCTIONS[function].slopes:  # a step has none
+        inner = Backward(g, ELEMENTWISE, {"function": function}, {"x0": g["z"]}, {"x0": g.of("z")}, {"x0"})
+        curve = FUNCTIONS[function].slopes[0].rule(inner, g.mul(ddz, g["dy"]))
+    return [g.mul(ddz, g.each(function, g["z"])) if "dy" in g.needed else None, None, None, curve]
+
+
 _GEMM: Attrs = {"act": "none", "b_layout": "kn", "precision": "ieee", "save_z": False}
 _GEMM_BACKWARD: Attrs = {"act": "none", "w_layout": "nk", "with_dz": True, "with_dbias": False}
 
@@ -131,6 +171,8 @@ OPS = (
         _infer_gemm_backward,
         _gemm_backward,
         _GEMM_BACKWARD,
+        _differentiate_gemm_backward,
+        lambda attrs, needed: {"dy", "w", "x", "z"},
         is_frozen=True,
     ),
 )

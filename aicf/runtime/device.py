@@ -15,6 +15,7 @@ from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import GRADIENT, STATE
 from aicf.runtime.executor import Executor
 from aicf.runtime.profiling import StepTime, find_roof_us
+from aicf.runtime.ranges import mark, name_step
 from device import DeviceArray, Event, Graph, Stream, UnavailableError, open_device
 from device.runtime import RuntimeDevice
 from device.settings import read_settings
@@ -47,6 +48,8 @@ class DeviceExecutor(Executor):
         _build({call.seal: call for call in self.calls if call is not None}.values())
         pairs = zip(plan.steps, self.calls, strict=True)
         self._launches = [self._prepare(step, call, self._streams[step.stream]) for step, call in pairs]
+        self._ranges = [mark(name_step(plan.name, i, step)) for i, step in enumerate(plan.steps)]
+        self._range = mark(plan.name)
         self._captures = capture
         self._has_run = False
         self.graph: Graph | None = None
@@ -146,7 +149,8 @@ class DeviceExecutor(Executor):
             stream = self._streams[step.stream]
             for j in step.waits:
                 stream.wait(self._events[j])
-            launch()
+            with self._ranges[i]:
+                launch()
             if i in self._waited:
                 event = self._events.setdefault(i, self._device.create_event(timing=False))
                 stream.record(event)
@@ -159,7 +163,8 @@ class DeviceExecutor(Executor):
             return
         if self.graph is None:
             self.graph = self.capture()
-        self.graph.launch(self._streams[0])
+        with self._range:
+            self.graph.launch(self._streams[0])
 
     def capture(self) -> Graph:
         """Return the plan as one graph; other streams fork from the first and join it again."""

@@ -33,6 +33,8 @@ MAX_INPUTS, MAX_OUTPUTS, MAX_DRAWS = 8, 4, 4
 GENERIC = "T"
 DTYPES: Mapping[str, str] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "bool": "bool", "i64": "int64"}
 _KINDS: Mapping[str, str] = {"bool": "bool", "i64": "int"}
+# Bit for bit, but for which of two NaN comes out.
+_COMMUTATIVE = ("add", "mul", "max", "min", "eq", "ne")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 _OPERAND = re.compile(r"(?P<name>\w+)\s*:\s*(?P<type>\w+)\s*(?P<extent>\[\s*(?:rows|columns)?\s*\])?\s*\Z")
 
@@ -140,14 +142,16 @@ class Chain:
         calls = (node for _, tree in self.assignments for node in walk(tree) if isinstance(node, Call) and node.function == "keep")
         return index < len(self.inputs) and Name(self.inputs[index].name) in {call.arguments[0] for call in calls}
 
-    @cached_property
-    def meaning(self) -> str:
-        """The hash of what the chain computes, whatever its operands and intermediate values are called."""
-        known = {o.name: f"in{i}: {o.type} {o.extent}" for i, o in enumerate(self.inputs)}
+    def find_meaning(self, generic: str = GENERIC) -> str:
+        """Return the hash of what the chain computes where ``T`` is a dtype, whatever its operands and intermediate values are called."""
+        names = {dtype: name for name, dtype in DTYPES.items()}
+        own = {GENERIC: names.get(generic, generic)}
+        known = {o.name: f"in{i}" for i, o in enumerate(self.inputs)}
         for target, tree in self.assignments:
             known[target] = _digest(tree, known)
-        made = [f"{o.type} {o.extent} {known[o.name]}" for o in self.outputs]
-        return sha256("; ".join([*(f"{o.type} {o.extent}" for o in self.inputs), "->", *made]).encode()).hexdigest()
+        read = [f"{own.get(o.type, o.type)} {o.extent}" for o in self.inputs]
+        made = [f"{own.get(o.type, o.type)} {o.extent} {known[o.name]}" for o in self.outputs]
+        return sha256("; ".join([*read, "->", *made]).encode()).hexdigest()
 
     def count_calls(self) -> int:
         """Return how many functions are called per element."""
@@ -166,8 +170,10 @@ def _digest(node: Node, known: Mapping[str, str]) -> str:
         return known[node.name]
     if isinstance(node, Number):
         return float.hex(node.value)
-    parts = [node.function, str(node.draw), *(_digest(argument, known) for argument in node.arguments)]
-    return sha256(" ".join(parts).encode()).hexdigest()
+    arguments = [_digest(argument, known) for argument in node.arguments]
+    if node.function in _COMMUTATIVE:
+        arguments.sort()
+    return sha256(" ".join([node.function, str(node.draw), *arguments]).encode()).hexdigest()
 
 
 def format_node(node: Node) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from contract.expressions import write_chains
+from harness.build.ties import write_ties
 from harness.discover import LoadedOp
 from harness.spec import Attribute, Derived, Op, Role, Scalar, SpecError, Strides, Tensor, Variant
 from harness.spec.conditions import Condition, Count, OneOf
@@ -271,6 +272,8 @@ def write_entry_points(interface: Interface) -> str:
     op, struct = interface.op, interface.struct
     # Before all else: another chain is not served, where it would seem to contradict this one's operands.
     first, contract = ("    AICF_RETURN_IF_NOT_OK(check_chain(params));\n", "kChainContract") if op.chains else ("", "kContract")
+    ties = write_ties(interface)
+    check = "    AICF_RETURN_IF_NOT_OK(check_ties(params));\n" if ties else ""
     return f"""\
 // {_ABOUT.format(op=op.name)} The exported functions of a variant; included at the end of launcher.cu.
 //
@@ -282,9 +285,9 @@ def write_entry_points(interface: Interface) -> str:
 #include "{op.name}/contract.hpp"
 
 namespace aicf::{op.name} {{
-
+{ties}
 inline AicfStatus check_params(const Params& params) {{
-{first}    return contract::check_params({contract}, kDomain.words, kDomain.count, &params);
+{first}{check}    return contract::check_params({contract}, kDomain.words, kDomain.count, &params);
 }}
 
 inline AicfStatus find_workspace(const Params& params, size_t* bytes) {{

@@ -78,7 +78,7 @@ def test_kernel_verifies_on_every_problem_that_it_serves(device: Device, open_ke
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
     passed = {p.problem for p in problems if p.status == "passed"}
     served = {p.name for p in OP.select_problems("verify") if p.attributes["over"] in OVERS[kernel] and _is_served(kernel, p)}
-    assert served <= passed and len(passed) > len(served)
+    assert served <= passed
 
 
 @pytest.mark.parametrize(("kernel", "over"), SERVED)
@@ -140,36 +140,35 @@ def test_contradictory_calls_are_refused(device: Device, open_kernel: Callable[[
     assert naive.supports(x=x, y=y, reduction="sum", over="columns") == ""
     with pytest.raises(ValueError, match="shape"):
         naive.supports(x=x, y=y, reduction="sum", over="rows")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"result_dtype = 0: the other arguments ask for 8"):
         naive.supports(x=x, y=y, reduction="argmax", over="columns")
     assert "over" in open_kernel("whole").supports(x=x, y=y, reduction="sum", over="columns")
 
 
-# The idea of each liar, where it stands, and the inputs by which alone it is found out.
-LIARS = {
-    "the last of equal elements": ("key > state.key ?", "key >= state.key ?", "argmax", "ties"),
-    "a maximum without NaN": ("max.NaN.f32", "max.f32", "max", "nonfinite"),
-}
+def _select(reduction: str) -> set[str]:
+    return {p.name for p in OP.select_problems("verify") if p.attributes["reduction"] == reduction}
 
 
-@pytest.mark.parametrize("idea", LIARS)
-def test_a_liar_is_refused_on_the_inputs_that_show_it(device: Device, tmp_path: Path, idea: str) -> None:
-    old, new, reduction, distribution = LIARS[idea]
-    liar = UNDER_TEST.patch(tmp_path, "reduce/reductions.cuh", old, new)
+def test_the_last_of_equal_elements_and_a_maximum_without_nan_are_refused(device: Device, tmp_path: Path) -> None:
+    lies = (("key > state.key ?", "key >= state.key ?"), ("max.NaN.f32", "max.f32"))
+    liar = UNDER_TEST
+    for i, (old, new) in enumerate(lies):
+        (tmp_path / str(i)).mkdir()
+        liar = liar.patch(tmp_path / str(i), "reduce/reductions.cuh", old, new)
     variant = VARIANTS["naive"]
     result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
-    faults = [(p.problem, fault) for p in result.problems for fault in p.faults]
-    assert faults
-    assert all(f"={reduction}-" in f"{name}-" for name, _ in faults)
-    assert {fault.kind.value for _, fault in faults} <= {"mismatch", "nan", "special_values"}
-    assert all(distribution in fault.check for _, fault in faults)
+    assert {p.problem for p in result.problems if p.faults} == _select("argmax") | _select("max")
+    assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
 
 
+@pytest.mark.slow
 def test_parts_that_are_left_out_are_refused(device: Device, tmp_path: Path) -> None:
-    liar = UNDER_TEST.patch(tmp_path, "reduce/kernels.cu", "i < num_parts; i += kLanes", "i < num_parts && i < 16; i += kLanes")
+    liar = UNDER_TEST.patch(tmp_path, "reduce/kernels.cu", "i < num_parts; i += kLanes", "i < num_parts && i < 2; i += kLanes")
     variant = VARIANTS["column_parts"]
     result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
-    assert {p.problem for p in result.problems if p.faults} == {"?"}
+    many_parts = {p.name for p in OP.select_problems("verify") if p.attributes["over"] == "rows" and p.sizes["rows"] > 512}
+    assert {p.problem for p in result.problems if p.faults} == many_parts
+    assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
 
 
 @pytest.mark.gpu

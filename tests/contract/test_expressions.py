@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from contract.expressions import FUNCTIONS, ExpressionError, evaluate, find_bounds, parse_chain
+from contract.expressions import FUNCTIONS, ExpressionError, evaluate, find_bounds, format_node, parse_chain, read_chains
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.evaluate import Draws
 from contract.expressions.functions import COMPARISONS, LOGIC
@@ -252,3 +252,36 @@ def test_draws_are_needed_where_something_is_drawn() -> None:
     draws = Draws(1, 2, np.arange(15).reshape(3, 5))
     kept = find_kept(draw_words(draws.elements, 1, 2), 0.25)
     np.testing.assert_array_equal(evaluate(chain, {"x": x}, draws)["y"], np.where(kept, 1.0 / 0.75, 0.0))
+
+
+# ----------------------------------------------------------------------------------------------------------- counters
+
+
+def test_counters_are_added_in_64_bits_and_read_as_fp32() -> None:
+    chain = parse_chain("count", "n: i64, k: i64 -> m: i64, x: f32; m = n + k - 3; x = float(n) * 0.5")
+    found = evaluate(chain, {"n": np.array([[2**40 + 1]]), "k": np.array([[5]])})
+    assert (found["m"].dtype, int(found["m"][0, 0])) == (np.int64, 2**40 + 3)
+    assert float(found["x"][0, 0]) == 2.0**39
+    text = write_chains("elementwise", {OWN: chain})
+    assert text.count("{Type::kFloat32, Extent::kFull}") == 4 + 3  # two words for each counter
+    assert "out[1] = __uint_as_float(static_cast<unsigned>(v_m >> 32));" in text
+
+
+def test_a_header_reads_back_as_its_chains() -> None:
+    texts = ["x: T, b: T[columns] -> y: T; t = x + b; y = gelu(t)", "n: i64 -> m: i64; m = n + 1"]
+    chains = {i: parse_chain(f"c{i}", text) for i, text in enumerate(texts)}
+    assert read_chains(write_chains("elementwise", chains)) == chains
+
+
+def test_a_meaning_is_that_of_what_is_computed_alone() -> None:
+    listed = parse_chain("scale", "x: T, a: f32[] -> y: T; y = a * x")
+    own = parse_chain("own", "u: T, v: T[] -> w: T; t = u * v; w = t")
+    assert own.find_meaning("float32") == listed.find_meaning("float32")
+    assert own.find_meaning("bfloat16") != listed.find_meaning("bfloat16")
+    other = parse_chain("own", "u: T, v: T[] -> w: T; w = u - v")
+    assert len({c.find_meaning("float32") for c in (own, other, parse_chain("own", "u: T, v: T[] -> w: T; w = v - u"))}) == 3
+
+
+def test_a_tree_is_written_as_text_that_reads_back() -> None:
+    chain = _parse("where(x > 0.5, dropout(x, 0.25), -x / 3)")
+    assert _parse(format_node(chain.assignments[0][1])).assignments == chain.assignments

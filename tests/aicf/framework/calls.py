@@ -70,6 +70,7 @@ CALLS = [
         for a, k in ((None, False), (1, True), ((0, 2), False))
     ),
     Call("Reduce", [apart(3, 4)], {"function": "argmax", "axes": 1}, "argmax"),
+    Call("SumSquares", [normal(3, 4), normal(5)]),
     Call("Reshape", [normal(3, 4)], {"shape": (2, 6)}),
     Call("Permute", [normal(2, 3, 4)], {"order": (2, 0, 1)}),
     Call("Broadcast", [normal(3, 1)], {"shape": (2, 3, 4)}),
@@ -105,4 +106,9 @@ CALLS = [
         for a in ("none", "relu", "silu")
     ),
     Call("gemm_bias_act", [normal(3, 4), normal(4, 5), None], label="kn"),
+    *(
+        Call("gemm_backward", [normal(3, 5), w, normal(3, 4), None], {"w_layout": layout, "with_dbias": True}, layout)
+        for layout, w in (("nk", W), ("kn", normal(4, 5)))
+    ),
+    *(Call("gemm_backward", [normal(3, 4), None, None, apart(3, 4)], {"act": act}, act) for act in ("relu", "gelu_tanh", "silu")),
 ]

@@ -83,6 +83,31 @@ def test_each_step_is_near_the_truth(program: aicf.train.Program) -> None:
     np.testing.assert_array_equal(program(X).numpy(), before)
 
 
+def test_runs_are_ranges_by_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[str] = []
+
+    class Again:
+        """A range that may be entered again, as NVTX's may."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __enter__(self) -> None:
+            entered.append(self._name)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("aicf.runtime.device.mark", Again)
+    program = aicf.compile(make_mlp(), (Tensor(X),), backend="cuda")
+    program(X)
+    assert entered == ["Sequential/0/0:gemm_bias_act", "Sequential/2/1:gemm_bias_act", "Sequential/3/2:softmax"]
+    program(X)  # captured
+    del entered[:]
+    program(X)
+    assert entered == ["Sequential"]
+
+
 def test_the_weights_are_shared(program: aicf.train.Program, expected: np.ndarray) -> None:
     before = program(X).numpy().copy()
     with aicf.no_grad():
