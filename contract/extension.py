@@ -53,14 +53,9 @@ def extend_description(earlier: Row | None, interface: Row) -> list[dict[str, An
     return [*older, {"interface": hash_value(earlier["interface"]), "when": conditions}]
 
 
-def fill_attributes(attributes: Row, interface: Row) -> dict[str, Any]:
-    """Return a call's attributes with those that an interface has beside them, at their defaults."""
-    return {a["name"]: attributes.get(a["name"], a["default"]) for a in interface["attributes"]}
-
-
 def _keeps(old: Row, new: Row) -> bool:
     """Return whether an attribute's choices are still there and mean what they meant."""
-    if any(old.get(key) != new.get(key) for key in ("default", "field")):
+    if any(old.get(key) != new.get(key) for key in ("default", "field", "present")):
         return False
     codes = dict(zip(map(repr, new["choices"]), new.get("codes", new["choices"]), strict=True))
     given = zip(map(repr, old["choices"]), old.get("codes", old["choices"]), strict=True)
@@ -76,16 +71,7 @@ def _has_same_tensors(earlier: Row, present: Row, defaults: Row) -> bool:
             return False
         if any(find_row(old[key], call) != find_row(new[key], call) for key in ("dtype", "shape", "present") for call in calls):
             return False
-    # An attribute may be the presence of another tensor than it was: of one that is there in the same calls.
-    shown = {a["name"]: _find_tensor(present, a["present"]) for a in present["attributes"] if "present" in a}
-    if any(bool(call[name]) != find_row(tensor["present"], call) for name, tensor in shown.items() for call in calls):
-        return False
     return not any(find_row(added["present"], call) for added in tensors.values() for call in calls)
-
-
-def _find_tensor(interface: Row, name: str) -> Row:
-    found: Row = next(t for t in interface["tensors"] if t["name"] == name)
-    return found
 
 
 def _list_calls(interface: Row) -> Iterator[dict[str, Any]]:

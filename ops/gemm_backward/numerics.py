@@ -28,16 +28,6 @@ def has(problem: Problem, output: str) -> bool:
     return bool(problem.attributes.get(f"with_{output}", True))
 
 
-def accumulates(problem: Problem) -> bool:
-    """Return whether dW is added to what is there."""
-    return bool(problem.attributes.get("accumulate", False))
-
-
-def wants_weights(problem: Problem) -> bool:
-    """Return whether dW is wanted, stored or added."""
-    return has(problem, "dw") or accumulates(problem)
-
-
 def has_w(problem: Problem) -> bool:
     """Return whether X was multiplied at all; else Y is X."""
     return bool(problem.attributes.get("with_w", True))
@@ -96,7 +86,7 @@ def _find_gradient(dy: NDArray[np.float64], inputs: Arrays, problem: Problem, *,
 
 
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
-    """Return dZ, dbias and dW, or the total that this is added to, those that are wanted, in float64 from float64 inputs."""
+    """Return dZ, dbias and dW, those that are wanted, in float64 from float64 inputs."""
     outputs: dict[str, NDArray[np.float64]] = {}
     dy = np.asarray(inputs["dy"], np.float64)
     with np.errstate(invalid="ignore"):
@@ -104,13 +94,9 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
             outputs["dz"] = _pass(find_act(problem), _find_gradient(dy, inputs, problem), _find_z(inputs))
         if has(problem, "dbias"):
             outputs["dbias"] = outputs["dz"].sum(axis=0)
-        if wants_weights(problem):
+        if has(problem, "dw"):
             x = np.asarray(inputs["x"], np.float64)
-            product = dy.T @ x if is_nk(problem) else x.T @ dy
-            if has(problem, "dw"):
-                outputs["dw"] = product
-            else:
-                outputs["dw_total"] = np.asarray(inputs["dw_total"], np.float64) + product
+            outputs["dw"] = dy.T @ x if is_nk(problem) else x.T @ dy
     return outputs
 
 
@@ -169,15 +155,10 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
             if "dbias" in outputs:
                 roundings = m * 2.0**-24 / (1.0 - m * 2.0**-24)
                 bounds["dbias"] = (1.0 + roundings) * exact.sum(axis=0) + roundings * np.abs(outputs["dz"]).sum(axis=0)
-        if wants_weights(problem):
+        if "dw" in outputs:
             x = np.abs(np.asarray(inputs["x"], np.float64))
             magnitudes = dy.T @ x if is_nk(problem) else x.T @ dy
-            bound = find_sum_error(dtype, m, n * k) * magnitudes + (m + 1) * _SMALLEST_SUBNORMAL
-            if accumulates(problem):
-                # One rounding more, of the total.
-                bounds["dw_total"] = bound + 2.0**-24 * (np.abs(outputs["dw_total"]) + bound)
-            else:
-                bounds["dw"] = bound
+            bounds["dw"] = find_sum_error(dtype, m, n * k) * magnitudes + (m + 1) * _SMALLEST_SUBNORMAL
         for name, bound in bounds.items():
             rounded = bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(outputs[name]) + bound) + _OUTPUT_UNDERFLOW[dtype]
             bounds[name] = np.where(np.isfinite(outputs[name]), rounded, 0.0)
@@ -191,12 +172,11 @@ _SLOPE_FLOPS = {"none": 0, "relu": 1, "gelu_tanh": 14, "gelu_erf": 10, "silu": 8
 def cost(problem: Problem) -> Cost:
     """Return 2MNK flops for each product plus the slopes and sums of columns, and each tensor moved once."""
     m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
-    wants_dz, wants_dbias, wants_dw = has(problem, "dz"), has(problem, "dbias"), wants_weights(problem)
+    wants_dz, wants_dbias, wants_dw = (has(problem, name) for name in ("dz", "dbias", "dw"))
     act = find_act(problem)
     multiplies = has_w(problem)
     flops = 2.0 * m * n * k * (wants_dz * multiplies + wants_dw) + m * k * (wants_dz * _SLOPE_FLOPS[act] + wants_dbias)
     read = m * (n if multiplies else k) + wants_dz * (multiplies * n * k + (act != "none") * m * k) + wants_dw * m * k
-    read += accumulates(problem) * n * k
     # relu may be given its own output for z: then Z and X are one tensor, which is still counted twice.
     written = wants_dz * m * k + wants_dbias * k + wants_dw * n * k
     item_bytes = ITEM_BYTES[find_dtype(problem)]
@@ -206,10 +186,9 @@ def cost(problem: Problem) -> Cost:
 def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
     """Return inputs and problem of the columns of X, and of dZ, dbias and dW with them, at ``places``. Its one axis is number 0."""
     taken = dict(inputs)
-    for name in ("x", "z", "w", "dw_total"):
+    for name in ("x", "z", "w"):
         if name in inputs:
-            is_turned = name in ("w", "dw_total") and not is_nk(problem)
-            taken[name] = inputs[name][places] if is_turned else inputs[name][:, places]
+            taken[name] = inputs[name][places] if name == "w" and not is_nk(problem) else inputs[name][:, places]
     if not has_w(problem):
         taken["dy"] = inputs["dy"][:, places]
     return taken, Problem(dict(problem.sizes) | {"K": len(places)}, problem.attributes, suites=problem.suites)
@@ -217,4 +196,4 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
 
 def find_axis(output: str, axis: int, problem: Problem) -> int:
     """Return which axis of an output the columns of X are."""
-    return 0 if output == "dbias" or (output in ("dw", "dw_total") and not is_nk(problem)) else 1
+    return 0 if output == "dbias" or (output == "dw" and not is_nk(problem)) else 1

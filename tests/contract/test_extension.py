@@ -103,31 +103,6 @@ def _add_tensor_to_all(interface: Interface) -> None:
     interface["tensors"][1]["present"] = [{"when": {}, "value": True}]
 
 
-def _show_by_another(interface: Interface) -> None:
-    interface["attributes"][1]["present"] = "x"
-
-
-def test_an_attribute_may_be_shown_by_another_tensor_that_is_there_in_the_same_calls() -> None:
-    """Of x, given with bias or scale, and bias, with_bias was the presence of x until scale came."""
-    earlier = _make_interface()
-    _add_tensor(earlier)
-    present = deepcopy(earlier)
-    flags = [{"when": {"with_bias": b}, "value": b} for b in (False, True)]
-    earlier["tensors"][0]["present"] = flags
-    earlier["attributes"][1]["present"] = "x"
-    either = [{"when": {"with_bias": b, "with_scale": s}, "value": b or s} for b in (False, True) for s in (False, True)]
-    present["tensors"][0]["present"] = either
-    scale = [{"when": {"with_scale": s}, "value": s} for s in (False, True)]
-    present["fields"].append({"name": "scale", "type": "pointer"})
-    present["attributes"].append({"name": "with_scale", "choices": [False, True], "default": False, "present": "scale"})
-    present["tensors"].append(present["tensors"][1] | {"name": "scale", "field": "scale", "present": scale})
-    assert find_earlier_calls(earlier, present) == [{"attribute": "with_scale", "in": [False]}]
-    _show_by_another(present)
-    assert find_earlier_calls(earlier, present) == [{"attribute": "with_scale", "in": [False]}], "x is there with bias as it was"
-    present["tensors"][0]["present"] = [{"when": {}, "value": True}]
-    assert find_earlier_calls(earlier, present) is None
-
-
 def _add_size(interface: Interface) -> None:
     interface["sizes"]["M"] = "n"
 
