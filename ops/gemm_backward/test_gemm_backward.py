@@ -204,7 +204,7 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
             ffma.bind(VARIANTS["ffma"].tunables | change)
 
 
-@pytest.mark.parametrize(("dtype", "factor"), [("float32", 50), ("float16", 10), ("bfloat16", 2)])
+@pytest.mark.parametrize(("dtype", "factor"), [("float32", 20), ("float16", 10), ("bfloat16", 2)])
 def test_tolerance_is_below_what_a_dropped_term_changes(dtype: str, factor: int) -> None:
     problem = Problem({"M": 256, "N": 256, "K": 16}, {"act": "gelu_tanh", "dtype": dtype})
     rng = np.random.default_rng(0)
