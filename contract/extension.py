@@ -53,6 +53,11 @@ def extend_description(earlier: Row | None, interface: Row) -> list[dict[str, An
     return [*older, {"interface": hash_value(earlier["interface"]), "when": conditions}]
 
 
+def fill_attributes(attributes: Row, interface: Row) -> dict[str, Any]:
+    """Return a call's attributes with those that an interface has beside them, at their defaults."""
+    return {a["name"]: attributes.get(a["name"], a["default"]) for a in interface["attributes"]}
+
+
 def _keeps(old: Row, new: Row) -> bool:
     """Return whether an attribute's choices are still there and mean what they meant."""
     if any(old.get(key) != new.get(key) for key in ("default", "field", "present")):

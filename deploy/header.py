@@ -13,6 +13,8 @@ from deploy.selection import DeployedOp
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
 # A constant with a value of its own, which shifts no other.
 _CONSTANT = re.compile(r"AICF_\w+ = -?\d+|#define AICF_\w+ .+")
+_FIELD = re.compile(r"(const )?\w+ ?\*? ?\w+(, \w+)*;")
+_END_OF_PARAMS = re.compile(r"\} \w*Params;")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 _PREAMBLE = """\
@@ -100,13 +102,16 @@ def _flatten(kernel: FrozenKernel, name: str, headers: dict[str, tuple[str, str]
 
 
 def _extends(longer: str, shorter: str) -> bool:
-    """Say whether a header is another one with no more than constants added: what was compiled with either then means the same."""
+    """Say whether a header is another one with no more than constants, and fields behind all others of Params structs, added.
+
+    What was compiled with the shorter one then reads what it knows of the longer one's structs.
+    """
     wanted = iter([*_list_lines(shorter), ""])
     line = next(wanted)
     for have in _list_lines(longer):
         if have == line:
             line = next(wanted)
-        elif not _CONSTANT.fullmatch(have):
+        elif not (_CONSTANT.fullmatch(have) or (_END_OF_PARAMS.fullmatch(line) and _FIELD.fullmatch(have))):
             return False
     return line == ""
 

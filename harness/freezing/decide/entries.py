@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from contract.axes import name_bucket
-from contract.extension import extend_description
+from contract.extension import extend_description, fill_attributes
 from contract.index import Index, Row
 from contract.kernels import read_kernel
 from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_manifest, split
@@ -105,8 +105,11 @@ def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
         "ties": [tie.to_json() for tie in loaded.op.ties],
         **({"extends": extends} if extends else {}),
     }
+    # What was measured before an attribute was there was measured at its default.
+    medians = [row | {"attributes": fill_attributes(row["attributes"], interface)} for row in frozen.medians] if extends else []
+    rows = [description, *medians, *writing.rows]
     frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
-    change_index(frozen_dir, loaded.op.name, "promote", message, put=[description, *writing.rows], files=writing.files, expect=frozen)
+    change_index(frozen_dir, loaded.op.name, "promote", message, put=rows, files=writing.files, expect=frozen)
     return read_frozen_op(frozen_dir, loaded.op.name)
 
 
