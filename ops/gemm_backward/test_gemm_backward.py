@@ -257,7 +257,8 @@ def test_every_problem_has_a_default_variant_that_serves_it() -> None:
     for problem in OP.problems:
         choice = OP.choose(problem)
         assert choice.reason
-        multiplies = "ffma" if problem.attributes.get("dtype") == "float32" else "wgmma"
+        in_half = "mma" if problem.attributes.get("accumulate", False) else "wgmma"
+        multiplies = "ffma" if problem.attributes.get("dtype") == "float32" else in_half
         assert choice.variant.kernel == (multiplies if problem.attributes.get("with_w", True) else "streamed")
 
 
