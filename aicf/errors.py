@@ -31,6 +31,10 @@ class GraphError(ValueError):
     """A graph that breaks a rule of validity; the message names the rule and the node."""
 
 
+class OpsetError(ValueError):
+    """An opset file of a project's own that cannot be loaded, or defines what there is already; the message names file and line."""
+
+
 class StateError(RuntimeError):
     """A state that cannot be written or read; the message names the file, and says what stands."""
 

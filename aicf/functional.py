@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aicf.opset import Attr
 from aicf.random import Generator, find_generator
@@ -16,6 +17,16 @@ def _one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
 
 def _each(function: str, x: Tensor) -> Tensor:
     return _one("Elementwise", x, function=function)
+
+
+def call(op: str, *inputs: Tensor | None, **attrs: Attr) -> Any:
+    """Call an op of the opset by its name, one of a project's own (``ops/<name>/opset.py``) like any other.
+
+    Returns its output, or a tuple where there are several. Raises KeyError for a name that no op has, and TypeError or ValueError for what
+    the op does not take.
+    """
+    outputs = apply(op, inputs, **attrs)
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def full(value: float, shape: Sequence[int] = (), dtype: str = "float32") -> Tensor:

@@ -21,6 +21,7 @@ FLOORS = (
     "autograd",
     "operators",
     "tensor",
+    "gradient_check",
     "random",
     "functional",
     "nn",
