@@ -81,7 +81,7 @@ def _find_tool(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
-        raise UnavailableError(f"{name} is not here; pip install {name}")
+        raise UnavailableError(f"{name} is not installed; pip install {name}")
     return found
 
 

@@ -102,7 +102,7 @@ def run(
     given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json, "--dry-run": dry_run}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
         its = ", ".join(_OPTIONS[action]) or "none"
-        raise SpecError(f"{stray[0]} means nothing to frozen {action} (its options: {its})")
+        raise SpecError(f"{stray[0]} is not an option of frozen {action} (its options: {its})")
     if action not in (Action.LIST, Action.VERIFY, Action.HISTORY):
         find_project_root()  # outside of a project there is only the installed set, which nobody changes
     frozen_dir = find_frozen_dir()

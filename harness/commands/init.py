@@ -35,7 +35,7 @@ def run(op: FirstOp = None, kind: Kind = "elementwise", update: Update = False, 
     require_no_checkout()
     if update:
         if op is not None:
-            raise UseError(f"--update makes no op; `aicf new {op}` does")
+            raise UseError(f"--update creates no op; `aicf new {op}` does")
         changed = update_shared(find_project_root())
         if json:
             print_json({"changed": changed})

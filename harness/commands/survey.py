@@ -99,7 +99,7 @@ def run(
         "--out": out,
     }
     if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
-        raise UseError(f"{stray[0]} means nothing to survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
+        raise UseError(f"{stray[0]} is not an option of survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
     folder = out or find_folder()
     if action is Action.REPORT:
         return _report(folder)
