@@ -52,17 +52,17 @@ OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--prob
 OP_VERBS := bench build compare inspect model new profile promote report show sweep verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
-build: ## compile the op's variants; what has not changed is not compiled again
-compare: ## the op beside its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
+build: ## compile the op's variants; unchanged ones are not compiled again
+compare: ## the op against its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
-model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
-new: ## write a new op that builds, verifies and benches at once (args='--kind elementwise|reduction|gemm')
-profile: ## say what binds a variant, why its warps wait, where, and what to try (on a GPU Nsight Compute and compute-sanitizer)
+model: ## rank variants by modelled time, without a GPU (args='--validate FILE' evaluates the model on sweeps)
+new: ## write a new op that builds, verifies and benches from the start (args='--kind elementwise|reduction|gemm')
+profile: ## say what bounds a variant, where and why its warps wait, and what to try (on a GPU: Nsight Compute and compute-sanitizer)
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
-report: ## show the newest recorded figures of each variant (args='--run ID' for one run), and write a page of all with pictures
+report: ## show the newest recorded figures of each variant (args='--run ID' for one run), and write a page with charts of all
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
 sweep: ## time a wide sample of the op's tunable space on a GPU, or rank it by the model (args='--strategy tpe --gpus 4')
-verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device (there args='--schedules N': N orders of blocks)
+verify: ## check every variant against the NumPy reference, under the sanitizer on the emulated device (there also args='--schedules N': N orders of blocks)
 ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
 ifeq ($(op),)
 $(error which op? make op=NAME $(filter $(OP_VERBS),$(MAKECMDGOALS)); `make list` shows the ops)
@@ -83,7 +83,7 @@ deploy: $(ENV) ## build libaicf_kernels.a with header, CMake package and pkg-con
 	@cat build/deploy/generated/summary.txt
 	@for library in $(prefix)/lib*/libaicf_kernels.*; do echo "$$library: $$(numfmt --to=iec-i --suffix=B "$$(stat -c %s "$$library")")"; done
 
-example: deploy ## build examples/cpp_mlp, a C++ program without Python, on that library, and run it on this machine's device
+example: deploy ## build examples/cpp_mlp, a C++ program without Python, against that library, and run it on this machine's device
 	@PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S examples/cpp_mlp -B build/cpp_mlp -G Ninja -DCMAKE_PREFIX_PATH="$(abspath $(prefix))" > build/example.log \
 		|| { cat build/example.log; exit 1; }
 	@PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/cpp_mlp
@@ -96,7 +96,7 @@ doctor list: $(ENV)
 doctor: ## say what was found on this machine, what is missing, and the remedy
 list: ## list the ops, or with op=NAME its kernels, variants and problems
 
-notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Jupyter: sweeps, rooflines, comparisons, the model; with no GPU from published records
+notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Jupyter: sweeps, rooflines, comparisons, the model; without a GPU, from published records
 	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
@@ -109,7 +109,7 @@ WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist l
 # Threads of BLAS that wait for work keep the cores from the workers.
 ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py
-test: $(DEV_ENV) ## run the tests (slow=1 those marked slow too; args='-k name' and the like go to pytest)
+test: $(DEV_ENV) ## run the tests (slow=1: also those marked slow; args='-k name' and the like go to pytest)
 ifeq ($(strip $(args)),)
 	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow) $$part || status=$$?; done; exit $$status
 else

@@ -82,7 +82,7 @@ def update_states_only(graph: Graph) -> Iterator[str]:
     states, seen = {s.value.id for s in graph.states}, set()
     for state, new in graph.updates:
         if state.id not in states:
-            yield f"{state} is updated and is no state"
+            yield f"{state} is updated but is not a state"
         if state.id in seen:
             yield f"{state} is updated twice"
         if state.type != new.type:

@@ -64,7 +64,7 @@ def _check_slots(plan: Plan) -> Iterator[str]:
     named += [(f"step {i} ({step.op})", slot) for i, step in enumerate(plan.steps) for slot in (*step.reads, *step.writes)]
     for what, slot in named:
         if slot.region not in plan.sizes:
-            yield f"{what} is in region {slot.region!r}, which there is not"
+            yield f"{what} is in region {slot.region!r}, which does not exist"
         elif slot.offset < 0 or slot.end > plan.sizes[slot.region]:
             yield f"{what}: {slot} is not inside the {plan.sizes[slot.region]} bytes of its region"
         elif slot.offset % ALIGNMENT_BYTES:

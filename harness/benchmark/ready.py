@@ -25,7 +25,7 @@ class Ready:
     def require_right(self) -> None:
         """Raise :class:`BuildError` where one does not compile or is not right."""
         if failed := [j for j in self.judged if not j.ok]:
-            raise BuildError("only what is right is timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
+            raise BuildError("only correct variants are timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
 
 
 def make_ready(

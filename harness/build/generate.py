@@ -263,7 +263,7 @@ def _write_derived(interface: Interface, derived: Sequence[Derived]) -> list[str
 
 def _find_field(fields: Mapping[str, str], derived: Derived, name: str) -> str:
     if name not in fields:
-        raise SpecError(f"derived size {derived.name}: {derived.formula!r} asks for {name}, which is no size or whole-number attribute")
+        raise SpecError(f"derived size {derived.name}: {derived.formula!r} asks for {name}, neither a size nor an integer attribute")
     return f"std::int64_t{{{fields[name]}}}"
 
 

@@ -264,7 +264,7 @@ def compare_records(incumbent: Result, candidate: Result, criteria: Criteria) ->
         raise RecordUseError(f"records {incumbent.id} and {candidate.id} are of different problems or modes: {problems} {modes}")
     labels = {r.figures.get("clock_label", "fixed-power") for r in sides}
     if len(labels) > 1:
-        raise RecordUseError(f"records {incumbent.id} and {candidate.id} were taken at {' and '.join(sorted(labels))}: not to be compared")
+        raise RecordUseError(f"records {incumbent.id} and {candidate.id} were taken at {' and '.join(sorted(labels))}: not comparable")
     times = [read_samples(r).astype(np.float64) for r in sides]
     effect = find_unpaired_effect(times[0], times[1], criteria.error)
     outcome = Outcome(judge_effect(effect, max(criteria.margin, _APART_MARGIN)), effect)

@@ -67,7 +67,7 @@ class Tools:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-                raise ToolError(f"{Path(words[0]).name} did not end within {self.timeout_s:.0f} s, and was ended") from None
+                raise ToolError(f"{Path(words[0]).name} did not end within {self.timeout_s:.0f} s and was stopped") from None
         return Done(process.returncode, text)
 
 

@@ -62,7 +62,7 @@ class Tunable:
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z]+", self.name):  # a variant's id is names and numbers joined by underscores
-            raise SpecError(f"tunable name {self.name!r}: use lower-case letters alone")
+            raise SpecError(f"tunable name {self.name!r}: use only lower-case letters")
         if not self.values:
             raise SpecError(f"tunable {self.name}: no values given")
 

@@ -81,7 +81,7 @@ class SampledRun:
     def run(self) -> None:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
         if self.op.sampling is None:
-            raise NotJudgedError("op.py says nothing of sampling, so that its reference is all or nothing")
+            raise NotJudgedError("op.py declares no sampling, so its reference can only be computed whole")
         self._check_memory()
         if self.device.observer is None:
             self._check_time()

@@ -167,7 +167,7 @@ def test_a_variant_id_names_each_tunable_once() -> None:
 
 
 def test_a_tunable_name_that_would_not_read_back_is_refused() -> None:
-    with pytest.raises(SpecError, match="lower-case letters alone"):
+    with pytest.raises(SpecError, match="only lower-case letters"):
         Tunable("num_stages", (2,), "stages")
 
 

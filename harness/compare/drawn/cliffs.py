@@ -97,7 +97,7 @@ def explain_jump(op: Op, pair: Pair, choices: tuple[FrozenChoice, FrozenChoice],
     found = []
     alignments = [_find_alignments(op, p) for p in (pair.low, pair.high)]
     if lost := sorted({t for t in alignments[0] if alignments[0][t] != alignments[1].get(t, alignments[0][t])}):
-        found.append(f"rows of {', '.join(lost)} are whole multiples of {_ALIGNMENT} on one side alone")
+        found.append(f"rows of {', '.join(lost)} are whole multiples of {_ALIGNMENT} only on one side")
     low, high = (c.kernel for c in choices)
     if low != high:
         unserved = [(k, p) for k, p, c in ((low, pair.high, choices[1]), (high, pair.low, choices[0])) if k and k not in c.legal]

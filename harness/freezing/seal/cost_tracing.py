@@ -207,7 +207,7 @@ def trace(function: Callable[[Mapping[str, Any]], Any], sizes: tuple[str, ...]) 
         value = function({name: Symbol(node, cases) for name, node in nodes.items()})
         if len(cases.taken) == len(given):
             if not isinstance(value, (int, float, Symbol)):
-                raise TracingError(f"gives {value!r}, which is no number")
+                raise TracingError(f"gives {value!r}, which is not a number")
             return value.node if isinstance(value, Symbol) else Node(_check_number(value))
         comparison = list(cases.taken)[len(given)]
         return _join(comparison, explore((*given, True)), explore((*given, False)))

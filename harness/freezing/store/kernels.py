@@ -67,7 +67,7 @@ def _check_manifest(folder: Path, kernel: str, manifest: Row, tree: Row, seal: s
     elif manifest["seal"] != seal:
         yield Finding(folder.name, name, "changed", "its seal is not the one that the index names")
     if manifest["kernel"] != kernel or manifest["op"] != folder.name:
-        yield Finding(folder.name, name, "changed", f"it says that it is of {manifest['op']}/{manifest['kernel']}")
+        yield Finding(folder.name, name, "changed", f"it claims to be {manifest['op']}/{manifest['kernel']}")
 
 
 def _check_tree(folder: Path, revision: str, tree: Row, kernels: Sequence[str]) -> Iterator[Finding]:
