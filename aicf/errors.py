@@ -24,7 +24,7 @@ class RecordError(RuntimeError):
 
 
 class UnsupportedError(LookupError):
-    """Calls that a backend has no kernel for; the message lists all of them by name and place."""
+    """Calls that a backend has no kernel for, or that a front end cannot import; the message lists all of them by name and place."""
 
 
 class GraphError(ValueError):
