@@ -1,4 +1,4 @@
-"""Backward passes: which calls made a tensor, and the rules of their ops run from the last to the first."""
+"""Backward passes: the calls that made a tensor, and their ops' gradient rules, run from the last call to the first."""
 
 from __future__ import annotations
 
