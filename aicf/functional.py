@@ -1,4 +1,4 @@
-"""Ops as functions of tensors: ``F.linear``, ``F.softmax``, ``F.cross_entropy`` and so on. No module and no state."""
+"""Ops as functions of tensors: ``F.linear``, ``F.softmax``, ``F.cross_entropy`` and so on, without modules or state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of frozen ops by types: which kernel serves one, and launching it on addresses. The one place that asks the registry."""
+"""Calls of frozen ops by types: which kernel serves a call, and its launch on addresses. Only this module asks the registry."""
 
 from __future__ import annotations
 
