@@ -23,14 +23,15 @@ static AicfStatus check_device(const AicfNetworkPlan* plan) {
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     if (error != cudaSuccess) return make_cuda_error(error);
     if (major == plan->major && (minor == plan->minor || (plan->runs_on_later_minors && minor > plan->minor))) return make_ok();
-    return make_status(AICF_UNSUPPORTED, "%s: was compiled for compute capability %d.%d, and this device has %d.%d", plan->name, plan->major,
-                       plan->minor, major, minor);
+    return make_status(AICF_UNSUPPORTED, "%s: was compiled for compute capability %d.%d, and this device has %d.%d", plan->name,
+                       plan->major, plan->minor, major, minor);
 }
 
 static cudaError_t write_constant(char* block, const AicfNetworkConstant* constant) {
     char* values = malloc(constant->count * (size_t)constant->num_bytes);
     if (values == NULL) return cudaErrorMemoryAllocation;
-    for (size_t i = 0; i < constant->count; ++i) memcpy(values + i * (size_t)constant->num_bytes, constant->element, (size_t)constant->num_bytes);
+    for (size_t i = 0; i < constant->count; ++i)
+        memcpy(values + i * (size_t)constant->num_bytes, constant->element, (size_t)constant->num_bytes);
     const cudaError_t error =
         cudaMemcpy(block + constant->offset, values, constant->count * (size_t)constant->num_bytes, cudaMemcpyHostToDevice);
     free(values);

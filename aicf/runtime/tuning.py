@@ -136,9 +136,8 @@ def tune(
             continue
         best = min(times, key=lambda seal: (times[seal], seal != step.seal))
         call = kernels.find_sealed(step.op, _list_types(step), step.attrs, best)
-        said.append(
-            f"{step.op} of {step.owner or '-'}: {call.handle.kernel} {times[best]:.2f} us of {len(times)}, was {times[step.seal]:.2f}"
-        )
+        place = f"{step.op} of {step.owner or '-'}"
+        said.append(f"{place}: {call.handle.kernel} {times[best]:.2f} us, the least of {len(times)}; {times[step.seal]:.2f} before")
         if best != step.seal:
             chosen |= dict.fromkeys(places, (call, times[best]))
     medians.save()

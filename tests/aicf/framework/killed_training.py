@@ -29,34 +29,39 @@ X, Y = _RNG.normal(size=(44, 8)).astype(np.float32), _RNG.integers(0, 4, size=44
 
 
 def make_step(backend: str) -> tuple[Step, DataLoader]:
+    """Return a step with all that a checkpoint must have; on the device a smaller one, of few kernels."""
     aicf.manual_seed(2)
-    generator = aicf.Generator(11)
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.25, generator), nn.Linear(16, 4))
-    optimizer = optim.AdamW(model.parameters(), optim.cosine(1e-2, total=40, warmup=4))
+    drop = [nn.Dropout(0.25, aicf.Generator(11))] if backend == "numpy" else []
+    rate, clip = (optim.cosine(1e-2, total=40, warmup=4), 0.5) if backend == "numpy" else (1e-2, None)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), *drop, nn.Linear(16, 4))
     loader = DataLoader((X, Y), batch=8, seed=5)
     example = (Tensor(X[:8]), Tensor(Y[:8]))
-    step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x), y), optimizer, example, clip_norm=0.5, backend=backend)
+    optimizer = optim.AdamW(model.parameters(), rate)
+    step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x), y), optimizer, example, clip_norm=clip, backend=backend)
     return step, loader
 
 
 class Clock:
-    """Counts moments; at the last one the process kills itself."""
+    """Counts moments; at the last one the process kills itself. ``files`` are the moments on a file's way to the disk."""
 
     def __init__(self, last: int | None) -> None:
         self.count = 0
+        self.files: list[int] = []
         self._last = last
 
-    def tick(self) -> None:
+    def tick(self, *, is_file: bool = False) -> None:
         self.count += 1
+        if is_file:
+            self.files.append(self.count)
         if self.count == self._last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def wrap(self, function: Callable[..., Any], *, behind: bool = False) -> Callable[..., Any]:
+    def wrap(self, function: Callable[..., Any], *, behind: bool = False, is_file: bool = False) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            self.tick()
+            self.tick(is_file=is_file)
             made = function(*arguments, **options)
             if behind:
-                self.tick()
+                self.tick(is_file=is_file)
             return made
 
         return call
@@ -78,18 +83,18 @@ class _TornFile:
         half = len(content) // 2
         self._file.write(content[:half])
         self._file.flush()
-        self._clock.tick()
+        self._clock.tick(is_file=True)
         self._file.write(content[half:])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
 
-def train(folder: Path, backend: str, steps: int, last: int | None) -> int:
-    """Train to the end, or to the last moment; returns how many moments there were."""
-    step, loader = make_step(backend)
+def train(made: tuple[Step, DataLoader], folder: Path, steps: int, last: int | None) -> Clock:
+    """Train to the end, or to the last moment; returns the clock with all moments that there were."""
+    step, loader = made
     clock = Clock(last)
-    if backend == "numpy":
+    if step.plan.backend == "numpy":
         step.executor.run_step = clock.wrap(step.executor.run_step)  # type: ignore[method-assign]
     else:
         step.executor.run = clock.wrap(step.executor.run, behind=True)  # type: ignore[method-assign]
@@ -97,30 +102,38 @@ def train(folder: Path, backend: str, steps: int, last: int | None) -> int:
     Path.open = lambda self, mode="r", *rest: (  # type: ignore[assignment,method-assign,misc]
         _TornFile(open_file(self, mode, *rest), clock) if mode == "xb" else open_file(self, mode, *rest)
     )
-    os.fsync = clock.wrap(os.fsync)
-    Path.replace = clock.wrap(Path.replace, behind=True)  # type: ignore[method-assign]
+    os.fsync = clock.wrap(os.fsync, is_file=True)
+    Path.replace = clock.wrap(Path.replace, behind=True, is_file=True)  # type: ignore[method-assign]
     fit(step, loader, steps=steps, checkpoints=folder, save_every=3, read_every=1, show=False)
-    return clock.count
+    return clock
 
 
-def run_child(folder: Path, backend: str, steps: int, last: int | None) -> int | None:
-    """Train in a child; returns how many moments there were, None where it was killed. Any other end raises."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        count = train(folder, backend, steps, last)
-        os.write(writing, str(count).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        told = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return None
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"the child ended with {os.waitstatus_to_exitcode(status)}")
-    return int(told)
+class Children:
+    """Runs in children of their own: a step of the host is made once, before; the device is opened by each child."""
+
+    def __init__(self, backend: str, steps: int) -> None:
+        self._backend, self._steps = backend, steps
+        self._made = make_step(backend) if backend == "numpy" else None
+
+    def run(self, folder: Path, last: int | None) -> tuple[int, list[int]] | None:
+        """Train in a child; returns how many moments there were and which are files', None where it was killed. Any other end raises."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            clock = train(self._made or make_step(self._backend), folder, self._steps, last)
+            os.write(writing, json.dumps([clock.count, clock.files]).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            told = pipe.read()
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            return None
+        if os.waitstatus_to_exitcode(status) != 0:
+            raise SystemExit(f"the child ended with {os.waitstatus_to_exitcode(status)}")
+        count, files = json.loads(told)
+        return count, files
 
 
 def read_content(path: Path) -> tuple[dict[str, tuple[str, bytes]], dict[str, str]]:
@@ -130,18 +143,24 @@ def read_content(path: Path) -> tuple[dict[str, tuple[str, bytes]], dict[str, st
 
 
 def main(folder: Path, backend: str, steps: int, kills: int, seed: int) -> None:
-    """Print what happened as JSON: moments of a whole run, and for each trial where it was killed and whether its last file is the same."""
-    count = run_child(folder / "whole", backend, steps, None)
-    assert count is not None
+    """Print what happened as JSON: moments of a whole run, and for each trial where it was killed and whether its last file is the same.
+
+    Every other trial dies on a file's way to the disk; half of them are killed once more, wherever they are then.
+    """
+    children = Children(backend, steps)
+    whole = children.run(folder / "whole", None)
+    assert whole is not None
+    count, files = whole
     random, name = Random(seed), f"step-{steps:09}.safetensors"
     expected = read_content(folder / "whole" / name)
     trials = []
     for trial in range(kills):
-        place, first = folder / str(trial), random.randint(1, count)
-        was_killed = run_child(place, backend, steps, first) is None
+        place, first = folder / str(trial), random.choice(files) if trial % 2 else random.randint(1, count)
+        was_killed = children.run(place, first) is None
         left = sorted(p.name for p in place.iterdir()) if place.is_dir() else []
-        while run_child(place, backend, steps, random.randint(1, count)) is None:
-            pass  # killed again, perhaps; in the end no moment of what is left is drawn
+        if trial % 4 > 1:
+            children.run(place, random.randint(1, count))
+        children.run(place, None)
         trials.append({"moment": first, "killed": was_killed, "left": left, "same": read_content(place / name) == expected})
     print(json.dumps({"moments": count, "trials": trials}))
 

@@ -128,7 +128,7 @@ def test_where_no_kernel_is_left_all_reasons_are_given(folder: Path) -> None:
         break_kernel(folder, path.stem)
     for source in folder.glob("revisions/*/sources/softmax/kernels.cu"):
         source.write_text("")
-    with pytest.raises(SelectionError, match="it cannot be used here: .* is not what was sealed") as caught:
+    with pytest.raises(SelectionError, match=r"it cannot be used here: .* is not what was sealed") as caught:
         F.softmax(Tensor(X, backend="cuda"))
     assert str(caught.value).count("cannot be used here") == 4
 
