@@ -155,7 +155,7 @@ def test_a_checkpoint_that_is_cut_short_is_named_with_the_older_one(step: Step, 
 
 def test_a_checkpoint_of_another_run_is_refused_and_changes_nothing(step: Step, tmp_path: Path) -> None:
     fit(step, make_loader(), steps=1, checkpoints=tmp_path, show=False)
-    with pytest.raises(StateError, match="is not a checkpoint of this run: the state is of seed 5, and this loader has seed 6"):
+    with pytest.raises(StateError, match="is not a checkpoint of this run: the state has seed 5, but this loader has seed 6"):
         fit(step, DataLoader((X, Y), batch=8, seed=6), steps=2, checkpoints=tmp_path, show=False)
     with pytest.raises(ValueError, match=r"missing parameter:0\.weight; unknown none"):
         step.load_state_dict({name: value for name, value in step.state_dict().items() if name != "parameter:0.weight"})
