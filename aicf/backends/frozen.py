@@ -141,6 +141,8 @@ class FrozenCalls:
         handle = call.handle
         if handle.chain is not None:
             raise error
+        if self._registry.is_refused(handle.op, handle.seal):
+            return ""
         first_line = str(error).partition("\n")[0]
         self._registry.refuse(handle.op, handle.seal, first_line)
         said = f"{handle.op}/{handle.kernel} cannot be used here, and the next kernel that serves the call takes its place: {first_line}"
