@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from aicf.opset import Type, find_dtype
 from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import GRADIENT, INPUT, STATE
 from aicf.runtime.executor import Executor
+from aicf.runtime.feeding import Feed
 from aicf.runtime.launches import SavedLaunch, describe_launches, read_launches
 from aicf.runtime.places import list_copies
 from aicf.runtime.profiling import StepTime, find_roof_us
@@ -94,6 +95,10 @@ class DeviceExecutor(Executor):
                 self._device.copy(target.address, array.address, target.size_bytes, self._streams[0])
         else:
             super().put(arrays)
+
+    def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """Return a loader whose batches come on the device, copied while the plan runs."""
+        return Feed(loader, self._device, [slot.type for _, slot in self.plan.inputs], self._streams[0])
 
     def write(self, slot: Slot, values: Any) -> None:
         """Overwrite a slot's bytes, from the host or from a device array."""

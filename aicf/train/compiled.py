@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -143,6 +143,13 @@ class Compiled:
             return self.variants.run(arrays)
         self._execute()
         return self._outputs
+
+    def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """Return a loader of the same batches for this program: on ``cuda`` they are copied from pinned memory while the device computes.
+
+        ``for x, y in step.feed(loader): step(x, y)``; a batch is overwritten two batches later.
+        """
+        return self.executor.feed(loader)
 
     def run_leading(self, arrays: Sequence[Any], rows: int, row_outputs: Sequence[bool]) -> tuple[Tensor, ...]:
         """Run the plan on inputs that have fewer rows than it was made for; outputs that have rows have as many."""
