@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aicf.errors import UnsupportedError
+from aicf.errors import ChainError, UnsupportedError
 from aicf.frontends.recording import Recording, record
 from aicf.ir import Graph
 from aicf.nn import Module
 from aicf.opset import Type
-from aicf.passes import PASSES, Context, LogEntry, run_passes
+from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
 from aicf.passes.context import Choice, Chooser, Training
 from aicf.plan import Plan, verify
 from aicf.plan.planner import make_plan
 from aicf.tensor import Tensor
 from aicf.train.compiled import Program
 from aicf.train.variants import Bounds, Variants
+
+_log = logging.getLogger("aicf.train")
 
 
 @dataclass(frozen=True)
@@ -166,10 +169,21 @@ def find_backend_name(model: Module, options: Options) -> str:
 def build(
     recording: Recording, training: Training | None, backend: str, options: Options
 ) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
-    """Return the graph after all passes, their log, the verified plan, and the kernels by node id."""
-    context = Context(training, _find_chooser(backend, options), options.amp)
+    """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
+
+    Where a fused chain cannot be built, since there is no compiler, its parts run unfused.
+    """
     chosen = [each for each in PASSES if options.passes or each.is_needed]
-    graph, log = run_passes(recording.graph, context, chosen)
+    context = Context(training, _find_chooser(backend, options), options.amp)
+    try:
+        graph, log = run_passes(recording.graph, context, chosen)
+    except ChainError as error:
+        unfused = [each for each in chosen if each.name != FUSE_CHAINS]
+        if len(unfused) == len(chosen):
+            raise
+        _log.warning("%s: elementwise calls stay apart: %s", recording.graph.name, str(error).partition("\n")[0])
+        context = Context(training, context.chooser, options.amp)
+        graph, log = run_passes(recording.graph, context, unfused)
     plan = make_plan(graph, backend, context.choices)
     verify(plan)
     return graph, log, plan, context.choices
