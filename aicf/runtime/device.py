@@ -27,6 +27,7 @@ from device.runtime import RuntimeDevice
 from device.settings import read_settings
 
 Launch = Callable[[], None]
+_NO_TIME = "the emulated device has no time; profile on a GPU"
 
 
 class _Target(NamedTuple):
@@ -235,23 +236,34 @@ class DeviceExecutor(Executor):
         """Return times in microseconds of a step by a kernel, in the plan's own buffers; what it writes changes. Raises as time_step."""
         return self._time(index, self._bind(index, call), 16, 9)
 
+    def time_run(self, count: int = 15) -> list[float]:
+        """Return times of replays in microseconds, behind a warm-up; states change. Raises as :meth:`time_step`."""
+        if self._device.is_emulated:
+            raise UnavailableError(_NO_TIME)
+        for _ in range(3):
+            self.run()
+        return self._time_graph(self.graph or self.capture(), self._streams[0], count)
+
     def _time(self, index: int, launch: Launch, repeats: int, count: int) -> list[float]:
         if self._device.is_emulated:
-            raise UnavailableError("the emulated device has no time; profile on a GPU")
+            raise UnavailableError(_NO_TIME)
         stream = self._streams[self.plan.steps[index].stream]
         launch()  # loads the kernel
         self._device.synchronize()
         with self._device.capture(stream) as graphs:
             for _ in range(repeats):
                 launch()
+        return [us / repeats for us in self._time_graph(graphs[0], stream, count)]
+
+    def _time_graph(self, graph: Graph, stream: Stream, count: int) -> list[float]:
         begin, end = self._device.create_event(), self._device.create_event()
         times = []
         for _ in range(count + 1):
             stream.record(begin)
-            graphs[0].launch(stream)
+            graph.launch(stream)
             stream.record(end)
             end.synchronize()
-            times.append(end.elapsed_us(begin) / repeats)
+            times.append(end.elapsed_us(begin))
         return times[1:]  # the first one warms up
 
     def profile(self) -> list[StepTime]:

@@ -18,6 +18,7 @@ from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
 from aicf.passes.context import Choice, Chooser, Training
 from aicf.plan import Plan, verify
 from aicf.plan.planner import make_plan
+from aicf.plan.streams import choose_streams
 from aicf.tensor import Tensor
 from aicf.train.compiled import Program
 from aicf.train.variants import Bounds, Variants
@@ -31,7 +32,7 @@ class Options:
 
     ``backend`` is the model's by default. ``amp`` is a compute dtype or None. ``deterministic`` kernels alone are chosen. ``passes`` off
     leaves those out that compilation does not need. ``bounds`` are those of the programs of other shapes. For ``tune_seconds`` kernels are
-    timed in the plan's own buffers.
+    timed in the plan's own buffers, and steps are put side by side where that is faster.
     """
 
     backend: str | None = None
@@ -98,15 +99,19 @@ class Recipe(ABC):
             return made
         if self.backend != "cuda":
             raise UnsupportedError(f"tune_seconds={self.options.tune_seconds}: backend {self.backend} has no kernels to choose from")
-        from aicf.runtime.tuning import choose_by_time
+        from aicf.runtime.tuning import Bench
 
         values = {key: tensor.backend.to_host(tensor.data) for key, tensor in made.tensors.items()}
         arrays = [x.backend.to_host(x.data) for x in inputs]
-        changed, said = choose_by_time(made.plan, values, arrays, self.options.tune_seconds, deterministic=self.options.deterministic)
+        bench = Bench(values, arrays, self.options.tune_seconds, deterministic=self.options.deterministic)
+        changed, said = bench.choose_kernels(made.plan)
         choices = {**made.choices, **changed}
         plan = make_plan(made.graph, self.backend, choices)
         verify(plan)
-        entry = LogEntry("tune", len(made.graph.nodes), len(made.graph.nodes), tuple(said))
+        plan, told = choose_streams(
+            plan, bench.time_steps(plan), lambda streams: make_plan(made.graph, self.backend, choices, streams), bench.time_run
+        )
+        entry = LogEntry("tune", len(made.graph.nodes), len(made.graph.nodes), (*said, told))
         return replace(made, plan=plan, choices=choices, log=[*made.log, entry])
 
 
