@@ -273,7 +273,8 @@ class RuntimeDevice(Device):
         address = self.cudart.create_handle("cudaMallocHost", size_bytes)
         block = (ctypes.c_uint8 * size_bytes).from_address(address)
         weakref.finalize(block, self.cudart.call_quietly, "cudaFreeHost", address)
-        return np.frombuffer(block, np.uint8)
+        pinned: NDArray[np.uint8] = np.ctypeslib.as_array(block)
+        return pinned
 
     def upload(self, target: int, source: NDArray[np.uint8], stream: Stream) -> None:
         """Queue a copy of pinned memory to a device address; it must not be changed until the stream is past the copy."""

@@ -208,10 +208,8 @@ def choose(model: nn.Module, lost_us: float) -> tuple[Plan, str]:
 def test_two_streams_are_used_where_they_are_measured_to_win() -> None:
     plan, told = choose(Branches(), 0.0)
     assert plan.num_streams == 2
-    sides = {
-        step.owner.split(".")[0]: {s.stream for s in plan.steps if s.owner.split(".")[0] == step.owner.split(".")[0]} for step in plan.steps
-    }
-    assert sides["left"] != sides["right"] and len(sides["left"]) == len(sides["right"]) == 1
+    left, right = ({s.stream for s in plan.steps if s.owner.startswith(side)} for side in ("left", "right"))
+    assert len(left) == len(right) == 1 and left != right
     assert told == "2 streams take 32.0 us, one takes 61.0 us"
     program = aicf.compile(Branches(), (Tensor(np.ones((4, 32), np.float32)),))
     x = np.random.default_rng(1).normal(size=(4, 32)).astype(np.float32)
