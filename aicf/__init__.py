@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from aicf import frontends, functional, nn, optim, workbench
     from aicf.autograd import grad, no_grad
     from aicf.backends import set_backend, use_backend
+    from aicf.gradient_check import gradcheck
     from aicf.random import Generator, manual_seed
     from aicf.state import load_state, save_state
     from aicf.tensor import Tensor
@@ -23,6 +24,7 @@ _PLACES = {
     "load": "aicf.train",
     "load_state": "aicf.state",
     "grad": "aicf.autograd",
+    "gradcheck": "aicf.gradient_check",
     "manual_seed": "aicf.random",
     "no_grad": "aicf.autograd",
     "save_state": "aicf.state",
@@ -39,6 +41,7 @@ __all__ = [
     "frontends",
     "functional",
     "grad",
+    "gradcheck",
     "load",
     "load_state",
     "manual_seed",

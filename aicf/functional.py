@@ -1,10 +1,11 @@
-"""Ops as functions of tensors: ``F.linear``, ``F.softmax``, ``F.cross_entropy`` and so on. No module and no state."""
+"""Ops as functions of tensors: ``F.linear``, ``F.softmax``, ``F.cross_entropy`` and so on, without modules or state."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from aicf.opset import Attr
 from aicf.opset.types import normalise_axes
@@ -19,6 +20,16 @@ def _one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
 
 def _each(function: str, x: Tensor) -> Tensor:
     return _one("Elementwise", x, function=function)
+
+
+def call(op: str, *inputs: Tensor | None, **attrs: Attr) -> Any:
+    """Call an op of the opset by its name, one of a project's own (``ops/<name>/opset.py``) like any other.
+
+    Returns its output, or a tuple where there are several. Raises KeyError for a name that no op has, and TypeError or ValueError for what
+    the op does not take.
+    """
+    outputs = apply(op, inputs, **attrs)
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def full(value: float, shape: Sequence[int] = (), dtype: str = "float32") -> Tensor:

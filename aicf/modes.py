@@ -1,4 +1,4 @@
-"""What a thread is doing: whether gradients are recorded, which backend new tensors are on, and whether calls become a graph."""
+"""The state of a thread: whether gradients are recorded, which backend new tensors are on, and whether calls become a graph."""
 
 from __future__ import annotations
 

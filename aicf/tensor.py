@@ -1,4 +1,4 @@
-"""``Tensor``: an array of a backend with the call that made it, and ``apply``, by which every op of the eager face is called."""
+"""``Tensor``: an array of a backend together with the call that made it; and ``apply``, which makes every eager call."""
 
 from __future__ import annotations
 
