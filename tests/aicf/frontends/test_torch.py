@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,12 +58,19 @@ def block() -> Any:
 RNG = np.random.default_rng(0)
 INDICES, X = RNG.integers(0, 7, size=(3, 5)), RNG.normal(size=(3, 5, 16)).astype(np.float32)
 ARGUMENTS = (torch.from_numpy(INDICES), torch.from_numpy(X))
+
+
+@functools.cache
+def export(module: Any) -> Any:
+    return torch.export.export(module, ARGUMENTS)
+
+
 SOURCES: dict[str, Callable[[Any], Any]] = {
     "module": lambda m: m,
     "fx": torch.fx.symbolic_trace,
-    "export": lambda m: torch.export.export(m, ARGUMENTS),
+    "export": lambda m: export(m),
     "export of any batch": lambda m: torch.export.export(m, ARGUMENTS, dynamic_shapes=[{0: torch.export.Dim("b")}] * 2),
-    "core ATen": lambda m: torch.export.export(m, ARGUMENTS).run_decompositions(),
+    "core ATen": lambda m: export(m).run_decompositions(),
     "trace": lambda m: torch.jit.trace(m, ARGUMENTS, check_trace=False),
     "script": torch.jit.script,
 }
