@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
 from harness.spec import Arrays, Launchable, Op, Problem, Role, Tensor
+from harness.verify.allocations import POISON_NAN, Layout
 from harness.verify.compare import compare
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
 from harness.verify.reference import compute_expected
-from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
+from harness.verify.runner import Case, plan_arguments
 from harness.verify.unlisted import make_generator, settle_sizes
 
 CHECK = "sampled"
