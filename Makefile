@@ -20,6 +20,8 @@ problem ?=
 jobs ?=
 prefix ?= build/prefix
 args ?=
+# Ops whose frozen kernels `make wheel` packs compiled.
+kernels ?=
 # Not empty: the tests marked slow too.
 slow ?=
 # An interpreter that has all requirements already (a container's, say): with it nothing is installed.
@@ -100,7 +102,7 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
-.PHONY: clean distclean env format fuzz help lint sanitize stress test wheel
+.PHONY: clean distclean docs env format fuzz help lint sanitize stress test wheel
 env: $(ENV) ## make the environment and build the emulator
 
 # In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
@@ -142,9 +144,14 @@ format: $(DEV_ENV) ## rewrite the sources in the project's style
 	$(RUN) -m ruff format .
 	$(CLANG_FORMAT) -i $(CXX_FILES)
 
-wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device, and the sdist into dist/
+wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device, and the sdist into dist/; kernels=all|'OP …': a wheel of compiled kernels too
 	@env -u MAKEFLAGS -u MAKELEVEL PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) -c "from scikit_build_core import build; build.build_sdist('dist'); build.build_wheel('dist')"
+	@$(if $(kernels),PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) scripts/pack_kernels.py --out dist $(filter-out all,$(kernels)))
 	@ls -l dist
+
+docs: $(ENV) $(if $(python),,$(STAMPS)/docs) ## build the documentation as a site into build/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
+	@echo build/site/index.html
 
 clean: ## remove what was built and cached; records and the environment stay
 	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/imports* $(STAMPS)/ready*
@@ -216,6 +223,12 @@ $(STAMPS)/notebook: pyproject.toml scripts/list_requirements.py | $(STAMPS)/read
 	@echo "installing JupyterLab"
 	@$(VENV)/bin/python scripts/list_requirements.py notebook > $(STAMPS)/notebook.txt
 	@$(PIP) -r $(STAMPS)/notebook.txt
+	@touch $@
+
+$(STAMPS)/docs: pyproject.toml scripts/list_requirements.py | $(STAMPS)/ready$(CUDA)
+	@echo "installing MkDocs"
+	@$(VENV)/bin/python scripts/list_requirements.py docs > $(STAMPS)/docs.txt
+	@$(PIP) -r $(STAMPS)/docs.txt
 	@touch $@
 
 $(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/ready$(CUDA)

@@ -251,6 +251,10 @@ class Tensor(Operators):
         """Return the maximum over axes, over all by default."""
         return self._reduce("max", axes, keep)
 
+    def min(self, axes: int | Sequence[int] | None = None, *, keep: bool = False) -> Tensor:
+        """Return the minimum over axes, over all by default."""
+        return self._reduce("min", axes, keep)
+
     def argmax(self, axis: int, *, keep: bool = False) -> Tensor:
         """Return the index of the first maximum along an axis."""
         return self._reduce("argmax", axis, keep)
