@@ -8,8 +8,8 @@ from device.interface import Device, KernelNode, LaunchCounters
 from harness.model.features import Features
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from device.interface import Device
 from harness.nvtx_ranges import mark_range
 from harness.spec import Kernel, Launchable, Op, Variant
 from harness.verify.bias import pool
+from harness.verify.case import plan_arguments
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
-from harness.verify.launcher import LAUNCH_ERRORS
+from harness.verify.launch_faults import LAUNCH_ERRORS
 from harness.verify.loops import limit_loops
 from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.protocol import ProblemSession
 from harness.verify.reference import References, check_tolerance
-from harness.verify.runner import plan_arguments
 from harness.verify.schedules import make_schedules
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.

@@ -26,12 +26,12 @@ from device.interface import Device, DeviceError, Graph, Stream
 from harness.spec import Kernel, Launchable, Op, Problem
 from harness.verify import repeating, sampling
 from harness.verify.allocations import POISON_FINITE, POISON_NAN, Layout
+from harness.verify.case import Case, plan_arguments
 from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
 from harness.verify.findings import FaultKind, ProblemResult, Status, Tally, classify_report
-from harness.verify.launcher import LAUNCH_ERRORS, DeviceLostError, Launcher
+from harness.verify.launch_faults import LAUNCH_ERRORS, DeviceLostError, Launcher
 from harness.verify.plan import Step
 from harness.verify.reference import Expected, References
-from harness.verify.runner import Case, plan_arguments
 from harness.verify.schedules import Schedule, count_atomics
 
 _Outputs = dict[str, NDArray[Any]]

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
 from harness.spec import Launchable, Op, Problem, Role
 from harness.verify.allocations import POISON_NAN, Layout
+from harness.verify.case import Case, plan_arguments
 from harness.verify.compare import compare
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
 from harness.verify.places import Places, Restriction, find_in_grid, find_indices, thin
 from harness.verify.reference import compute_expected
-from harness.verify.runner import Case, plan_arguments
 from harness.verify.unlisted import settle_sizes
 
 CHECK = "sampled"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from device.interface import Device, DeviceError, Stream
 from harness.spec import Launchable
+from harness.verify.case import Case
 from harness.verify.findings import FaultKind, Tally, classify_report
-from harness.verify.runner import Case
 
 # What a binding may raise for a launch: RuntimeError by contract (DeviceError is one), the others for arguments it refuses.
 LAUNCH_ERRORS = (RuntimeError, TypeError, ValueError)
