@@ -16,6 +16,8 @@ from contract.calls import Problem, Query
 from contract.conditions import describe, list_address_steps
 from contract.decision import Asked, How
 from contract.frozen_set import FrozenOp, read_op
+from contract.schemas import remember_valid
+from device.settings import read_settings
 
 NO_PREFERENCES = Preferences()
 _MAX_REMEMBERED = 65536
@@ -197,6 +199,7 @@ def _name(query: Query) -> str:
 @lru_cache(maxsize=1)
 def open_registry() -> Registry:
     """Return the registry of all frozen sets, the project's own first; one a process."""
+    remember_valid(read_settings().cache_dir / "frozen")
     return Registry()
 
 
