@@ -23,7 +23,7 @@ from aicf.registry.tables import Tables
 from contract.calls import Interface, Query
 from contract.chain_building import specialise
 from contract.expressions.cuda import read_chains
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
 from device import UnavailableError, open_device

@@ -20,7 +20,8 @@ from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import REGIONS, StateSlot
 from aicf.registry import HwCaps
 from aicf.runtime.places import list_copies
-from contract.expressions.language import Chain, parse_chain
+from contract.expressions.language import parse_chain
+from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel, read_kernel
 from contract.layout import INDEX, find_frozen_dirs
 from device import open_device
