@@ -140,7 +140,7 @@ class Registry:
     def explain_dislike(self, tables: Tables, query: Query, kernel: int, prefs: Preferences) -> str:
         """Return what of the preferences a kernel does not have, "" where it has all; a choice by memory compares, and is not here."""
         manifest = tables.kernels[kernel].manifest
-        if why := self._refused.get((tables.interface.op, str(manifest["seal"]))):
+        if self._refused and (why := self._refused.get((tables.interface.op, str(manifest["seal"])))):
             return f"it cannot be used here: {why}"
         if prefs.deterministic and not manifest["deterministic"]:
             return "its results may differ from run to run"
