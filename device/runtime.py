@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from device import cudart as api
 from device.cudart import Cudart
 from device.interface import Buffer, Device, DeviceError, Event, Graph, KernelNode, Stream
