@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicf import functional, nn, optim, workbench
+    from aicf import frontends, functional, nn, optim, workbench
     from aicf.autograd import grad, no_grad
     from aicf.backends import set_backend, use_backend
     from aicf.gradient_check import gradcheck
@@ -31,13 +31,14 @@ _PLACES = {
     "set_backend": "aicf.backends",
     "use_backend": "aicf.backends",
 }
-_MODULES = ("functional", "nn", "optim", "workbench")
+_MODULES = ("frontends", "functional", "nn", "optim", "workbench")
 
 __all__ = [
     "Generator",
     "Tensor",
     "compile",
     "compile_step",
+    "frontends",
     "functional",
     "grad",
     "gradcheck",

@@ -1,4 +1,4 @@
-"""A data loader: batches of arrays in an order that a seed tells, and that goes on exactly where it was left."""
+"""A data loader: batches of arrays in an order given by a seed, which can be resumed exactly where it stopped."""
 
 from __future__ import annotations
 

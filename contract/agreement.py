@@ -1,4 +1,4 @@
-"""Whether what an index says fits together: names that one row uses are those that another declares. Schemas see one row at a time."""
+"""Whether the rows of an index agree: each row may use only names that another declares. Schemas see one row at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building a frozen kernel: sealed sources, the manifest's flags, nvcc; what is kept lies under the manifest's seal.
+"""Building a frozen kernel from its sealed sources with the manifest's flags and nvcc; the result is cached under the manifest's seal.
 
 A kernel that is in the cache, or installed compiled, needs no compiler. Several processes may build at once: one does, the others wait.
 What is there is whole: it was made in a folder beside its place and renamed. Every source is held against its hash first, and the machine

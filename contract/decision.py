@@ -1,4 +1,4 @@
-"""The decision core, ``decide.c``, compiled and asked: which kernel serves a call, and what is known of its time.
+"""The decision core, ``decide.c``, compiled and called: which kernel serves a call, and what is known about its time.
 
 ``docs/frozen.md`` is the description, the C source the one reading of it: the deployed library compiles the same file.
 """

@@ -1,4 +1,4 @@
-"""A sealed kernel: its manifest, held against its seal, and the sources that it is made of."""
+"""A sealed kernel: its manifest, checked against its seal, and the sources that it is built from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things lie in the frozen set, and how they are written: paths, names, canonical JSON, hashes, seals.
+"""Where things are in the frozen set and how they are written: paths, names, canonical JSON, hashes, seals.
 
 frozen/schema/*.schema.json              what each document holds
 frozen/<op>/index.jsonl                  the op, its entries, its medians, its surveys: one a line, sorted

@@ -1,4 +1,4 @@
-"""Small C and C++ libraries of the project itself, compiled when they are first needed and kept by the hash of all that goes into them."""
+"""Small C and C++ libraries of the project itself, compiled on first use and cached by the hash of everything that goes into them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every environment variable of the project, read in this one place.
+"""Every environment variable of the project, read only here.
 
 ``python -m harness doctor`` lists :data:`VARIABLES` with the values in force.
 """

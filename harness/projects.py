@@ -1,4 +1,4 @@
-"""Writing a project of one's own: what makes a folder one, what its ops share, and a first op with its test."""
+"""Writing a user's project: what makes a folder a project, the headers that its ops share, and a first op with its test."""
 
 from __future__ import annotations
 

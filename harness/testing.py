@@ -1,4 +1,4 @@
-"""What the tests of ops share: an op's variants, built and loaded for the device of the test run, and proved right."""
+"""What the tests of ops share: an op's variants, built, loaded for the device of the test run, and verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a graph valid, one rule a function, checked after every pass. Each yields what breaks it."""
+"""What makes a graph valid: one function per rule, checked after every pass. Each yields the violations it finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C++ extension of the lean path (``calls/``), compiled when it is first needed and kept by its content."""
+"""The C++ extension of the fast path (``calls/``), compiled on first use and cached by content."""
 
 from __future__ import annotations
 

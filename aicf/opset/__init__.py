@@ -1,4 +1,4 @@
-"""The ops that the framework knows, one file per family: what a call takes and makes, what it means, its gradient, its frozen kernels.
+"""The ops that the framework knows, one file per family: inputs and outputs, meaning, gradient, frozen kernels.
 
 High-level ops have names in camel case (``Linear``); frozen ops, which they are lowered to, have their own (``gemm_bias_act``).
 A module of this package that binds ``OPS`` adds its ops to the table. So does the file ``ops/<name>/opset.py`` of a project of one's own,

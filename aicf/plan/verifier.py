@@ -1,4 +1,4 @@
-"""Whether a plan can be right, told from its steps alone: nothing of how it was made is used.
+"""Whether a plan can be right, judged from its steps alone, without knowledge of how it was made.
 
 Of any two buffers that share a byte, all accesses of one must be over before the other is written, by the order of streams and waits. What
 is read must have been written before, or be there from the start.

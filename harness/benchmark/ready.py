@@ -1,4 +1,4 @@
-"""Getting variants ready to be timed: built and verified, with the progress of both; used by every command that times what it names."""
+"""Getting variants ready to be timed: built and verified, with progress; used by every command that times named variants."""
 
 from __future__ import annotations
 

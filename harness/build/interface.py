@@ -1,4 +1,4 @@
-"""An op's C interface, cost and axes as data, so that whoever reads the frozen set needs neither ``op.py`` nor a C compiler.
+"""An op's C interface, cost and axes as data, so that readers of the frozen set need neither ``op.py`` nor a C compiler.
 
 What depends on attributes becomes a table of rows ``{"when": {attribute: value}, "value": ...}`` over those attributes alone that it
 depends on: exactly one row fits a problem.

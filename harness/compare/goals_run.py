@@ -1,4 +1,4 @@
-"""What ``compare`` does when nothing is named: build and verify the op's choices, measure its goals, show and publish them."""
+"""What ``compare`` does by default: build and verify the op's choices, measure its goals, show and publish them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``compare`` does: sides are opened, hold a contest on each problem, and every sample and verdict is recorded."""
+"""Comparison of variants: open both sides, hold a contest on each problem, and record every sample and verdict."""
 
 from __future__ import annotations
 

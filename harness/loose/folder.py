@@ -1,4 +1,4 @@
-"""Writing a loose kernel as the folder of an op, which the workbench takes like any other."""
+"""Writing a loose kernel as the folder of an op that the workbench can use."""
 
 from __future__ import annotations
 

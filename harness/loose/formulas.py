@@ -1,4 +1,4 @@
-"""Grids, blocks and restrictions of a loose kernel: formulas as text, or Python functions that are turned into them."""
+"""Grids, blocks and restrictions of a loose kernel: formulas as text, or Python functions translated into them."""
 
 from __future__ import annotations
 

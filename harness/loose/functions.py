@@ -1,4 +1,4 @@
-"""Python functions as text that stands alone, so that an op's ``op.py`` can hold what a notebook defined.
+"""Python functions as self-contained text, so that an ``op.py`` can hold what a notebook defined.
 
 What a function uses of its module or of an enclosing function comes with it: modules as imports, numbers and texts as constants, other
 functions as text of their own.

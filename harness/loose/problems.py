@@ -1,4 +1,4 @@
-"""The problems on which a loose kernel is proved and counted, derived from the sizes on which it is timed."""
+"""The problems on which a loose kernel is verified and counted, derived from the sizes on which it is timed."""
 
 from __future__ import annotations
 

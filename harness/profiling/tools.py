@@ -1,4 +1,4 @@
-"""NVIDIA's tools as programs: found once, run with a limit, and remembered where they refuse, so that nobody waits for them again."""
+"""NVIDIA's tools as programs: found once, run with a time limit, and remembered if they refuse, so that nobody waits for them again."""
 
 from __future__ import annotations
 

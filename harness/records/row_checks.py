@@ -1,4 +1,4 @@
-"""What is wrong with a row of a file of records, in the words of the file: it is another program's, or a later version's, perhaps."""
+"""What is wrong with a row in a file of records, in the terms of that file, which another program or a later version may have written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of an op is given: tensors, attributes, scalars; and the sizes that follow from others."""
+"""The arguments of an op: tensors, attributes, scalars; and sizes that follow from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas over sizes and whole-number attributes: one text, evaluated here and translated to C.
+"""Formulas over sizes and integer attributes: one text, evaluated here and translated to C.
 
 They have ``+ - * // %``, brackets, whole numbers, names, and ``min``, ``max`` and ``ceil_div`` of two. ``//`` rounds down, as in Python.
 """

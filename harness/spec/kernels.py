@@ -1,4 +1,4 @@
-"""The ladder of an op: kernels with their tunables, variants, what a launch is; and what an op is measured against."""
+"""The ladder of an op: kernels with their tunables, variants, what can be launched; and the peers that an op is measured against."""
 
 from __future__ import annotations
 

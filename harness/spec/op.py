@@ -1,4 +1,4 @@
-"""One op, whole."""
+"""One complete op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References of ops that are described by a plain function: its outputs by name, and the bound of what is a sum of products."""
+"""References of ops described by a plain function: its outputs by name, and a bound for sums of products."""
 
 from __future__ import annotations
 

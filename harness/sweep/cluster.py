@@ -1,4 +1,4 @@
-"""Measuring on several GPUs: one Dask worker a GPU, on this machine or behind a scheduler's address.
+"""Measuring on several GPUs: one Dask worker per GPU, on this machine or behind a scheduler's address.
 
 A Dask worker never opens a GPU itself. It keeps a *station*: measuring processes (:func:`harness.processes.pool.run_jobs`) that see the
 worker's GPU alone. So a kernel that takes its context or its process along costs one of these, and Dask loses a worker only with its host

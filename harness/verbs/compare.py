@@ -1,4 +1,4 @@
-"""``compare``: an op beside its libraries on its goals, variants or records beside each other, and what users get on drawn problems."""
+"""``compare``: an op against libraries on its goals, variants or records against each other, and what users get on drawn problems."""
 
 from __future__ import annotations
 

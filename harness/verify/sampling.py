@@ -1,4 +1,4 @@
-"""Large problems: a part of the outputs is judged, and on the emulated device only a few blocks of a launch are run.
+"""Large problems: part of the outputs is judged, and on the emulated device only a few blocks of a launch are run.
 
 Running a bench problem whole on the emulated device would take minutes to hours. So the first block, the last one and some drawn between
 them are run once with nothing in memory, to see which elements they write; then inputs are put where those elements need them

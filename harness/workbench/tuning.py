@@ -1,4 +1,4 @@
-"""Tuning a loose kernel: every candidate built, proved, timed or modelled and recorded, with no folder of ``ops/``."""
+"""Tuning a loose kernel: candidates are built, verified, timed or modelled, and recorded, without a folder in ``ops/``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``compare --cliffs`` does: neighbours of drawn problems, those likeliest to jump first, timed on a GPU or modelled without one."""
+"""What ``compare --cliffs`` does: neighbours of drawn problems, the likeliest jumps first, timed on a GPU or modelled without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cliffs: neighbours in the sizes whose times jump. Pure but for whoever tells the times.
+"""Cliffs: neighbouring sizes whose times jump. Pure, except for the source of the times.
 
 Around each drawn problem lie its neighbours: one size one less or one more, and the two sides of the nearest borders: multiples of 8 (which
 vector accesses and tensor copies ask for) and of the edges of tiles. A pair jumps by the ratio of its times over the ratio of its work.

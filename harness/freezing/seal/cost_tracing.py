@@ -1,4 +1,4 @@
-"""Tracing a function of sizes: called with symbols in the place of numbers, it gives the formula that it computes.
+"""Tracing a function of sizes: called with symbols instead of numbers, it returns the formula that it computes.
 
 Arithmetic of symbols is written down. A comparison takes part in control flow (``if``, ``min``, ``max``), so the function is called once
 for either outcome, and the formulas that come of it are joined: by a minimum or maximum where that is what differs, else by a selection.

@@ -1,4 +1,4 @@
-"""Changes of the index: rows come and go together with the event that records it, in one step."""
+"""Changes of the index: rows are added and removed together with the event that records it, in one step."""
 
 from __future__ import annotations
 

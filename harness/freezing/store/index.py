@@ -1,4 +1,4 @@
-"""Reading the index of an op: rows that its schema allows, and findings that say what is wrong with the others."""
+"""Reading the index of an op: rows that its schema allows, and findings about all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding what disagrees among an op's sealed kernels and the trees of sources that they share."""
+"""Finding contradictions among an op's sealed kernels and the source trees that they share."""
 
 from __future__ import annotations
 

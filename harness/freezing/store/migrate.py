@@ -1,4 +1,4 @@
-"""``frozen migrate``: from the layout in which every kernel had a copy of its sources to that in which kernels share a revision's tree.
+"""``frozen migrate``: from the layout with a copy of the sources per kernel to the one where kernels share the tree of a revision.
 
 Seals, index, evidence and events stay as they are, bit for bit. This module alone reads the earlier layout, and goes with it.
 """

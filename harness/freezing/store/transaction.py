@@ -1,4 +1,4 @@
-"""Changing an op's frozen set in one step, whatever happens on the way.
+"""Changing an op's frozen set in one step, whatever happens meanwhile.
 
 A change adds files (sealed kernels, evidence, at last its event), replaces the index if it changes that, and then removes what it takes
 away. Nothing reads the added files before the index names them, and nothing needs the removed ones: the index's rename, or the event's

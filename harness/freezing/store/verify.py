@@ -1,4 +1,4 @@
-"""Finding what in the frozen set disagrees with itself, or is not of it: nothing here compiles or runs a kernel.
+"""Finding what contradicts itself in the frozen set, or does not belong to it, without compiling or running a kernel.
 
 The chain of trust: a history event's name holds its hash, and an event names those it follows; the events, replayed, give the index; an
 entry of the index holds the hash of its evidence and its kernel's seal; the seal is of the manifest with the hash of every source, as the
