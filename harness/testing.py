@@ -18,10 +18,10 @@ from harness.build.builder import BuildResult, build_binding, build_op, open_var
 from harness.discover import LoadedOp, load_op
 from harness.spec import Launchable, Problem, Variant
 from harness.targets import find_target
+from harness.verify.case import Case
 from harness.verify.findings import ProblemResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 
 class OpUnderTest:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from aicf.errors import FrozenError, SelectionError
+from aicf.errors import ChainError, FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_dtype, find_op
@@ -23,7 +23,7 @@ from aicf.registry.tables import Tables
 from contract.calls import Interface, Query
 from contract.chain_building import specialise
 from contract.expressions.cuda import read_chains
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
 from device import UnavailableError, open_device
@@ -136,11 +136,13 @@ class FrozenCalls:
     def refuse(self, call: FrozenCall, error: Exception) -> str:
         """Leave a call's kernel out of all choices from now on, and say so in the log; returns what was said.
 
-        Raises the error itself for the kernel of a chain that is not frozen: there is no other.
+        Raises :class:`~aicf.errors.ChainError` for the kernel of a chain that is not frozen: there is no other.
         """
         handle = call.handle
         if handle.chain is not None:
-            raise error
+            raise ChainError(f"the kernel of the chain {handle.chain.text!r} cannot be had here: {error}") from error
+        if self._registry.is_refused(handle.op, handle.seal):
+            return ""
         first_line = str(error).partition("\n")[0]
         self._registry.refuse(handle.op, handle.seal, first_line)
         said = f"{handle.op}/{handle.kernel} cannot be used here, and the next kernel that serves the call takes its place: {first_line}"

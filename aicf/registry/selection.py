@@ -93,6 +93,10 @@ class Registry:
         self._refused[op, seal] = why
         self._chosen = {key: handle for key, handle in self._chosen.items() if (handle.op, handle.seal) != (op, seal)}
 
+    def is_refused(self, op: str, seal: str) -> bool:
+        """Whether a kernel is left out."""
+        return (op, seal) in self._refused
+
     @property
     def num_refused(self) -> int:
         """How many kernels are left out; what is remembered of choices holds as long as this stays."""

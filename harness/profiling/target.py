@@ -18,8 +18,9 @@ from harness.discover import find_op
 from harness.errors import ExitCode
 from harness.nvtx_ranges import mark_range
 from harness.targets import find_target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 _NUM_WARMUPS = 3
 # Ranges end in this word; the tools' filters ask for it.

@@ -26,10 +26,10 @@ from harness.targets import find_target
 from harness.testing import OpUnderTest
 from harness.timing.batches import InPlaceLaunch, Mode
 from harness.timing.placement import Placements
+from harness.verify.case import Case, plan_arguments
 from harness.verify.findings import VerifyResult
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
-from harness.verify.runner import Case, plan_arguments
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend")
 OP = UNDER_TEST.op

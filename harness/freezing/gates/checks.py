@@ -31,9 +31,9 @@ from harness.freezing.seal.sources import collect_sources
 from harness.model.launches import examine_launch
 from harness.records.tables import Result
 from harness.spec import Launchable, Problem
+from harness.verify.case import Case
 from harness.verify.judge import VERIFY_VERSION
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan
-from harness.verify.runner import Case
 
 
 def find_changes(root: Path) -> str:
