@@ -156,7 +156,7 @@ class FrozenCalls:
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
         known = {a["name"] for a in signature.options}
         scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
-        for name in attrs.keys() - known - scalars:
+        for name in attrs.keys() - known - scalars - set(signature.presence.values()):
             if attrs[name] != find_op(op).attributes[name]:
                 raise SelectionError(f"{op}: the frozen op has no {name}, but {name} = {attrs[name]!r} was requested; promote the op again")
         options = {n: value for n, value in attrs.items() if n in known and isinstance(value, (bool, int, float, str))}
@@ -183,8 +183,10 @@ def _join_members(operands: Sequence[Sequence[Type]], attrs: Attrs) -> tuple[str
 def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> FrozenCall:
     """Return a handle as a call. Outputs are in the opset's order: those that take an input's place have its name in the interface."""
     op = find_op(handle.op)
-    written = [t.name for t in handle.interface.find_layouts(handle.query.values) if t.role == "output"]
-    outputs = [(name,) for name in (*(op.in_place[name] for name in op.outputs if name in op.in_place), *written)]
+    layouts = handle.interface.find_layouts(handle.query.values)
+    written = iter([t.name for t in layouts if t.role == "output"])
+    taken = [op.find_taken(i, len(names), attrs) for i in range(sum(t.role != "input" for t in layouts))]
+    outputs = [(next(written) if place is None else names[place],) for place in taken]
     given = ((scalar["name"], attrs.get(scalar["name"])) for scalar in handle.interface.row.get("scalars", ()))
     return FrozenCall(
         handle, tuple((name,) for name in names), tuple(outputs), {name: value for name, value in given if isinstance(value, (int, float))}
