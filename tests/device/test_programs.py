@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from device.programs import Program, find_programs, judge
+from device.programs import Program, RunOptions, find_programs, judge
+from device.programs.run import execute
 
 MAIN = "int main() { return 0; }\n"
 
@@ -75,3 +76,22 @@ def test_a_verdict_follows_from_status_output_and_reports(
     status: int | None, text: str, reports: list[dict[str, str]], expected: str
 ) -> None:
     assert judge("x", status, text, reports, 1.0).status == expected
+
+
+def test_a_time_out_says_what_was_running() -> None:
+    interrupted = {"kind": "interrupted", "severity": "error", "text": "Interrupted in kernel spin\n  block (0,0,0) at spin.cu:7\nmore\n"}
+    assert judge("x", None, "", [interrupted], 60.2).reason == "more than 60 s; Interrupted in kernel spin block (0,0,0) at spin.cu:7"
+    assert judge("x", None, "", [interrupted], 60.2).findings == ()
+    assert judge("x", None, "", [], 60.2).reason == "more than 60 s; no launch was running"
+    assert judge("x", None, "", [REPORT, interrupted], 60.2).reason == "more than 60 s; Race in shared memory write at line 3"
+
+
+def test_a_program_past_its_time_may_say_what_it_is_at(tmp_path: Path) -> None:
+    script = tmp_path / "slow"
+    script.write_text("#!/bin/sh\ntrap 'echo told to end; exit 0' TERM\nwhile :; do sleep 0.05; done\n")
+    script.chmod(0o755)
+    runtime = tmp_path / "libcudart.so.13"
+    runtime.touch()
+    (program,) = make(tmp_path, {"slow.cu": MAIN})
+    verdict = execute(program, script, (), RunOptions(runtime, tmp_path, timeout_s=0.5))
+    assert (verdict.status, verdict.output) == ("timeout", "told to end\n")
