@@ -6,8 +6,10 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,15 +161,34 @@ def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOption
     command += [name for name in libraries if name.removeprefix("-l") not in without]
     command += ["-o", str(scratch / program.main.stem)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=options.timeout_s, cwd=program.folder
-        )
+        code, output = _run_compiler(command, program.folder, options.timeout_s)
     except subprocess.TimeoutExpired:
         return f"the compiler took more than {options.timeout_s:.0f} s"
     shutil.rmtree(links, ignore_errors=True)
-    if done.returncode == 0:
+    if code == 0:
         return ""
-    lines = (done.stdout + done.stderr).replace(f"{program.folder}/", "").splitlines()
+    lines = output.replace(f"{program.folder}/", "").splitlines()
     return "\n".join(
         [line.strip()[:_LONGEST_LINE] for line in lines if _ERROR_LINE.search(line)][:8] or lines[-8:] or ["the compiler failed silently"]
     )
+
+
+def _run_compiler(command: list[str], folder: Path, timeout_s: float) -> tuple[int, str]:
+    """Return the exit code and all output; one out of time or left by an exception ends with what it started."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        cwd=folder,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from device.programs import Program, RunOptions, find_programs, judge
+from device.programs import BuildOptions, Program, RunOptions, build_program, find_programs, judge
 from device.programs.run import execute
+from device.toolchain import Toolchain
 
 MAIN = "int main() { return 0; }\n"
 
@@ -95,3 +97,25 @@ def test_a_program_past_its_time_may_say_what_it_is_at(tmp_path: Path) -> None:
     (program,) = make(tmp_path, {"slow.cu": MAIN})
     verdict = execute(program, script, (), RunOptions(runtime, tmp_path, timeout_s=0.5))
     assert (verdict.status, verdict.output) == ("timeout", "told to end\n")
+
+
+def test_a_compiler_out_of_time_ends_with_what_it_started(tmp_path: Path) -> None:
+    (tmp_path / "nvcc").write_text("#!/bin/sh\nsleep 300 &\necho $! > child\nwait\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    (program,) = make(tmp_path, {"slow.cu": MAIN})
+    runtime = tmp_path / "libcudart.so.13"
+    toolchain = Toolchain(tmp_path / "nvcc", "13", tmp_path / "g++", "12", tmp_path, runtime, None, None)
+    built = build_program(program, BuildOptions(toolchain, runtime, tmp_path / "cache", timeout_s=2.0))
+    assert built.reason == "the compiler took more than 2 s"
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 10
+    while is_running(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_running(child)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
