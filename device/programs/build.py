@@ -80,7 +80,7 @@ def build_program(program: Program, options: BuildOptions) -> Built:
 
 
 def hash_program(program: Program, options: BuildOptions) -> str:
-    """Return what names a build: the program's sources, the headers that lie in its folder, the compiler, its options."""
+    """Return what names a build: the program's sources, the headers beside its main, the compiler, its options."""
     how = (
         options.toolchain.identity,
         _flags(program, options),
@@ -89,7 +89,7 @@ def hash_program(program: Program, options: BuildOptions) -> str:
         find_driver(options.runtime).is_file(),
     )
     digest = hashlib.sha256(repr(how).encode())
-    local = (path for path in program.folder.rglob("*") if path.suffix in _HEADER_SUFFIXES and path.is_file())
+    local = (path for path in program.main.parent.rglob("*") if path.suffix in _HEADER_SUFFIXES and path.is_file())
     for path in sorted({program.main, *program.helpers, *local}):
         digest.update(os.path.relpath(path, program.folder).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:24]

@@ -38,8 +38,8 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """The folder of the program's sources, which is its working directory."""
-        return self.main.parent
+        """The program's working directory: where its build file runs it, else the folder of its sources."""
+        return self.recipe.folder or self.main.parent
 
 
 def find_programs(root: Path, pattern: str = "*") -> list[Program]:
