@@ -77,11 +77,21 @@ class _Command:
     compiles_only: bool = False
 
 
-def read_recipe(main: Path, top: Path) -> Recipe:
+def list_make_sources(folder: Path) -> list[Path]:
+    """Return the sources that the folder's Makefile compiles, in its order; none without a Makefile."""
+    if not any((folder / name).is_file() for name in _MAKEFILES):
+        return []
+    return list(dict.fromkeys(source for command in _ask_make(folder)[0] for source in command.sources))
+
+
+def read_recipe(main: Path, top: Path, build: Path | None = None) -> Recipe:
     """Return what the nearest build file says of the program whose ``main`` this is.
 
-    Looked for from ``main`` up to the folder ``top``, then in folders beside that of ``main``: theirs may name ``../common/main.cpp``.
+    That is the Makefile of the folder ``build``, where it is given and names the program. Else it is looked for from ``main`` up to the
+    folder ``top``, then in folders beside that of ``main``: theirs may name ``../common/main.cpp``.
     """
+    if build is not None and (recipe := _from_make(main, build)) is not None:
+        return recipe
     folder = main.parent
     while True:
         for name in _MAKEFILES:

@@ -27,6 +27,11 @@ def test_each_source_with_a_main_is_a_program_of_its_own(tmp_path: Path) -> None
     assert [(p.name, p.helpers) for p in found] == [("a.cu", ()), ("b.cu", ())]
 
 
+@pytest.mark.parametrize("kind", ["int", "int32_t", "std::int32_t", "auto", "int\n"])
+def test_a_main_may_be_written_so(tmp_path: Path, kind: str) -> None:
+    assert len(make(tmp_path, {"a.cu": f"{kind} main({kind.strip()} count, char* words[]) {{}}\n"})) == 1
+
+
 def test_a_folder_with_one_main_is_one_program_of_all_its_sources(tmp_path: Path) -> None:
     found = make(tmp_path, {"x/main.cpp": MAIN, "x/kernel.cu": "__global__ void f() {}\n", "x/gold.cpp": "void gold() {}\n"})
     assert [(p.name, [h.name for h in p.helpers]) for p in found] == [("x/main.cpp", ["gold.cpp", "kernel.cu"])]

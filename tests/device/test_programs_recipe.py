@@ -83,6 +83,16 @@ def test_a_makefile_beside_the_folder_of_the_main(tmp_path: Path) -> None:
 
 
 @needs_make
+def test_a_makefile_takes_its_main_from_outside_the_folder(tmp_path: Path) -> None:
+    makefile = "run: app\n\t./app 7\napp:\n\tnvcc ../wc-other/main.cpp wc.cu -o app\n"
+    other = {"wc-other/main.cpp": MAIN, "wc-other/Makefile": "run: app\n\t./app 9\napp:\n\tclang++ main.cpp -o app\n"}
+    write(tmp_path, {**other, "wc-cuda/Makefile": makefile, "wc-cuda/wc.cu": "__global__ void f() {}\n"})
+    (program,) = find_programs(tmp_path / "wc-cuda")
+    assert (program.main, [path.name for path in program.helpers]) == (tmp_path / "wc-other/main.cpp", ["wc.cu"])
+    assert (program.recipe.arguments, program.folder) == (("7",), tmp_path / "wc-cuda")
+
+
+@needs_make
 def test_a_broken_makefile_says_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"Makefile": "include nowhere.mk\n", "a.cu": MAIN})
     assert read_recipe(tmp_path / "a.cu", tmp_path).sources == ()
