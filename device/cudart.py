@@ -1,4 +1,4 @@
-"""Declarations of the CUDA runtime functions that the project calls, over a loaded ``libcudart.so.13``.
+"""Declarations of the CUDA runtime functions that the project calls, on a loaded ``libcudart.so.13``.
 
 NVIDIA's library and the emulated device's have the same functions. Prototypes and enumerators: CUDA Runtime API 13.0.
 """
@@ -127,6 +127,8 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaGraphLaunch": (c_void_p, c_void_p),
     "cudaGraphNodeGetType": (c_void_p, POINTER(c_int)),
     "cudaMalloc": (POINTER(c_void_p), c_size_t),
+    "cudaMallocHost": (POINTER(c_void_p), c_size_t),
+    "cudaFreeHost": (c_void_p,),
     "cudaMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
     "cudaMemcpy2D": (c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int),
     "cudaMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),

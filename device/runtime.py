@@ -1,4 +1,4 @@
-"""Memory, streams, events, capture and graphs over the CUDA runtime API: what the real and the emulated device have in common."""
+"""Memory, streams, events, capture and graphs over the CUDA runtime API, shared by the real and the emulated device."""
 
 from __future__ import annotations
 
@@ -265,6 +265,20 @@ class RuntimeDevice(Device):
         """Queue a copy from one device address to another, on a stream or the default one; it may be captured."""
         handle = api.DEFAULT_STREAM if stream is None else stream.handle
         self.cudart.call("cudaMemcpyAsync", target, source, size_bytes, api.MEMCPY_DEVICE_TO_DEVICE, handle)
+
+    def allocate_pinned(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Allocate host memory that copies to and from the device read without a detour; it is freed with the array and its views."""
+        if size_bytes < 1:
+            raise ValueError(f"size_bytes={size_bytes}: must be at least 1")
+        address = self.cudart.create_handle("cudaMallocHost", size_bytes)
+        block = (ctypes.c_uint8 * size_bytes).from_address(address)
+        weakref.finalize(block, self.cudart.call_quietly, "cudaFreeHost", address)
+        pinned: NDArray[np.uint8] = np.ctypeslib.as_array(block)
+        return pinned
+
+    def upload(self, target: int, source: NDArray[np.uint8], stream: Stream) -> None:
+        """Queue a copy of pinned memory to a device address; it must not be changed until the stream is past the copy."""
+        self.cudart.call("cudaMemcpyAsync", target, source.ctypes.data, source.nbytes, api.MEMCPY_HOST_TO_DEVICE, stream.handle)
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raise :class:`DeviceError` if any of it failed."""

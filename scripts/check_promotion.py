@@ -37,8 +37,8 @@ from harness.freezing.decide.ruling import judge_challenger, share_error
 from harness.records.provenance import find_commit
 from harness.targets import find_target
 from harness.timing.timer import Launch, Mode, Timer
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 # A bucket is a name and, by problem, the launches of incumbent, control and challenger.
 Bucket = dict[str, tuple[Launch, Launch, Launch]]

@@ -10,7 +10,7 @@ from aicf.errors import LaunchError
 from contract.building import build_kernel
 from contract.chain_building import build_chain
 from contract.entry_points import EntryPoints
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import Status
 from device import open_device
@@ -45,7 +45,7 @@ class KernelLibrary:
 
     def _check(self, status: Status) -> None:
         if status.code:
-            raise LaunchError(f"{self._name}: {status.read_reason()}")
+            raise LaunchError(f"{self._name}: {status.read_reason()}", status.cuda_code)
 
 
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:

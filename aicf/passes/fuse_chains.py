@@ -1,4 +1,4 @@
-"""Neighbouring elementwise launches become one: a chain that reads what both read, and writes what others need.
+"""Neighbouring elementwise launches become one: a chain that reads what either reads, and writes what others need.
 
 A chain is merged into one that reads its result where both have the same elements, or where it makes one number and nobody else reads
 that. Chains of one element, and chains that read the same array, are merged side by side. All of it saves launches and bytes; limits are
@@ -17,8 +17,8 @@ from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import Attr, Type, find_dtype
 from aicf.opset.chains import COUNTERS, MAX_INPUTS, MAX_OUTPUTS, NAMES, read_chain
 from aicf.passes.context import Context
-from contract.expressions.language import Call, Extent, Name, Number, format_node
-from contract.expressions.language import Node as Tree
+from contract.expressions.tree import Call, Extent, Name, Number, format_node
+from contract.expressions.tree import Node as Tree
 
 _EXTENTS = {Extent.FULL: "", Extent.ROWS: "[rows]", Extent.COLUMNS: "[columns]", Extent.ONE: "[]"}
 

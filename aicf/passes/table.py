@@ -1,4 +1,4 @@
-"""The passes in their order, and how they are run: each is followed by a check of the graph and a line in the log."""
+"""The passes in order, and how they run: a check of the graph and a line in the log follow each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from aicf.passes import (
 )
 from aicf.passes.context import Context, LogEntry, Run
 
-__all__ = ["PASSES", "Context", "LogEntry", "Pass", "run_passes"]
+__all__ = ["FUSE_CHAINS", "PASSES", "Context", "LogEntry", "Pass", "run_passes"]
+
+# The pass that may make kernels that nobody has frozen.
+FUSE_CHAINS = "fuse chains"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("join sums", flatten.join_sums, is_exact=False),
     Pass("lower", lower.run, is_exact=False, is_needed=True),
     Pass("remove dead last", remove_dead.run),
-    Pass("fuse chains", fuse_chains.run, is_exact=False),
+    Pass(FUSE_CHAINS, fuse_chains.run, is_exact=False),
     Pass("remove dead constants", remove_dead.run),
     Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),

@@ -1,4 +1,4 @@
-"""Compile a program unchanged, with the options that the emulated device needs; built once for one content."""
+"""Compiling a program unchanged, with the options that the emulated device needs; cached by content."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from device.programs.compile import list_link_options, make_links
 from device.programs.find import Program, find_header
 from device.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
+from device.programs.nvcc import list_link_options, make_links
 from device.programs.process import find_driver
 from device.programs.recipe import choose_standard
 from device.toolchain import Toolchain

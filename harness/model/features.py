@@ -1,4 +1,4 @@
-"""What the time model is told of one variant on one problem: its launches, what limits its occupancy, counts, and SASS.
+"""The inputs of the time model for one variant on one problem: its launches, occupancy limits, counts, and SASS.
 
 Counts come from the emulated device, of a sample of blocks spread evenly over the grid of the *full* problem: each block does all of its
 own work, edges are sampled in proportion, and totals are the sample's times (blocks of the grid / blocks run). Distinct bytes of the launch
@@ -24,9 +24,10 @@ from harness.build.resources import Occupancy, Resources, find_occupancy
 from harness.build.sass import SassInstruction, SassKernel, Stall
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.input_domains import find_limit
 from harness.verify.inputs import draw
-from harness.verify.runner import Case, Layout
 
 # Threads of the blocks that are run; at least and at most so many blocks.
 _SAMPLE_THREADS = 2048

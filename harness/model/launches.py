@@ -1,4 +1,4 @@
-"""What one launch is made of: the kernels, grids and blocks it queues, and on the emulated device their exact counters."""
+"""What one launch consists of: the kernels, grids and blocks it queues, and on the emulated device their exact counters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from device.interface import Device, KernelNode, LaunchCounters
 from harness.model.features import Features
 from harness.spec import Launchable, Op, Problem
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from harness.model.time_model import predict
 from harness.profiling.side_by_side import Inspection, make_kernel, read_sources
 from harness.spec import SpecError
 from harness.targets import find_target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 
 def inspect_variant(loaded: LoadedOp, variant_name: str, problem_name: str, target_name: str | None) -> Inspection:

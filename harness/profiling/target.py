@@ -1,4 +1,4 @@
-"""The process that a profiler looks at: it launches one variant on one problem, warm, inside a range of its own.
+"""The process under the profiler: it launches one warm variant on one problem, inside its own range.
 
     python -m harness.profiling.target OP VARIANT PROBLEM LAUNCHES guarded|exact
 
@@ -18,8 +18,9 @@ from harness.discover import find_op
 from harness.errors import ExitCode
 from harness.nvtx_ranges import mark_range
 from harness.targets import find_target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 _NUM_WARMUPS = 3
 # Ranges end in this word; the tools' filters ask for it.

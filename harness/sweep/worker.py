@@ -1,4 +1,4 @@
-"""The measuring process of a sweep: proves variants on the op's small problems and times them on the sweep's.
+"""The measuring process of a sweep: verifies variants on the op's small problems and times them on those of the sweep.
 
 Several of these share a GPU and take turns (:class:`harness.timing.gpu_lock.GpuLock`): while one has the GPU, the others load their next
 variant, judge outputs and send what they found. A variant's turn is one stretch: launches on the small problems, then the timing. What
@@ -36,9 +36,9 @@ from harness.timing.results import Run
 from harness.timing.rounds import TIMING_DISTRIBUTION
 from harness.timing.stats import StopReason, StopRule
 from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import References
-from harness.verify.runner import Case
 
 # So many cold samples are queued at once in a screen, and as many behind them: the host never makes the GPU wait, and each takes up to
 # 1 us more.

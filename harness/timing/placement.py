@@ -1,4 +1,4 @@
-"""One problem in many places of device memory, for launches so short that the place shows.
+"""One problem at many places in device memory, for launches so short that the place matters.
 
 A cold launch of 5 us takes 4.6 us or 5.0 us on an H200, depending on where its buffers lie: the same in every sample of a place, and
 another in the next process, which gets other memory (``profiles/timing/h200.md``). So a short launch is timed over many
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from device.interface import Device, Stream
 from harness.spec import Launchable, Op, Problem
 from harness.timing.batches import InPlaceLaunch, Launch, Mode
-from harness.verify.runner import Case
+from harness.verify.case import Case
 
 NUM_PLACES = 16
 # Of more data than this a launch takes longer than the place of a few pages can show.

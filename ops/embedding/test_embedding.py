@@ -16,10 +16,10 @@ from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
@@ -106,6 +106,7 @@ def test_the_gradient_is_the_slope_of_the_reference() -> None:
         assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_reads_a_row_for_a_wrong_index_is_refused(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(tmp_path, "common/indices.cuh", "return -1;", "return 0;")
     variant = VARIANTS["naive"]

@@ -14,15 +14,17 @@ from device import Device
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem, SpecError
 from harness.testing import OpUnderTest
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
 from harness.verify.reference import compute_expected
-from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("plain", "wgmma")
 FP32_KERNELS = ("plain", "ffma")
 BENCH = OP.select_problems("bench")
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")

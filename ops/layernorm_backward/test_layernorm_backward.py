@@ -13,16 +13,18 @@ from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 FOLDER = Path(__file__).parent
 UNDER_TEST = OpUnderTest(FOLDER)
 FORWARD = OpUnderTest(FOLDER.parent / FOLDER.name.removesuffix("_backward")).op
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("naive", "rows_in_registers")
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]

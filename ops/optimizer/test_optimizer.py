@@ -11,12 +11,14 @@ import pytest
 from device import Device
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
+from harness.verify.case import Case
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("naive", "vectorised")
 
 Open = Callable[[str], Launchable]
 

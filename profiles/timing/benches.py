@@ -21,8 +21,8 @@ from harness.discover import find_op
 from harness.targets import find_target
 from harness.timing.batches import Launch
 from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 BENCHED = (
     ("transpose", "vectorised/bm64_bn64_threads256", "rows512_columns512"),

@@ -27,8 +27,8 @@ from harness.spec import Launchable
 from harness.targets import find_target
 from harness.timing.batches import Mode, Subject
 from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 VARIANTS = ("vectorised/bm64_bn64_threads256", "naive/bm8_bn32", "tiled/bm32_bn32_threads256_pad1")
 PROBLEM = "rows512_columns512"

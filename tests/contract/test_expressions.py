@@ -14,8 +14,8 @@ from contract.expressions import FUNCTIONS, ExpressionError, evaluate, find_boun
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.evaluate import Draws
 from contract.expressions.functions import COMPARISONS, LOGIC
-from contract.expressions.language import Call, Chain, Extent, Name, Node, Number
 from contract.expressions.philox import draw_words, find_kept, make_blocks
+from contract.expressions.tree import Call, Chain, Extent, Name, Node, Number
 
 # Derivatives in the table, and what they are of.
 SLOPES = {
@@ -62,8 +62,8 @@ def test_a_derivative_is_the_slope_of_its_function(slope: str, x: float) -> None
         ("x: T, u: T -> y: T; y = x", "input u is not used"),
         ("x: f32 -> y: T; y = x", "its first input must be of type T, not"),
         ("n: i64 -> y: f32; y = n * 2", "mul takes no counter"),
-        ("n: i64, x: f32 -> m: i64; m = n + x", "'x' is a float, and counters take whole numbers alone"),
-        ("n: i64 -> m: i64; m = n + 0.5", "counters take whole numbers alone"),
+        ("n: i64, x: f32 -> m: i64; m = n + x", "'x' is a float, and counters take only whole numbers"),
+        ("n: i64 -> m: i64; m = n + 0.5", "counters take only whole numbers"),
         ("x: f32 -> y: f32; y = float(x)", "float takes a counter"),
         ("a: i64, b: i64, c: i64 -> d: i64, e: i64, f: i64; d = a; e = b; f = c", "it has 6 inputs and 6 outputs"),
         ("x: T -> y: T[rows]; y = x", "must be of full extent"),
@@ -75,7 +75,7 @@ def test_a_derivative_is_the_slope_of_its_function(slope: str, x: float) -> None
         ("x: T -> y: T; y = x + 1e40", "beyond fp32"),
         ("x: T -> y: T; y = (x", "was never closed"),
         ("x: T -> x: T; x = x", "named more than once"),
-        ("x: T -> y: T; import os", "is no assignment"),
+        ("x: T -> y: T; import os", "is not an assignment"),
         (", ".join(f"x{i}: T" for i in range(9)) + " -> y: T; y = x0", "9 inputs"),
         ("x: T -> y: T; y = dropout(dropout(dropout(dropout(dropout(x, 0.1), 0.1), 0.1), 0.1), 0.1)", "draws more than 4 times"),
     ],

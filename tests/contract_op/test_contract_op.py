@@ -26,10 +26,10 @@ from harness.targets import find_target
 from harness.testing import OpUnderTest
 from harness.timing.batches import InPlaceLaunch, Mode
 from harness.timing.placement import Placements
+from harness.verify.case import Case, plan_arguments
 from harness.verify.findings import VerifyResult
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
-from harness.verify.runner import Case, plan_arguments
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend")
 OP = UNDER_TEST.op
@@ -206,6 +206,7 @@ def test_a_liar_is_refused(verdicts: dict[str, VerifyResult], liar: str) -> None
 MEANS = OpUnderTest(Path(__file__).parent / "ops" / "row_mean")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", MEANS.op.variants, ids=lambda v: v.name)
 def test_rows_and_elements_of_ops_common(device: Device, variant: Variant) -> None:
     problems = MEANS.verify(device, variant, MEANS.open([variant])(variant), Effort(num_hidden=2, num_drawn=9, num_launches=64))

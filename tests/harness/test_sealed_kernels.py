@@ -19,7 +19,7 @@ from harness.compare.drawn.timing import expect
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.spec import Problem
-from harness.verify.runner import Case
+from harness.verify.case import Case
 
 OP = "softmax"
 KERNEL = "naive__threads64__7036f2d1"

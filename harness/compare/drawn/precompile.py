@@ -1,4 +1,4 @@
-"""Peers that compile, compiled ahead in many processes: each launches them once on its share of the problems and leaves the caches warm.
+"""Peers that compile are compiled beforehand in many processes: each launches its share of the problems once and leaves warm caches.
 
 The process that times finds the code on disk; it tunes what is tuned by itself, alone on the GPU.
 """
@@ -18,7 +18,8 @@ from harness.benchmark.run import open_peers
 from harness.compare.drawn.problems import describe_problem, read_problem
 from harness.discover import load_op, load_peers
 from harness.spec import Launchable, Op, Problem
-from harness.verify.runner import Case, Layout
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 
 _MAX_PROCESSES = 8
 

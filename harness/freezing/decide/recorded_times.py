@@ -1,4 +1,4 @@
-"""Times that were recorded earlier, on a GPU that is not here now: published records, or an op's goals (``compare`` without more words).
+"""Times recorded earlier on another GPU: published records, or an op's goals (``compare`` without options).
 
 They may fill buckets that hold no measured entry. They challenge none: that takes contests in one process.
 """
@@ -171,6 +171,6 @@ def find_untimed_code(session: Session, recording: Recording, builds: Sequence[B
         variants = [loaded.op.find_kernel(b.variant.kernel).bind(dict(b.variant.values)) for b in missing]
         then = build_op(loaded, variants, toolchain=session.toolchain, target=session.target, jobs=session.settings.jobs)
         hashes |= {b.variant.name: b.code_hash for b in then}
-    other = f"the machine code that was timed at {recording.revision[:12]} is another one: time it again"
+    other = f"the machine code that was timed at {recording.revision[:12]} differs: time it again"
     found = {b.variant.name: "" if hashes.get(b.variant.name) == b.code_hash else other for b in builds}
     return found | unknown

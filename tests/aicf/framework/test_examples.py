@@ -41,3 +41,25 @@ def test_digits_are_learned(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert lines[2] == "the weights are the same, bit for bit"
     for line in lines[:2]:
         assert float(line.split("accuracy")[1].split()[0]) > 0.97
+
+
+def test_an_onnx_model_runs_as_the_reference_does(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnx_ir", reason="onnx-ir is not installed here: pip install 'aicf[onnx]'")
+    monkeypatch.setattr("sys.argv", ["onnx_infer.py"])
+    load("onnx_infer").main()
+    network, *_, line = capsys.readouterr().out.splitlines()
+    assert network == "Imported(digits.onnx"
+    assert line.startswith("probability (64, 10): at most ")
+    assert float(line.split("at most ")[1].split()[0]) < 1e-6
+
+
+def test_a_network_of_pytorch_goes_on_training_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")
+    monkeypatch.setattr("sys.argv", ["torch_import.py"])
+    module = load("torch_import")
+    monkeypatch.setattr(module, "EPOCHS", 1)
+    module.main()
+    *_, apart, accuracy = capsys.readouterr().out.splitlines()
+    # 21 steps of fp32; Adam's slope is steep where a moment is small.
+    assert float(apart.split(": ")[1].split()[0]) < 1e-3
+    assert float(accuracy.split(": ")[1]) > 0.8
