@@ -29,7 +29,8 @@ from contests import QUICK, Kernels, tune
 from device import Device, open_device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.compare.contest import run_contest
 from harness.discover import find_op
 from harness.freezing.decide.promote import PROMOTION

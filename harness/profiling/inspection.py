@@ -10,7 +10,8 @@ from device.cubin import read_ptx
 from device.interface import KernelNode
 from device.settings import read_settings
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant, read_resources
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op, read_resources
 from harness.build.disassemble import read_sass
 from harness.build.resources import Occupancy, Resources
 from harness.discover import LoadedOp

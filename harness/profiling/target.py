@@ -13,7 +13,8 @@ import sys
 from device import open_device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.errors import ExitCode
 from harness.nvtx_ranges import mark_range

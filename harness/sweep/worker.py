@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from device import open_device
 from device.interface import Device, DeviceError
-from harness.build.builder import open_variant
+from harness.build.binding import open_variant
 from harness.build.resources import Resources, find_occupancy
 from harness.discover import load_op
 from harness.nvtx_ranges import mark_range, name_range

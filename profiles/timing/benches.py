@@ -16,7 +16,8 @@ from contests import dump
 
 from device import open_device
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.targets import find_target
 from harness.timing.batches import Launch

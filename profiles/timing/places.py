@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from device import Device, open_device
 from device.interface import Buffer
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.spec import Launchable
 from harness.targets import find_target

@@ -18,7 +18,8 @@ from device import Device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
-from harness.build.builder import build_binding, build_op
+from harness.build.binding import build_binding
+from harness.build.builder import build_op
 from harness.freezing.gates.domain import find_disagreement
 from harness.records.provenance import find_device_kind
 from harness.spec import Launchable, Problem, SpecError, Variant

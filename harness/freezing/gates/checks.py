@@ -17,7 +17,7 @@ from device import UnavailableError
 from device.settings import find_project_root
 from harness.benchmark.session import Judged, Session
 from harness.benchmark.workers import Job, verify_variants
-from harness.build.builder import open_variant
+from harness.build.binding import open_variant
 from harness.build.interface import describe_interface, read_api
 from harness.build.resources import find_occupancy
 from harness.errors import BuildError, FrozenError
