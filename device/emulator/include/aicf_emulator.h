@@ -10,7 +10,7 @@ extern "C" {
 /* "1 x86-64-v3": interface version, then the interpreter's instruction-set level. */
 const char* aicfEmulatorVersion(void);
 
-/* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck (or "all", "none"); counters = 0|1; workers = N (0:
+/* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck,streamcheck (or "all", "none"); counters = 0|1; workers = N (0:
  * all cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); loop_limit = N (0: none); max_reports =
  * N (distinct findings kept per launch); memory_bytes = N (of each device; before the first allocation only; 8 GiB); devices = N (before
  * the first allocation only); mode = eager|deferred (when queued work runs: at once, or at a synchronisation in an order drawn by seed);

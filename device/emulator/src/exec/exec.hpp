@@ -22,7 +22,8 @@ struct Dim3 {
 };
 
 // The checks of the sanitizer, as bits.
-enum Check : uint32_t { kMemcheck = 1, kInitcheck = 2, kSynccheck = 4, kRacecheck = 8, kAllChecks = 15 };
+// kStreamcheck is the runtime's, about work of different streams; a launch notes what it touches (DeviceMemory::footprints).
+enum Check : uint32_t { kMemcheck = 1, kInitcheck = 2, kSynccheck = 4, kRacecheck = 8, kStreamcheck = 16, kAllChecks = 31 };
 
 enum class Severity : uint8_t { kError, kWarning, kNote };
 

@@ -16,6 +16,7 @@
 namespace aicf::emu {
 
 class RaceShadow;
+class FootprintMap;
 
 enum class MemoryKind : uint8_t {
     kDevice,
@@ -118,6 +119,9 @@ public:
     uint64_t high_water_address() const;
     // What the race check remembers; made when first asked for.
     RaceShadow& race_shadow();
+    // What the launch that runs has touched; make_footprints() before the first launch that is to note it.
+    FootprintMap& footprints() const { return *footprints_; }
+    void make_footprints();
     // Bumped by every allocate and release: lets the interpreter cache look-ups.
     uint64_t generation() const;
 
@@ -134,6 +138,7 @@ private:
     uint32_t reachable_ = ~0u;
     bool has_host_ranges_ = false;
     uint8_t* init_bits_ = nullptr;
+    FootprintMap* footprints_ = nullptr;
     State* state_ = nullptr;
 };
 

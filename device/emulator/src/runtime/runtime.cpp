@@ -10,6 +10,7 @@
 #include "graph.hpp"
 #include "host_fault.hpp"
 #include "options.hpp"
+#include "order.hpp"
 #include "pools.hpp"
 #include "registry.hpp"
 #include "report_file.hpp"
@@ -148,6 +149,7 @@ void Runtime::fail_context(int code, std::string message) {
 
 void Runtime::reset(int device) {
     const bool is_only = devices.size() == 1;
+    forget_order(*this);
     if (is_only) {  // what may lie on several devices stays, where there are several
         images().clear();
         graph_execs.clear();
@@ -190,6 +192,15 @@ int record_error(int code, std::string message) {
 
 namespace {
 
+// Calls may call each other.
+struct CallScope {
+    bool before = std::exchange(thread_state().in_call, true);
+    CallScope() = default;
+    ~CallScope() { thread_state().in_call = before; }
+    CallScope(const CallScope&) = delete;
+    CallScope& operator=(const CallScope&) = delete;
+};
+
 // "cudaMalloc: out of memory (2): 4096 bytes asked for, ..."; empty details give the code's text alone.
 std::string describe_failure(const char* function, const Failure& failure) {
     std::string text = std::string(function) + ": " + error_text(failure.code) + " (" + error_name(failure.code) + ", " +
@@ -207,6 +218,8 @@ int run_api(const char* function, void (*call)(void* body, Runtime& runtime), vo
                                 std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
         Runtime& runtime = Runtime::get();
         std::lock_guard lock(runtime.mutex);
+        const CallScope in_call;
+        note_call(runtime, function);
         if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
         if (!runtime.wrong_setting.empty()) throw Failure{kErrInitializationError, runtime.wrong_setting};
         if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)

@@ -18,6 +18,7 @@
 
 #include "../exec/exec.hpp"
 #include "../memory/device_memory.hpp"
+#include "clock.hpp"
 #include "errors.hpp"
 #include "targets.hpp"
 
@@ -32,15 +33,18 @@ struct Capture;
 struct Task;
 struct MemoryPool;
 struct GraphMemory;
+struct Work;
 
 // What CUDA keeps per host thread.
 struct ThreadState {
     int last_error = 0;
     int capture_mode = abi::kCaptureGlobal;  // cudaThreadExchangeStreamCaptureMode
+    bool in_call = false;                    // holds the runtime's mutex
     bool in_host_function = false;           // CUDA calls are refused there
     int device = 0;                          // cudaSetDevice
     bool has_context = false;                // whether cuCtxGetCurrent has one: a thread's first call that needs it makes it current
     std::string message;
+    std::shared_ptr<Work> current_work;  // that runs (order.hpp); null where nothing is ordered
 };
 ThreadState& thread_state();
 
@@ -87,6 +91,7 @@ struct Device {
     std::shared_ptr<Stream> legacy_stream;
     std::map<std::thread::id, std::shared_ptr<Stream>> thread_streams;  // cudaStreamPerThread
     std::vector<std::shared_ptr<Task>> detached;  // the last work of blocking streams that were destroyed
+    Clock detached_clock;                         // of these, and of all that were destroyed before
     uint32_t peers = 0;                           // a bit for each device whose memory its kernels may touch
     std::shared_ptr<MemoryPool> default_pool, pool;
     MemoryCounts graph_memory;
@@ -188,10 +193,12 @@ int api(const char* function, Body&& body, AfterError after_error = AfterError::
 template <class Call>
 void run_unlocked(Runtime& runtime, Call&& call) {
     runtime.mutex.unlock();
+    thread_state().in_call = false;
     thread_state().in_host_function = true;
     call();
     thread_state().in_host_function = false;
     runtime.mutex.lock();
+    thread_state().in_call = true;
 }
 
 [[noreturn]] void throw_failure(int code, const char* message);

@@ -1,0 +1,149 @@
+#include "host_place.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <vector>
+
+namespace aicf::emu {
+namespace {
+
+struct Walk {
+    HostPlace place{};
+    size_t count = 0;
+    uint64_t own_base = 0;
+    bool passes_library = false;  // the C library's frames as well
+};
+
+bool is_c_library(const char* path) { return path != nullptr && std::strstr(path, "/libc.so") != nullptr; }
+
+_Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
+    Walk& walk = *static_cast<Walk*>(argument);
+    const uint64_t at = _Unwind_GetIP(context);
+    if (at == 0) return _URC_END_OF_STACK;
+    if (walk.count == 0) {
+        Dl_info info{};
+        const bool known = dladdr(reinterpret_cast<void*>(at), &info) != 0;
+        if (known && reinterpret_cast<uint64_t>(info.dli_fbase) == walk.own_base) return _URC_NO_REASON;
+        if (walk.passes_library && known && is_c_library(info.dli_fname)) return _URC_NO_REASON;
+    }
+    walk.place[walk.count++] = at;
+    return walk.count == walk.place.size() ? _URC_NORMAL_STOP : _URC_NO_REASON;
+}
+
+HostPlace walk_stack(bool passes_library) {
+    static const uint64_t own_base = [] {
+        Dl_info info{};
+        dladdr(reinterpret_cast<void*>(&visit), &info);
+        return reinterpret_cast<uint64_t>(info.dli_fbase);
+    }();
+    Walk walk;
+    walk.own_base = own_base;
+    walk.passes_library = passes_library;
+    _Unwind_Backtrace(visit, &walk);
+    return walk.place;
+}
+
+std::string demangled(const std::string& name) {
+    int status = 0;
+    char* text = __cxxabiv1::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+    const std::string result = status == 0 && text != nullptr ? text : name;
+    std::free(text);
+    return result;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+struct Frame {
+    std::string function;  // mangled
+    std::string line;      // "file:line", "" where unknown
+};
+
+// nvcc compiles what cudafe++ made of a source: its lines are the source's, the name is not always.
+std::string source_name(std::string line) {
+    line = base_name(line);
+    const size_t generated = line.find(".cudafe1.cpp:"), prefix = line.find('_', line.find('-'));
+    if (!line.starts_with("tmpxft_") || generated == std::string::npos || prefix >= generated) return line;
+    return line.substr(prefix + 1, generated - prefix - 1) + ".cu" + line.substr(line.find(':', generated));
+}
+
+// The functions at an address, those that were inlined first, by binutils, which are there where a compiler is.
+std::vector<Frame> ask_addr2line(const std::string& module, uint64_t offset) {
+    std::vector<Frame> frames;
+    if (module.find('\'') != std::string::npos) return frames;
+    char command[4200];
+    std::snprintf(command, sizeof command, "addr2line -f -i -e '%s' 0x%llx 2>/dev/null", module.c_str(),
+                  static_cast<unsigned long long>(offset));
+    std::FILE* pipe = popen(command, "r");
+    if (pipe == nullptr) return frames;
+    char function[4096], line[4096];
+    while (std::fgets(function, sizeof function, pipe) != nullptr && std::fgets(line, sizeof line, pipe) != nullptr) {
+        function[std::strcspn(function, "\n")] = line[std::strcspn(line, " \n")] = '\0';
+        const bool is_known = line[0] != '?' && std::strstr(line, ":?") == nullptr;
+        if (function[0] != '?') frames.push_back({function, is_known ? source_name(line) : ""});
+    }
+    pclose(pipe);
+    return frames;
+}
+
+std::vector<Frame> resolve(uint64_t return_address) {
+    const uint64_t at = return_address - 1;  // in the call
+    Dl_info info{};
+    if (dladdr(reinterpret_cast<void*>(at), &info) == 0 || info.dli_fname == nullptr) return {};
+    const auto* header = static_cast<const Elf64_Ehdr*>(info.dli_fbase);
+    const uint64_t offset = header->e_type == ET_EXEC ? at : at - reinterpret_cast<uint64_t>(info.dli_fbase);
+    std::string module = info.dli_fname;
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (module.find('/') == std::string::npos && length > 0) module.assign(self, static_cast<size_t>(length));
+    std::vector<Frame> frames = ask_addr2line(module, offset);
+    char plain[64];
+    std::snprintf(plain, sizeof plain, "+0x%llx", static_cast<unsigned long long>(offset));
+    if (frames.empty()) frames.push_back({info.dli_sname != nullptr ? info.dli_sname : base_name(module) + plain, ""});
+    return frames;
+}
+
+const std::vector<Frame>& resolve_once(uint64_t return_address) {
+    static auto* known = new std::map<uint64_t, std::vector<Frame>>;
+    const auto found = known->find(return_address);
+    return found != known->end() ? found->second : known->emplace(return_address, resolve(return_address)).first->second;
+}
+
+// What nvcc and the runtime's headers put between a launch and the runtime: the inline cudaLaunchKernel, the stub, and the function of the
+// kernel's own name.
+bool is_stub(const Frame& frame, const std::string& kernel) {
+    return frame.function == kernel || frame.function.find("__device_stub__") != std::string::npos ||
+           frame.function.find("cudaLaunchKernel") != std::string::npos || frame.line.find(".stub.c") != std::string::npos ||
+           frame.line.starts_with("cuda_runtime");
+}
+
+std::string describe(const Frame& frame) {
+    std::string name = demangled(frame.function);
+    if (const size_t arguments = name.find('('); arguments != std::string::npos && arguments != 0) name.resize(arguments);
+    return frame.line.empty() ? name : name + " at " + frame.line;
+}
+
+}  // namespace
+
+HostPlace capture_host_place() { return walk_stack(false); }
+HostPlace capture_interrupted_place() { return walk_stack(true); }
+
+std::string describe_host_place(const HostPlace& place, const std::string& kernel) {
+    std::vector<Frame> frames;
+    for (size_t i = 0; i < place.size() && place[i] != 0; ++i)
+        for (const Frame& frame : resolve_once(place[i]))
+            if (!is_stub(frame, kernel)) frames.push_back(frame);
+    if (frames.empty()) return "";
+    const bool has_caller = frames.size() > 1 && !frames[1].line.empty();
+    return describe(frames[0]) + (has_caller ? ", called from " + describe(frames[1]) : "");
+}
+
+}  // namespace aicf::emu

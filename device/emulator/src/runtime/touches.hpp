@@ -1,0 +1,42 @@
+// What queued work reads and writes, by allocation, until the host has waited for it; and the findings: two pieces of work, or the host and
+// one, on the same bytes with nothing that orders them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "../memory/footprint.hpp"
+#include "order.hpp"
+
+namespace aicf::emu {
+
+struct Access {
+    std::shared_ptr<const Work> work;
+    Footprint of;  // within the allocation
+    Interval hull;
+};
+
+// Of an allocation: the accesses that the host has not waited for, by component, in order.
+struct History {
+    uint64_t serial = 0;  // Allocation::serial
+    Interval range;
+    MemoryKind kind = MemoryKind::kDevice;
+    std::map<uint32_t, std::deque<Access>> accesses;
+    bool is_watched = false;  // some of its pages are protected (host_watch.hpp)
+};
+
+// Copies, fills, allocations and releases touch what they name, known when they are queued; a kernel what it has touched when it ran.
+void note_operands(Runtime& runtime, const std::shared_ptr<Work>& work, const Operation& operation);
+void note_footprint(Runtime& runtime, const std::shared_ptr<Work>& work, const Footprint& footprint);
+
+std::map<uint64_t, History>& histories();  // by the address where the allocation begins
+History* find_history(uint64_t address);
+void forget_touches(Runtime& runtime);
+void prune(History& history);  // what the host has waited for
+
+// A finding, where the host's access of a byte is one; `place`: of the code.
+void note_host_access(Runtime& runtime, History& history, uint64_t address, bool is_write, const HostPlace& place);
+
+}  // namespace aicf::emu
