@@ -13,13 +13,15 @@
 #include <string_view>
 #include <vector>
 
+// By the linker: where this library begins and ends.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
+
 namespace aicf::emu {
 namespace {
 
 struct Walk {
     HostPlace place{};
     size_t count = 0;
-    uint64_t own_base = 0;
     bool passes_library = false;  // the C library's frames as well
 };
 
@@ -30,23 +32,16 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
     const uint64_t at = _Unwind_GetIP(context);
     if (at == 0) return _URC_END_OF_STACK;
     if (walk.count == 0) {
-        Dl_info info{};
-        const bool known = dladdr(reinterpret_cast<void*>(at), &info) != 0;
-        if (known && reinterpret_cast<uint64_t>(info.dli_fbase) == walk.own_base) return _URC_NO_REASON;
-        if (walk.passes_library && known && is_c_library(info.dli_fname)) return _URC_NO_REASON;
+        if (at >= reinterpret_cast<uint64_t>(&__ehdr_start) && at < reinterpret_cast<uint64_t>(&_end)) return _URC_NO_REASON;
+        Dl_info info{};  // takes its time
+        if (walk.passes_library && dladdr(reinterpret_cast<void*>(at), &info) != 0 && is_c_library(info.dli_fname)) return _URC_NO_REASON;
     }
     walk.place[walk.count++] = at;
     return walk.count == walk.place.size() ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
 HostPlace walk_stack(bool passes_library) {
-    static const uint64_t own_base = [] {
-        Dl_info info{};
-        dladdr(reinterpret_cast<void*>(&visit), &info);
-        return reinterpret_cast<uint64_t>(info.dli_fbase);
-    }();
     Walk walk;
-    walk.own_base = own_base;
     walk.passes_library = passes_library;
     _Unwind_Backtrace(visit, &walk);
     return walk.place;

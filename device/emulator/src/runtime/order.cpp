@@ -127,8 +127,7 @@ void note_wait(EventWait wait) {
 }  // namespace
 
 void note_call(Runtime& runtime, const char* function) {
-    if (std::string_view(function).starts_with("__cudaLaunchKernel")) function += 2;  // what nvcc makes of <<<>>>
-    if (function[0] != 'c') return;                                                   // the compiler's own
+    if (function[0] == '_') return;  // __cudaPushCallConfiguration and its like: the compiler's
     current_function = function;
     current_call = ++state().calls;
 }
