@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicf import functional, nn, optim
+    from aicf import functional, nn, optim, workbench
     from aicf.autograd import grad, no_grad
     from aicf.backends import set_backend, use_backend
     from aicf.random import Generator, manual_seed
@@ -29,7 +29,7 @@ _PLACES = {
     "set_backend": "aicf.backends",
     "use_backend": "aicf.backends",
 }
-_MODULES = ("functional", "nn", "optim")
+_MODULES = ("functional", "nn", "optim", "workbench")
 
 __all__ = [
     "Generator",
@@ -47,6 +47,7 @@ __all__ = [
     "save_state",
     "set_backend",
     "use_backend",
+    "workbench",
 ]
 
 

@@ -154,8 +154,8 @@ def dropout(x: Tensor, p: float = 0.5, *, training: bool = True, generator: Gene
     """Return x with elements set to zero with probability p, and the others over 1 - p; x itself where not training."""
     if not training or p == 0.0:
         return x
-    seed, offset, skip = (generator or find_generator()).draw(x)
-    return _one("Dropout", x, seed, offset, p=p, skip=skip)
+    counter, skip = (generator or find_generator()).draw(x)
+    return _one("Dropout", x, counter, p=p, skip=skip)
 
 
 def cross_entropy(

@@ -8,12 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from aicf.backends import RecordingBackend
 from aicf.errors import RecordError
-
-if TYPE_CHECKING:
-    from aicf.frontends.recording import Recorder
 
 # Frames that are not the user's: this package's, and those of its context managers.
 _NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
@@ -21,7 +18,7 @@ _NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
 
 class _Modes(threading.local):
     grad_enabled: bool = True
-    recorder: Recorder | None = None
+    recorder: RecordingBackend | None = None
 
 
 MODES = _Modes()
@@ -45,7 +42,7 @@ def set_grad_enabled(enabled: bool) -> Iterator[None]:
 
 
 @contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
+def recording(recorder: RecordingBackend) -> Iterator[None]:
     """Make the block's calls nodes of a graph. Raises :class:`RecordError` inside of another recording."""
     if MODES.recorder is not None:
         raise RecordError(f"{find_source()}: a program is being recorded already; compile outside of recorded functions")

@@ -15,26 +15,37 @@ from aicf.tensor import Tensor
 
 
 class Generator:
-    """Where dropout's masks come from. ``seed`` and ``offset`` are host tensors, uint64 scalars."""
+    """Where dropout's masks come from. ``counter`` is a tensor of uint64[2], seed and offset, on the host or in a plan's memory."""
 
     def __init__(self, seed: int = 0) -> None:
-        host = find_backend("numpy")
-        self.seed = Tensor(np.uint64(seed), backend=host)
-        self.offset = Tensor(np.uint64(0), backend=host)
+        self.counter = Tensor(np.array([seed, 0], np.uint64), backend=find_backend("numpy"))
 
-    def draw(self, like: Tensor) -> tuple[Tensor, Tensor, int]:
-        """Return seed, offset and how far behind the offset one call's numbers are; the offset moves on by one."""
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return int(self.counter.numpy()[0])
+
+    @property
+    def offset(self) -> int:
+        """How many calls have drawn."""
+        return int(self.counter.numpy()[1])
+
+    def _move(self, seed: int, offset: int) -> None:
+        self.counter.copy_(Tensor(np.array([seed, offset], np.uint64), backend=self.counter.backend))
+
+    def draw(self, like: Tensor) -> tuple[Tensor, int]:
+        """Return the counter, and how far behind its offset one call's numbers are; the offset moves on by one."""
         if MODES.recorder is not None:
             return MODES.recorder.draw(self)
-        seed, offset = (Tensor(t.numpy(), backend=like.backend) for t in (self.seed, self.offset))
-        self.offset.copy_(int(self.offset.item()) + 1)
-        return seed, offset, 0
+        counter = Tensor(self.counter.numpy(), backend=like.backend)
+        self._move(self.seed, self.offset + 1)
+        return counter, 0
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> NDArray[np.float32]:
         """Return numbers in [low, high) for a new parameter, in host memory; the offset moves on by one."""
-        offset = int(self.offset.item())
-        self.offset.copy_(offset + 1)
-        drawn = draw_uniform(math.prod(shape), int(self.seed.item()), offset).reshape(tuple(shape))
+        seed, offset = self.seed, self.offset
+        self._move(seed, offset + 1)
+        drawn = draw_uniform(math.prod(shape), seed, offset).reshape(tuple(shape))
         return (low + (high - low) * drawn).astype(np.float32)
 
     def normal(self, shape: Sequence[int], deviation: float) -> NDArray[np.float32]:
@@ -45,12 +56,11 @@ class Generator:
 
     def state_dict(self) -> dict[str, int]:
         """Return what :meth:`load_state_dict` takes."""
-        return {"seed": int(self.seed.item()), "offset": int(self.offset.item())}
+        return {"seed": self.seed, "offset": self.offset}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on where a state was taken."""
-        self.seed.copy_(state["seed"])
-        self.offset.copy_(state["offset"])
+        self._move(state["seed"], state["offset"])
 
 
 _generator = Generator()

@@ -6,7 +6,6 @@ A file is written beside its place and renamed: one that is there is whole, and 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,17 @@ from aicf.errors import StateError
 from aicf.nn import Module
 from aicf.optim import Optimizer
 from aicf.random import Generator
+from contract.files import write_atomically
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> None:
     """Write arrays and texts as one file; raises :class:`StateError` where that fails, and the older file stays."""
     from safetensors.numpy import save
 
-    scratch = path.with_name(f".{path.name}.new")
+    content = save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, dict(facts))
     try:
-        with scratch.open("wb") as file:
-            file.write(save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, dict(facts)))
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
+        write_atomically(path, content, durable=True)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         raise StateError(f"{path}: cannot be written: {error.strerror or error}; what was there before is untouched") from error
 
 

@@ -1,4 +1,5 @@
 """The frozen format in one place: what ``harness`` writes, and what ``aicf`` and ``deploy`` read; ``docs/frozen.md`` describes it.
 
-Importing any of it but :mod:`contract.building` and :mod:`contract.decision` needs Python's standard library alone.
+Importing any of it but :mod:`contract.building` and :mod:`contract.decision` needs Python's standard library alone, and
+:mod:`contract.expressions` NumPy.
 """

@@ -6,6 +6,7 @@ import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from contract.axes import Axes
 from contract.errors import FrozenError
 from contract.formulas import check_tokens, list_tokens
 
@@ -42,6 +43,10 @@ class _Names:
             if not _is_choice(value, self.attributes[name]):
                 self.fail(f"{what}: {name} = {value!r} is not one of {', '.join(map(repr, self.attributes[name]))}")
 
+    def require_group(self, what: str, group: str, count: int) -> None:
+        if group.count("/") + 1 != max(count, 1):
+            self.fail(f"{what}: group {group} is not a class of each of the {count} axes that it is of")
+
     def require_conditions(self, what: str, conditions: Sequence[Row]) -> None:
         for row in conditions:
             if "attribute" in row:
@@ -70,12 +75,21 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
     names = _Names(where, description)
     _check_interface(names, description["interface"])
     _check_description(names, description)
+    for row in description.get("extends", ()):
+        names.require_conditions("extends", row["when"])
+    axes = Axes.of(description["axes"])
     for row in rows:
+        if row["kind"] == "entry" and set(row["bucket"]) != {"arch", *axes.names}:
+            names.fail(f"entry {row['kernel']}: its bucket has {', '.join(sorted(row['bucket']))}, not arch, {', '.join(axes.names)}")
         if row["kind"] == "median":
             what = f"median {row['problem']}"
+            names.require_group(what, row["group"], axes.num_group)
             if set(row["sizes"]) != names.sizes or set(row["attributes"]) != set(names.attributes):
                 names.fail(f"{what}: its sizes and attributes are not the op's")
             names.require_values(what, row["attributes"])
+        if row["kind"] == "survey":
+            for group in row["groups"]:
+                names.require_group(f"survey {row['arch']}", group["group"], axes.num_survey)
     for manifest in manifests:
         names.require_conditions(f"{manifest['kernel']}: domain", manifest["domain"])
         names.require(f"{manifest['kernel']}: prior/tile", manifest["prior"]["tile"], names.sizes)
@@ -128,6 +142,10 @@ def _check_interface(names: _Names, interface: Row) -> None:
 
 def _check_description(names: _Names, description: Row) -> None:
     names.require_once("axes", [axis["name"] for axis in description["axes"]])
+    try:
+        Axes.of(description["axes"])
+    except FrozenError as error:
+        names.fail(f"axes: {error}")
     for axis in description["axes"]:
         names.require_once(f"axes/{axis['name']}", [c["name"] for c in axis["classes"]])
         for each in axis["classes"]:

@@ -11,7 +11,7 @@ import fcntl
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -39,15 +39,26 @@ def build_kernel(kernel: FrozenKernel, cache_dir: Path | None = None) -> Path:
     if _is_whole(place):
         return place / _LIBRARY
     kernel.check_sources()
+    return find_or_build(place, kernel, _require_pinned)
+
+
+def find_or_build(place: Path, kernel: FrozenKernel, check: Callable[[FrozenKernel, Toolchain, Path], None]) -> Path:
+    """Return the library at ``place``; where it is not there whole, compile it, ``check`` it, and put it there.
+
+    Raises as :func:`build_kernel`, and what ``check`` raises.
+    """
+    if _is_whole(place):
+        return place / _LIBRARY
     try:
         toolchain = find_toolchain()
     except UnavailableError as error:
         raise UnavailableError(f"{kernel.op}/{kernel.name} must be built from its sealed sources: {error}") from error
+    root = place.parent
     try:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / f".{place.name}.lock"):
             if not _is_whole(place):
-                _build(kernel, toolchain, place)
+                _build(kernel, toolchain, place, check)
     except OSError as error:
         raise BuildError(f"{root}: {error.strerror or error}; free space there, or point AICF_CACHE_DIR elsewhere") from error
     return place / _LIBRARY
@@ -100,18 +111,22 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(kernel: FrozenKernel, toolchain: Toolchain, place: Path) -> None:
+def _build(kernel: FrozenKernel, toolchain: Toolchain, place: Path, check: Callable[[FrozenKernel, Toolchain, Path], None]) -> None:
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".building-") as name:
         made = Path(name, "made")
         made.mkdir()
         library = compile_kernel(kernel, toolchain, made)
-        if fault := find_other_code(kernel, library):
-            sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
-            raise FrozenError(
-                f"{kernel.op}/{kernel.name}: build/machine_code: nvcc {toolchain.nvcc_version} makes another kernel of the sealed sources "
-                f"than nvcc {sealed_with}, whose was verified and measured: {fault}; {name_remedy(sealed_with)}"
-            )
+        check(kernel, toolchain, library)
         (made / _DIGEST).write_text(sha256(library.read_bytes()).hexdigest())
         if place.exists():  # damaged, or this would not be built
             shutil.rmtree(place)
         made.rename(place)
+
+
+def _require_pinned(kernel: FrozenKernel, toolchain: Toolchain, library: Path) -> None:
+    if fault := find_other_code(kernel, library):
+        sealed_with = kernel.manifest["build"]["toolchain"]["nvcc"]
+        raise FrozenError(
+            f"{kernel.op}/{kernel.name}: build/machine_code: nvcc {toolchain.nvcc_version} makes another kernel of the sealed sources "
+            f"than nvcc {sealed_with}, whose was verified and measured: {fault}; {name_remedy(sealed_with)}"
+        )

@@ -120,7 +120,10 @@ class Interface:
                 row = tensor.shape[-1]
                 strides[tensor.name] = problem.sizes[row] if isinstance(row, str) else row
             elif tensor.has_strides:
-                strides[tensor.name] = tensor.find_packed(problem.sizes) or ()
+                strides[tensor.name] = packed = tensor.find_packed(problem.sizes) or ()
+                if isinstance(packed, tuple) and max(packed, default=0) > INT64_MAX and tensor.name not in problem.strides:
+                    shape = " x ".join(map(str, tensor.list_lengths(problem.sizes)))
+                    raise ValueError(f"{self.op}: {tensor.name} of {shape} elements: its strides must be at most 2**63 - 1")
         if problem.strides:
             self._take_strides(problem, strides)
         if addresses:

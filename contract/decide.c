@@ -230,9 +230,12 @@ static bool is_surveyed(const AicfTable* t, const AicfQuery* q, const uint64_t* 
     return true;
 }
 
-/* Problems of the call's group correct the model, each with a weight that falls with the square of its squared distance. */
-static void find_corrections(const AicfTable* t, const AicfQuery* q, double* off, double* says) {
-    for (int k = 0; k < t->num_kernels; ++k) off[k] = says[k] = 0.0;
+/* How far kernels' times are from their models, as a share, by problems of the call's group: by those of the call's own sizes where there
+ * are any, else by all, each with a weight that falls with the square of its squared distance. */
+static void find_corrections(const AicfTable* t, const AicfQuery* q, double* corrections) {
+    double off[AICF_MAX_KERNELS], says[AICF_MAX_KERNELS], exact[AICF_MAX_KERNELS];
+    int counts[AICF_MAX_KERNELS];
+    for (int k = 0; k < t->num_kernels; ++k) off[k] = says[k] = exact[k] = counts[k] = 0;
     for (int p = 0; p < t->num_survey_points; ++p) {
         const AicfSurveyPoint* point = &t->survey_points[p];
         if (!has_classes(point->classes, q->classes, t->num_survey_axes)) continue;
@@ -247,14 +250,18 @@ static void find_corrections(const AicfTable* t, const AicfQuery* q, double* off
             if (isnan(errors[k])) continue;
             off[k] = off[k] + say * errors[k];
             says[k] = says[k] + say;
+            if (distance > kNearest) continue;
+            exact[k] = exact[k] + errors[k];
+            counts[k] += 1;
         }
     }
+    for (int k = 0; k < t->num_kernels; ++k) corrections[k] = counts[k] ? exact[k] / counts[k] : off[k] / (1.0 + says[k]);
 }
 
 int32_t aicf_predict(const AicfTable* t, const AicfQuery* q, const uint64_t* kernels, double* us) {
     if (!is_surveyed(t, q, kernels)) return 0;
-    double off[AICF_MAX_KERNELS], says[AICF_MAX_KERNELS];
-    find_corrections(t, q, off, says);
+    double corrections[AICF_MAX_KERNELS];
+    find_corrections(t, q, corrections);
     for (int k = 0; k < t->num_kernels; ++k) {
         us[k] = NAN;
         if (!has_kernel(t->surveyed, k)) continue;
@@ -262,7 +269,7 @@ int32_t aicf_predict(const AicfTable* t, const AicfQuery* q, const uint64_t* ker
         double terms[AICF_NUM_TERMS];
         aicf_find_terms(t, q, k, terms);
         const double modelled = w[0] + terms[1] * w[1] + terms[2] * w[2] + terms[3] * w[3] + terms[4] * w[4];
-        us[k] = modelled * (1.0 + off[k] / (1.0 + says[k]));
+        us[k] = modelled * (1.0 + corrections[k]);
     }
     return 1;
 }

@@ -18,7 +18,6 @@ from contract import decision_structs as c
 from contract.calls import Interface, Query, Value
 from contract.decision_tables import DecisionTable, assemble, make_table
 from contract.frozen_set import FrozenOp
-from contract.layout import AXES
 from device.native import build_library
 
 SOURCE, HEADER = (Path(__file__).with_name(name) for name in ("decide.c", "decide.h"))
@@ -145,15 +144,19 @@ class DecisionCore:
         self._library.aicf_keep_preferred(self._address, ctypes.byref(wishes), workspace_bytes, kept)
         return int.from_bytes(kept, "little")
 
-    def find_classes(self, asked: Asked) -> tuple[str | None, ...]:
-        """Return the call's class on each axis, None where it is in none."""
-        found = asked.struct.classes[: len(self.table.names.axes)]
-        return tuple(axis[n]["name"] if n >= 0 else None for axis, n in zip(self.table.names.axes, found, strict=True))
+    def find_classes(self, asked: Asked) -> dict[str, str | None]:
+        """Return the call's class by axis, None where it is in none."""
+        names, found = self.table.names, asked.struct.classes
+        return {
+            axis: classes[n]["name"] if n >= 0 else None
+            for axis, classes, n in zip(names.axes.names, names.classes, found[: len(names.classes)], strict=True)
+        }
 
     def find_bucket_winners(self, asked: Asked) -> int:
         """Return the winners of the call's bucket, a bit each."""
         own = asked.struct.classes[:]
-        return sum(1 << w.kernel for w in self.table.lists["winners"] if w.classes[: len(AXES)] == own[: len(AXES)])
+        num_axes = len(self.table.names.classes)
+        return sum(1 << w.kernel for w in self.table.lists["winners"] if w.classes[:num_axes] == own[:num_axes])
 
     def find_broken(self, asked: Asked, kernel: int) -> Mapping[str, Any] | None:
         """Return the first condition of a kernel's domain that does not hold, None where all do."""

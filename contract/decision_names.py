@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract import decision_structs as c
+from contract.axes import ANY, Axes
 from contract.conditions import INT64_MAX
 from contract.errors import FrozenError
-from contract.layout import AXES
 
 Row = Mapping[str, Any]
 _ON_ATTRIBUTE, _ON_COUNT, _ON_ADDRESS, _ON_STRIDE = range(4)
@@ -25,7 +25,8 @@ class Names:
     sizes: tuple[str, ...]
     attributes: Mapping[str, tuple[Any, ...]]
     tensors: tuple[str, ...]
-    axes: tuple[tuple[Row, ...], ...]
+    axes: Axes
+    classes: tuple[tuple[Row, ...], ...]
 
     @classmethod
     def of(cls, description: Row) -> Names:
@@ -35,7 +36,8 @@ class Names:
         attributes = {a["name"]: tuple(a["choices"]) for a in sorted(interface["attributes"], key=lambda a: str(a["name"]))}
         tensors = tuple(t["name"] for t in interface["tensors"])
         given = {axis["name"]: tuple(axis["classes"]) for axis in description["axes"]}
-        axes = tuple(given.get(name, ({"name": "any", "when": []},)) for name in AXES)
+        axes = Axes.of(description["axes"])
+        classes = tuple(given.get(name, ({"name": ANY, "when": []},)) for name in axes.names)
         for what, count, most in (
             ("sizes", len(sizes), c.MAX_SIZES),
             ("attributes", len(attributes), c.MAX_ATTRIBUTES),
@@ -44,7 +46,7 @@ class Names:
         ):
             if count > most:
                 raise FrozenError(f"{description['op']}: {count} {what}; a decision looks at {most} at most")
-        return cls(str(description["op"]), interface, sizes, attributes, tensors, axes)
+        return cls(str(description["op"]), interface, sizes, attributes, tensors, axes, classes)
 
     def find_choice(self, attribute: str, value: Any) -> int:
         """Return the number of an attribute's value: 1 is not true, and 1.0 is 1."""
@@ -55,7 +57,7 @@ class Names:
 
     def find_class(self, axis: int, name: str) -> int:
         """Return the number of an axis' class; -2, which no call has, where the axis does not know it any more."""
-        return next((i for i, each in enumerate(self.axes[axis]) if each["name"] == name), _GONE)
+        return next((i for i, each in enumerate(self.classes[axis]) if each["name"] == name), _GONE)
 
     def list_sizes(self, values: Row) -> list[int]:
         """Return sizes in order."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from contract.axes import MAX_AXES
+
 MAX_SIZES = 16
 MAX_ATTRIBUTES = 16
 MAX_TENSORS = 32
-MAX_AXES = 8
 MAX_UNITS = 8
 MAX_KERNELS = 256
 MASK_WORDS = 4

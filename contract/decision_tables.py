@@ -19,11 +19,9 @@ from contract.conditions import make_condition
 from contract.decision_names import Names, make_conditions
 from contract.errors import FrozenError
 from contract.formulas import list_tokens, make_steps
-from contract.layout import AXES
 
 Row = Mapping[str, Any]
 # Times of one group, all axes but the region, may stand for each other; errors of a survey depend on dtypes and layout alone.
-NUM_GROUP_AXES, NUM_SURVEY_AXES = 3, 2
 _NONE = -1
 
 
@@ -91,9 +89,9 @@ def make_table(
         "num_sizes": len(names.sizes),
         "num_attributes": len(names.attributes),
         "num_tensors": len(names.tensors),
-        "num_axes": len(AXES),
-        "num_group_axes": NUM_GROUP_AXES,
-        "num_survey_axes": NUM_SURVEY_AXES,
+        "num_axes": len(names.classes),
+        "num_group_axes": names.axes.num_group,
+        "num_survey_axes": names.axes.num_survey,
         "num_conditions": len(table.conditions),
     }
     for key in ("kernels", "classes", "winners", "fallbacks", "points", "flops", "bytes", "units", "reads", "survey_points"):
@@ -116,7 +114,7 @@ def _add_domains(table: DecisionTable, domains: Sequence[Sequence[Row]]) -> None
 
 
 def _add_classes(table: DecisionTable) -> None:
-    for axis, classes in enumerate(table.names.axes):
+    for axis, classes in enumerate(table.names.classes):
         for number, each in enumerate(classes):
             first = len(table.lists["conditions"])
             for row in each["when"]:
@@ -138,7 +136,7 @@ def _make_kernel(table: DecisionTable, manifest: Row, units: Sequence[str]) -> c
 def _add_entries(table: DecisionTable, entries: Sequence[Row], place: Mapping[str, int]) -> None:
     winners = set()
     for entry in (e for e in entries if e["role"] == "winner"):
-        classes = tuple(table.names.find_class(axis, entry["bucket"][name]) for axis, name in enumerate(AXES))
+        classes = tuple(table.names.find_class(axis, entry["bucket"][name]) for axis, name in enumerate(table.names.axes.names))
         winners.add((place[entry["kernel"]], classes))
     for kernel, classes in sorted(winners):
         table.lists["winners"].append(_fill(c.AicfWinner(kernel=kernel), classes=classes))
@@ -186,15 +184,15 @@ def _add_rows(table: DecisionTable, name: str, rows: Sequence[Row], add: Callabl
 
 def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str, int]) -> None:
     """Add measured problems in the order of their names, each with its times, the fastest first."""
-    names, find_region = table.names, _find_regions(table.names)
+    names, find_regions = table.names, _find_regions(table.names)
     found: dict[tuple[Any, ...], set[tuple[float, int]]] = {}
     for row in medians:
         if sorted(row["sizes"]) != list(names.sizes) or set(row["attributes"]) != set(names.attributes):
             raise FrozenError(
                 f"{names.op}: index.jsonl: the median of {row['kernel']} on {row['problem']} has other sizes or attributes than the op"
             )
-        group = [names.find_class(axis, name) for axis, name in enumerate(row["group"].split("/")[:NUM_GROUP_AXES])]
-        classes = (*group, find_region(row))
+        group = [names.find_class(axis, name) for axis, name in enumerate(row["group"].split("/")[: names.axes.num_group])]
+        classes = (*group, *find_regions(row))
         key = (row["problem"], classes, tuple(names.list_sizes(row["sizes"])), tuple(names.list_choices(row["attributes"])))
         found.setdefault(key, set()).add((float(row["median_us"]), place[row["kernel"]]))
     for (problem, classes, sizes, choices), times in sorted(found.items()):
@@ -206,14 +204,14 @@ def _add_points(table: DecisionTable, medians: Sequence[Row], place: Mapping[str
         table.problems.append(problem)
 
 
-def _find_regions(names: Names) -> Callable[[Row], int]:
-    """Return what finds the region of a measured problem, whose rows follow each other: its class on the last axis, -1 for none."""
+def _find_regions(names: Names) -> Callable[[Row], list[int]]:
+    """Return what finds the region of a measured problem, whose rows follow each other: its class on each axis of that, -1 for none."""
     interface = Interface(names.op, names.interface)
-    classes = [[make_condition(row) for row in each["when"]] for each in names.axes[NUM_GROUP_AXES]]
+    axes = [[[make_condition(row) for row in each["when"]] for each in axis] for axis in names.classes[names.axes.num_group :]]
 
-    def find(problem: Row) -> int:
+    def find(problem: Row) -> list[int]:
         query = interface.make_query(Problem(problem["sizes"], problem["attributes"]))
-        return next((i for i, conditions in enumerate(classes) if all(holds(query) for holds in conditions)), _NONE)
+        return [next((i for i, conditions in enumerate(axis) if all(holds(query) for holds in conditions)), _NONE) for axis in axes]
 
     return find
 
@@ -232,7 +230,7 @@ def _add_survey(table: DecisionTable, survey: Row, place: Mapping[str, int]) -> 
     for name in table.kernels:
         table.lists["weights"] += survey["weights"][name] if name in known else [0.0] * c.NUM_TERMS
     for group in survey["groups"]:
-        classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[:NUM_SURVEY_AXES])]
+        classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[: names.axes.num_survey])]
         columns = {known[name]: num_sizes + i for i, name in enumerate(group["kernels"]) if name in known}
         for point in group["points"]:
             _check_point(names, group, point)

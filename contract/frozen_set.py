@@ -6,15 +6,16 @@ Sources are held against their hashes where they are used: :meth:`contract.kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from contract.agreement import check_agreement
 from contract.errors import FrozenError, NotFrozenError
+from contract.extension import list_served_interfaces
 from contract.index import Index, read_index
 from contract.kernels import FrozenKernel, read_kernel
-from contract.layout import INDEX, dump_line, find_frozen_dir, hash_value, is_op_name
+from contract.layout import INDEX, dump_line, find_frozen_dirs, is_op_name
 
 Row = Mapping[str, Any]
 
@@ -47,22 +48,24 @@ class FrozenOp:
 
 
 def list_ops(frozen_dir: Path | None = None) -> list[str]:
-    """Return the ops that have an index, sorted."""
-    found = (path.parent.name for path in (frozen_dir or find_frozen_dir()).glob(f"*/{INDEX}"))
+    """Return the ops that have an index, sorted: those of one set, or of all (:func:`~contract.layout.find_frozen_dirs`)."""
+    places = find_frozen_dirs() if frozen_dir is None else (frozen_dir,)
+    found = {path.parent.name for place in places for path in place.glob(f"*/{INDEX}")}
     return sorted(name for name in found if is_op_name(name))
 
 
 def read_op(op: str, frozen_dir: Path | None = None) -> FrozenOp:
-    """Read an op's index and the kernels that it names.
+    """Read an op's index and the kernels that it names: from one set, or from the first of all that has the op.
 
     Raises :class:`NotFrozenError` for an op that is not there, and :class:`FrozenError`, naming file, line and field, where something is
     missing, breaks its schema, or disagrees.
     """
-    root = frozen_dir or find_frozen_dir()
-    known = list_ops(root)
-    if op not in known:
-        raise NotFrozenError(f"{root}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
-    return load_kernels(read_index(root / op))
+    places = find_frozen_dirs() if frozen_dir is None else (frozen_dir,)
+    place = next((p for p in places if op in list_ops(p)), None)
+    if place is None:
+        known = list_ops(frozen_dir)
+        raise NotFrozenError(f"{' and '.join(map(str, places))}: op {op!r} is not frozen; there are: {', '.join(known) or 'none'}")
+    return load_kernels(read_index(place / op))
 
 
 def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True) -> FrozenOp:
@@ -79,10 +82,18 @@ def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True)
         if seals.setdefault(entry["kernel"], entry["seal"]) != entry["seal"]:
             raise FrozenError(f"{path}: seal: two entries of kernel {entry['kernel']} name different seals")
     entries = tuple(sorted(filter(keep, index.entries), key=dump_line))
-    digest = hash_value(descriptions[0]["interface"])
+    served = list_served_interfaces(descriptions[0])
     names = sorted({entry["kernel"] for entry in entries})
-    kernels = {name: read_kernel(index.folder, name, seal=seals[name], interface=digest) for name in names}
+    kernels = {name: _restrict(read_kernel(index.folder, name, seal=seals[name], interfaces=served), served) for name in names}
     medians = sorted((row for row in index.medians if row["mode"] == "cold" and row["kernel"] in kernels), key=dump_line)
     surveys = {row["arch"]: row for row in index.rows if row["kind"] == "survey"}
     check_agreement(str(path), index.rows, [k.manifest for k in kernels.values()])
     return FrozenOp(index.op, index.folder, descriptions[0], entries, tuple(medians), kernels, surveys)
+
+
+def _restrict(kernel: FrozenKernel, served: Mapping[str, list[Any]]) -> FrozenKernel:
+    """Return a kernel whose domain has only calls by the interface that it was sealed with."""
+    conditions = served[kernel.manifest["interface"]]
+    if not conditions:
+        return kernel
+    return replace(kernel, manifest=dict(kernel.manifest) | {"domain": [*kernel.manifest["domain"], *conditions]})

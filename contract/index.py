@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from contract.axes import name_bucket
 from contract.documents import DocumentError, parse_json, read_plain_file
 from contract.errors import FrozenError
-from contract.layout import INDEX, dump_line, name_bucket
+from contract.layout import INDEX, dump_line
 from contract.schemas import find_schema_fault, find_version_fault
 
 Row = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,11 @@ class FrozenKernel:
             self.read_source(name)
 
 
-def read_kernel(folder: Path, name: str, *, seal: str | None = None, interface: str | None = None) -> FrozenKernel:
+def read_kernel(folder: Path, name: str, *, seal: str | None = None, interfaces: Container[str] | None = None) -> FrozenKernel:
     """Return a kernel of the op whose folder it is, its manifest checked against schema, seal and name.
 
-    ``seal`` and ``interface`` are what the index says that these are. Raises :class:`FrozenError`, naming the file and field.
+    ``seal`` is what the index says that it is, ``interfaces`` are those that it describes or extends. Raises :class:`FrozenError`, naming
+    the file and field.
     """
     path = folder / name_manifest(name)
     if not path.exists() and (folder / name / OLD_MANIFEST).exists():
@@ -115,6 +116,6 @@ def read_kernel(folder: Path, name: str, *, seal: str | None = None, interface: 
     for call, symbol in manifest["entry_points"].items():  # a symbol of another name may be anything that is linked, `system` among it
         if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
             raise FrozenError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
-    if interface not in (None, manifest["interface"]):
-        raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes")
+    if interfaces is not None and manifest["interface"] not in interfaces:
+        raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes, nor one that this extends")
     return FrozenKernel(sealed, revision)

@@ -38,15 +38,27 @@ SCHEMA_VERSION = 1
 # As in index.schema.json: names that are words are no paths.
 _OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _KERNEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,200}__[0-9a-f]{8}\Z")
-AXES = ("dtypes", "layout", "epilogue", "region")
-BUCKET_KEYS = ("arch", *AXES)
+
+
+# The set that comes with this package: of the checkout, or installed beside it.
+PACKAGED_DIR = Path(__file__).resolve().parents[1] / FROZEN
+# The format's schemas are the project's own, wherever a set lies.
+SCHEMA_DIR = PACKAGED_DIR / SCHEMA
 
 
 def find_frozen_dir() -> Path:
-    """Return the folder ``frozen`` of the project: beside this package, else the nearest one at or above the working directory."""
-    own, here = Path(__file__).resolve().parents[1], Path.cwd()
-    found = (folder / FROZEN for folder in (own, here, *here.parents) if (folder / FROZEN / SCHEMA).is_dir())
-    return next(found, own / FROZEN)
+    """Return the folder ``frozen`` of the project that we stand in, which need not be there yet; outside of any the packaged one."""
+    # Inside: the device's package needs NumPy, and whoever names a folder does not need it.
+    from device.settings import find_project
+
+    project = find_project()
+    return PACKAGED_DIR if project is None else project / FROZEN
+
+
+def find_frozen_dirs() -> tuple[Path, ...]:
+    """Return the folders of frozen sets in the order in which an op is looked for: the project's own, then the packaged one."""
+    own = find_frozen_dir()
+    return (own,) if own == PACKAGED_DIR else (own, PACKAGED_DIR)
 
 
 def name_schema(document: str) -> str:
@@ -122,8 +134,3 @@ def list_kernel_files(sealed: Mapping[str, Any], sources: Mapping[str, bytes]) -
     folder = name_revision(manifest["revision"])
     files = {name_manifest(sealed["kernel"]): dump_document(manifest).encode(), f"{folder}/{TREE}": dump_document(tree).encode()}
     return files | {f"{folder}/{name}": content for name, content in sources.items()}
-
-
-def name_bucket(bucket: Mapping[str, str]) -> str:
-    """Return a bucket's name, ``sm_90a/bfloat16/nk_whole/smooth/outputs_beyond``."""
-    return "/".join(bucket[key] for key in BUCKET_KEYS)

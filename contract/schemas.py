@@ -10,14 +10,14 @@ from typing import Any
 
 from contract.documents import DocumentError, parse_json, read_plain_file
 from contract.errors import BrokenDocument, FrozenError
-from contract.layout import SCHEMA, SCHEMA_VERSION, dump_line, find_frozen_dir, name_schema
+from contract.layout import SCHEMA_DIR, SCHEMA_VERSION, dump_line, name_schema
 from contract.validator import find_fault
 
 # What the schemas of format 1 are: whoever loosens one in the folder loosens no check.
 DIGESTS = {
     "event": "a3437ce70fed4289d1fe65bc807402e668a1be0f59c28f3fe6acdc094d6dc468",
     "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
-    "index": "ef0653531a35045bdd0a3e12d86179b98d713907f13728e9dd1ce208a00397d8",
+    "index": "8005a6b4d8c61193806af3158cdd0c5c74b5cec9425b43a243764cd13fbc6b26",
     "journal": "494e405257ff1b282ad86f765099397661cf2120627543722a2b4aedad7bd492",
     "manifest": "4c6ac40bc5a45765626c07aa568f0c69b8b817ca4f8e84a97820fa01efa1e1ba",
     "tree": "46579b0c33c31ae7ee3f2d3e35cf200d5047f8537b38b26987cdba8d4c6ddc37",
@@ -50,10 +50,10 @@ def find_schema_fault(document: str, value: Any) -> str:
         return fault
     try:
         if document == "index":
-            return _find_row_fault(find_frozen_dir() / SCHEMA, dump_line(value))
+            return _find_row_fault(SCHEMA_DIR, dump_line(value))
         if document == "event":
             return _find_event_fault(value)
-        return _find_fault(find_frozen_dir() / SCHEMA, document, value)
+        return _find_fault(SCHEMA_DIR, document, value)
     except RecursionError:
         return "is nested too deeply"
 
@@ -70,7 +70,7 @@ def _find_event_fault(event: Any) -> str:
         if isinstance(bare, dict) and isinstance(bare.get(key), list):
             rows += [(f"{key}/{i}", row) for i, row in enumerate(bare[key])]
             bare[key] = []
-    folder = find_frozen_dir() / SCHEMA
+    folder = SCHEMA_DIR
     if fault := _find_fault(folder, "event", bare):
         return fault
     faults = ((where, _find_row_fault(folder, dump_line(row))) for where, row in rows)

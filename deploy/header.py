@@ -11,6 +11,10 @@ from deploy.errors import DeployError
 from deploy.selection import DeployedOp
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
+# A constant with a value of its own, which shifts no other.
+_CONSTANT = re.compile(r"AICF_\w+ = -?\d+|#define AICF_\w+ .+")
+_FIELD = re.compile(r"(const )?\w+ ?\*? ?\w+(, \w+)*;")
+_END_OF_PARAMS = re.compile(r"\} \w*Params;")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 _PREAMBLE = """\
@@ -75,26 +79,44 @@ _END = """
 
 def make_header(ops: Sequence[DeployedOp]) -> str:
     """Return the text of ``aicf_kernels.h``; raises :class:`DeployError` where kernels were sealed with different contracts."""
-    done: dict[str, tuple[str, str]] = {}
-    texts = []
+    headers: dict[str, tuple[str, str]] = {}
     for op in ops:
         for kernel in op.kernels:
-            texts += _flatten(kernel, str(op.interface["include"]), done)
+            _flatten(kernel, str(op.interface["include"]), headers)
+    texts = [f"\n/* {'-' * 100} {name} */\n{_INCLUDE.sub('', text)}" for name, (_, text) in headers.items()]
     calls = [_OP.format(op=op.name, struct=op.interface["struct"]) for op in ops]
     return "".join([_PREAMBLE, *texts, _TYPES, *calls, _END])
 
 
-def _flatten(kernel: FrozenKernel, name: str, done: dict[str, tuple[str, str]]) -> list[str]:
-    """Return the texts of a header after those of what it includes, each once in the whole library."""
+def _flatten(kernel: FrozenKernel, name: str, headers: dict[str, tuple[str, str]]) -> None:
+    """Add a header after those that it includes: each once in the whole library, in the fullest of its revisions."""
     text = kernel.read_source(f"{SOURCES}/{name}").decode()
-    plain = " ".join(_COMMENT.sub(" ", text).split())
-    if name in done:
-        other, seen = done[name]
-        if plain != seen:
-            raise DeployError(
-                f"{name} of {kernel.name} is not that of {other}, and one library cannot hold both: promote the older one again"
-            )
-        return []
-    done[name] = (kernel.name, plain)
-    parts = [part for included in _INCLUDE.findall(text) for part in _flatten(kernel, included, done)]
-    return [*parts, f"\n/* {'-' * 100} {name} */\n", _INCLUDE.sub("", text)]
+    for included in _INCLUDE.findall(text):
+        _flatten(kernel, included, headers)
+    other, known = headers.setdefault(name, (kernel.name, text))
+    if _extends(known, text):
+        return
+    if not _extends(text, known):
+        raise DeployError(f"{name} of {kernel.name} is not that of {other}, and one library cannot hold both: promote the older one again")
+    headers[name] = (kernel.name, text)
+
+
+def _extends(longer: str, shorter: str) -> bool:
+    """Say whether a header is another one with no more than constants, and fields behind all others of Params structs, added.
+
+    What was compiled with the shorter one then reads what it knows of the longer one's structs.
+    """
+    wanted = iter([*_list_lines(shorter), ""])
+    line = next(wanted)
+    for have in _list_lines(longer):
+        if have == line:
+            line = next(wanted)
+        elif not (_CONSTANT.fullmatch(have) or (_END_OF_PARAMS.fullmatch(line) and _FIELD.fullmatch(have))):
+            return False
+    return line == ""
+
+
+def _list_lines(text: str) -> list[str]:
+    """Return the lines that are not blank, without comments and the commas at their ends."""
+    lines = (" ".join(line.split()).rstrip(",") for line in _COMMENT.sub(" ", text).splitlines())
+    return [line for line in lines if line]

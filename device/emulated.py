@@ -179,4 +179,5 @@ def _parse_dim3(value: Sequence[int]) -> tuple[int, int, int]:
 
 def _parse_report(item: dict[str, Any]) -> Report:
     triples = {key: _parse_dim3(item[key]) for key in ("block", "thread")}
-    return Report(**{**item, **triples})
+    lists = {key: tuple(item[key]) for key in ("inlined_at", "copies")}
+    return Report(**{**item, **triples, **lists})

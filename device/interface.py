@@ -55,6 +55,8 @@ class Report:
 
     ``kind`` is one of the words in ``device/emulator/README.md`` (``out_of_bounds_write``, ``shared_race``, ...). ``text`` is the whole
     message for people; the other fields are for programs. ``count`` is how often the same finding occurred at the same place.
+    ``inlined_at`` lists the calls that were inlined, from that of the function that ``source`` is in outwards; ``copies`` the PTX lines of
+    other copies of the place, which unrolling made, that the finding stands for as well; ``kernel_name`` is ``kernel`` demangled.
     """
 
     kind: str
@@ -67,6 +69,9 @@ class Report:
     thread: tuple[int, int, int] = (0, 0, 0)
     address: int = 0
     count: int = 1
+    kernel_name: str = ""
+    inlined_at: tuple[str, ...] = ()
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device.interface import UnavailableError
-from device.settings import Settings, find_project_root
+from device.settings import PARTS_DIR, Settings
 
 SONAME = "libcudart.so.13"
 
@@ -50,7 +50,7 @@ def find_emulator_library(settings: Settings) -> Path:
             raise UnavailableError(f"AICF_EMULATOR_LIBRARY={settings.emulator_library}: no such file")
         return settings.emulator_library
     places = [folder / SONAME for folder in _find_package_folders("aicf_emulator")]
-    places.append(find_project_root() / "build" / "emulator" / SONAME)
+    places.append(PARTS_DIR / "build" / "emulator" / SONAME)
     for path in places:
         if path.is_file():
             return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import threading
 import weakref
@@ -242,21 +243,23 @@ class RuntimeDevice(Device):
     def capture(self, stream: Stream) -> Iterator[list[Graph]]:
         """Capture the block's work on ``stream``; on a clean exit the yielded list holds the one instantiated graph.
 
-        The capture is of the global mode: calls that could break it fail, in whatever stream they are made.
+        The capture is of the global mode: calls that could break it fail, in whatever stream they are made. So no garbage is collected
+        meanwhile: a buffer that becomes free by that would end the capture.
         """
-        self.cudart.call("cudaStreamBeginCapture", stream.handle, api.CAPTURE_MODE_GLOBAL)
-        graphs: list[Graph] = []
-        try:
-            yield graphs
-        except BaseException:
+        with _without_collector():
+            self.cudart.call("cudaStreamBeginCapture", stream.handle, api.CAPTURE_MODE_GLOBAL)
+            graphs: list[Graph] = []
+            try:
+                yield graphs
+            except BaseException:
+                captured = ctypes.c_void_p()
+                self.cudart.call_quietly("cudaStreamEndCapture", stream.handle, ctypes.byref(captured))
+                if captured.value:
+                    self.cudart.call_quietly("cudaGraphDestroy", captured.value)
+                raise
             captured = ctypes.c_void_p()
-            self.cudart.call_quietly("cudaStreamEndCapture", stream.handle, ctypes.byref(captured))
-            if captured.value:
-                self.cudart.call_quietly("cudaGraphDestroy", captured.value)
-            raise
-        captured = ctypes.c_void_p()
-        self.cudart.call("cudaStreamEndCapture", stream.handle, ctypes.byref(captured))
-        graphs.append(RuntimeGraph(self.cudart, captured.value or 0))
+            self.cudart.call("cudaStreamEndCapture", stream.handle, ctypes.byref(captured))
+            graphs.append(RuntimeGraph(self.cudart, captured.value or 0))
 
     def copy(self, target: int, source: int, size_bytes: int, stream: Stream | None = None) -> None:
         """Queue a copy from one device address to another, on a stream or the default one; it may be captured."""
@@ -279,6 +282,17 @@ class RuntimeDevice(Device):
 
 
 _thread = threading.local()
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def finish_default_stream(cudart: Cudart) -> None:

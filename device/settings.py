@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 PREFIX = "AICF_"
@@ -28,6 +30,10 @@ class SettingError(ValueError):
     """An environment variable, or the option that stands for it, has a value that cannot be used."""
 
 
+class NoProjectError(SettingError):
+    """What was asked for belongs to a project, and the working directory lies in none."""
+
+
 @dataclass(frozen=True)
 class Variable:
     """One environment variable: its name, its default in words, and what it does."""
@@ -40,7 +46,7 @@ class Variable:
 VARIABLES: tuple[Variable, ...] = (
     Variable("AICF_DEVICE", "auto", f"which device to use: {', '.join(DEVICES)} (auto: cuda where a GPU and CuPy are found)"),
     Variable("AICF_EMULATOR_LIBRARY", "the installed one", "path of the emulator's libcudart.so.13"),
-    Variable("AICF_CACHE_DIR", "<project>/.aicf/cache", "where built variants and bindings are kept"),
+    Variable("AICF_CACHE_DIR", "<project>/.aicf/cache; outside of a project ~/.cache/aicf", "where built variants and bindings are kept"),
     Variable("AICF_RECORDS_URL", "sqlite:///<project>/.aicf/records.sqlite", "database of runs, as an SQLAlchemy URL"),
     Variable("AICF_TARGET", "h200", f"GPU that kernels are built and modelled for: {', '.join(TARGETS)}"),
     Variable("AICF_JOBS", "the cores this process may use", "compilations at the same time"),
@@ -62,13 +68,66 @@ class Settings:
     jobs: int
 
 
-def find_project_root() -> Path:
-    """Return the folder that holds ``ops/``: the checkout this package lies in, else the nearest one at or above the working directory."""
+# The folder that this package lies in: of a checkout, or `aicf` in site-packages, where the same parts lie side by side.
+PARTS_DIR = Path(__file__).resolve().parents[1]
+# What `[tool.aicf]` of a project's pyproject.toml may say: the project's values of settings, which the environment's go before.
+PROJECT_KEYS = ("device", "target")
+
+
+def find_project() -> Path | None:
+    """Return the project that the working directory lies in, None where it lies in none.
+
+    That is the nearest folder, from the working directory upwards, whose ``pyproject.toml`` has a table ``[tool.aicf]``; else the checkout
+    that this package lies in, wherever we stand. Raises :class:`SettingError` for a table that cannot be read.
+    """
     here = Path.cwd()
-    for folder in (Path(__file__).resolve().parents[1], here, *here.parents):
-        if (folder / "ops").is_dir() and (folder / "pyproject.toml").is_file():
+    for folder in (here, *here.parents):
+        if _read_table(folder) is not None:
             return folder
-    return here
+    return PARTS_DIR if _is_checkout(PARTS_DIR) else None
+
+
+def find_project_root() -> Path:
+    """Return the project's folder, which holds ``ops/``; raises :class:`NoProjectError` outside of any project."""
+    project = find_project()
+    if project is None:
+        raise NoProjectError(
+            f"no project here: neither {Path.cwd()} nor a folder above it has a pyproject.toml with [tool.aicf]; run `aicf init`"
+        )
+    return project
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "ops").is_dir() and (folder / "harness").is_dir() and (folder / "pyproject.toml").is_file()
+
+
+def _read_table(folder: Path) -> Mapping[str, str] | None:
+    path = folder / "pyproject.toml"
+    try:
+        changed_ns = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _parse_table(path, changed_ns)
+
+
+@lru_cache(maxsize=64)
+def _parse_table(path: Path, changed_ns: int) -> Mapping[str, str] | None:
+    """Return ``[tool.aicf]``, None where there is none; ``changed_ns`` tells versions of the file apart."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("aicf")
+    except (OSError, ValueError):
+        return None  # somebody else's file, perhaps: it is not ours to judge
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise SettingError(f"{path}: tool.aicf must be a table")
+    for key, value in table.items():
+        if key not in PROJECT_KEYS:
+            raise SettingError(
+                f"{path}: [tool.aicf] has no key {key!r}{suggest(key, PROJECT_KEYS)}; it may have: {', '.join(PROJECT_KEYS)}"
+            )
+        parse_choice(f"{path}: [tool.aicf] {key}", value, DEVICES if key == "device" else TARGETS)
+    return table
 
 
 def require_own_checkout() -> None:
@@ -76,15 +135,20 @@ def require_own_checkout() -> None:
 
     An environment belongs to the checkout that it was made in: started in a second clone, its Python still imports the first one.
     """
-    own, here = Path(__file__).resolve().parents[1], Path.cwd().resolve()
-    for folder in (here, *here.parents):
-        if (folder / "ops").is_dir() and (folder / "harness").is_dir() and (folder / "pyproject.toml").is_file():
-            if folder != own:
-                raise SettingError(
-                    f"you stand in {folder}, and this Python ({sys.executable}) runs the project of {own}: "
-                    f"run {folder}/.venv/bin/python, which `make env` makes there, or go to {own}"
-                )
-            return
+    here = Path.cwd().resolve()
+    found = next((folder for folder in (here, *here.parents) if _is_checkout(folder)), PARTS_DIR)
+    if found != PARTS_DIR:
+        raise SettingError(
+            f"you stand in {found}, and this Python ({sys.executable}) runs the project of {PARTS_DIR}: "
+            f"run {found}/.venv/bin/python, which `make env` makes there, or go elsewhere"
+        )
+
+
+def require_no_checkout() -> None:
+    """Raise :class:`SettingError` where the working directory lies in a checkout of AICF, which is no project of its user's own."""
+    here = Path.cwd().resolve()
+    if found := next((folder for folder in (here, *here.parents) if _is_checkout(folder)), None):
+        raise SettingError(f"{found} is a checkout of AICF, whose ops are found as they lie; make a project of your own elsewhere")
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -98,16 +162,27 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         # By what is behind the prefix: with it, every name would be near.
         near = suggest(unknown[0].removeprefix(EMULATOR_PREFIX), [name.upper() for name in EMULATOR_OPTIONS])
         raise SettingError(f"{unknown[0]}: the emulator has no such option{near or '; it has: ' + ', '.join(EMULATOR_OPTIONS)}")
-    state = find_project_root() / ".aicf"
+    project = find_project()
+    own = (None if project is None else _read_table(project)) or {}
+    state, cache = _find_state(project, env)
     library = env.get("AICF_EMULATOR_LIBRARY", "")
     return Settings(
-        device=parse_choice("AICF_DEVICE", env.get("AICF_DEVICE") or "auto", DEVICES),
+        device=parse_choice("AICF_DEVICE", env.get("AICF_DEVICE") or own.get("device", "auto"), DEVICES),
         emulator_library=Path(library).expanduser().absolute() if library else None,
-        cache_dir=Path(env.get("AICF_CACHE_DIR") or state / "cache").expanduser().absolute(),
+        cache_dir=Path(env.get("AICF_CACHE_DIR") or cache).expanduser().absolute(),
         records_url=env.get("AICF_RECORDS_URL") or f"sqlite:///{state / 'records.sqlite'}",
-        target=parse_choice("AICF_TARGET", env.get("AICF_TARGET") or "h200", TARGETS),
+        target=parse_choice("AICF_TARGET", env.get("AICF_TARGET") or own.get("target", "h200"), TARGETS),
         jobs=_parse_jobs(env.get("AICF_JOBS", "")),
     )
+
+
+def _find_state(project: Path | None, env: Mapping[str, str]) -> tuple[Path, Path]:
+    """Return the folders of records and of the cache: a project's own, or the user's."""
+    if project is not None:
+        return project / ".aicf", project / ".aicf" / "cache"
+    home = Path(env.get("HOME") or Path.home())
+    state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
+    return state / "aicf", Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "aicf"
 
 
 def find_unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     )
     for module in pkgutil.iter_modules(commands.__path__):
         if module.name in arguments and module.name not in _NOT_VERBS:
-            verb = importlib.import_module(f"harness.commands.{module.name}")
+            verb = importlib.import_module(f"{commands.__name__}.{module.name}")
             app.command(module.name, help=verb.__doc__)(report_errors(verb.run))
         elif module.name not in _NOT_VERBS:
             app.command(module.name, help=read_help(module.name))(lambda: None)
@@ -61,20 +61,20 @@ def read_help(name: str) -> str:
     return ast.get_docstring(ast.parse(path.read_text())) or ""
 
 
-def report_errors(verb: Callable[..., ExitCode]) -> Callable[..., None]:
-    """Wrap a verb so that it ends the program with its exit code, and our errors become one message and a code."""
+def report_errors(verb: Callable[..., ExitCode], program: str = "harness") -> Callable[..., None]:
+    """Wrap a verb so that it ends the program with its exit code, and our errors become one message, by ``program``, and a code."""
 
     @functools.wraps(verb)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             raise typer.Exit(int(verb(*args, **kwargs)))
         except KeyboardInterrupt:
-            print("harness: interrupted; what was finished is kept", file=sys.stderr)
+            print(f"{program}: interrupted; what was finished is kept", file=sys.stderr)
             raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
         except tuple(kind for kind, _ in _EXIT_CODES) as error:
             code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
             reason = "not available here: " if code is ExitCode.NOT_AVAILABLE else ""
-            print(f"harness: {reason}{error}", file=sys.stderr)
+            print(f"{program}: {reason}{error}", file=sys.stderr)
             raise typer.Exit(int(code)) from None
 
     return run

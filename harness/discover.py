@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 from device.settings import find_project_root, suggest
 from harness.spec import Op, Peer, SpecError
@@ -80,33 +84,72 @@ def load_peers(folder: Path) -> tuple[Peer, ...]:
     return tuple(_run_module(folder, "peers").PEERS)
 
 
+# An op's description may name the workbench as a checkout does (`harness.spec`) or as an installed one (`aicf.harness.spec`), so that
+# ops, and what was sealed of them, go from one to the other. Each is read as the name that this code has.
+_OWN = __name__.rpartition(".")[0]
+_OTHER = "aicf.harness" if _OWN == "harness" else "harness"
+_PACKAGE = "_aicf_ops_"
+
+
+class _OpLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module of an op. It keeps no compiled files: sealed sources are loaded too, and a file beside them nobody sealed."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        tree = ast.parse(self.get_data(path), path)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+                node.module = _name_as_here(node.module)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    alias.name = _name_as_here(alias.name) if alias.asname else alias.name
+        code = compile(tree, path, "exec", dont_inherit=True)
+        assert isinstance(code, CodeType)
+        return code
+
+
+class _OpFinder(importlib.abc.MetaPathFinder):
+    """Finds what an op's description imports from beside it."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(_PACKAGE) or not path:
+            return None
+        file = Path(path[0], f"{fullname.rpartition('.')[2]}.py")
+        return _make_spec(fullname, file) if file.is_file() else None
+
+
+def _name_as_here(name: str) -> str:
+    return _OWN + name.removeprefix(_OTHER) if name == _OTHER or name.startswith(f"{_OTHER}.") else name
+
+
+def _make_spec(name: str, path: Path) -> importlib.machinery.ModuleSpec | None:
+    return importlib.util.spec_from_file_location(name, path, loader=_OpLoader(name, str(path)))
+
+
 def _run_module(folder: Path, stem: str) -> ModuleType:
     """Run a file of the folder as a module of a package, so that ``from .space import KERNELS`` finds the file beside it."""
     path = folder / f"{stem}.py"
-    package = f"_aicf_ops_{folder.name}"
+    package = f"{_PACKAGE}{folder.name}"
+    if not any(isinstance(finder, _OpFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _OpFinder())
     # Of another revision, or of another copy of the project, perhaps.
     for stale in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         if stale != package or getattr(sys.modules[stale], "__path__", None) != [str(folder)]:
             del sys.modules[stale]
     sys.modules.setdefault(package, _make_package(package, folder))
     name = f"{package}.{stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = _make_spec(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise SpecError(f"{path}: no such file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
-    writes_bytecode = sys.dont_write_bytecode
     try:
-        # Sealed sources are loaded too: a cache beside them would be a file that nobody sealed.
-        sys.dont_write_bytecode = True
         spec.loader.exec_module(module)
     except SpecError:
         raise
     except Exception as error:
         place = find_place(error.__traceback__, folder)
         raise SpecError(f"{path} cannot be loaded: {type(error).__name__}: {error}{f'{chr(10)}  {place}' if place else ''}") from error
-    finally:
-        sys.dont_write_bytecode = writes_bytecode
     return module
 
 

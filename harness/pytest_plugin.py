@@ -1,12 +1,14 @@
-"""The pytest fixture ``gpu_benchmark``: device time through pytest-benchmark.
+"""The pytest fixtures of the workbench: the device of the test run, and device time through pytest-benchmark.
+
+    pytest_plugins = ["harness.pytest_plugin"]       # in conftest.py
 
     def test_speed(gpu_benchmark, cuda_device):
         gpu_benchmark(launch)                        # cold; gpu_benchmark(launch, Mode.HOT) for hot
         gpu_benchmark.run_case(case, launchable)     # a variant on a problem
 
-Samples come from :mod:`harness.timing.timer`, cold or hot, and become the rounds of pytest-benchmark's own ``benchmark`` fixture, so that
-its tables, ``--benchmark-json``, ``--benchmark-compare`` and histograms show device time. All that timing knows besides is in
-``extra_info``.
+A process has one device, so a test run has one too: ``device``, which ``AICF_DEVICE`` chooses. ``gpu_benchmark`` takes samples from
+:mod:`harness.timing.timer`, cold or hot, which become the rounds of pytest-benchmark's own ``benchmark`` fixture, so that its tables,
+``--benchmark-json``, ``--benchmark-compare`` and histograms show device time. All that timing knows besides is in ``extra_info``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from device.interface import Device
+from device import Device, choose_device, open_device
+from device.settings import SettingError
 from harness.spec import Launchable
 from harness.timing.batches import Launch, Mode
 from harness.timing.timer import Timer, Timing
@@ -73,6 +76,34 @@ class GpuBenchmark:
 
         self.benchmark.extra_info["device_time"] = timing.to_figures()
         self.benchmark.pedantic(pass_sample, rounds=len(samples), iterations=1)
+
+
+try:
+    _CHOICE = choose_device()
+except SettingError as error:
+    raise pytest.UsageError(str(error)) from None
+
+
+@pytest.fixture(scope="session", params=[_CHOICE.name])
+def device() -> Device:
+    """Open the device of this test run; its name is in the test's id."""
+    return open_device(_CHOICE.name)
+
+
+@pytest.fixture(scope="session")
+def emulated_device() -> Device:
+    """Open the emulated device, for what only it has. It is part of the project: where it cannot be opened, tests fail."""
+    if _CHOICE.name != "emulated":
+        pytest.skip("this test run has a GPU: AICF_DEVICE=emulated tests the emulated device")
+    return open_device("emulated")
+
+
+@pytest.fixture(scope="session")
+def cuda_device() -> Device:
+    """Open an NVIDIA GPU, for what only it has."""
+    if _CHOICE.name != "cuda":
+        pytest.skip(f"no GPU in this test run: {_CHOICE.reason}")
+    return open_device("cuda")
 
 
 @pytest.fixture(scope="session")

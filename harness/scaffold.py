@@ -39,7 +39,7 @@ _CPP_KEYWORDS = frozenset(
     """,
     )
 )
-_TEMPLATES = Path(__file__).parent / "templates" / "op"
+TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".template"
 
 
@@ -159,8 +159,33 @@ def check_op_name(name: str) -> None:
 
 def fill_templates(name: str, kind: KindName) -> dict[str, str]:
     """Return the text of each file of a new op by its name."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+    found = fill_folder("op", {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]})
+    # pytest wants a name of its own for each file of tests.
+    return {f"test_{name}.py" if file_name == "test.py" else file_name: text for file_name, text in found.items()}
+
+
+def render_test(name: str) -> dict[str, str]:
+    """Return the text of an op's own test by its name."""
+    template = open_templates(TEMPLATES / "op").get_template(f"test.py{_SUFFIX}")
+    return {f"test_{name}.py": template.render(name_packages() | {"op": name})}
+
+
+def fill_folder(folder: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of each template of a folder, filled, by its name without the suffix."""
+    environment = open_templates(TEMPLATES / folder)
+    names = sorted(path.name for path in (TEMPLATES / folder).glob(f"*{_SUFFIX}"))
+    return {name.removesuffix(_SUFFIX): environment.get_template(name).render(name_packages() | dict(values)) for name in names}
+
+
+def name_packages() -> dict[str, str]:
+    """Return what the workbench's packages are imported as: installed they have other names than in a checkout."""
+    return {"harness": __name__.rpartition(".")[0], "device": find_project_root.__module__.rpartition(".")[0]}
+
+
+def open_templates(folder: Path) -> jinja2.Environment:
+    """Return the templates of a folder, with marks that neither C++ nor Python has."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
@@ -171,10 +196,3 @@ def fill_templates(name: str, kind: KindName) -> dict[str, str]:
         comment_start_string="@#",
         comment_end_string="#@",
     )
-    values: dict[str, Any] = {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]}
-    found = {}
-    for path in sorted(_TEMPLATES.glob(f"*{_SUFFIX}")):
-        file_name = path.name.removesuffix(_SUFFIX)
-        # pytest wants a name of its own for each file of tests.
-        found[f"test_{name}.py" if file_name == "test.py" else file_name] = environment.get_template(path.name).render(values)
-    return found

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from device import Device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.build.builder import BuildResult, build_binding, build_op, open_variant
 from harness.discover import LoadedOp, load_op
-from harness.spec import Launchable, Variant
+from harness.spec import Launchable, Problem, Variant
 from harness.targets import find_target
 from harness.verify.findings import ProblemResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
+from harness.verify.runner import Case
 
 
 class OpUnderTest:
@@ -48,3 +54,26 @@ class OpUnderTest:
         faults = [f"{p.problem}: {fault.describe()}" for p in result.problems for fault in p.faults]
         assert not faults, "\n".join(faults)
         return list(result.problems)
+
+    def launch(
+        self, device: Device, launchable: Launchable, problem: Problem, inputs: Mapping[str, NDArray[Any]]
+    ) -> dict[str, NDArray[np.generic]]:
+        """Launch a variant once and return its outputs by name; what is not among ``inputs`` must be none of the problem's."""
+        with Case(device, self.op, self.op.complete(problem)) as case:
+            case.upload(dict(inputs))
+            case.prepare(launchable)
+            case.launch(launchable, device.create_stream(non_blocking=True))
+            device.synchronize()
+            return case.read_outputs()
+
+    def patch(self, folder: Path, file: str, old: str, new: str) -> OpUnderTest:
+        """Return the op as a copy in ``folder`` with a text of one of its sources replaced: a liar that differs by one idea.
+
+        ``file`` is a path below ``ops/``; ``old`` must occur in it exactly once.
+        """
+        for source in (self.loaded.folder, self.loaded.include_dir / "common"):
+            shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("test_*", "__pycache__"))
+        text = (folder / file).read_text()
+        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
+        (folder / file).write_text(text.replace(old, new))
+        return OpUnderTest(folder / self.op.name)

@@ -1,4 +1,7 @@
-"""Print the requirements of parts of the project, one a line, for the Makefile: ``build``, ``base``, or the name of an extra."""
+"""Print the requirements of parts of the project, one a line, for the Makefile.
+
+A part is ``build``, ``base`` (all that a checkout runs on), or the name of an extra.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def list_requirements(parts: list[str]) -> list[str]:
     known = {
         # An install without build isolation needs the build backend and its tools in the environment.
         "build": [*document["build-system"]["requires"], "cmake>=3.27", "ninja>=1.11"],
-        "base": project["dependencies"],
+        "base": [*project["dependencies"], *project["optional-dependencies"]["workbench"]],
         **project["optional-dependencies"],
     }
     return [requirement for part in parts for requirement in known[part]]

@@ -85,7 +85,10 @@ def find_missing_names(text: str) -> list[str]:
 
 
 def _is_there(name: str) -> bool:
-    parts = name.split(".")
+    # Installed, the parts lie inside the framework's package.
+    parts = re.sub(r"^aicf\.(?=(contract|deploy|device|harness)\b)", "", name).split(".")
+    if len(parts) == 1:
+        return (ROOT / parts[0]).is_dir()
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
         source = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
@@ -140,6 +143,22 @@ def test_requirements_are_listed_by_part() -> None:
 
     base = list_parts("base").stdout.split()
     assert "nvidia-cuda-nvcc==13.0.88" in base
-    assert list_parts("base", "cuda").stdout.split() == [*base, "cupy-cuda13x>=14,<15"]
+    assert list_parts("base", "cuda").stdout.split() == [*base, "cupy-cuda13x>=14,<15", "nvidia-cuda-runtime==13.0.*"]
     assert any(line.startswith("scikit-build-core") for line in list_parts("build").stdout.split())
     assert list_parts("nothing").returncode != 0
+
+
+def test_what_verbs_import_can_be_compiled_when_the_environment_is_made() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "compile_imports.py")], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_fresh_bench_without_a_gpu_builds_what_bench_takes() -> None:
+    def read_options(*args: str) -> str:
+        done = run_make("--dry-run", "--eval=FIRST: ; @echo $(FIRST_LOOK)", "FIRST", "op=gemm_bias_act", "GPU=", *args)
+        return done.stdout.strip().removeprefix("echo").strip()
+
+    assert read_options("bench").startswith("--first-look")
+    assert not read_options("bench", "args=--all").startswith("--first-look")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -45,6 +45,22 @@ class Backend(ABC):
     def type_of(self, array: Any) -> Type:
         """Return an array's type."""
         return type_of(array)
+
+
+class RecordingBackend(Backend):
+    """Makes nodes of a graph of calls; what modules and generators do meanwhile is told to it."""
+
+    @abstractmethod
+    def lift(self, tensor: Any) -> Any:
+        """Return a tensor of the program as one whose array is a value of the graph."""
+
+    @abstractmethod
+    def draw(self, generator: Any) -> tuple[Any, int]:
+        """Return a generator's counter as a tensor of the graph, and which draw of a run this is."""
+
+    @abstractmethod
+    def scope(self, module: Any) -> AbstractContextManager[None]:
+        """Make the block's nodes a module's."""
 
 
 class _Default:

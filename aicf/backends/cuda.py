@@ -66,8 +66,8 @@ class CudaBackend(Backend):
             call = open_calls(deterministic=True).find(op.name, types, attrs)
         except NotFrozenError as error:
             raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
-        named = dict(zip(op.input_names(len(inputs)), inputs, strict=True))
-        sources = [named.get(op.in_place.get(name, "")) for name in op.outputs[: len(results)]]
+        places = [op.find_taken(i, len(inputs), attrs) for i in range(len(results))]
+        sources = [None if i is None else inputs[i] for i in places]
         # A kernel that works in place gets a copy: what it overwrites is still the caller's.
         outputs = tuple(
             self._device.empty(t.shape, find_dtype(t.dtype)) if source is None else self._clone(source)

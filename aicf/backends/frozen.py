@@ -4,41 +4,57 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aicf.errors import SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
-from aicf.opset import Attrs, Type, find_op
+from aicf.opset import Attrs, Type, find_dtype, find_op
+from aicf.opset.chains import COUNTERS, find_generic, read_chain, read_results
+from aicf.opset.flat import REDUCE, find_offsets, make_attrs, read_attrs, split_inputs
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
+from aicf.registry.tables import Tables
+from contract.calls import Interface, Query
+from contract.chain_building import specialise
+from contract.expressions.cuda import read_chains
+from contract.expressions.language import Chain
+from contract.kernels import FrozenKernel
 from contract.structs import make_params
 from device import open_device
+
+ELEMENTWISE, FLAT, OPTIMIZER = "elementwise", "flat", "optimizer"
+WORD_BYTES = 4
+# What a launch takes that moves next to nothing, in a graph, on an H200.
+_LAUNCH_US = 1.5
 
 
 @dataclass(frozen=True)
 class FrozenCall:
-    """A kernel for one call: tensors by their names in the op's interface, inputs as the opset orders them."""
+    """A kernel for one call: tensors by their names in the op's interface, inputs as the opset orders them.
+
+    An input or output has one name, or as many as it has words of 32 bits where it is a counter.
+    """
 
     handle: KernelHandle
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[tuple[str, ...], ...]
+    outputs: tuple[tuple[str, ...], ...]
     scalars: Mapping[str, float]
 
     @property
     def seal(self) -> str:
-        """The seal of the kernel's manifest."""
-        return str(self.handle.frozen.manifest["seal"])
+        """What names the kernel."""
+        return self.handle.seal
 
     def make_params(self, inputs: Sequence[int | None], outputs: Sequence[int]) -> ctypes.Structure:
         """Return the C struct for device addresses; raises ValueError naming one that the kernel cannot take.
 
         A tensor that the kernel changes in place is where the output is: whoever calls has copied the input there.
         """
-        addresses = {name: at for name, at in zip(self.inputs, inputs, strict=True) if at is not None}
-        addresses |= dict(zip(self.outputs, outputs, strict=True))
+        addresses = _spread(self.inputs, inputs) | _spread(self.outputs, outputs)
         for name, at in addresses.items():
             step = self.handle.alignment_bytes.get(name, 1)
             if at % step:
@@ -51,6 +67,10 @@ class FrozenCall:
         self.handle.load().launch(params, workspace, stream)
 
 
+def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None]) -> dict[str, int]:
+    return {name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)}
+
+
 class FrozenCalls:
     """Finds kernels in a registry for the device that is open."""
 
@@ -59,6 +79,7 @@ class FrozenCalls:
         self._prefs = prefs
         self._known: dict[str, FrozenCall] = {}
         self._signatures: dict[str, Signature] = {}
+        self._chains = ChainCalls(registry, prefs)
 
     def find(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         """Return the kernel that the registry decides for.
@@ -77,21 +98,48 @@ class FrozenCalls:
 
         Raises :class:`~aicf.errors.SelectionError` where the frozen set has it no more, or it does not serve the call.
         """
-        problem, names = self._make_problem(op, types, attrs)
+        if op == FLAT:
+            return self._select_flat(types, attrs, seal)
+        if op == ELEMENTWISE:
+            found = self.find(op, types, attrs)
+            if found.seal == seal:
+                return found
+            raise SelectionError(_say_lost(op, seal))
         tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        problem, names = self._make_problem(op, types, attrs)
         query = tables.interface.make_query(problem)
         for i, kernel in enumerate(tables.kernels):
             if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
                 handle = self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
                 return _make_call(handle, names, attrs)
-        raise SelectionError(f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again")
+        raise SelectionError(_say_lost(op, seal))
 
     def _select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
+        if op == FLAT:
+            return self._select_flat(types, attrs, None)
+        if op == ELEMENTWISE:
+            return self._chains.select(op, types, attrs)
         problem, names = self._make_problem(op, types, attrs)
         return _make_call(self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs), names, attrs)
 
+    def _select_flat(self, types: Sequence[Type | None], attrs: Attrs, seal: str | None) -> FrozenCall:
+        """Return the kernel that takes lists of members as one array each: a call has the address of each list's first member."""
+        operands, members = split_inputs(types, attrs)
+        name = str(attrs["op"])
+        head = (1,) if name == REDUCE else ()
+        whole = [Type(each[0].dtype, (*head, find_offsets(each)[1])) if len(each) > 1 else each[0] for each in operands]
+        inner = make_attrs(name, read_attrs(attrs), whole)
+        filled = find_op(name).fill(inner)
+        call = self.find(name, whole, filled) if seal is None else self.find_sealed(name, whole, filled, seal)
+        hidden: tuple[tuple[str, ...], ...] = ((),) * (members - 1)
+        inputs = [part for names, each in zip(call.inputs, operands, strict=True) for part in (names, *hidden[: len(each) - 1])]
+        outputs = [part for names in call.outputs for part in (names, *(() if name == REDUCE else hidden))]
+        return replace(call, inputs=tuple(inputs), outputs=tuple(outputs))
+
     def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:
         """Return a call as the registry knows it, and its inputs' names."""
+        if op == OPTIMIZER:  # one flat array each, whatever the shape
+            types = [None if t is None else t if not t.shape else t.reshape((t.num_elems,)) for t in types]
         signature = self._find_signature(op)
         names = find_op(op).input_names(len(types))
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
@@ -117,9 +165,74 @@ def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> Fr
     """Return a handle as a call. Outputs are in the opset's order: those that take an input's place have its name in the interface."""
     op = find_op(handle.op)
     written = [t.name for t in handle.interface.find_layouts(handle.query.values) if t.role == "output"]
-    outputs = (*(op.in_place[name] for name in op.outputs if name in op.in_place), *written)
+    outputs = [(name,) for name in (*(op.in_place[name] for name in op.outputs if name in op.in_place), *written)]
     given = ((scalar["name"], attrs.get(scalar["name"])) for scalar in handle.interface.row.get("scalars", ()))
-    return FrozenCall(handle, names, outputs, {name: value for name, value in given if isinstance(value, (int, float))})
+    return FrozenCall(
+        handle, tuple((name,) for name in names), tuple(outputs), {name: value for name, value in given if isinstance(value, (int, float))}
+    )
+
+
+def _say_lost(op: str, seal: str) -> str:
+    return f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again"
+
+
+class ChainCalls:
+    """Finds kernels of chains: the frozen one of a chain that the set lists by the same meaning, else one built of a sealed engine."""
+
+    def __init__(self, registry: Registry, prefs: Preferences) -> None:
+        self._registry = registry
+        self._prefs = prefs
+        self._listed: dict[str, dict[str, str]] = {}
+
+    def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
+        """Return the kernel for a chain; raises :class:`~aicf.errors.NotFrozenError` where there is no engine."""
+        chain = read_chain(str(attrs["chain"]))
+        caps = HwCaps.of(open_device())
+        tables = self._registry.find_tables(op, caps)
+        sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
+        dtype = find_generic(types, chain)
+        listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))
+        if listed is not None:
+            try:
+                handle = self._registry.select(op, Problem(sizes, {"chain": listed, "dtype": dtype}), caps, self._prefs)
+            except SelectionError:  # listed among the op's chains, and not frozen
+                listed = None
+        if listed is None:
+            handle = _make_chain_handle(tables, chain, sizes, dtype)
+        results = read_results(str(attrs["results"]))
+        inputs = [("counter",), *_name_words("in", [t for t in types[1:] if t is not None])]
+        return FrozenCall(handle, tuple(inputs), tuple(_name_words("out", results)), {})
+
+    def _list_chains(self, engine: FrozenKernel, dtype: str) -> dict[str, str]:
+        """Return the names of the chains of the op's catalogue by their meaning, as the sealed sources have them."""
+        if dtype not in self._listed:
+            header = engine.read_source(f"sources/{ELEMENTWISE}/chains.hpp").decode()
+            self._listed[dtype] = {chain.find_meaning(dtype): chain.name for chain in read_chains(header).values()}
+        return self._listed[dtype]
+
+
+def _make_chain_handle(tables: Tables, chain: Chain, sizes: Mapping[str, int], dtype: str) -> KernelHandle:
+    interface = Interface(ELEMENTWISE, specialise(tables.interface.row, chain))
+    query = interface.make_query(Problem(dict(sizes), {"chain": chain.name, "dtype": dtype}))
+    engine = tables.kernels[0]
+    us = _LAUNCH_US + 1e6 * _count_bytes(interface, query) / engine.manifest["prior"]["bytes_per_s"]
+    name, reason = f"chain__{chain.key[:8]}", "a chain that is not frozen, built of the sealed engine; the time is that of its bytes"
+    return KernelHandle(ELEMENTWISE, name, tables.arch, How.FALLBACK, reason, us, True, True, {}, query, engine, interface, chain)
+
+
+def _count_bytes(interface: Interface, query: Query) -> int:
+    layouts = interface.find_layouts(query.values)
+    return sum(math.prod(t.list_lengths(query.by_size)) * find_dtype(t.dtype).itemsize for t in layouts)
+
+
+def _name_words(stem: str, types: Sequence[Type]) -> list[tuple[str, ...]]:
+    """Return the names of the operands that each value is: counters have two of 32 bits per element."""
+    names, at = [], 0
+    for t in types:
+        count = 2 * t.num_elems if t.dtype in COUNTERS else 1
+        names.append(tuple(f"{stem}{at + i}" for i in range(count)))
+        at += count
+    return names
 
 
 @lru_cache(maxsize=2)

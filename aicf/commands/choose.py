@@ -1,4 +1,13 @@
-"""``choose``: which frozen kernel each of many calls gets, for programs that ask."""
+"""Read calls from standard input, one JSON object per line, and print the decision for each in the same order.
+
+A call has "sizes" and may have "attributes" and "strides" (of rows, in elements, by tensor). A decision has "kernel", "variant", "how",
+"reason" and "predicted_us", and "legal": all kernels that serve the call; or "error", where none does.
+
+\b
+Examples:
+  echo '{"sizes": {"rows": 4096, "columns": 1000}}' | python -m aicf choose softmax --arch sm_90a
+  python -m aicf choose gemm_bias_act --arch sm_90a < calls.jsonl
+"""
 
 from __future__ import annotations
 
@@ -17,16 +26,7 @@ Arch = Annotated[str, typer.Option("--arch", metavar="sm_90a", help="the archite
 
 
 def run(op: Op, arch: Arch) -> int:
-    """Read calls from standard input, one JSON object per line, and print the decision for each in the same order.
-
-    A call has "sizes" and may have "attributes" and "strides" (of rows, in elements, by tensor). A decision has "kernel", "variant", "how",
-    "reason" and "predicted_us", and "legal": all kernels that serve the call; or "error", where none does.
-
-    \b
-    Examples:
-      echo '{"sizes": {"rows": 4096, "columns": 1000}}' | python -m aicf choose softmax --arch sm_90a
-      python -m aicf choose gemm_bias_act --arch sm_90a < calls.jsonl
-    """
+    """Run the verb."""
     registry, caps = open_registry(), HwCaps.parse(arch)
     for line in sys.stdin:
         if line.strip():

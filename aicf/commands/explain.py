@@ -1,4 +1,17 @@
-"""``explain``: which frozen kernel a call gets, and why the others do not."""
+"""Print the kernels of an op, what is known of their time on a call, and why each was chosen or dropped.
+
+Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too.
+
+\b
+Examples:
+  python -m aicf explain softmax rows=4096 columns=1000 --arch sm_90a
+  # what a layer of bf16 gets that reads its weights as [N, K]
+  python -m aicf explain gemm_bias_act M=128 N=4096 K=4096 \\
+    dtype=bfloat16 b_layout=nk act=silu with_bias=true
+  # among kernels with the same bits on every run, without a workspace
+  python -m aicf explain gemm_bias_act M=64 N=512 K=4096 \\
+    --deterministic --max-workspace 0
+"""
 
 from __future__ import annotations
 
@@ -50,20 +63,7 @@ def run(
     prefer: PreferBy = Prefer.SPEED,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")] = False,
 ) -> int:
-    """Print the kernels of an op, what is known of their time on a call, and why each was chosen or dropped.
-
-    Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too.
-
-    \b
-    Examples:
-      python -m aicf explain softmax rows=4096 columns=1000 --arch sm_90a
-      # what a layer of bf16 gets that reads its weights as [N, K]
-      python -m aicf explain gemm_bias_act M=128 N=4096 K=4096 \\
-        dtype=bfloat16 b_layout=nk act=silu with_bias=true
-      # among kernels with the same bits on every run, without a workspace
-      python -m aicf explain gemm_bias_act M=64 N=512 K=4096 \\
-        --deterministic --max-workspace 0
-    """
+    """Run the verb."""
     interface = Interface(op, open_registry().read(op).frozen.interface)
     problem = parse_problem(interface, words)
     prefs = Preferences(deterministic, max_workspace, accumulate, prefer.value)

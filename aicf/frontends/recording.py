@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from numpy.typing import NDArray
 
-from aicf.backends import Backend
+from aicf.backends import RecordingBackend
 from aicf.errors import RecordError
 from aicf.ir.graph import BUFFER, PARAMETER, RANDOM, Graph, Rewriter, Value
 from aicf.modes import find_source, recording
@@ -27,7 +27,7 @@ class Recording:
     tensors: Mapping[tuple[str, str], Tensor]
 
 
-class Recorder(Backend):
+class Recorder(RecordingBackend):
     """A backend whose arrays are values of a graph."""
 
     name = "record"
@@ -38,7 +38,7 @@ class Recorder(Backend):
         self._states: dict[int, Value] = {}  # by the array: a tensor detached from a parameter is the same state
         self._paths: dict[int, str] = {}
         self._scopes: list[str] = []
-        self._generators: dict[int, tuple[Value, Value, int]] = {}
+        self._generators: dict[int, tuple[Value, int]] = {}
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Append a node."""
@@ -95,24 +95,18 @@ class Recorder(Backend):
             "pass it as an input, or make it an attribute of the model: nn.Buffer(values)"
         )
 
-    def draw(self, generator: Generator) -> tuple[Tensor, Tensor, int]:
-        """Return the generator's seed and offset as states, and which draw of a run this is."""
+    def draw(self, generator: Generator) -> tuple[Tensor, int]:
+        """Return the generator's counter as a state, and which draw of a run this is."""
         if id(generator) not in self._generators:
-            owner = f"random.{len(self._generators)}"
-            seed = self.add_state(f"{owner}.seed", RANDOM, generator.seed)
-            offset = self.add_state(f"{owner}.offset", RANDOM, generator.offset)
-            self._generators[id(generator)] = (seed.data, offset.data, 0)
-        seed_value, offset_value, count = self._generators[id(generator)]
-        self._generators[id(generator)] = (seed_value, offset_value, count + 1)
-        return self.wrap(seed_value), self.wrap(offset_value), count
+            state = self.add_state(f"random.{len(self._generators)}", RANDOM, generator.counter)
+            self._generators[id(generator)] = (state.data, 0)
+        value, count = self._generators[id(generator)]
+        self._generators[id(generator)] = (value, count + 1)
+        return self.wrap(value), count
 
     def advance_generators(self) -> list[tuple[Value, Value]]:
         """Append what moves each generator's offset on behind a run's draws; returns the updates."""
-        updates = []
-        for _, offset, count in self._generators.values():
-            moved = self.wrap(offset) + count
-            updates.append((offset, moved.data))
-        return updates
+        return [(value, self.rewriter.one("Advance", value, by=count)) for value, count in self._generators.values()]
 
     @contextmanager
     def scope(self, module: Module) -> Iterator[None]:

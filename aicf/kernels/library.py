@@ -8,7 +8,9 @@ from pathlib import Path
 
 from aicf.errors import LaunchError
 from contract.building import build_kernel
+from contract.chain_building import build_chain
 from contract.entry_points import EntryPoints
+from contract.expressions.language import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import Status
 from device import open_device
@@ -58,4 +60,18 @@ def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
         if found is None:
             open_device()
             found = _loaded[key] = KernelLibrary(kernel, build_kernel(kernel))
+    return found
+
+
+def load_chain(engine: FrozenKernel, chain: Chain) -> KernelLibrary:
+    """Return the library of a chain that no op lists, built of a frozen engine's sources unless it is in the cache; loaded once a process.
+
+    Raises what :func:`contract.chain_building.build_chain` and :func:`device.open_device` raise.
+    """
+    key = (engine.folder, f"{engine.manifest['seal']} {chain.name} {chain.key}")
+    with _lock:
+        found = _loaded.get(key)
+        if found is None:
+            open_device()
+            found = _loaded[key] = KernelLibrary(*build_chain(engine, chain))
     return found

@@ -1,6 +1,6 @@
 """Backward passes of frozen ops under PyTorch's autograd: the opset's rules, run on PyTorch's tensors.
 
-What no frozen op does (a sum over rows alone, a sum of two gradients, a slope in fp32) is left to PyTorch, whose autograd calls them.
+What no frozen op does (a sum over rows alone, a sum of two gradients) is left to PyTorch, whose autograd calls them.
 """
 
 from __future__ import annotations

@@ -162,8 +162,9 @@ class OpDef:
     its results are rounded once, to the dtypes that ``infer`` says; an op that ``moves`` elements and computes nothing gets its inputs as
     they are. ``gradient`` is given a :class:`Backward` and the outputs' gradients, and returns the inputs'. ``saves`` names what it reads.
     Calls that are constant almost everywhere (comparisons, steps) say so in ``has_gradient``. ``lower`` writes the op as frozen ones; an op
-    that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input, and
-    ``keeps`` which attribute makes a call return an output that its rule reads. A view (``is_view``) needs no launch.
+    that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input (``takes`` does so for an op of any
+    number of outputs), and ``keeps`` which attribute makes a call return an output that its rule reads. Mixed precision leaves inputs
+    named in ``any_float`` (``*``: all of them) as they come. A view (``is_view``) needs no launch.
     """
 
     name: str
@@ -182,12 +183,21 @@ class OpDef:
     is_frozen: bool = False
     in_place: Mapping[str, str] = field(default_factory=dict)
     keeps: Mapping[str, str] = field(default_factory=dict)
+    takes: Callable[[int, int, Attrs], int | None] | None = None
+    any_float: tuple[str, ...] = ()
+
+    def find_taken(self, output: int, num_inputs: int, attrs: Attrs) -> int | None:
+        """Return which input's memory an output takes, both by their places in a call; None where it has its own."""
+        if self.takes is not None:
+            return self.takes(output, num_inputs, attrs)
+        name = self.in_place.get(self.outputs[output]) if self.in_place else None
+        return None if name is None else self.input_names(num_inputs).index(name)
 
     def input_names(self, count: int) -> tuple[str, ...]:
         """Return the names of a call's inputs; an op whose only name ends in ``*`` takes any number, ``x*``: x0, x1, ..."""
         if self.inputs and self.inputs[-1].endswith("*"):
             head, stem = self.inputs[:-1], self.inputs[-1].removesuffix("*")
-            return (*head, *(f"{stem}{i}" for i in range(count - len(head))))
+            return (*(name.removesuffix("?") for name in head), *(f"{stem}{i}" for i in range(count - len(head))))
         return tuple(name.removesuffix("?") for name in self.inputs)
 
     def fill(self, attrs: Attrs) -> dict[str, Attr]:

@@ -1,80 +1,98 @@
 """Dropout by counter: which elements stay depends on a seed, an offset and an element's index alone (Philox 4x32-10).
 
-The mask is never stored: the backward pass makes it again from the same counter.
-J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+The mask is never stored: the backward pass makes it again from the same counter. The random words are those of chains
+(:mod:`contract.expressions.philox`), so that the frozen op ``elementwise`` drops the same elements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.opset.definition import REQUIRED, Arrays, Backward, OpDef, Types, V, same_floats
+from aicf.opset.chains import call_chain
+from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, same_floats
 from aicf.opset.types import Attrs, Type
+from contract.expressions.philox import draw_words, find_kept
 
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
-
-
-def philox(counters: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return four 32-bit words per counter of four words ([..., 4]), as uint64."""
-    c = [counters[..., i].astype(np.uint64) for i in range(4)]
-    key = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
-    for _ in range(_ROUNDS):
-        first, second = c[0] * np.uint64(_MULTIPLIERS[0]), c[2] * np.uint64(_MULTIPLIERS[1])
-        c = [(second >> _HALF) ^ c[1] ^ np.uint64(key[0]), second & _LOW, (first >> _HALF) ^ c[3] ^ np.uint64(key[1]), first & _LOW]
-        key = [(k + w) & 0xFFFFFFFF for k, w in zip(key, _WEYL, strict=True)]
-    return np.stack(c, axis=-1)
+# Seed and offset.
+COUNTER = Type("uint64", (2,))
 
 
 def draw_uniform(num_elems: int, seed: int, offset: int) -> NDArray[np.float64]:
     """Return numbers in [0, 1) with 24 bits, one per element: word i % 4 of the counter (i // 4, offset)."""
-    groups = np.arange((num_elems + 3) // 4, dtype=np.uint64)
-    high = np.full_like(groups, offset & 0xFFFFFFFF), np.full_like(groups, offset >> 32 & 0xFFFFFFFF)
-    words = philox(np.stack([groups & _LOW, groups >> _HALF, *high], axis=-1), seed)
-    made: NDArray[np.float64] = (words.reshape(-1)[:num_elems] >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    made: NDArray[np.float64] = (draw_words(np.arange(num_elems), seed, offset) >> np.uint32(8)).astype(np.float64) * 2.0**-24
     return made
 
 
 def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    x, *counters = types
+    x, counter = types
     assert x is not None
     same_floats("Dropout", ("x",), (x,))
     p = attrs["p"]
     if not isinstance(p, (int, float)) or not 0.0 <= p < 1.0:
         raise ValueError(f"Dropout: p: expected a number in [0, 1), got {p!r}")
-    for name, found in zip(("seed", "offset"), counters, strict=True):
-        if found != Type("uint64", ()):
-            raise TypeError(f"Dropout: {name}: expected uint64[], got {found}")
+    _check_counter("Dropout", counter)
     return (x,)
 
 
+def _check_counter(op: str, counter: Type | None) -> None:
+    if counter != COUNTER:
+        raise TypeError(f"{op}: counter: expected {COUNTER} (seed and offset), got {counter}")
+
+
+def _find_skip(attrs: Attrs, name: str = "skip") -> int:
+    skip = attrs[name]
+    assert isinstance(skip, int)
+    return skip
+
+
 def _drop(arrays: Arrays, attrs: Attrs) -> tuple[Any]:
-    x, seed, offset = arrays
-    p, skip = attrs["p"], attrs["skip"]
-    assert isinstance(p, (int, float)) and isinstance(skip, int)
-    stays = draw_uniform(x.size, int(seed), int(offset) + skip).reshape(x.shape) >= p
-    return (np.where(stays, x / (1.0 - p), 0.0),)
+    x, counter = arrays
+    p = attrs["p"]
+    assert isinstance(p, (int, float))
+    words = draw_words(np.arange(x.size).reshape(x.shape), int(counter[0]), int(counter[1]) + _find_skip(attrs))
+    return (np.where(find_kept(words, p), x / (1.0 - p), 0.0),)
 
 
-def _differentiate(g: Backward, dy: V) -> tuple[V, None, None]:
-    return g.one("Dropout", dy, g["seed"], g["offset"], p=g.attrs["p"], skip=g.attrs["skip"]), None, None
+def _differentiate(g: Backward, dy: V) -> tuple[V, None]:
+    return g.one("Dropout", dy, g["counter"], p=g.attrs["p"], skip=g.attrs["skip"]), None
+
+
+def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    x, counter = inputs
+    if skip := _find_skip(attrs):
+        counter = b.one("Advance", counter, by=skip)
+    t = b.type_of(x)
+    return call_chain(b, f"y0 = dropout(x0, {attrs['p']!r})", [(x, t)], [t], counter)
+
+
+def _infer_advance(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    _check_counter("Advance", types[0])
+    return (COUNTER,)
+
+
+def _advance(arrays: Arrays, attrs: Attrs) -> tuple[Any]:
+    return (arrays[0] + np.array([0, _find_skip(attrs, "by")], np.uint64),)
+
+
+def _lower_advance(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    return call_chain(b, f"y0 = x0 + 0; y0b = x0b + {attrs['by']}", [(inputs[0], COUNTER)], [COUNTER])
 
 
 OPS = (
     OpDef(
         "Dropout",
-        ("x", "seed", "offset"),
+        ("x", "counter"),
         ("y",),
         _infer,
         _drop,
         {"p": REQUIRED, "skip": 0},
         _differentiate,
-        lambda attrs, needed: {"seed", "offset"},
+        lambda attrs, needed: {"counter"},
+        lower=_lower,
     ),
+    OpDef("Advance", ("counter",), ("y",), _infer_advance, _advance, {"by": REQUIRED}, lower=_lower_advance),
 )

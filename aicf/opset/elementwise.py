@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import REQUIRED, Arrays, Backward, OpDef, Types, V
+from aicf.opset.chains import COUNTERS, call_chain
+from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -231,6 +232,36 @@ def _cast_back(g: Backward, dy: V) -> tuple[V | None]:
     return (g.cast(dy, g.of("x").dtype) if g.of("x").is_float and g.of("y").is_float else None,)
 
 
+# How a chain calls what has another name there; comparisons, sums and products have theirs.
+_IN_CHAINS = {
+    "square": "{0} * {0}",
+    "relu_slope": "relu_grad({0})",
+    "gelu_erf": "gelu({0})",
+    "gelu_erf_slope": "gelu_grad({0})",
+    "gelu_tanh_slope": "gelu_tanh_grad({0})",
+    "silu_slope": "silu_grad({0})",
+    "neg": "-{0}",
+}
+
+
+def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    function = str(attrs["function"])
+    types = [b.type_of(x) for x in inputs]
+    if types[-1].dtype in COUNTERS and function not in ("add", "sub"):
+        return None
+    names = [f"x{i}" for i in range(len(inputs))]
+    text = _IN_CHAINS.get(function, f"{function}({', '.join(['{}'] * len(names))})").format(*names)
+    return call_chain(b, f"y0 = {text}", list(zip(inputs, types, strict=True)), _infer(types, attrs))
+
+
+def _lower_cast(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    x, result = b.type_of(inputs[0]), _infer_cast([b.type_of(inputs[0])], attrs)
+    if not result[0].is_float:
+        return None
+    text = "float(x0)" if x.dtype in COUNTERS else "where(x0, 1.0, 0.0)" if x.dtype == "bool" else "x0"
+    return call_chain(b, f"y0 = {text}", [(inputs[0], x)], result)
+
+
 ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 
 OPS = (
@@ -244,6 +275,7 @@ OPS = (
         _differentiate,
         _find_saved,
         has_gradient,
+        lower=_lower,
     ),
     OpDef(
         "Cast",
@@ -254,5 +286,6 @@ OPS = (
         {"dtype": REQUIRED},
         _cast_back,
         amp="follow",
+        lower=_lower_cast,
     ),
 )

@@ -1,4 +1,4 @@
-"""What products share: activations as epilogues, by name, and which dtypes have a fused backward pass."""
+"""What products share: activations as epilogues, by name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 from aicf.opset.elementwise import ACTIVATIONS, FUNCTIONS
 from aicf.opset.types import Attrs
-
-HALVES = ("bfloat16", "float16")
 
 
 def check_act(op: str, attrs: Attrs) -> None:

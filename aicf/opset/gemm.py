@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.opset.definition import Arrays, Backward, OpDef, Types, V, same_floats
-from aicf.opset.epilogues import HALVES, activate, apply_slope, check_act
+from aicf.opset.elementwise import FUNCTIONS
+from aicf.opset.elementwise import OPS as ELEMENTWISES
+from aicf.opset.epilogues import activate, apply_slope, check_act
 from aicf.opset.types import Attrs, Type
+
+ELEMENTWISE = ELEMENTWISES[0]
 
 
 def _infer_gemm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -30,17 +34,17 @@ def _gemm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
 
 
 def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[V | None]:
-    """Return those of ``Y = act(Z)``, ``Z = A B + bias``: in bf16 and fp16 two launches of gemm_backward, one through the activation."""
-    act, is_half = str(g.attrs["act"]), g.of("a").dtype in HALVES
+    """Return those of ``Y = act(Z)``, ``Z = A B + bias``: two launches of gemm_backward, one of them through the activation."""
+    act = str(g.attrs["act"])
     found: dict[str, V] = {}
     if dy is not None:
         wants_bias = "bias" in g.needed and dz is None
-        through, found = _pass_activation(g, dy, act, is_half=is_half, wants_bias=wants_bias)
+        through, found = _pass_activation(g, dy, act, wants_bias=wants_bias)
         dz = g.total((dz, through))
     if "bias" in g.needed and "bias" not in found:
         found["bias"] = g.reduce("sum", dz, (0,))
     wants = [name for name in ("a", "b") if name in g.needed]
-    if wants and is_half:
+    if wants and g.attrs["precision"] == "ieee":
         attrs = {"w_layout": g.attrs["b_layout"], "with_dz": "a" in wants, "with_dbias": False}
         made = g.call("gemm_backward", (dz, g["b"], g["a"] if "b" in wants else None, None), attrs)
         found |= dict(zip(wants, made, strict=True))
@@ -49,25 +53,22 @@ def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[
     return [found.get(name) for name in ("a", "b", "bias")]
 
 
-def _pass_activation(g: Backward, dy: V, act: str, *, is_half: bool, wants_bias: bool) -> tuple[V, dict[str, V]]:
+def _pass_activation(g: Backward, dy: V, act: str, *, wants_bias: bool) -> tuple[V, dict[str, V]]:
     """Return dY act'(Z), and the gradient of the bias where the same launch makes it."""
     if act == "none":
         return dy, {}
     kept = g["y" if act == "relu" else "z"]
-    if not is_half:
-        return g.mul(dy, g.each(f"{act}_slope", kept)), {}
     made = g.call("gemm_backward", (dy, None, None, kept), {"act": act, "with_dbias": wants_bias})
     return made[0], {"bias": made[1]} if wants_bias else {}
 
 
 def _find_products(g: Backward, dz: V, wants: Sequence[str]) -> dict[str, V]:
-    """Return dA and dB in fp32 or TF32, which gemm_backward does not have, by gemm_bias_act; TF32 is served for B as [N, K] alone."""
-    is_nk, precision = g.attrs["b_layout"] == "nk", g.attrs["precision"]
+    """Return dA and dB in TF32, which gemm_backward does not have, by gemm_bias_act, which has it for B as [N, K] alone."""
+    is_nk = g.attrs["b_layout"] == "nk"
 
     def multiply(left: V, right: V, *, as_nk: bool) -> V:
-        if precision == "tf32" and not as_nk:
-            right, as_nk = g.one("Permute", right, order=(1, 0)), True
-        return g.one("gemm_bias_act", left, right, None, b_layout="nk" if as_nk else "kn", precision=precision)
+        right = right if as_nk else g.one("Permute", right, order=(1, 0))
+        return g.one("gemm_bias_act", left, right, None, b_layout="nk", precision="tf32")
 
     found = {}
     if "a" in wants:
@@ -111,6 +112,42 @@ def _gemm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
     return made
 
 
+def _differentiate_gemm_backward(g: Backward, *douts: V | None) -> list[V | None]:
+    """Return the gradients of the products' gradients, which are bilinear, or of the slope alone: dZ = dY act'(Z)."""
+    names = [n for n, there in (("dz", g.attrs["with_dz"]), ("dbias", g.attrs["with_dbias"]), ("dw", g.has("w") and g.has("x"))) if there]
+    grads = dict(zip(names, douts, strict=False))
+    ddz, ddw, ddbias = grads.get("dz"), grads.get("dw"), grads.get("dbias")
+    if ddbias is not None:
+        ddz = g.total((ddz, g.broadcast(ddbias, g.of("dz").shape)))
+    if not g.has("w"):
+        return _differentiate_slope(g, ddz)
+    if g.attrs["act"] != "none":
+        raise NotImplementedError("gemm_backward: a fused backward pass has no derivative; differentiate before passes fuse")
+    layout = str(g.attrs["w_layout"])
+    turned = "kn" if layout == "nk" else "nk"
+    found: dict[str, V | None] = {}
+    if "dy" in g.needed:
+        first = None if ddz is None else g.one("gemm_bias_act", ddz, g["w"], None, b_layout=layout)
+        second = None if ddw is None else g.one("gemm_bias_act", g["x"], ddw, None, b_layout=layout)
+        found["dy"] = g.total((first, second))
+    if "w" in g.needed and ddz is not None:
+        found["w"] = g.one("gemm_backward", g["dy"], g["w"], ddz, None, w_layout=layout, with_dz=False)
+    if "x" in g.needed and ddw is not None:
+        found["x"] = g.one("gemm_bias_act", g["dy"], ddw, None, b_layout=turned)
+    return [found.get(name) for name in ("dy", "w", "x", "z")]
+
+
+def _differentiate_slope(g: Backward, ddz: V | None) -> list[V | None]:
+    if ddz is None or g.attrs["act"] == "none":
+        return [ddz, None, None, None]
+    function = f"{g.attrs['act']}_slope"
+    curve = None
+    if "z" in g.needed and FUNCTIONS[function].slopes:  # a step has none
+        inner = Backward(g, ELEMENTWISE, {"function": function}, {"x0": g["z"]}, {"x0": g.of("z")}, {"x0"})
+        curve = FUNCTIONS[function].slopes[0].rule(inner, g.mul(ddz, g["dy"]))
+    return [g.mul(ddz, g.each(function, g["z"])) if "dy" in g.needed else None, None, None, curve]
+
+
 _GEMM: Attrs = {"act": "none", "b_layout": "kn", "precision": "ieee", "save_z": False}
 _GEMM_BACKWARD: Attrs = {"act": "none", "w_layout": "nk", "with_dz": True, "with_dbias": False}
 
@@ -134,6 +171,8 @@ OPS = (
         _infer_gemm_backward,
         _gemm_backward,
         _GEMM_BACKWARD,
+        _differentiate_gemm_backward,
+        lambda attrs, needed: {"dy", "w", "x", "z"},
         is_frozen=True,
     ),
 )

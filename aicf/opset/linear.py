@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.opset.definition import Arrays, Backward, Builder, OpDef, Types, V, same_floats
-from aicf.opset.epilogues import HALVES, activate, apply_slope, check_act
+from aicf.opset.epilogues import activate, apply_slope, check_act
 from aicf.opset.types import Attrs, Type
 
 
@@ -128,35 +128,18 @@ def _lower_linear_grad(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> 
     rows, wants = math.prod(shape[:-1]), _wants(attrs)
     flat = b.reshape(dy, (rows, n))
     left = None if x is None else b.reshape(x, (rows, k))
-    if b.type_of(dy).dtype in HALVES:
-        kept = None if z is None else b.reshape(z, (rows, k))
-        made = _call_gemm_backward(b, flat, left, w, kept, wants, str(attrs["act"]))
-    else:
-        made = _multiply_apart(b, flat, left, w, z, wants, str(attrs["act"]))
+    kept = None if z is None else b.reshape(z, (rows, k))
+    made = _call_gemm_backward(b, flat, left, w, kept, wants, str(attrs["act"]))
     return [b.reshape(made[name], (*shape[:-1], k)) if name == "x" else made[name] for name in wants]
 
 
 def _call_gemm_backward(b: Builder, dy: V, x: V | None, w: V, z: V | None, wants: Sequence[str], act: str) -> dict[str, V]:
-    """Return the gradients by one launch, which bf16 and fp16 have."""
+    """Return the gradients by one call of the frozen op."""
     with_dz = "x" in wants or "bias" in wants
     attrs: Attrs = {"act": act, "w_layout": "nk", "with_dz": with_dz, "with_dbias": "bias" in wants}
     made = b.call("gemm_backward", (dy, w, x if "w" in wants else None, z), attrs)
     names = [name for name, there in (("x", with_dz), ("bias", "bias" in wants), ("w", "w" in wants)) if there]
     return dict(zip(names, made, strict=True))
-
-
-def _multiply_apart(b: Builder, dy: V, x: V | None, w: V, z: V | None, wants: Sequence[str], act: str) -> dict[str, V]:
-    """Return the gradients as products of their own, where no kernel makes them together."""
-    made: dict[str, V] = {}
-    if "x" in wants or "bias" in wants:
-        (made["x"],) = b.call("gemm_bias_act", (dy, w, None), {"b_layout": "kn"})
-        if act != "none":
-            made["x"] = b.mul(made["x"], b.each(f"{act}_slope", z))
-        if "bias" in wants:
-            made["bias"] = b.reduce("sum", made["x"], (0,))
-    if "w" in wants:
-        (made["w"],) = b.call("gemm_bias_act", (b.one("Permute", dy, order=(1, 0)), x, None), {"b_layout": "kn"})
-    return made
 
 
 _LINEAR: Attrs = {"act": "none", "keep_z": False}

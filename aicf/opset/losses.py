@@ -73,7 +73,7 @@ OPS = (
         _ATTRIBUTES,
         _differentiate,
         lambda attrs, needed: {"dlogits"},
-        amp="never",
+        amp="follow",  # what it adds up is in fp32, whatever the logits are
         lower=_lower,
     ),
     OpDef(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import REQUIRED, Arrays, Backward, OpDef, Types, V
+from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type, normalise_axes
 
 _MEANINGS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
@@ -68,6 +68,80 @@ def _differentiate(g: Backward, dy: V) -> tuple[V]:
     return (g.div(g.mul(wide, won), g.reduce("sum", won, axes, keep=True)),)
 
 
+_REDUCED = ("float32", "bfloat16", "float16")
+
+
+def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    """Lower a reduction over the first axes, the last ones or all to that of a matrix."""
+    x = b.type_of(inputs[0])
+    rank, count = len(x.shape), x.num_elems
+    axes = find_axes(attrs, rank)
+    (result,) = _infer([x], attrs)
+    if x.dtype not in _REDUCED or not axes or count == 0:
+        return None
+    along = math.prod(x.shape[a] for a in axes)
+    if len(axes) == rank:
+        over, shape = "all", (1, count)
+    elif axes == tuple(range(len(axes))):
+        over, shape = "rows", (along, count // along)
+    elif axes == tuple(range(axes[0], rank)):
+        over, shape = "columns", (count // along, along)
+    else:
+        return None
+    made = b.one("reduce", b.reshape(inputs[0], shape), reduction=attrs["function"], over=over, result_dtype=result.dtype)
+    return [b.reshape(made, result.shape)]
+
+
+# ---- the sum of all squares of several values, of which norms are made
+
+
+def _infer_squares(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    there = [t for t in types if t is not None]
+    if not there or any(not t.is_float for t in there):
+        raise TypeError(f"SumSquares: takes at least one value of a floating dtype, got {', '.join(map(str, there)) or 'none'}")
+    return (Type("float64" if all(t.dtype == "float64" for t in there) else "float32", ()),)
+
+
+def _lower_squares(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    parts = []
+    for x in inputs:
+        t = b.type_of(x)
+        if t.dtype not in _REDUCED or t.num_elems == 0:
+            return None
+        parts.append(b.one("reduce", b.reshape(x, (1, t.num_elems)), reduction="sum_squares", over="all", result_dtype="float32"))
+    return [b.total(parts)]
+
+
+def _differentiate_squares(g: Backward, dy: V) -> list[V | None]:
+    found: list[V | None] = []
+    while g.has(name := f"x{len(found)}"):
+        found.append(g.scale(g.mul(g[name], g.cast(dy, g.of(name).dtype)), 2.0) if name in g.needed else None)
+    return found
+
+
+# ---- the frozen op
+
+
+_OVER = {"all": None, "rows": 0, "columns": 1}
+
+
+def _infer_frozen(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    (x,) = types
+    assert x is not None
+    if len(x.shape) != 2 or attrs["over"] not in _OVER:
+        raise ValueError(f"reduce: expected a matrix, and over one of {', '.join(_OVER)}, got {x} and {attrs['over']!r}")
+    shape = {"all": (), "rows": x.shape[1:], "columns": x.shape[:1]}[str(attrs["over"])]
+    return (Type(str(attrs["result_dtype"]), shape),)
+
+
+def _compute_frozen(arrays: Arrays, attrs: Attrs) -> tuple[Any]:
+    (x,), axis, reduction = arrays, _OVER[str(attrs["over"])], str(attrs["reduction"])
+    if reduction in ("sum_squares", "l2_norm"):
+        squares = np.square(x).sum(axis=axis)
+        return (np.sqrt(squares) if reduction == "l2_norm" else squares,)
+    return (np.argmax(x, axis=axis) if reduction == "argmax" else _MEANINGS[reduction](x, axis=axis),)
+
+
 def has_gradient(attrs: Attrs) -> bool:
     """Whether a reduction has a gradient; an index has none."""
     return attrs["function"] != "argmax"
@@ -85,5 +159,28 @@ OPS = (
         lambda attrs, needed: {"x", "y"} if attrs["function"] in ("max", "min") else set(),
         has_gradient,
         amp="never",
+        lower=_lower,
+    ),
+    OpDef(
+        "SumSquares",
+        ("x*",),
+        ("y",),
+        _infer_squares,
+        lambda arrays, attrs: (sum(np.square(x).sum() for x in arrays),),
+        {},
+        _differentiate_squares,
+        lambda attrs, needed: set(needed),
+        amp="never",
+        any_float=("*",),
+        lower=_lower_squares,
+    ),
+    OpDef(
+        "reduce",
+        ("x",),
+        ("y",),
+        _infer_frozen,
+        _compute_frozen,
+        {"reduction": REQUIRED, "over": "all", "result_dtype": "float32"},
+        is_frozen=True,
     ),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from aicf.opset.chains import call_chain
 from aicf.opset.definition import Arrays, Builder, OpDef, Types, V, same_floats
 from aicf.opset.types import Attrs, Type
 
@@ -22,7 +22,10 @@ def _check(op: str, names: tuple[str, ...], types: Types, scalars: tuple[tuple[s
     """Return the parameter's type; all tensors of an update have it, and the scalars have theirs."""
     p = types[0]
     assert p is not None
-    same_floats(op, names, types[: len(names)])
+    # A gradient may have come in 16 bits; what it changes is in fp32.
+    rest = [(name, t) for name, t in zip(names, types, strict=False) if name != "grad"]
+    same_floats(op, [name for name, _ in rest], [t for _, t in rest])
+    same_floats(op, ("grad",), types[1:2])
     for name, found in zip(names, types, strict=False):
         if found is not None and found.shape != p.shape:
             raise ValueError(f"{op}: {name}: expected shape {p.shape}, got {found.shape}")
@@ -79,12 +82,31 @@ def _lion(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     return p - lr * (direction + _number(attrs, "weight_decay") * p), beta2 * m + (1.0 - beta2) * grad
 
 
-def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
-    """One flat launch per parameter, whatever its shape."""
-    *tensors, step, lr = inputs
-    shape = b.type_of(tensors[0]).shape
-    flat = [b.reshape(tensor, (math.prod(shape),)) for tensor in tensors]
-    return [b.reshape(value, shape) for value in b.call("optimizer", (*flat, step, lr), attrs)]
+def _lower_sgd(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    decay, momentum, has_momentum = _number(attrs, "weight_decay"), _number(attrs, "momentum"), inputs[2] is not None
+    lr = f"x{2 + has_momentum}"
+    body = f"g = x1 + {decay!r} * x0" if decay else "g = x1"
+    if has_momentum:
+        direction = f"(g + {momentum!r} * y1)" if attrs["nesterov"] else "y1"
+        body += f"; y1 = {momentum!r} * x2 + g; y0 = x0 - {lr} * {direction}"
+    else:
+        body += f"; y0 = x0 - {lr} * g"
+    return _call_update(b, body, inputs, 1 + has_momentum)
+
+
+def _lower_lion(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    beta1, beta2, decay = _number(attrs, "beta1"), _number(attrs, "beta2"), _number(attrs, "weight_decay")
+    direction = f"sign({beta1!r} * x2 + {1.0 - beta1!r} * x1) + {decay!r} * x0"
+    return _call_update(b, f"y0 = x0 - x3 * ({direction}); y1 = {beta2!r} * x2 + {1.0 - beta2!r} * x1", inputs, 2)
+
+
+def _call_update(b: Builder, body: str, inputs: Sequence[V | None], num_results: int) -> Sequence[V] | None:
+    there = [(x, b.type_of(x)) for x in inputs if x is not None]
+    return call_chain(b, body, there, [there[0][1]] * num_results)
+
+
+def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V]:
+    return b.call("optimizer", inputs, attrs)
 
 
 _ADAM_INPUTS, _ADAM_OUTPUTS = ("p", "grad", "m", "v", "step", "lr"), ("p_new", "m_new", "v_new")
@@ -102,6 +124,7 @@ OPS = (
         amp="never",
         in_place=_ADAM_IN_PLACE,
         lower=_lower_adam,
+        any_float=("grad",),
     ),
     OpDef(
         "optimizer",
@@ -122,6 +145,7 @@ OPS = (
         {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
         amp="never",
         in_place={"p_new": "p", "momentum_new": "momentum"},
+        lower=_lower_sgd,
     ),
     OpDef(
         "Lion",
@@ -132,5 +156,6 @@ OPS = (
         {"beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0},
         amp="never",
         in_place={"p_new": "p", "m_new": "m"},
+        lower=_lower_lion,
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aicf.opset.chains import call_chain
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, round_to
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
@@ -62,6 +63,11 @@ def _infer_broadcast(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     if broadcast_shapes("Broadcast", x.shape, shape) != shape:
         raise ValueError(f"Broadcast: shape {x.shape} does not broadcast to {shape}")
     return (x.reshape(shape),)
+
+
+def _lower_broadcast(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    x = b.type_of(inputs[0])
+    return call_chain(b, "y0 = x0", [(inputs[0], x)], _infer_broadcast([x], attrs))
 
 
 def _infer_slice(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -183,6 +189,7 @@ OPS = (
         lambda arrays, attrs: (np.broadcast_to(arrays[0], _ints(attrs, "shape")),),
         {"shape": REQUIRED},
         lambda g, dy: (g.sum_to(dy, g.of("x").shape),),
+        lower=_lower_broadcast,
         moves=True,
     ),
     OpDef("Slice", ("x",), ("y",), _infer_slice, _cut, {"starts": REQUIRED, "stops": REQUIRED}, _pad_back, moves=True),

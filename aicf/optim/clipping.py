@@ -6,16 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from aicf import functional as F
 from aicf.modes import no_grad
-from aicf.tensor import Tensor
+from aicf.tensor import Tensor, apply
 
 _EPS = 1e-6  # keeps a norm of zero from dividing
 
 
 def find_norm(grads: Sequence[Tensor]) -> Tensor:
     """Return the root of the sum of all squares."""
-    total = F.square(grads[0]).sum()
-    for gradient in grads[1:]:
-        total = total + F.square(gradient).sum()
+    (total,) = apply("SumSquares", grads)
     return F.sqrt(total)
 
 

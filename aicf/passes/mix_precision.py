@@ -55,11 +55,14 @@ class _Mixer:
         """Add a node in the precision of its class."""
         self.rewriter.stand_for(node)
         wanted = self._find_dtype(node)
-        inputs = [None if v is None else v if wanted is None else self.take(v, wanted) for v in node.inputs]
         if wanted is None:
             self.rewriter.copy(node)
             return
-        types = find_op(node.op).find_types([None if v is None else v.type for v in inputs], node.attrs)
+        op = find_op(node.op)
+        pairs = zip(op.input_names(len(node.inputs)), node.inputs, strict=True)
+        kept = {n for n in op.input_names(len(node.inputs)) if n in op.any_float or "*" in op.any_float}
+        inputs = [None if v is None else self._made.get(v.id, v) if n in kept else self.take(v, wanted) for n, v in pairs]
+        types = op.find_types([None if v is None else v.type for v in inputs], node.attrs)
         outputs = tuple(Value(old.id, t) for old, t in zip(node.outputs, types, strict=True))
         self.rewriter.copy(replace(node, inputs=tuple(inputs), outputs=outputs))
         self._made |= {v.id: v for v in outputs}
@@ -71,6 +74,8 @@ class _Mixer:
         if not floats or any(v.type.dtype == "float64" for v in floats):
             return None
         amp = find_op(node.op).amp
+        if node.op == "Reduce" and node.attrs["function"] == "sum" and node.differentiates is not None:
+            amp = "follow"  # a gradient, which is added up in fp32 and rounded once, like those that products make
         if amp == "always":
             return self._compute
         # An op that follows runs in the compute dtype where all that it reads, constants aside, is in that.

@@ -9,8 +9,10 @@ from aicf.ir import Graph, check
 from aicf.passes import (
     canonicalise,
     differentiate,
+    flatten,
     fold_constants,
     fuse,
+    fuse_chains,
     lower,
     merge_common,
     mix_precision,
@@ -47,8 +49,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("merge common again", merge_common.run),
     Pass("remove dead again", remove_dead.run),
     Pass("fuse", fuse.run, is_exact=False),
+    Pass("join sums", flatten.join_sums, is_exact=False),
     Pass("lower", lower.run, is_exact=False, is_needed=True),
     Pass("remove dead last", remove_dead.run),
+    Pass("fuse chains", fuse_chains.run, is_exact=False),
+    Pass("remove dead constants", remove_dead.run),
+    Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),
 )
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from aicf.opset import Attr, Attrs, Type
 from aicf.plan.picture import draw_arena
 
-# Weights, moments and counters, which outlive a run; constants; what callers write and read; and everything between, by lifetime.
-STATE, CONSTANT, INPUT, OUTPUT, ARENA = REGIONS = ("state", "constant", "input", "output", "arena")
+# Weights, moments and counters, which outlive a run; constants; what callers write and read; gradients that one launch takes as one; and
+# everything between, by lifetime.
+STATE, CONSTANT, INPUT, OUTPUT, GRADIENT, ARENA = REGIONS = ("state", "constant", "input", "output", "gradient", "arena")
 ALIGNMENT_BYTES = 256
 
 

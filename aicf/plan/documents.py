@@ -10,15 +10,14 @@ from typing import Any
 from aicf.errors import PlanError
 from aicf.opset import Attr, Type
 from aicf.plan.data import Plan, Slot, StateSlot, Step
+from contract.files import write_atomically
 
 VERSION = 1
 
 
 def save_plan(plan: Plan, path: Path) -> None:
     """Write a plan; a file that is there is replaced as a whole."""
-    scratch = path.with_name(f".{path.name}.new")
-    scratch.write_text(json.dumps(to_value(plan), indent=1) + "\n")
-    scratch.replace(path)
+    write_atomically(path, json.dumps(to_value(plan), indent=1) + "\n")
 
 
 def load_plan(path: Path) -> Plan:

@@ -9,7 +9,8 @@ from aicf.ir import Graph, Node, State, Value
 from aicf.opset import Attr, Attrs, Type, find_op
 from aicf.passes.context import Choice
 from aicf.plan.arena import align, place
-from aicf.plan.data import ARENA, CONSTANT, INPUT, OUTPUT, REGIONS, STATE, Plan, Slot, StateSlot, Step
+from aicf.plan.data import ARENA, CONSTANT, GRADIENT, INPUT, OUTPUT, REGIONS, STATE, Plan, Slot, StateSlot, Step
+from aicf.plan.lists import find_lists, find_member_bytes, find_roots
 from aicf.plan.schedule import Clocks, find_conflicts, find_lower_bound
 
 # States lie by role, parameters first, each role in owner order: what an optimizer changes together is together.
@@ -49,10 +50,12 @@ class _Planner:
         self.lower_bound = 0
 
     def plan(self) -> Plan:
+        self.lists = find_lists(self.graph)
         self._place_states()
         for _, value in self.graph.inputs:
             self._put(INPUT, value)
         constants = self._place_constants()
+        self._place_lists()
         outputs = self._draft()
         clocks = self._order()
         self._place_arena(clocks)
@@ -71,18 +74,33 @@ class _Planner:
 
     # ---- places that do not depend on lifetimes
 
-    def _put(self, region: str, value: Value) -> None:
+    def _put(self, region: str, value: Value, *, is_member: bool = False) -> None:
         self.buffer_of[value.id] = value.id
         self.places[value.id] = (region, self.sizes[region])
-        self.sizes[region] += align(value.type.size_bytes)
+        self.sizes[region] += find_member_bytes(value.type) if is_member else align(value.type.size_bytes)
 
     def _sort_states(self) -> list[State]:
+        """Return the states by role; in a role those first that flat launches read as one, in their order."""
         ranks = {role: i for i, role in enumerate(_ROLE_ORDER)}
-        return sorted(self.graph.states, key=lambda s: ranks.get(s.role, len(ranks)))
+        places: dict[int, tuple[int, int]] = {}
+        for i, members in enumerate(self.lists):
+            for j, value in enumerate(members):
+                places.setdefault(value.id, (i, j))
+        last = (len(self.lists), 0)
+        return sorted(self.graph.states, key=lambda s: (ranks.get(s.role, len(ranks)), places.get(s.value.id, last)))
 
     def _place_states(self) -> None:
         for state in self._sort_states():
-            self._put(STATE, state.value)
+            self._put(STATE, state.value, is_member=state.value.type.is_float)
+
+    def _place_lists(self) -> None:
+        """Place what flat launches read or write, and is no state, as a list of its own each."""
+        held = {s.value.id for s in self.graph.states}
+        for members in self.lists:
+            for value in members:
+                if value.id not in held and value.id not in self.places:
+                    self.places[value.id] = (GRADIENT, self.sizes[GRADIENT])
+                    self.sizes[GRADIENT] += find_member_bytes(value.type)
 
     def _place_constants(self) -> tuple[tuple[Slot, Attr], ...]:
         found = []
@@ -101,7 +119,8 @@ class _Planner:
 
     def _draft(self) -> list[Value]:
         """Draft the steps; returns the values that are the plan's outputs, each with bytes of its own."""
-        updates = {new.id: state for state, new in self.graph.updates}
+        roots = find_roots(self.graph)
+        updates = {roots.get(new.id, new.id): state for state, new in self.graph.updates}
         last_read = self._find_last_reads()
         written = set()
         for i, node in enumerate(self.graph.nodes):
@@ -153,11 +172,8 @@ class _Planner:
         """Whether a node may write what a state becomes straight into the state's bytes."""
         if value.id in self.places or last_read.get(state.id, -1) > at:
             return False
-        op = find_op(node.op)
-        names = op.input_names(len(node.inputs))
-        readers = {n for n, v in zip(names, node.inputs, strict=True) if v is not None and self.buffer_of[v.id] == state.id}
-        taken = op.in_place.get(op.outputs[node.outputs.index(value)])
-        return readers <= {taken}
+        readers = {i for i, v in enumerate(node.inputs) if v is not None and self.buffer_of[v.id] == state.id}
+        return readers <= {find_op(node.op).find_taken(node.outputs.index(value), len(node.inputs), node.attrs)}
 
     def _draft_node(self, node: Node) -> None:
         draft = _Draft(node.id, node.op, node.attrs, node.inputs, node.outputs, self.streams.get(node.id, 0))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aicf.errors import PlanError
-from aicf.opset import find_op
+from aicf.opset import find_dtype, find_op
+from aicf.opset.flat import find_offsets, split_inputs
 from aicf.plan.data import ALIGNMENT_BYTES, CONSTANT, INPUT, OUTPUT, Plan, Slot, Step
 
 
@@ -24,6 +25,7 @@ def find_faults(plan: Plan) -> Iterator[str]:
     yield from _check_slots(plan)
     before = _find_predecessors(plan)
     yield from _check_steps(plan)
+    yield from _check_lists(plan)
     writers: dict[int, int] = {}
     accesses: dict[int, int] = {}  # by buffer: its steps, a bit each
     slots: dict[int, Slot] = {}
@@ -83,14 +85,26 @@ def _check_steps(plan: Plan) -> Iterator[str]:
 
 
 def _is_in_place(step: Step, output: int, read: Slot) -> bool:
-    op = find_op(step.op)
     if output >= len(step.outputs):
         return False
-    taken = op.in_place.get(op.outputs[output])
-    names = op.input_names(len(step.inputs))
-    slot = step.outputs[output]
-    pairs = [s for n, s in zip(names, step.inputs, strict=True) if n == taken and s is not None]
-    return any(s == read and (s.region, s.offset, s.type) == (slot.region, slot.offset, slot.type) for s in pairs)
+    taken = find_op(step.op).find_taken(output, len(step.inputs), step.attrs)
+    source, slot = None if taken is None else step.inputs[taken], step.outputs[output]
+    return source == read and (read.region, read.offset, read.type) == (slot.region, slot.offset, slot.type)
+
+
+def _check_lists(plan: Plan) -> Iterator[str]:
+    """Check that what a launch takes as one lies as one."""
+    for i, step in enumerate(plan.steps):
+        if step.op != "flat":
+            continue
+        operands, members = split_inputs(step.inputs, step.attrs)
+        made = [step.outputs[k : k + members] for k in range(0, len(step.outputs), members)]
+        for slots in (each for each in (*operands, *made) if len(each) > 1):
+            offsets, _ = find_offsets([slot.type for slot in slots])
+            for slot, offset in zip(slots, offsets, strict=True):
+                place = slots[0].offset + offset * find_dtype(slot.type.dtype).itemsize
+                if (slot.region, slot.offset) != (slots[0].region, place):
+                    yield f"step {i} ({step.op}) takes {slot} as a part of what begins at {slots[0]}, where it would be at {place}"
 
 
 def _check_reads(plan: Plan, before: list[int], writers: dict[int, int]) -> Iterator[str]:

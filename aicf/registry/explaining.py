@@ -10,6 +10,7 @@ from aicf.registry.libraries import LibraryTime, find_library_time
 from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.selection import NO_PREFERENCES, Registry, describe_broken, open_registry
 from aicf.registry.tables import Tables
+from contract.axes import name_bucket
 from contract.calls import Problem, Query
 from contract.decision import Asked, How
 
@@ -81,7 +82,7 @@ def explain(
     return Explanation(
         op=op,
         arch=tables.arch,
-        bucket="/".join([tables.arch, *(c or "none" for c in core.find_classes(asked))]),
+        bucket=name_bucket({"arch": tables.arch} | {axis: name or "none" for axis, name in core.find_classes(asked).items()}),
         sizes=dict(query.by_size),
         attributes=dict(query.attributes),
         nearest=None if near is None else core.table.problems[near],
@@ -90,7 +91,7 @@ def explain(
         predicted_us=None if decision is None else decision.predicted_us,
         reason=_explain_none(legal) if decision is None else decision.reason,
         candidates=tuple(candidates),
-        library=find_library_time(registry.frozen_dir.parent / "profiles", tables.interface, tables.arch, query),
+        library=find_library_time(registry.read(op).frozen.folder.parent.parent / "profiles", tables.interface, tables.arch, query),
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from aicf.errors import LaunchError
-from aicf.kernels.library import KernelLibrary, load_kernel
+from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
+from contract.building import build_kernel
 from contract.calls import Interface, Query
+from contract.chain_building import build_chain
 from contract.decision import How
+from contract.expressions.language import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
 
@@ -23,7 +27,8 @@ class KernelHandle:
 
     ``how`` is the step of the decision that found it and ``reason`` says so in words; ``predicted_us`` is a measured time or an estimate
     (None for a fallback). ``alignment_bytes`` is what addresses must be multiples of, by tensor, where that is more than an element.
-    ``deterministic``: the same bits on every run; ``capture_safe``: the launch may be captured into a CUDA graph.
+    ``deterministic``: the same bits on every run; ``capture_safe``: the launch may be captured into a CUDA graph. With a ``chain`` of the
+    caller's own, ``frozen`` is the engine of whose sources its kernel is built.
     """
 
     op: str
@@ -38,6 +43,13 @@ class KernelHandle:
     query: Query = field(repr=False)
     frozen: FrozenKernel = field(repr=False)
     interface: Interface = field(repr=False)
+    chain: Chain | None = field(default=None, repr=False)
+
+    @property
+    def seal(self) -> str:
+        """What names the kernel: the seal of its manifest, or the hash of the engine's and the chain."""
+        seal = str(self.frozen.manifest["seal"])
+        return seal if self.chain is None else sha256(f"{seal} {self.chain.key}".encode()).hexdigest()
 
     @property
     def workspace_bytes(self) -> int:
@@ -49,12 +61,19 @@ class KernelHandle:
         addresses = {layout.name: known.get(layout.name) or (i + 1) << _STAND_IN_BITS for i, layout in enumerate(layouts)}
         return self.load().ask_workspace(self.make_params(addresses))
 
+    def build(self) -> None:
+        """Build the kernel unless it is in the cache; from any thread, and without a device. Raises as :meth:`load`."""
+        if self.chain is None:
+            build_kernel(self.frozen)
+        else:
+            build_chain(self.frozen, self.chain)
+
     def load(self) -> KernelLibrary:
         """Build the kernel from its sealed sources, unless it is in the cache, and load it. The device must be open.
 
         Raises :class:`~aicf.errors.FrozenError`, :class:`~device.toolchain.BuildError` or :class:`~device.UnavailableError`.
         """
-        return load_kernel(self.frozen)
+        return load_kernel(self.frozen) if self.chain is None else load_chain(self.frozen, self.chain)
 
     def make_params(self, addresses: Mapping[str, int]) -> ctypes.Structure:
         """Return the op's C struct for this problem. A tensor without an address gets NULL."""

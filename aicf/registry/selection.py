@@ -16,7 +16,6 @@ from contract.calls import Problem, Query
 from contract.conditions import describe, list_address_steps
 from contract.decision import Asked, How
 from contract.frozen_set import FrozenOp, read_op
-from contract.layout import find_frozen_dir
 
 NO_PREFERENCES = Preferences()
 _MAX_REMEMBERED = 65536
@@ -38,10 +37,14 @@ def _arrange(frozen: FrozenOp) -> _Op:
 
 
 class Registry:
-    """Selects among the kernels of one folder ``frozen``, which it reads once, op by op, when they are first asked for."""
+    """Selects among frozen kernels, which it reads once, op by op, when they are first asked for.
+
+    They are those of ``frozen_dir``; without one an op is looked for in the project's own set, then in the one that is installed, and the
+    first that has it serves all of its calls.
+    """
 
     def __init__(self, frozen_dir: Path | None = None) -> None:
-        self.frozen_dir = frozen_dir or find_frozen_dir()
+        self._frozen_dir = frozen_dir
         self._ops: dict[str, _Op] = {}
         self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
 
@@ -88,7 +91,7 @@ class Registry:
         """Return an op of the frozen set, read and validated the first time."""
         found = self._ops.get(op)
         if found is None:
-            found = self._ops[op] = _arrange(read_op(op, self.frozen_dir))
+            found = self._ops[op] = _arrange(read_op(op, self._frozen_dir))
         return found
 
     def find_tables(self, op: str, hw_caps: HwCaps) -> Tables:
@@ -169,10 +172,10 @@ def _name(query: Query) -> str:
 
 @lru_cache(maxsize=1)
 def open_registry() -> Registry:
-    """Return the registry of the project's own frozen set, one a process."""
+    """Return the registry of all frozen sets, the project's own first; one a process."""
     return Registry()
 
 
 def select(op: str, problem: Problem, hw_caps: HwCaps, prefs: Preferences = NO_PREFERENCES) -> KernelHandle:
-    """Choose a kernel of the project's frozen set: :meth:`Registry.select`."""
+    """Choose a kernel of the frozen sets: :meth:`Registry.select`."""
     return open_registry().select(op, problem, hw_caps, prefs)

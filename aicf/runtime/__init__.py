@@ -2,5 +2,6 @@
 
 from aicf.runtime.checking import StepError, check_steps
 from aicf.runtime.executor import Executor, make_executor
+from aicf.runtime.profiling import StepTime
 
-__all__ = ["Executor", "StepError", "check_steps", "make_executor"]
+__all__ = ["Executor", "StepError", "StepTime", "check_steps", "make_executor"]

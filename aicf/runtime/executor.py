@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aicf.errors import UnsupportedError
 from aicf.opset import find_dtype, type_of
 from aicf.plan import Plan, Slot
+from aicf.runtime.profiling import StepTime
 
 _PLACES = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
 
@@ -53,6 +55,10 @@ class Executor(ABC):
     def run(self) -> None:
         """Run the plan as fast as it can be; captured, where the backend captures."""
         self.run_steps()
+
+    def profile(self) -> list[StepTime]:
+        """Return each step's time; raises :class:`~aicf.errors.UnsupportedError` where steps cannot be timed."""
+        raise UnsupportedError(f"{self.plan.name}: is compiled for {self.plan.backend}, which has no time; compile it for cuda on a GPU")
 
     def put(self, arrays: Sequence[Any]) -> None:
         """Copy inputs in; raises ValueError naming the one whose type the plan was not made for."""

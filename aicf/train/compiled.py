@@ -16,7 +16,7 @@ from aicf.ir import Graph
 from aicf.passes import LogEntry
 from aicf.plan import Plan, load_plan, save_plan, verify
 from aicf.plan.data import OUTPUT, STATE
-from aicf.runtime import Executor, StepError, check_steps, make_executor
+from aicf.runtime import Executor, StepError, StepTime, check_steps, make_executor
 from aicf.state import read_arrays, write_arrays
 from aicf.tensor import Tensor
 
@@ -64,8 +64,11 @@ class Compiled:
         self._written = {(s.owner, s.role) for s in plan.states if s.slot.offset in written}
         self._views = {(s.owner, s.role): self.executor.view(s.slot) for s in plan.states}
         self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
+        self._outputs = tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in plan.outputs)
         if tensors is not None:
             self._share_states()
+        self._held = [(self.tensors[key], view) for key, view in self._views.items()]
+        self._changed = [*(self.tensors[key] for key in self._written), *self._outputs]
 
     def _share_states(self) -> None:
         """Copy each state in, and make its tensor a view of the plan's memory.
@@ -86,6 +89,8 @@ class Compiled:
 
         Raises :class:`~aicf.errors.StateError` for one that this plan changes: it would change a copy that nobody reads.
         """
+        if all(tensor.data is view for tensor, view in self._held):
+            return
         for state in self.plan.states:
             key = (state.owner, state.role)
             tensor = self.tensors[key]
@@ -104,9 +109,9 @@ class Compiled:
         self._follow_states()
         self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
         self.executor.run()
-        for key in self._written:
-            self.tensors[key].version.count += 1
-        return tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in self.plan.outputs)
+        for tensor in self._changed:
+            tensor.version.count += 1
+        return self._outputs
 
     def verify_replay(self, runs: int) -> Report:
         """Run ``runs`` times step by step and again as :meth:`run` does, from the same states and inputs, and compare outputs and states.
@@ -133,6 +138,16 @@ class Compiled:
         before = self.executor.read_bytes(STATE)
         self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
         found = check_steps(self.executor)
+        self.executor.write_bytes(STATE, before)
+        return found
+
+    def profile(self) -> list[StepTime]:
+        """Return each step's time on the GPU, on the inputs of the last run; states are as before afterwards.
+
+        Raises :class:`~aicf.errors.UnsupportedError` for a plan of another backend, and :class:`~device.UnavailableError` without a GPU.
+        """
+        before = self.executor.read_bytes(STATE)
+        found = self.executor.profile()
         self.executor.write_bytes(STATE, before)
         return found
 

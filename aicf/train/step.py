@@ -89,7 +89,7 @@ class _Attachment:
             lifted = self._clip({owner: recorder.wrap(grads[owner]) for owner in self._owners.values() if owner in grads})
             index = 0
             for group in self._optimizer.groups:
-                rate = self._optimizer.find_rate(group, step - 1)
+                rate = self._optimizer.find_rate(group, done)
                 for _ in group.params:
                     owner = self._owners[index]
                     if owner in lifted:

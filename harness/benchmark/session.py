@@ -12,12 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from device import open_device
 from device.interface import Device
 from device.settings import Settings, find_project_root, read_settings
 from device.toolchain import Toolchain, find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
-from harness.build.builder import BuildResult, build_binding, build_op
+from harness.build.builder import BuildResult, build_binding, build_op, open_store
+from harness.build.compiler import Compiler
+from harness.build.store import hash_text
 from harness.discover import LoadedOp
 from harness.records.database import Records, make_time
 from harness.records.engine import hide_password
@@ -31,6 +35,8 @@ from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, Ver
 from harness.verify.judge import VERIFY_VERSION, Verifier
 from harness.verify.plan import Effort, includes_proof
 from harness.verify.reference import References
+
+_TOLERANCES = "tolerances"
 
 
 @dataclass(frozen=True)
@@ -127,9 +133,20 @@ class Session:
 
     def build(self, variants: Sequence[Variant], on_result: Callable[[BuildResult], None] | None = None) -> tuple[list[BuildResult], Path]:
         """Build the binding and all variants; a variant that does not compile is a result with its error."""
+        return self.build_variants(variants, on_result), self.build_binding()
+
+    def build_variants(
+        self, variants: Sequence[Variant], on_result: Callable[[BuildResult], None] | None = None, compiler: Compiler | None = None
+    ) -> list[BuildResult]:
+        """Build all variants; one that does not compile is a result with its error."""
         jobs = self.settings.jobs
-        builds = build_op(self.loaded, variants, toolchain=self.toolchain, target=self.target, jobs=jobs, on_result=on_result)
-        return builds, build_binding(self.loaded, self.toolchain)
+        return build_op(
+            self.loaded, variants, toolchain=self.toolchain, target=self.target, jobs=jobs, on_result=on_result, compiler=compiler
+        )
+
+    def build_binding(self, compiler: Compiler | None = None) -> Path:
+        """Build the op's binding; raises :class:`BuildError` with the compiler's text."""
+        return build_binding(self.loaded, self.toolchain, compiler=compiler)
 
     def judge(
         self,
@@ -156,23 +173,27 @@ class Session:
 
         waiting: dict[str, BuildResult] = {}
         for build in builds:
-            proof = (effort or Effort()).proof
-            earlier = self._find_passed(build, proof, committed_only=committed_only) if reuse and not problem_names else None
-            if build.library is None:
-                note(self._record(build, make_unbuilt_result(self.loaded.op.name, build)))
-            elif earlier is not None:
-                note(Judged(build, ok=True, reason="", record_id=earlier.id, earlier=earlier))
+            known = self.find_verdict(build, effort, reuse=reuse and not problem_names, committed_only=committed_only)
+            if known is not None:
+                note(known)
             else:
                 waiting[build.variant.name] = build
         if waiting:
-            self._try_description(problem_names)
+            self.try_description(problem_names)
             setup, num_workers = self.make_worker_setup(binding, len(waiting), problem_names, effort)
             jobs = [Job(b.variant, b.library) for b in waiting.values() if b.library is not None]
             for job, result in verify_variants(setup, self.loaded.op.name, jobs, num_workers=num_workers):
-                note(self._record(waiting[job.variant.name], result))
+                note(self.record_verdict(waiting[job.variant.name], result))
         return [judged[b.variant.name] for b in builds]
 
-    def _try_description(self, problem_names: Sequence[str]) -> None:
+    def find_verdict(self, build: BuildResult, effort: Effort | None = None, *, reuse: bool, committed_only: bool = False) -> Judged | None:
+        """Return the verdict on a build that need not be run: it does not compile, or with ``reuse`` passed before; None for others."""
+        if build.library is None:
+            return self.record_verdict(build, make_unbuilt_result(self.loaded.op.name, build))
+        earlier = self._find_passed(build, (effort or Effort()).proof, committed_only=committed_only) if reuse else None
+        return None if earlier is None else Judged(build, ok=True, reason="", record_id=earlier.id, earlier=earlier)
+
+    def try_description(self, problem_names: Sequence[str]) -> None:
         """Raise SpecError where the op's own functions fail on its smallest problem: once, and not for each variant as its fault."""
         op = self.loaded.op
         problems = op.select_problems("verify", problem_names)
@@ -190,8 +211,21 @@ class Session:
         return setup, num_workers
 
     def check_op(self, problem_names: Sequence[str] = ()) -> tuple[Fault, ...]:
-        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.judge.Verifier.check_op`."""
-        return Verifier(self.loaded.op, self.device, Effort(num_hidden=0), problem_names).check_op()
+        """Return what is wrong with the op's own tolerance; see :meth:`harness.verify.judge.Verifier.check_op`.
+
+        Its reference is computed on every problem for that. Where nothing was wrong with an unchanged description, nothing is now.
+        """
+        store, names = open_store(), sorted(problem_names)
+        request = hash_text("tolerance 1", self.loaded.op.name, self._spec_hash, str(VERIFY_VERSION), np.__version__, *names)
+        if store.find(_TOLERANCES, request) is not None:
+            return ()
+        faults = Verifier(self.loaded.op, self.device, Effort(num_hidden=0), problem_names).check_op()
+        if not faults:
+            with store.scratch() as folder:
+                made = folder / "made"
+                made.mkdir()
+                store.add(_TOLERANCES, request, made, {}, {"op": self.loaded.op.name})
+        return faults
 
     def record(self, build: BuildResult | None, **fields: Any) -> int:
         """Insert one result of this run; the build's hashes are filled in."""
@@ -242,7 +276,8 @@ class Session:
         )
         return next((r for r in results if build.host_hash and r.figures.get("host_hash") == build.host_hash), None)
 
-    def _record(self, build: BuildResult, result: VerifyResult) -> Judged:
+    def record_verdict(self, build: BuildResult, result: VerifyResult) -> Judged:
+        """Insert a verdict of this run."""
         names = "*" if result.complete else ", ".join(p.problem for p in result.problems)
         record_id = self.record(
             build,

@@ -20,6 +20,7 @@ from harness.discover import load_op
 from harness.model.features import Features, collect_features
 from harness.model.launches import LaunchFacts, examine_launch
 from harness.nvtx_ranges import mark_range
+from harness.processes.feed import JobFeed
 from harness.processes.pool import Lost, run_jobs
 from harness.spec import Launchable, Problem, Variant
 from harness.targets import find_target
@@ -156,7 +157,7 @@ def share_cores(num_jobs: int, cores: int, device: str) -> tuple[int, int]:
 
 
 def _run(
-    setup: WorkerSetup, jobs: Sequence[JobT], num_workers: int, on_report: Callable[[JobT, str], None] | None
+    setup: WorkerSetup, jobs: Sequence[JobT] | JobFeed[JobT], num_workers: int, on_report: Callable[[JobT, str], None] | None
 ) -> Iterator[tuple[JobT, Any]]:
     return run_jobs(
         VariantWorker,
@@ -170,9 +171,17 @@ def _run(
 
 
 def verify_variants(
-    setup: WorkerSetup, op: str, jobs: Sequence[Job], *, num_workers: int, on_report: Callable[[Job, str], None] | None = None
+    setup: WorkerSetup,
+    op: str,
+    jobs: Sequence[Job] | JobFeed[Job],
+    *,
+    num_workers: int,
+    on_report: Callable[[Job, str], None] | None = None,
 ) -> Iterator[tuple[Job, VerifyResult]]:
-    """Verify variants and yield each one's result as it comes; a job that was lost with its process is a result with that fault."""
+    """Verify variants, which may come while others run, and yield each one's result as it comes.
+
+    A job that was lost with its process is a result with that fault.
+    """
     for job, answer in _run(setup, jobs, num_workers, on_report):
         yield job, make_lost_result(op, job.variant.name, answer) if isinstance(answer, Lost) else answer
 

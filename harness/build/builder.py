@@ -21,13 +21,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from contract.files import write_atomically
 from device.cubin import hash_host_code, hash_machine_code
 from device.settings import read_settings
 from device.toolchain import Toolchain
 from harness.build.compiler import Compiler, compile_steadily, describe_failure
 from harness.build.generate import define_variant, generate_sources, includes_generated
 from harness.build.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
-from harness.build.store import Entry, Store, full_disk_as_error, hash_text, write_atomically
+from harness.build.store import Entry, Store, full_disk_as_error, hash_text
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.spec import Launchable, Op, Variant
@@ -83,6 +84,7 @@ def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[st
         *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),
         f"-I{loaded.include_dir}",
         *(f"-D{name}={value}" for name, value in defines.items()),
+        *loaded.op.flags,
     ]
 
 

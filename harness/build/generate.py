@@ -2,7 +2,8 @@
 
 Three headers in the build's own folder, included as ``<op>/...`` like the op's files: ``params.h`` (C: the Params struct, its enumerators
 and the entry points' types), ``contract.hpp`` (the same as data, for the checks and the binding that all ops share; and the variant's
-tunables) and ``entry_points.hpp`` (the exported functions around the op's own ``launch``). An op whose ``api.hpp`` includes
+tunables) and ``entry_points.hpp`` (the exported functions around the op's own ``launch``). An op with chains has them in ``chains.hpp``,
+and makes the contract of each variant's chain, by which its entry points check, of these. An op whose ``api.hpp`` includes
 ``<op>/params.h`` has them; any other op writes its interface by hand.
 """
 
@@ -13,6 +14,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from contract.expressions import write_chains
+from harness.build.ties import write_ties
 from harness.discover import LoadedOp
 from harness.spec import Attribute, Derived, Op, Role, Scalar, SpecError, Strides, Tensor, Variant
 from harness.spec.conditions import Condition, Count, OneOf
@@ -44,7 +49,7 @@ def generate_sources(loaded: LoadedOp) -> dict[str, str]:
         f"{loaded.op.name}/params.h": write_params(interface),
         f"{loaded.op.name}/contract.hpp": write_contract(interface),
         f"{loaded.op.name}/entry_points.hpp": write_entry_points(interface),
-    }
+    } | ({f"{loaded.op.name}/chains.hpp": write_chains(loaded.op.name, dict(enumerate(chains)))} if (chains := loaded.op.chains) else {})
 
 
 def define_variant(op: Op, variant: Variant) -> dict[str, str]:
@@ -204,7 +209,9 @@ def _write_attribute(interface: Interface, attribute: Attribute) -> str:
 
 
 def _write_scalar(scalar: Scalar) -> str:
-    low, high = (min(scalar.choices), max(scalar.choices)) if scalar.choices else (scalar.low, scalar.high)
+    limits = (min(scalar.choices), max(scalar.choices)) if scalar.choices else (scalar.low, scalar.high)
+    # As the struct holds them: what lies between them still does once it is rounded to fp32.
+    low, high = (float(np.float32(x)) if scalar.dtype == "float32" else x for x in limits)
     kind = {"float32": "kFloat", "float64": "kDouble", "int32": "kInt32", "int64": "kInt64"}[scalar.dtype]
     return (
         f'{{"{scalar.name}", contract::ScalarField::{kind}, offsetof(Params, {scalar.name}), {low!r}, {high!r}, kChoicesOf_{scalar.name}}}'
@@ -263,6 +270,10 @@ def _find_field(fields: Mapping[str, str], derived: Derived, name: str) -> str:
 def write_entry_points(interface: Interface) -> str:
     """Return the exported functions."""
     op, struct = interface.op, interface.struct
+    # Before all else: another chain is not served, where it would seem to contradict this one's operands.
+    first, contract = ("    AICF_RETURN_IF_NOT_OK(check_chain(params));\n", "kChainContract") if op.chains else ("", "kContract")
+    ties = write_ties(interface)
+    check = "    AICF_RETURN_IF_NOT_OK(check_ties(params));\n" if ties else ""
     return f"""\
 // {_ABOUT.format(op=op.name)} The exported functions of a variant; included at the end of launcher.cu.
 //
@@ -274,9 +285,9 @@ def write_entry_points(interface: Interface) -> str:
 #include "{op.name}/contract.hpp"
 
 namespace aicf::{op.name} {{
-
+{ties}
 inline AicfStatus check_params(const Params& params) {{
-    return contract::check_params(kContract, kDomain.words, kDomain.count, &params);
+{first}{check}    return contract::check_params({contract}, kDomain.words, kDomain.count, &params);
 }}
 
 inline AicfStatus find_workspace(const Params& params, size_t* bytes) {{

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.documents import parse_json
+from contract.files import write_atomically
 from harness.errors import BuildError, CacheUseError
 
 _MANIFEST = "manifest.json"
@@ -201,18 +202,6 @@ def _is_held(folder: Path) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's contents in one step: a reader sees the old or the new text. The new file has the mode that the umask gives."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("x") as file:
-            file.write(text)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 @contextlib.contextmanager

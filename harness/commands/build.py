@@ -10,49 +10,44 @@ Examples:
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
-from device.settings import read_settings
-from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, describe_result, open_store
+import typer
+
 from harness.commands.options import AsJson, Jobs, OpName, TargetName, VariantNames
-from harness.discover import find_op
 from harness.errors import ExitCode
-from harness.targets import find_target
-from harness.terminal.console import open_progress, print_json
+from harness.terminal.console import print_json
+from harness.verbs.build import Built, build
+
+FirstLook = Annotated[bool, typer.Option("--first-look", help="of a large op only the variants that bench takes by itself without a GPU")]
 
 
-def run(op: OpName, variant: VariantNames = None, target: TargetName = None, jobs: Jobs = None, json: AsJson = False) -> ExitCode:
+def run(
+    op: OpName,
+    variant: VariantNames = None,
+    target: TargetName = None,
+    jobs: Jobs = None,
+    first_look: FirstLook = False,
+    json: AsJson = False,
+) -> ExitCode:
     """Run the verb."""
-    loaded = find_op(op)
-    variants = loaded.op.select_variants(variant or [])
-    chosen = find_target(target or read_settings().target)
-    toolchain, store = find_toolchain(), open_store()
-    with open_progress(f"build {op}", len(variants), quiet=json) as progress:
-        results = build_op(
-            loaded,
-            variants,
-            toolchain=toolchain,
-            target=chosen,
-            jobs=jobs,
-            store=store,
-            on_result=lambda r: progress.advance(
-                f"{r.variant.name}: {'failed' if r.error else 'cached' if r.cached else f'{r.seconds:.1f} s'}"
-            ),
-        )
-    binding = build_binding(loaded, toolchain, store=store)
-    failed = [r for r in results if r.error]
+    built = build(op, variant, target, jobs, first_look=first_look, quiet=json)
     if json:
-        print_json({"op": op, "target": chosen.name, "binding": str(binding), "variants": [describe_result(r) for r in results]})
+        print_json(built.to_json())
     else:
-        for r in results:
-            if r.resources:
-                u = r.resources
-                figures = f"{u.registers:3} registers, {u.shared_bytes:6} B static shared, {u.spill_bytes} B spilled"
-                print(f"{r.variant.name:75} {figures}")
-                for note in r.resources.advice:
-                    print(f"{'':75} ptxas: {note}")
-        for r in failed:
-            print(f"\n{r.variant.name} does not compile:\n{r.error}", file=sys.stderr)
-        cached = sum(r.cached for r in results)
-        print(f"{len(results) - len(failed)} of {len(results)} variants built ({cached} from the cache) for {chosen.name}")
-    return ExitCode.CHECK_FAILED if failed else ExitCode.DONE
+        _print(built)
+    return ExitCode.CHECK_FAILED if built.failed else ExitCode.DONE
+
+
+def _print(built: Built) -> None:
+    for r in built.builds:
+        if r.resources:
+            u = r.resources
+            figures = f"{u.registers:3} registers, {u.shared_bytes:6} B static shared, {u.spill_bytes} B spilled"
+            print(f"{r.variant.name:75} {figures}")
+            for note in r.resources.advice:
+                print(f"{'':75} ptxas: {note}")
+    for r in built.failed:
+        print(f"\n{r.variant.name} does not compile:\n{r.error}", file=sys.stderr)
+    cached, total = sum(r.cached for r in built.builds), len(built.builds)
+    print(f"{total - len(built.failed)} of {total} variants built ({cached} from the cache) for {built.target.name}")

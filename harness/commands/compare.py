@@ -30,9 +30,6 @@ Examples:
 
 from __future__ import annotations
 
-import secrets
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -41,24 +38,17 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from device.settings import read_settings
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, Published, TargetName, VariantNames
-from harness.compare.drawn.cliff_run import run_cliffs
-from harness.compare.drawn.page import summarize
-from harness.compare.drawn.record import FILE, GroupResult, find_record, read_runs
-from harness.compare.drawn.run import Request, run_drawn
-from harness.compare.goals import Row
-from harness.compare.goals_run import GoalsRequest, run_goals
-from harness.compare.variants import Compared, compare_records
-from harness.compare.variants_run import VariantsRequest, run_variants
-from harness.discover import find_op
-from harness.errors import ExitCode, RecordUseError
-from harness.records.published import open_records
-from harness.spec import SpecError
-from harness.terminal.console import claim_output, print_json
+from harness.compare.drawn.run import DrawnDone
+from harness.compare.drawn.screen import print_cliffs, print_drawn
+from harness.compare.goals_run import GoalsMeasured, print_goals
+from harness.compare.variants import Compared
+from harness.errors import ExitCode
+from harness.terminal.console import print_json
 from harness.terminal.figures import format_us
 from harness.terminal.tables import print_tables
-from harness.timing.verdicts import Criteria, format_p_value
+from harness.timing.verdicts import format_p_value
+from harness.verbs.compare import VariantsCompared, compare
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -113,114 +103,42 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    given = sum(x is not None for x in (base, against, record))
-    if drawn is not None:
-        if given or goal or variant or problem or mode != "cold" or published:
-            raise SpecError("--drawn goes with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish alone")
-        seed = secrets.randbelow(1_000_000) if seed is None else seed
-        command = _name_drawn(op, drawn, seed, regret, cliffs, peer or [])
-        request = Request(op, drawn, seed, command, seconds, regret, tuple(peer or ()), use, publish, device, target, jobs, json)
-        return run_cliffs(request) if cliffs else run_drawn(request, _draw)
-    if seed is not None or seconds != 600.0 or regret or cliffs or peer or use:
-        raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
-    if not given and (goal or publish or (base := _find_first_variant(op)) is None):
-        _check_goals(publish, published, problem, mode)
-        lead = _lead_goals(op, publish)
-        return run_goals(GoalsRequest(op, goal or [], variant or [], publish, device, target, jobs, json, lead), _draw_goals)
-    _check_sides(given, goal, publish, published and record is None, mode)
-    criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
-    if record is not None:
-        return _show(op, *_compare_records(op, record, criteria, published), criteria, is_gate=True, as_json=json)
-    sides = VariantsRequest(op, base, against, variant or [], problem or [], mode, criteria, device, target, jobs, json)
-    # Without a word the ladder is compared with its first rung, and that one being faster is no failure.
-    return _show(op, *run_variants(sides), criteria, is_gate=given > 0, as_json=json, keeps_problems=against is not None)
-
-
-def _name_drawn(op: str, count: int, seed: int, regret: bool, cliffs: bool, peers: list[str]) -> str:
-    """Return the command, as the run is recorded."""
-    words = [f"compare {op} --drawn {count} --seed {seed}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
-    return " ".join([*words, *(f"--peer {name}" for name in peers)])
-
-
-def _find_first_variant(op: str) -> str | None:
-    """Return the variant that an op without goals is compared with, None for an op that has goals."""
-    found = find_op(op).op
-    if found.goals:
-        return None
-    print(
-        f"{op} has no goals: its variants are compared with the first, {found.variants[0].name}; --base NAME chooses another",
-        file=sys.stderr,
+    found = compare(
+        op,
+        base,
+        variant,
+        against,
+        record,
+        problem,
+        goal,
+        publish,
+        drawn,
+        seed,
+        seconds,
+        regret,
+        cliffs,
+        peer,
+        use,
+        mode,
+        margin,
+        confidence,
+        device,
+        target,
+        jobs,
+        published,
+        quiet=json,
     )
-    return found.variants[0].name
-
-
-def _check_goals(publish: Path | None, published: bool, problem: list[str] | None, mode: str) -> None:
-    """Raise SpecError for options that the goals do not take, or where nothing can be published."""
-    if published:
-        raise SpecError("--published goes with --record: the goals are measured anew")
-    if problem or mode != "cold":
-        raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
-    if publish is not None:
-        claim_output(publish, "--publish", is_folder=True)
-
-
-def _check_sides(num_given: int, goal: list[str] | None, publish: Path | None, measures_published: bool, mode: str) -> None:
-    """Raise SpecError for options that do not go together where two sides are compared."""
-    if goal or publish:
-        raise SpecError("--goal and --publish are for the goals: without --base, --against and --record")
-    if num_given > 1:
-        raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
-    if measures_published:
-        raise SpecError("--published goes with --record: variants are measured anew")
-    if mode not in ("cold", "hot"):
-        raise SpecError(f"--mode {mode}: must be cold or hot")
-
-
-def _lead_goals(op: str, publish: Path | None) -> list[str]:
-    """Return what the page of goals begins with: drawn problems, where the folder or the project has a record of them."""
-    beside = publish / FILE if publish is not None else None
-    return summarize(find_op(op).op, read_runs(beside if beside is not None and beside.is_file() else find_record(op)))
-
-
-def _draw_goals(rows: list[Row], heading: str) -> str:
-    from harness.report.pictures.forest import plot_goals  # matplotlib takes a second to import
-    from harness.report.pictures.svg import Drawing
-    from harness.report.pictures.theme import WIDE
-
-    return Drawing(plot_goals(rows, heading, WIDE)).to_svg()
-
-
-def _draw(results: Sequence[GroupResult], heading: str) -> str:
-    from harness.report.pictures.drawn import plot_drawn  # matplotlib takes a second to import
-    from harness.report.pictures.svg import Drawing
-    from harness.report.pictures.theme import WIDE
-
-    return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
-
-
-def _compare_records(op: str, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:
-    if len(ids) != 2:
-        raise SpecError(f"--record was given {len(ids)} times: give the incumbent's record, then the candidate's")
-    records, where = open_records(op, read_settings().records_url, published=published)
-    try:
-        found = {r.id: r for r in records.list_results(op=find_op(op).op.name)}
-    finally:
-        records.close()
-    if missing := [i for i in ids if i not in found]:
-        raise RecordUseError(f"no record {missing[0]} of op {op} in {where}; python -m harness report {op} lists them")
-    return [compare_records(found[ids[0]], found[ids[1]], criteria)], where
-
-
-def _show(
-    op: str, rows: list[Compared], where: str, criteria: Criteria, *, is_gate: bool, as_json: bool, keeps_problems: bool = False
-) -> ExitCode:
-    """Print the rows. A variant that ``keeps_problems`` has to serve what it served before: other variants may serve other problems."""
-    if as_json:
-        print_json({"op": op, "where": where, "criteria": vars(criteria), "rows": [r.to_json() for r in rows]})
+    if json:
+        print_json(found.to_json())
+    elif isinstance(found, VariantsCompared):
+        _print(found.rows, found.where)
+    elif isinstance(found, GoalsMeasured):
+        print_goals(found)
+    elif isinstance(found, DrawnDone):
+        print_drawn(found)
     else:
-        _print(rows, where)
-    stops = any((r.is_regression and (is_gate or r.is_void)) or (r.is_given_up and keeps_problems) for r in rows)
-    return ExitCode.CHECK_FAILED if stops else ExitCode.DONE
+        print_cliffs(found)
+    return ExitCode.CHECK_FAILED if found.is_failed else ExitCode.DONE
 
 
 def _print(rows: list[Compared], where: str) -> None:

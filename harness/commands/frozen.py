@@ -25,10 +25,11 @@ from typing import Annotated, Any
 
 import typer
 
+from contract.axes import name_bucket
 from contract.index import Index
-from contract.layout import KERNELS, find_frozen_dir, is_op_name, name_bucket
+from contract.layout import KERNELS, find_frozen_dir, is_op_name
 from device import choose_device
-from device.settings import read_settings, suggest
+from device.settings import find_project_root, read_settings, suggest
 from device.toolchain import find_toolchain
 from harness.commands.options import AsJson, DeviceName, Jobs
 from harness.errors import ExitCode, FrozenError, FrozenUseError
@@ -102,6 +103,8 @@ def run(
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
         its = ", ".join(_OPTIONS[action]) or "none"
         raise SpecError(f"{stray[0]} means nothing to frozen {action} (its options: {its})")
+    if action not in (Action.LIST, Action.VERIFY, Action.HISTORY):
+        find_project_root()  # outside of a project there is only the installed set, which nobody changes
     frozen_dir = find_frozen_dir()
     if op is not None and not is_op_name(op):
         raise SpecError(f"{op!r} is not an op's name, which has lower-case letters, digits and underscores, and begins with a letter")

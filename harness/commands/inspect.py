@@ -15,12 +15,11 @@ from typing import Annotated
 
 import typer
 
-from harness.build.store import write_atomically
 from harness.commands.options import AsJson, OpName, TargetName
 from harness.errors import ExitCode
-from harness.profiling.inspection import inspect_variant
-from harness.profiling.inspection_views import print_inspection, render_page
-from harness.terminal.console import claim_output, print_json
+from harness.profiling.inspection_views import print_inspection
+from harness.terminal.console import print_json
+from harness.verbs.inspect import inspect
 
 VariantName = Annotated[str, typer.Option("--variant", "-v", metavar="NAME", help="one variant, e.g. tiled/bm32_bn32_threads256_pad1")]
 ProblemName = Annotated[str, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name; the first emulated one")]
@@ -38,11 +37,7 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    if html is not None:
-        claim_output(html, "--html")
-    found = inspect_variant(op, variant, problem, target)
-    if html is not None:
-        write_atomically(html, render_page(found))
+    found = inspect(op, variant, problem, html, target)
     if json:
         print_json(asdict(found))
     else:

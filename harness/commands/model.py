@@ -11,33 +11,17 @@ Examples:
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from device.settings import find_project_root, read_settings
-from harness.build.store import write_atomically
 from harness.commands.options import AsJson, Jobs, ProblemNames, TargetName, VariantNames
-from harness.discover import find_op
 from harness.errors import ExitCode
-from harness.model.time_model import MACHINES, Prediction, load_machine, predict
-from harness.records.sweeps import load_sweep
 from harness.spec import SpecError
-from harness.sweep.model_validation import (
-    COLUMNS,
-    collect_points,
-    make_csv,
-    make_report,
-    model_op,
-    summarize_points,
-    validate,
-    write_parameters,
-)
-from harness.sweep.space import sample_space, select_sweep_problems
-from harness.targets import find_target
-from harness.terminal.console import claim_output, open_progress, print_json
+from harness.sweep.model_validation import COLUMNS, summarize_points
+from harness.terminal.console import print_json
+from harness.verbs.model import model, validate_model
 
 OptionalOp = Annotated[str, typer.Argument(metavar="[OP]", help="the op whose variants are ranked", show_default=False)]
 PerKernel = Annotated[int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones among them")]
@@ -77,48 +61,23 @@ def run(
 
 
 def _rank(op: str, variants: list[str], problems: list[str], per_kernel: int, target: str | None, jobs: int | None, json: bool) -> ExitCode:
-    settings = read_settings()
-    chosen, found_op = find_target(target or settings.target), find_op(op).op
-    machine = load_machine(chosen.name)
-    wanted = found_op.select_variants(variants) if variants else sample_space(found_op, per_kernel)
-    found: list[tuple[str, str, Prediction]] = []
-    num_problems = len(select_sweep_problems(found_op, problems))
-    with open_progress(f"model {op}", len(wanted) * (1 + num_problems), quiet=json) as progress:
-        for _, features in model_op(op, wanted, problems, chosen, jobs or settings.jobs, progress.advance):
-            found.append((features.problem, features.variant, predict(features, chosen, machine)))
-    found.sort(key=lambda row: (row[0], row[2].time_us))
+    ranked = model(op, variants, problems, per_kernel, target, jobs, quiet=json)
     if json:
-        rows = [{"problem": p, "variant": v, **asdict(m)} for p, v, m in found]
-        print_json({"op": op, "target": chosen.name, "record": machine.record, "rows": rows})
+        print_json(ranked.to_json())
         return ExitCode.DONE
-    for name in dict.fromkeys(row[0] for row in found):
-        print(f"\n{name}: model of {chosen.name}, no time was measured\n     model us         interval   bound        variant")
-        for _, variant_name, m in (row for row in found if row[0] == name):
+    for name in dict.fromkeys(row[0] for row in ranked.rows):
+        print(f"\n{name}: model of {ranked.target}, no time was measured\n     model us         interval   bound        variant")
+        for _, variant_name, m in (row for row in ranked.rows if row[0] == name):
             print(f"{m.time_us:13.2f} {m.low_us:8.2f}-{m.high_us:<9.2f} {m.bound:12s} {variant_name}")
     return ExitCode.DONE
 
 
 def _validate(files: list[Path], fit: bool, out: Path | None, target: str | None, jobs: int | None) -> ExitCode:
-    settings = read_settings()
-    chosen = find_target(target or settings.target)
-    sweeps = [load_sweep(path) for path in files]
-    root = find_project_root()
-    folder = out or root / "profiles" / "model"
-    claim_output(folder, "--out", is_folder=True)
-    num_variants = sum(len({p.variant for p in s.points if p.status == "passed"}) for s in sweeps)
-    num_points = sum(p.status == "passed" for s in sweeps for p in s.points)
-    with open_progress("model", num_variants + num_points) as progress:
-        points = collect_points(sweeps, chosen, jobs or settings.jobs, progress.advance)
-    found = validate(points)
-    report = make_report(found, sweeps[0].about, chosen)
-    write_atomically(folder / f"{chosen.name}.md", report)
-    write_atomically(folder / f"{chosen.name}.csv", make_csv(found))
-    if fit:
-        write_atomically(MACHINES, write_parameters(MACHINES.read_text(), chosen.name, found, f"profiles/model/{chosen.name}.csv"))
+    found, num_points, folder = validate_model(files, fit, out, target, jobs)
     titled = {"held out by variant": found.by_variant, "held out by op": found.by_op, "not fitted": found.by_prior, "fitted": found.fitted}
     for title, modelled in titled.items():
         print(f"\n{title}\n{'  '.join(COLUMNS)}")
         for row in summarize_points(found, modelled):
             print("  ".join(row))
-    print(f"\n{len(points)} points in {folder}")
+    print(f"\n{num_points} points in {folder}")
     return ExitCode.DONE

@@ -19,33 +19,15 @@ Examples:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contract.index import Index
-from contract.layout import find_frozen_dir
-from harness.benchmark.ready import Ready, make_ready
-from harness.benchmark.session import Session
-from harness.build.revision import find_op_at
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
-from harness.discover import LoadedOp, find_op
 from harness.errors import ExitCode
-from harness.freezing.decide.contests import ContestRunner
-from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, promote
-from harness.freezing.decide.promote_recorded import promote_recorded
-from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_recording
-from harness.freezing.gates.candidate import Candidate, Gate
-from harness.freezing.gates.checks import pass_gates, seal_candidates
-from harness.freezing.store.verify import require_sound
-from harness.spec import SpecError
 from harness.terminal.console import print_json
-from harness.timing.timer import Timer
-from harness.timing.verdicts import Criteria
-from harness.verify.plan import THOROUGH
+from harness.verbs.promote import promote_op
 
 BucketNames = Annotated[
     list[str] | None,
@@ -82,75 +64,26 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    if at and not recorded:
-        raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
-    loaded, commit = _find_op(op, at)
-    recording = read_recording(recorded) if recorded else None
-    if recording and commit:
-        recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
-    names = variant or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench")))
-    variants = loaded.op.select_variants(names)
-    criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
-    words = " ".join([f"promote {op}", *(f"--variant {v}" for v in variant or []), *(f"--bucket {b}" for b in bucket or [])])
-    command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")
-    request = Request(tuple(bucket or ()), fallback, dry_run, force_reason, criteria, command, own_choices=not variant)
-    frozen = require_sound(find_frozen_dir(), op)
-    say: Callable[[str], None] = (lambda text: None) if json else print
-    with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
-        group_problems(session, request)  # a bucket that there is not is said before anything is built
-        ready = make_ready(session, variants, quiet=json, effort=THOROUGH, committed_only=True)
-        candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
-        decisions = _decide(session, frozen, candidates, request, recording, budget, say)
+    done = promote_op(
+        op,
+        variant,
+        bucket,
+        fallback,
+        dry_run,
+        force_reason,
+        margin,
+        confidence,
+        budget,
+        recorded,
+        at,
+        device,
+        target,
+        jobs,
+        quiet=json,
+        say=(lambda text: None) if json else print,
+    )
     if json:
-        gates = {c.name: [g.to_json() for g in c.gates] for c in candidates}
-        print_json({"op": op, "dry_run": dry_run, "gates": gates, "decisions": [d.to_json() for d in decisions]})
-    done = [d for d in decisions if d.outcome in ("promoted", "provisional")]
-    say(f"{len(done)} of {len(decisions)} buckets {'would change' if dry_run else 'changed'}")
-    return ExitCode.DONE if done else ExitCode.CHECK_FAILED
-
-
-def _find_op(name: str, revision: str | None) -> tuple[LoadedOp, str]:
-    """Return an op and "", or the op as it was at a revision, with today's buckets, and that revision's commit."""
-    loaded = find_op(name)
-    if not revision:
-        return loaded, ""
-    earlier, commit = find_op_at(name, revision)
-    return replace(earlier, op=replace(earlier.op, axes=loaded.op.axes)), commit
-
-
-def _judge_candidates(
-    session: Session, frozen: Index, ready: Ready, recording: Recording | None, commit: str, say: Callable[[str], None]
-) -> list[Candidate]:
-    """Take every variant through the gates, and say what each came to."""
-    candidates = [Candidate(b, ready.binding) for b in ready.builds]
-    for candidate, verdict in zip(candidates, ready.judged, strict=True):
-        say(f"{candidate.name}")
-        pass_gates(session, frozen, candidate, verdict, lambda gate: say(f"  {gate.describe()}"), sources_at=commit)
-    seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
-    if recording:
-        for candidate, fault in zip(candidates, find_untimed_code(session, recording, ready.builds).values(), strict=True):
-            candidate.gates.append(Gate("recorded", not fault, fault or "the machine code that was timed"))
-            say(f"{candidate.name}\n  {candidate.gates[-1].describe()}")
-    return candidates
-
-
-def _decide(
-    session: Session,
-    frozen: Index,
-    candidates: list[Candidate],
-    request: Request,
-    recording: Recording | None,
-    budget_s: float,
-    say: Callable[[str], None],
-) -> list[Decision]:
-    """Decide by recorded times, by contests on a GPU, or on the emulated device without any time."""
-    if recording:
-        return promote_recorded(session, frozen, candidates, request, recording, say)
-    if session.device.is_emulated:
-        return promote(session, frozen, candidates, request, None, say)
-    timer = Timer(session.device)
-    try:
-        with ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s) as runner:
-            return promote(session, frozen, candidates, request, runner.hold, say)
-    finally:
-        timer.close()
+        print_json(done.to_json())
+    else:
+        print(f"{len(done.changed)} of {len(done.decisions)} buckets {'would change' if dry_run else 'changed'}")
+    return ExitCode.DONE if done.changed else ExitCode.CHECK_FAILED

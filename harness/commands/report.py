@@ -22,14 +22,12 @@ from typing import Annotated
 
 import typer
 
-from device.settings import find_project_root, read_settings
-from harness.build.store import write_atomically
+from device.settings import read_settings
 from harness.commands.options import AsJson, OpName, Published
 from harness.compare.drawn.page import describe_run, find_titles, list_cells
 from harness.compare.drawn.record import find_record, group_rows, merge_runs, read_runs
 from harness.discover import LoadedOp, find_op
 from harness.errors import ExitCode, RecordError, RecordUseError
-from harness.records import load
 from harness.records.published import list_goals, list_published, open_records
 from harness.records.tables import Result
 from harness.report.latest import list_missing, select_latest
@@ -38,6 +36,7 @@ from harness.report.record_table import make_record_table
 from harness.spec import Op, SpecError
 from harness.terminal.console import claim_output, print_json
 from harness.terminal.tables import print_tables
+from harness.verbs.report import write_report
 
 RunIds = Annotated[
     list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the newest of each variant when left out")
@@ -67,7 +66,7 @@ def run(
     with_page = not (json or markdown or run_id)
     if published and with_page and not list_published(loaded.op.name) and list_goals(loaded.op.name):
         _lead(loaded, published)
-        _write_page(loaded, html, "published")  # goals are published, and no records
+        print(f"page: {write_report(loaded, html, 'published')}")  # goals are published, and no records
         return ExitCode.DONE
     shown = _choose(loaded, run_id or [], markdown, published, may_be_empty=with_page)
     if json:
@@ -80,7 +79,7 @@ def run(
         if shown.runs:
             _print(loaded.op, shown, is_newest=not run_id)
     if with_page:
-        _write_page(loaded, html, "published" if published else "auto")
+        print(f"page: {write_report(loaded, html, 'published' if published else 'auto')}")
     return ExitCode.DONE
 
 
@@ -140,13 +139,3 @@ def _lead(loaded: LoadedOp, published: bool) -> None:
             title, count, mean, worst, level, _ = list_cells(result)
             print(f"  {mean or '-':>6} {level:>6}  {title} ({count}): worst {worst or '-'}")
         print(*(f"  {describe_run(r)}" for r in alike), sep="\n")
-
-
-def _write_page(loaded: LoadedOp, html: Path | None, source: str) -> None:
-    from harness.report.pictures.page import write_page
-
-    path = html or find_project_root() / ".aicf" / "reports" / f"{loaded.op.name}.html"
-    claim_output(path, "--html")
-    drawn = read_runs(find_record(loaded.op.name, published=source == "published"))
-    write_atomically(path, write_page(loaded.op, load(loaded.op.name, source), drawn))
-    print(f"page: {path}")

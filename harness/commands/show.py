@@ -16,18 +16,12 @@ from typing import Annotated
 
 import typer
 
-from device.cubin import read_ptx
-from device.settings import read_settings
-from device.toolchain import find_toolchain
-from harness.build.builder import build_op, describe_result
-from harness.build.disassemble import disassemble
-from harness.build.generate import generate_sources
 from harness.commands.options import AsJson, OpName, TargetName
-from harness.discover import LoadedOp, find_op
-from harness.errors import BuildError, ExitCode, SpecError
+from harness.discover import find_op
+from harness.errors import ExitCode, SpecError
 from harness.spec import Op
-from harness.targets import find_target
 from harness.terminal.console import print_json
+from harness.verbs.show import show, show_interface
 
 
 def run(
@@ -44,43 +38,22 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    loaded = find_op(op)
     if api:
-        return _show_interface(loaded)
+        print(show_interface(op), end="")
+        return ExitCode.DONE
     if variant is None:
         if ptx or sass or log:
             raise SpecError(f"--ptx, --sass and --log show one variant: name it; `show {op}` lists those of the op")
-        return _list_variants(loaded.op, json)
-    variants = loaded.op.select_variants([variant])
-    if len(variants) != 1:
-        raise SpecError(f"{variant!r} names {len(variants)} variants; show takes one of: {', '.join(v.name for v in variants)}")
-    toolchain, chosen = find_toolchain(), find_target(target or read_settings().target)
-    result = build_op(loaded, variants, toolchain=toolchain, target=chosen)[0]
-    if result.library is None:
-        raise BuildError(f"{variant} does not compile:\n{result.error}")
-    texts: dict[str, str] = {}
-    if ptx:
-        texts["ptx"] = read_ptx(result.library)
-    if sass:
-        texts["sass"] = disassemble(result.library, toolchain)
-    if log:
-        texts["log"] = (result.library.parent / "ptxas.txt").read_text()
+        return _list_variants(find_op(op).op, json)
+    shown = show(op, variant, ptx, sass, log, target)
     if json:
-        print_json({"op": op, "target": chosen.name, **describe_result(result), **texts})
+        print_json(shown.to_json())
         return ExitCode.DONE
-    for text in texts.values():
+    for text in shown.texts.values():
         print(text)
-    if not texts:
-        print(f"library    {result.library}\ncode hash  {result.code_hash}\nresources  {result.resources}")
-    return ExitCode.DONE
-
-
-def _show_interface(loaded: LoadedOp) -> ExitCode:
-    header = f"{loaded.op.name}/params.h"
-    texts = generate_sources(loaded)
-    if header not in texts:
-        raise SpecError(f"op {loaded.op.name} writes its C interface by hand, or holds the generated one: read {loaded.folder}/api.hpp")
-    print(texts[header], end="")
+    if not shown.texts:
+        r = shown.build
+        print(f"library    {r.library}\ncode hash  {r.code_hash}\nresources  {r.resources}")
     return ExitCode.DONE
 
 

@@ -12,6 +12,8 @@ Examples:
   python -m harness sweep transpose --resume
   # let Optuna look among more, and give up early on what is slow
   python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
+  # a hundred variants in all
+  python -m harness sweep softmax --strategy tpe --trials 100
   # every legal variant, on four GPUs of this machine
   python -m harness sweep transpose --strategy grid --gpus 4
   # points for the time model's validation
@@ -20,19 +22,16 @@ Examples:
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, ProblemNames, TargetName
-from harness.discover import find_op
-from harness.errors import ExitCode, UseError
-from harness.sweep.space import select_sweep_problems
-from harness.sweep.startup import Preparation
+from harness.errors import ExitCode
 from harness.sweep.strategies import StrategyName
-from harness.terminal.console import claim_output, print_json
+from harness.terminal.console import print_json
+from harness.verbs.sweep import sweep
 
 StrategyChoice = Annotated[
     StrategyName,
@@ -40,6 +39,9 @@ StrategyChoice = Annotated[
 ]
 PerKernel = Annotated[
     int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones too; not of grid")
+]
+Trials = Annotated[
+    int | None, typer.Option("--trials", min=1, metavar="N", help="variants in all, in place of --per-kernel of each; not of grid")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="tpe, cmaes: where the sampler starts")]
 Samples = Annotated[int, typer.Option("--samples", min=5, metavar="N", help="cold launches that are timed of each in the screen")]
@@ -70,6 +72,7 @@ def run(
     problem: ProblemNames = None,
     strategy: StrategyChoice = StrategyName.RANDOM,
     per_kernel: PerKernel = 24,
+    trials: Trials = None,
     seed: Seed = 0,
     samples: Samples = 20,
     prune: Prune = 0.0,
@@ -86,21 +89,30 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    loaded = find_op(op)
-    if scheduler is not None and not re.fullmatch(r"([a-z]+://)?[^\s/:]+:\d+|inproc://.+", scheduler):
-        raise UseError(f"--scheduler {scheduler}: is no address; write tcp://HOST:PORT")
-    if save is not None:
-        claim_output(save, "--save")
-    problems = select_sweep_problems(loaded.op, problem or [])
-    with Preparation(loaded, problems, device, starts_processes=gpus == 1 and scheduler is None and not resume) as preparation:
-        from harness.benchmark.session import Session  # only now: the processes that measure import the same meanwhile
-        from harness.sweep.whole import SweepPlan, run_sweep
-
-        plan = SweepPlan(strategy, per_kernel, seed, samples, prune, keep, with_spills, resume, gpus, scheduler, is_exact=save is not None)
-        with Session.start(loaded, f"sweep {op} --strategy {strategy}", device=device, target=target, jobs=jobs) as session:
-            done = run_sweep(session, plan, problems, preparation, finalists, save, quiet=json)
+    done = sweep(
+        op,
+        problem,
+        strategy,
+        per_kernel,
+        trials,
+        seed,
+        samples,
+        prune,
+        keep,
+        with_spills,
+        finalists,
+        resume,
+        gpus,
+        scheduler,
+        save,
+        device,
+        target,
+        jobs,
+        quiet=json,
+        say=(lambda text: None) if json else print,
+    )
     if json:
         print_json(done.to_json(op))
     else:
-        done.print_counts()
+        print(*done.describe_counts(), sep="\n")
     return ExitCode.DONE if any(p.status == "passed" for p in done.points) else ExitCode.CHECK_FAILED

@@ -17,10 +17,9 @@ from harness.benchmark.ready import make_ready
 from harness.benchmark.session import Session
 from harness.compare.goals import Row, choose_variants, list_problems, make_rows, measure_goals, record_goals, select_goals
 from harness.compare.goals_page import HEADINGS, list_cells, make_page
-from harness.discover import find_op, load_peers
-from harness.errors import ExitCode
+from harness.discover import LoadedOp, load_peers
 from harness.records.facts import EnvironmentFacts
-from harness.terminal.console import open_progress, print_json
+from harness.terminal.console import open_progress
 from harness.terminal.tables import print_tables
 from harness.timing.rounds import Timed
 
@@ -35,26 +34,29 @@ class GoalsRequest:
     ``lead`` are lines of Markdown with which the page begins.
     """
 
-    op: str
+    loaded: LoadedOp
     goals: Sequence[str]
     rivals: Sequence[str]
     publish: Path | None
     device: str | None
     target: str | None
     jobs: int | None
-    as_json: bool
+    quiet: bool
     lead: Sequence[str] = ()
 
     @property
     def command(self) -> str:
         """The command, as the run is recorded."""
-        return f"compare {self.op}{''.join(f' --goal {n}' for n in self.goals)}{''.join(f' --variant {n}' for n in self.rivals)}"
+        named = [*(f" --goal {n}" for n in self.goals), *(f" --variant {n}" for n in self.rivals)]
+        return f"compare {self.loaded.op.name}{''.join(named)}"
 
 
 @dataclass(frozen=True)
-class Measured:
+class GoalsMeasured:
     """Goals as rows, all timings by problem and name, why a library was left out, and where it was measured."""
 
+    op: str
+    command: str
     rows: list[Row]
     timings: Mapping[str, Mapping[str, Timed]]
     left_out: list[str]
@@ -67,11 +69,16 @@ class Measured:
         e = self.environment
         return f"{e.device_name}, driver {e.driver_version}, {e.toolchain}, {self.commit}"
 
-    def to_json(self, op: str, command: str) -> dict[str, Any]:
+    @property
+    def is_failed(self) -> bool:
+        """Whether a choice could not be timed; a goal that is missed is a finding, no failure."""
+        return any(r.own_us is None for row in self.rows for r in row.ratios)
+
+    def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {
-            "op": op,
-            "command": command,
+            "op": self.op,
+            "command": self.command,
             "environment": asdict(self.environment),
             "commit": self.commit,
             "left_out": self.left_out,
@@ -80,28 +87,22 @@ class Measured:
         }
 
 
-def run_goals(request: GoalsRequest, draw: Draw) -> ExitCode:
-    """Measure an op's goals, print them, and write them to the folder ``publish``; ``draw`` makes the picture.
+def run_goals(request: GoalsRequest, draw: Draw) -> GoalsMeasured:
+    """Measure an op's goals, and write them to the folder ``publish``; ``draw`` makes the picture.
 
-    Raises UnavailableError on the emulated device, BuildError where a choice does not build or verify. The result is CHECK_FAILED where
-    one could not be timed; a goal that is missed is a finding, no failure.
+    Raises UnavailableError on the emulated device, BuildError where a choice does not build or verify.
     """
     measured = _measure(request)
-    payload = measured.to_json(request.op, request.command)
     if request.publish is not None:
-        page = make_page(request.op, measured.rows, measured.where, measured.left_out, request.lead)
+        page = make_page(measured.op, measured.rows, measured.where, measured.left_out, request.lead)
         (request.publish / "goals.md").write_text(page)
-        (request.publish / "goals.svg").write_text(draw(measured.rows, f"{request.op}. {measured.where}"))
-        (request.publish / "goals.json").write_text(dumps(payload, indent=1) + "\n")
-    if request.as_json:
-        print_json(payload)
-    else:
-        _print(measured.rows, measured.where, measured.left_out)
-    return ExitCode.CHECK_FAILED if any(r.own_us is None for row in measured.rows for r in row.ratios) else ExitCode.DONE
+        (request.publish / "goals.svg").write_text(draw(measured.rows, f"{measured.op}. {measured.where}"))
+        (request.publish / "goals.json").write_text(dumps(measured.to_json(), indent=1) + "\n")
+    return measured
 
 
-def _measure(request: GoalsRequest) -> Measured:
-    op, loaded = request.op, find_op(request.op)
+def _measure(request: GoalsRequest) -> GoalsMeasured:
+    op, loaded = request.loaded.op.name, request.loaded
     goals = select_goals(loaded.op, request.goals)
     problems = list_problems(goals)
     choices = choose_variants(loaded.op, problems)
@@ -112,10 +113,10 @@ def _measure(request: GoalsRequest) -> Measured:
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
         if session.device.is_emulated:
             raise UnavailableError(f"goals are times, which need a GPU; what is published is shown by: python -m harness report {op}")
-        ready = make_ready(session, variants, quiet=request.as_json)
+        ready = make_ready(session, variants, quiet=request.quiet)
         ready.require_right()
         by_name = {b.variant.name: b for b in ready.builds}
-        with open_progress(f"compare {op}", len(problems), quiet=request.as_json) as progress:
+        with open_progress(f"compare {op}", len(problems), quiet=request.quiet) as progress:
             names_of_others = [v.name for v in others]
             peers = load_peers(loaded.folder)
             measured = measure_goals(session, by_name, ready.binding, goals, choices, names_of_others, peers, left_out.append)
@@ -125,7 +126,7 @@ def _measure(request: GoalsRequest) -> Measured:
                 progress.advance(f"{problem.name}: {', '.join(times)}")
         rows = make_rows(goals, choices, found, by_name)
         record_goals(session, by_name, rows)
-        return Measured(rows, found, left_out, session.environment, session.commit.describe())
+        return GoalsMeasured(op, request.command, rows, found, left_out, session.environment, session.commit.describe())
 
 
 def list_regrets(rows: list[Row]) -> list[str]:
@@ -144,17 +145,19 @@ def _describe_timing(timed: Timed) -> dict[str, object]:
     return {"status": timed.status, "reason": timed.reason, "checked": timed.checked} | figures
 
 
-def _print(rows: list[Row], where: str, left_out: list[str]) -> None:
+def print_goals(measured: GoalsMeasured) -> None:
+    """Print the goals, the libraries that were left out, and where they were measured."""
+    rows = measured.rows
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in HEADINGS:
         table.add_column(name, justify="right" if name in ("geomean", "aim") else "left")
     for row in rows:
         table.add_row(*(escape(cell) for cell in list_cells(row)))
     print_tables([table])
-    for text in left_out:
+    for text in measured.left_out:
         print(text)
     for text in dict.fromkeys(f"{r.problem}: {r.reason}" for row in rows for r in row.ratios if r.reason):
         print(text)
     for line in list_regrets(rows):
         print(line)
-    print(f"Ratio: time of the fastest peer over the own, cold medians of one run. {where}")
+    print(f"Ratio: time of the fastest peer over the own, cold medians of one run. {measured.where}")

@@ -9,7 +9,7 @@ from device import UnavailableError
 from harness.benchmark.ready import make_ready
 from harness.benchmark.session import Session
 from harness.compare.variants import Compared, Side, compare_sides, open_other_sides
-from harness.discover import find_op
+from harness.discover import LoadedOp
 from harness.spec import Op, Problem, SpecError, Variant
 from harness.terminal.console import open_progress
 from harness.timing.batches import Mode
@@ -21,7 +21,7 @@ from harness.timing.verdicts import Criteria
 class VariantsRequest:
     """What was asked for: the incumbent is the variant ``base``, or each candidate as it was at the revision ``against``."""
 
-    op: str
+    loaded: LoadedOp
     base: str | None
     against: str | None
     candidates: Sequence[str]
@@ -36,7 +36,7 @@ class VariantsRequest:
     @property
     def command(self) -> str:
         """The command, as the run is recorded."""
-        return f"compare {self.op} {f'--base {self.base}' if self.base else f'--against {self.against}'} --mode {self.mode}"
+        return f"compare {self.loaded.op.name} {f'--base {self.base}' if self.base else f'--against {self.against}'} --mode {self.mode}"
 
 
 def run_variants(request: VariantsRequest) -> tuple[list[Compared], str]:
@@ -44,7 +44,7 @@ def run_variants(request: VariantsRequest) -> tuple[list[Compared], str]:
 
     Raises SpecError for names that do not fit, UnavailableError on the emulated device, BuildError where one is not right.
     """
-    loaded = find_op(request.op)
+    loaded = request.loaded
     wanted = _select_sides(loaded.op, request)
     problems = loaded.op.select_problems("bench", request.problems)
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
@@ -62,7 +62,7 @@ def _select_sides(op: Op, request: VariantsRequest) -> list[Variant]:
     """Return the incumbent, where it is a variant, and the candidates."""
     incumbent = op.select_variants([request.base])[0] if request.base else None
     if incumbent is not None and incumbent.name != request.base:
-        raise SpecError(f"--base {request.base}: give one variant by its exact name; `python -m harness list {request.op}` shows them")
+        raise SpecError(f"--base {request.base}: give one variant by its exact name; `python -m harness list {op.name}` shows them")
     candidates = [v for v in op.select_variants(request.candidates) if v != incumbent]
     if not candidates:
         raise SpecError("there is no candidate: name one with --variant")
@@ -76,7 +76,7 @@ def _hold_contests(
     timer = Timer(session.device)
     total = sum(len(candidates) for _, candidates in pairs) * len(problems)
     try:
-        with open_progress(f"compare {request.op}", total, quiet=request.quiet) as progress:
+        with open_progress(f"compare {request.loaded.op.name}", total, quiet=request.quiet) as progress:
             for incumbent, candidates in pairs:
                 for row in compare_sides(session, timer, incumbent, candidates, problems, Mode(request.mode), request.criteria):
                     rows.append(row)

@@ -269,7 +269,7 @@ def make_pattern(op: Op, problem: Problem) -> dict[str, NDArray[Any]]:
                 op=op.name,
                 problem="pattern",
                 tensor=tensor.name,
-                values=tensor.values,
+                values=tensor.resolve_values(problem),
                 limit=find_limit(tensor, problem),
             )
             inputs[tensor.name] = np.resize(pattern, tensor.resolve_shape(problem))

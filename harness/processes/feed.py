@@ -44,10 +44,10 @@ class JobFeed(Generic[JobT]):
         with self._changed:
             return self._waiting.popleft() if self._waiting else None
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait until there is a job, or there will be none."""
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is a job, or there will be none; return whether that is so by now."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed, timeout_s)
+            return bool(self._changed.wait_for(lambda: self._waiting or self._is_closed, timeout_s))
 
     @property
     def is_done(self) -> bool:

@@ -10,13 +10,14 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from harness.processes.feed import JobFeed
@@ -196,9 +197,13 @@ def _start_hand(
     with _starting:
         before = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
+        main = sys.modules["__main__"]
+        # It would run the parent's script or notebook anew, for nothing: workers are classes of modules.
+        sys.modules["__main__"] = ModuleType("__main__")
         try:
             process.start()
         finally:
+            sys.modules["__main__"] = main
             for name, value in before.items():
                 if value is None:
                     del os.environ[name]

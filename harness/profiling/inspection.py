@@ -13,7 +13,7 @@ from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant, read_resources
 from harness.build.disassemble import read_sass
 from harness.build.resources import Occupancy, Resources
-from harness.discover import find_op
+from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.model.features import Features, make_launch, plan_launch
 from harness.model.time_model import predict
@@ -24,9 +24,8 @@ from harness.verify.inputs import make_inputs
 from harness.verify.runner import Case, Layout
 
 
-def inspect_variant(op_name: str, variant_name: str, problem_name: str, target_name: str | None) -> Inspection:
+def inspect_variant(loaded: LoadedOp, variant_name: str, problem_name: str, target_name: str | None) -> Inspection:
     """Return everything that is shown of one variant. Raises the errors of its parts."""
-    loaded = find_op(op_name)
     op = loaded.op
     variants = op.select_variants([variant_name])
     if len(variants) != 1:

@@ -13,7 +13,6 @@ from device.interface import UnavailableError
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import ToolError
-from harness.freezing.decide.buckets import meets_domain
 from harness.profiling.emulated import summarize_inspection
 from harness.profiling.inspection import inspect_variant
 from harness.profiling.ncu import NcuReport, NotServedError, profile_launch
@@ -133,7 +132,7 @@ def _find_small_problem(op: Op, variant: Variant, named: str) -> Problem | None:
 
     Small are those of the suites ``emulated`` and ``verify``; None where the variant's domain has none of them.
     """
-    small = [p for suite in ("emulated", "verify") for p in op.select_problems(suite) if meets_domain(op, variant, p)]
+    small = [p for suite in ("emulated", "verify") for p in op.select_problems(suite) if op.meets_domain(variant, p)]
     return next((p for p in small if p.name == named), small[0] if small else None)
 
 
@@ -145,7 +144,7 @@ def _run_nsys(session: Session, tools: Tools, found: Profile, report: Path) -> N
 def profile_on_emulator(session: Session, build: BuildResult, problem: Problem) -> Profile:
     """Let the emulated device count one launch, and say what the counts mean."""
     found = Profile(build.variant.name, problem.name)
-    inspection = inspect_variant(session.loaded.op.name, found.variant, problem.name, session.target.name)
+    inspection = inspect_variant(session.loaded, found.variant, problem.name, session.target.name)
     found.summary = summarize_inspection(inspection)
     totals = {k.kernel: dict(k.totals) for k in inspection.kernels}
     figures = {"tool": "emulated device", "kernels": totals, "summary": found.summary.to_json()}

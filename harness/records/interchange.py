@@ -20,8 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from contract.documents import parse_json
+from contract.files import write_atomically
 from device.settings import suggest
-from harness.build.store import write_atomically
 from harness.errors import RecordError, RecordUseError
 from harness.records.database import Records, pack_floats, share_environment
 from harness.records.row_checks import BLOBS, OWN_KEYS, find_row_fault

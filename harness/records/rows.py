@@ -167,8 +167,12 @@ def _find_bounds(ratio: Mapping[str, Any], timings: Mapping[str, Any]) -> dict[s
 
 
 def _name_variant(variant: str) -> dict[str, Any]:
-    kernel, _, bound = variant.partition("/")
-    return {"kernel": kernel, "variant": variant, "tunables": {k: int(v) for k, v in _TUNABLE.findall(bound)}}
+    return {"kernel": variant.partition("/")[0], "variant": variant, "tunables": parse_tunables(variant)}
+
+
+def parse_tunables(variant: str) -> dict[str, int]:
+    """Return the tunables that a variant's name binds; none for a kernel that has none, and for a peer."""
+    return {k: int(v) for k, v in _TUNABLE.findall(variant.partition("/")[2])}
 
 
 def _read_time(text: str) -> datetime:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from contract.documents import parse_json
-from harness.build.store import write_atomically
+from contract.files import write_atomically
 from harness.errors import RecordUseError
 
 _FORMAT = "sweep 1"

@@ -36,6 +36,7 @@ from harness.spec.kernels import Constraint as Constraint
 from harness.spec.kernels import Cost as Cost
 from harness.spec.kernels import Goal as Goal
 from harness.spec.kernels import Kernel as Kernel
+from harness.spec.kernels import Label as Label
 from harness.spec.kernels import Launchable as Launchable
 from harness.spec.kernels import Peer as Peer
 from harness.spec.kernels import Sampling as Sampling

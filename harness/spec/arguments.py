@@ -59,10 +59,10 @@ class Tensor:
     """One array argument, row-major unless a problem orders it otherwise.
 
     ``shape`` names the sizes of a problem, outermost first (``("M", "K")``); a number is that many elements, and ``()`` one value in device
-    memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both may be functions of the problem, where
-    its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is given ``None``.
-    ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise; ``can_pad_rows`` is
-    short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
+    memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both, and ``values``, may be functions of the
+    problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
+    given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
+    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Tensor:
     present: Callable[[Problem], bool] = _always
     can_pad_rows: bool = False
     strides: Strides = Strides.PACKED
-    values: Values = PLAIN
+    values: Values | Callable[[Problem], Values] = PLAIN
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:
@@ -106,6 +106,10 @@ class Tensor:
         """Return the name of the element type for ``problem``."""
         return self.dtype(problem) if callable(self.dtype) else self.dtype
 
+    def resolve_values(self, problem: Problem) -> Values:
+        """Return what the elements may be for ``problem``."""
+        return self.values(problem) if callable(self.values) else self.values
+
     def find_strides(self, problem: Problem) -> tuple[int, ...]:
         """Return the strides in elements for ``problem``, outermost dimension first."""
         shape = self.resolve_shape(problem)
@@ -123,12 +127,12 @@ class Tensor:
             return padding
         return tuple(padding if dim == rank - 2 else 0 for dim in range(rank))
 
-    def find_outer_strides(self, problem: Problem) -> int | tuple[int, ...] | None:
-        """Return what conditions on rows ask of: the row stride, that of each dimension but the last, or None for a vector."""
+    def find_row_strides(self, problem: Problem) -> int | tuple[int, ...] | None:
+        """Return what conditions on rows ask of: the row stride, or each dimension's where the tensor has these; None for a vector."""
         strides = self.find_strides(problem)
         if len(strides) < 2:
             return None
-        return strides[:-1] if self.is_strided else strides[-2]
+        return strides if self.is_strided else strides[-2]
 
     def check_problem(self, problem: Problem) -> str:
         """Return what is wrong with how a problem lays this tensor out, "" where nothing is."""
@@ -143,8 +147,9 @@ class Tensor:
         is_last_moved = (order is not None and order[-1] != rank - 1) or (isinstance(padding, tuple) and padding[-1:] > (0,))
         if is_last_moved and self.strides is Strides.OUTER:
             return f"tensor {self.name}: elements of its last dimension must be neighbours (Strides.OUTER)"
-        if isinstance(self.values, Indices) and isinstance(self.values.below, str) and self.values.below not in problem.sizes:
-            return f"tensor {self.name}: its values are below size {self.values.below}, which there is not"
+        values = self.resolve_values(problem)
+        if isinstance(values, Indices) and isinstance(values.below, str) and values.below not in problem.sizes:
+            return f"tensor {self.name}: its values are below size {values.below}, which there is not"
         return ""
 
 

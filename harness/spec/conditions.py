@@ -1,15 +1,17 @@
-"""Conditions on a problem as data: what a kernel serves, and what belongs to a bucket of the frozen set.
+"""Conditions on a problem as an op writes them: what a kernel serves, and what belongs to a bucket of the frozen set.
 
-They are plain enough to be evaluated anywhere: here, by the framework, and by generated C. ``docs/frozen.md`` says what each means.
+They are plain enough to be evaluated anywhere; what they mean here is what :mod:`contract.conditions` makes of their rows.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
+
+from contract.conditions import make_condition
 
 AttributeValue = bool | int | float | str
 
@@ -18,9 +20,8 @@ AttributeValue = bool | int | float | str
 class Facts:
     """What conditions ask of a call: sizes in elements, attributes, and per present tensor its address and row stride in elements.
 
-    A tensor whose dimensions have strides of their own has several: of each dimension but the last.
-
-    A tensor with neither (a problem that is only planned) is taken to be aligned, with rows that follow each other.
+    A tensor whose dimensions have strides of their own has one of each dimension. One with neither (a problem that is only planned) is
+    taken to be aligned, with rows that follow each other.
     """
 
     sizes: Mapping[str, int]
@@ -28,17 +29,35 @@ class Facts:
     addresses: Mapping[str, int] = field(default_factory=dict)
     strides: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def by_size(self) -> Mapping[str, int]:
+        """The sizes, as the contract's conditions ask for them."""
+        return self.sizes
+
+
+class _Held:
+    """What all conditions have in common: they hold where their row does."""
+
+    def holds(self, facts: Facts) -> bool:
+        """Return whether a call meets the condition; a tensor that is absent, or has no address yet, does."""
+        return _make_held(self)(facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=4096)
+def _make_held(condition: _Held) -> Callable[[Facts], bool]:
+    return make_condition(condition.to_json())
+
 
 @dataclass(frozen=True)
-class OneOf:
+class OneOf(_Held):
     """An attribute has one of these values."""
 
     attribute: str
     values: tuple[AttributeValue, ...]
-
-    def holds(self, facts: Facts) -> bool:
-        """Return whether it does."""
-        return facts.attributes[self.attribute] in self.values
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -46,7 +65,7 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(_Held):
     """The product of sizes, each divided by its step and rounded up, is at least ``min``, at most ``max`` and divisible by ``multiple``.
 
     With steps of 1 it is a size or a number of elements, with a tile's edges a number of tiles.
@@ -63,11 +82,6 @@ class Count:
     def __hash__(self) -> int:
         return hash((tuple(self.steps.items()), self.min, self.max, self.multiple))
 
-    def holds(self, facts: Facts) -> bool:
-        """Return whether it is."""
-        count = math.prod(-(-facts.sizes[name] // step) for name, step in self.steps.items())
-        return self.min <= count and (self.max is None or count <= self.max) and count % self.multiple == 0
-
     def to_json(self) -> dict[str, Any]:
         """Return plain values; what is not asked for is left out."""
         row: dict[str, Any] = {"count": dict(self.steps)}
@@ -79,21 +93,13 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(_Held):
     """A tensor, where it is present, starts at a multiple of ``address_bytes`` and has a row stride (elements) that fits."""
 
     tensor: str
     address_bytes: int = 1
     stride_multiple: int = 1
     max_stride: int | None = None
-
-    def holds(self, facts: Facts) -> bool:
-        """Return whether it does; a tensor that is absent, or has no address yet, does."""
-        stride = facts.strides.get(self.tensor)
-        if facts.addresses.get(self.tensor, 0) % self.address_bytes != 0:
-            return False
-        strides = () if stride is None else stride if isinstance(stride, tuple) else (stride,)
-        return all(s % self.stride_multiple == 0 and (self.max_stride is None or s <= self.max_stride) for s in strides)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; what is not asked for is left out."""
@@ -156,16 +162,26 @@ def find_broken(conditions: Sequence[Condition], facts: Facts) -> Condition | No
 
 @dataclass(frozen=True)
 class Axis:
-    """One coordinate of a bucket, as named classes of conditions. Every problem is in the first class whose conditions all hold."""
+    """One coordinate of a bucket, as named classes of conditions. Every problem is in the first class whose conditions all hold.
+
+    An axis with a name of the op's own says its ``part``, one of :data:`contract.axes.PARTS`: a survey pools errors by the classes of part
+    ``survey``, measured times stand for each other within the classes of parts ``survey`` and ``group``, and ``region`` divides by size.
+    """
 
     name: str
     classes: Mapping[str, tuple[Condition, ...]]
+    part: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", MappingProxyType(dict(self.classes)))
 
     def __hash__(self) -> int:
-        return hash((self.name, tuple(self.classes.items())))
+        return hash((self.name, tuple(self.classes.items()), self.part))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, classes in the order in which they are tried."""
+        classes = [{"name": name, "when": [c.to_json() for c in when]} for name, when in self.classes.items()]
+        return {"name": self.name, "classes": classes} | ({"part": self.part} if self.part else {})
 
     def find_class(self, facts: Facts) -> str | None:
         """Return the name of a problem's class, None where it is in none."""

@@ -35,9 +35,26 @@ class Cost:
         return self.bytes_read + self.bytes_written
 
 
+class Label(int):
+    """A value of a tunable that goes by a name: ids of variants have the name alone, and all else sees the integer."""
+
+    label: str
+
+    def __new__(cls, value: int, label: str) -> Label:
+        """Return the integer with its name."""
+        made = super().__new__(cls, value)
+        require_identifier("label", label)
+        made.label = label
+        return made
+
+    def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]
+        """Return what copies are made of."""
+        return int(self), self.label
+
+
 @dataclass(frozen=True)
 class Tunable:
-    """A compile-time integer of a kernel: the values worth trying, and what it means (with its unit)."""
+    """A compile-time integer of a kernel: the values worth trying, perhaps by name (:class:`Label`), and what it means (with its unit)."""
 
     name: str
     values: tuple[int, ...]
@@ -69,7 +86,7 @@ class Variant:
     @property
     def name(self) -> str:
         """The id used on the command line and in records: ``smem_tiled/bm32_bn32``, or the kernel alone when it has no tunables."""
-        bound = "_".join(f"{k}{v}" for k, v in self.values)
+        bound = "_".join(v.label if isinstance(v, Label) else f"{k}{v}" for k, v in self.values)
         return f"{self.kernel}/{bound}" if bound else self.kernel
 
     @property
@@ -127,21 +144,33 @@ class Kernel:
         for rule in self.constraints:
             if not rule.holds(values):
                 raise SpecError(f"kernel {self.name}: {dict(values)} breaks constraint {rule.name!r}: {rule.message}")
-        return Variant(self.name, tuple((t.name, values[t.name]) for t in self.tunables))
+        return Variant(self.name, tuple((t.name, t.values[t.values.index(values[t.name])]) for t in self.tunables))
 
     def parse_variant(self, text: str) -> Variant:
         """Read the part of a variant id behind the slash (``bm32_bn32``); any legal binding is accepted, listed or not."""
         values: dict[str, int] = {}
-        for part in filter(None, text.split("_")):
-            match = re.fullmatch(r"([a-z]+)(\d+)", part)
-            if match is None:
-                raise SpecError(
-                    f"kernel {self.name}: cannot read {part!r} in variant {text!r}; write tunables as name and number, e.g. bm32"
-                )
-            if match[1] in values:
-                raise SpecError(f"kernel {self.name}: tunable {match[1]} is given twice in variant {text!r}")
-            values[match[1]] = int(match[2])
+        rest = text
+        while rest:
+            name, value, rest = self._take_value(rest, text)
+            if name in values:
+                raise SpecError(f"kernel {self.name}: tunable {name} is given twice in variant {text!r}")
+            values[name] = value
         return self.bind(values)
+
+    def _take_value(self, rest: str, text: str) -> tuple[str, int, str]:
+        """Return the tunable that comes first in the rest of an id, its value, and what follows."""
+        labels = [(v.label, t.name, v) for t in self.tunables for v in t.values if isinstance(v, Label)]
+        for label, name, value in sorted(labels, key=lambda row: -len(row[0])):
+            if rest == label or rest.startswith(f"{label}_"):
+                return name, value, rest[len(label) + 1 :]
+        part, _, rest = rest.partition("_")
+        match = re.fullmatch(r"([a-z]+)(\d+)", part)
+        if match is None:
+            named = f", or by a value's name, e.g. {labels[0][0]}" if labels else ""
+            raise SpecError(
+                f"kernel {self.name}: cannot read {part!r} in variant {text!r}; write tunables as name and number, e.g. bm32{named}"
+            )
+        return match[1], int(match[2]), rest
 
 
 class Launchable(Protocol):

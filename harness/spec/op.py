@@ -11,12 +11,14 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.layout import AXES
+from contract.axes import Axes
+from contract.errors import FrozenError
+from contract.expressions.language import Chain
 from device.settings import suggest
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier
 from harness.spec.callables import Described
-from harness.spec.conditions import AttributeValue, Axis, Facts, Tie, settle
+from harness.spec.conditions import AttributeValue, Axis, Facts, OneOf, Tie, find_broken, settle
 from harness.spec.kernels import Choice, Cost, Goal, Kernel, Sampling, Variant
 from harness.spec.population import Group, Population
 from harness.spec.problem import Arrays, Problem
@@ -25,7 +27,11 @@ SUITES = ("verify", "bench", "emulated", "sweep")
 # What inputs are drawn from, see ``harness.verify.inputs``: with values of every kind, and with one value of a row that stands out.
 VALUE_DISTRIBUTIONS = ("normal", "uniform", "wide", "ties", "denormal", "nonfinite")
 PLACE_DISTRIBUTIONS = ("largest_first", "largest_last", "largest_middle", "largest_anywhere", "one_differs", "shifted")
+# nvcc's flags that say what is built, for which GPU, and where to: the workbench's own.
+_OWN_FLAGS = ("-o", "-c", "-I", "-gencode", "--generate-code", "-arch", "--gpu-", "-cudart", "--cudart", "-ccbin", "-std", "-DAICF_", "-M")
 DISTRIBUTIONS = VALUE_DISTRIBUTIONS + PLACE_DISTRIBUTIONS
+# The attribute, and the tunable, by which an op with chains tells them apart.
+CHAIN = "chain"
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,16 @@ class Op:
 
     ``goals`` are what ``compare`` measures when it is asked for nothing in particular. ``sampling`` makes large problems affordable to
     judge. ``distributions`` names the input distributions that the op defines a result for (see ``harness.verify.inputs``). ``axes`` divide
-    its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``.
+    its problems into the buckets of which each has one frozen kernel: some of ``dtypes``, ``layout``, ``epilogue`` and ``region``, or axes
+    with names of the op's own.
     ``accumulate`` is the dtype in which all its kernels make their sums, which a user of frozen kernels may insist on. ``ties`` say what a
     call's sizes and attributes agree in; each may undo what one before it asked for, and problems are held to all of them.
     ``population`` is what users bring: ``compare --drawn`` judges the op on problems drawn from it. ``scalars`` are numbers given by value,
-    and ``derived`` the sizes that follow from others: problems need not name these. The reference is given tensors of integers and
-    booleans as they are, those of floats in float64, and of an INOUT what it holds before the launch.
+    and ``derived`` the sizes that follow from others: problems need not name these. ``flags`` are given to nvcc beside the workbench's own
+    (``--use_fast_math``). The reference is given tensors of integers and
+    booleans as they are, those of floats in float64, and of an INOUT what it holds before the launch. ``chains`` are expressions
+    (:mod:`contract.expressions`) of which each variant computes one: the op then has an attribute ``chain`` of their names, its kernels a
+    tunable ``chain`` of their numbers, and a variant's domain names its own.
     """
 
     name: str
@@ -74,19 +84,21 @@ class Op:
     population: Population | None = None
     scalars: tuple[Scalar, ...] = ()
     derived: tuple[Derived, ...] = ()
+    chains: tuple[Chain, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_identifier("op", self.name)
         object.__setattr__(self, "problems", tuple(self.complete(p) for p in self.problems))
         object.__setattr__(self, "goals", tuple(replace(g, problems=tuple(self.complete(p) for p in g.problems)) for g in self.goals))
         self._check_names()
+        self._check_chains()
+        self._check_flags()
         for name in ("reference", "tolerance", "cost", "choose"):
             function = getattr(self, name)
             if function is not None and not isinstance(function, Described):
                 object.__setattr__(self, name, Described(self.name, name, function))
-        for axis in self.axes:
-            if axis.name not in AXES:
-                raise SpecError(f"op {self.name}: axis {axis.name} is not one of {', '.join(AXES)}")
+        self._check_axes()
         named = {name for tie in self.ties for name in (*(c.attribute for c in tie.when), *tie.then)}
         if unknown := sorted(named - {a.name for a in self.attributes}):
             raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")
@@ -100,6 +112,29 @@ class Op:
         for group in self.population.groups if self.population else ():
             self._check_group(group)
 
+    def _check_chains(self) -> None:
+        names = tuple(c.name for c in self.chains)
+        if names and next((a.choices for a in self.attributes if a.name == CHAIN), ()) != names:
+            raise SpecError(f"op {self.name}: it has chains, and needs an attribute {CHAIN} whose choices are their names, in their order")
+
+    def narrow(self, variant: Variant) -> Op:
+        """Return the op as far as a variant goes: with the problems of its chain alone, where it has chains."""
+        if not self.chains:
+            return self
+        domain = self.find_kernel(variant.kernel).domain
+        conditions = domain(variant.tunables) if domain is not None else ()
+        names = {v for c in conditions if isinstance(c, OneOf) and c.attribute == CHAIN for v in c.values} or {c.name for c in self.chains}
+        served = tuple(p for p in self.problems if self.attribute_values(p)[CHAIN] in names)
+        return replace(self, problems=served, goals=(), population=None)
+
+    def _check_axes(self) -> None:
+        for axis in self.axes:
+            require_identifier(f"op {self.name}: axis", axis.name)
+        try:
+            Axes.of([axis.to_json() for axis in self.axes])
+        except FrozenError as error:
+            raise SpecError(f"op {self.name}: {error}") from None
+
     def _check_names(self) -> None:
         arguments = [*(t.name for t in self.tensors), *(a.name for a in self.attributes), *(s.name for s in self.scalars)]
         for kind, names in (
@@ -107,12 +142,21 @@ class Op:
             ("problem", [p.name for p in self.problems]),
             ("tensor", [t.name for t in self.tensors]),
             ("argument", [name for name in arguments if name in {s.name for s in self.scalars}]),
+            ("axis", [a.name for a in self.axes]),
             ("size", [d.name for d in self.derived]),
             ("goal", [g.name for g in self.goals]),
         ):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise SpecError(f"op {self.name}: {kind} {', '.join(twice)} is defined more than once")
+
+    def _check_flags(self) -> None:
+        for flag in self.flags:
+            if not flag.startswith("-") or flag.startswith(_OWN_FLAGS):
+                raise SpecError(
+                    f"op {self.name}: flag {flag!r} cannot be given: a flag begins with - and is none of those "
+                    f"which the workbench sets: {', '.join(_OWN_FLAGS)}"
+                )
 
     def _check_suites(self, problem: Problem) -> None:
         if unknown := sorted(set(problem.suites) - set(SUITES)):
@@ -213,9 +257,14 @@ class Op:
 
     def find_facts(self, problem: Problem) -> Facts:
         """Return what conditions ask of a planned problem: its tensors have row strides, and no addresses yet."""
-        found = {t.name: t.find_outer_strides(problem) for t in self.tensors if t.present(problem)}
+        found = {t.name: t.find_row_strides(problem) for t in self.tensors if t.present(problem)}
         strides = {name: stride for name, stride in found.items() if stride is not None}
         return Facts(problem.sizes, self.attribute_values(problem), {}, strides)
+
+    def meets_domain(self, variant: Variant, problem: Problem) -> bool:
+        """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
+        domain = self.find_kernel(variant.kernel).domain
+        return domain is None or find_broken(domain(variant.tunables), self.find_facts(problem)) is None
 
     def find_kernel(self, name: str) -> Kernel:
         """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from contract.calls import Problem
 from contract.decision import Asked, DecisionCore, open_core
-from contract.decision_tables import NUM_SURVEY_AXES
 from contract.frozen_set import FrozenOp
 from harness.errors import FrozenUseError
 
@@ -54,7 +53,7 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
         errors[name] = times[:, i] / (terms[:, i] @ np.array(weights[name])) - 1.0
     groups: dict[str, list[int]] = {}
     for i, each in enumerate(asked):
-        groups.setdefault("/".join(map(str, core.find_classes(each)[:NUM_SURVEY_AXES])), []).append(i)
+        groups.setdefault(core.table.names.axes.name_survey_group(core.find_classes(each)), []).append(i)
     listed = [
         _describe_group(core, name, [asked[i] for i in at], {k: e[at] for k, e in errors.items()}) for name, at in sorted(groups.items())
     ]

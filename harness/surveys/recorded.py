@@ -22,7 +22,6 @@ from typing import Any
 
 from contract.decision import DecisionCore, open_core
 from contract.frozen_set import FrozenOp
-from contract.layout import AXES
 from harness.spec import Op, Problem
 from harness.surveys.fitting import TimesRow, ask
 from harness.surveys.regret import choose, find_regret
@@ -83,13 +82,13 @@ def forget_problem(core: DecisionCore, frozen: FrozenOp, problem: Problem) -> Fr
 def drop_lonely_winner(core: DecisionCore, others: FrozenOp, row: TimesRow) -> FrozenOp:
     """Return the set without the winner of a problem's bucket, unless another problem of the bucket was measured."""
 
-    def find_bucket(at: TimesRow) -> tuple[str | None, ...]:
+    def find_bucket(at: TimesRow) -> dict[str, str | None]:
         return core.find_classes(ask(core, at))
 
     bucket = find_bucket(row)
     if any(find_bucket(m) == bucket for m in others.medians):
         return others
-    kept = [e for e in others.entries if e["role"] != "winner" or tuple(e["bucket"][axis] for axis in AXES) != bucket]
+    kept = [e for e in others.entries if e["role"] != "winner" or {axis: e["bucket"][axis] for axis in bucket} != bucket]
     return replace(others, entries=tuple(kept))
 
 

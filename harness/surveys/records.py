@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_atomically
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.build.store import write_atomically
 from harness.records.provenance import find_commit
 
 

@@ -20,7 +20,7 @@ from device import open_device
 from device.toolchain import find_toolchain
 from harness.build.builder import build_binding, build_op, open_variant
 from harness.build.disassemble import read_sass
-from harness.discover import find_op
+from harness.discover import LoadedOp, find_op
 from harness.errors import RecordError
 from harness.model.features import Features, collect_features
 from harness.model.fit import (
@@ -85,10 +85,10 @@ class Validation:
 
 
 def model_op(
-    op_name: str, variants: Sequence[Variant], problem_names: Sequence[str], target: Target, jobs: int, say: Callable[[str], None]
+    loaded: LoadedOp, variants: Sequence[Variant], problem_names: Sequence[str], target: Target, jobs: int, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Features]]:
     """Build variants, run samples of them on the emulated device, and yield (hash of the machine code, features) as they come."""
-    loaded, toolchain = find_op(op_name), find_toolchain()
+    toolchain = find_toolchain()
     builds = build_op(loaded, variants, toolchain=toolchain, target=target, jobs=jobs, on_result=lambda b: say(f"built {b.variant.name}"))
     binding = build_binding(loaded, toolchain)
     device = open_device("emulated")
@@ -113,10 +113,10 @@ def collect_points(sweeps: Sequence[Sweep], target: Target, jobs: int, say: Call
     for sweep in sweeps:
         timed = {(p.op, p.variant, p.problem): p for p in sweep.points if p.status == "passed"}
         for op_name in dict.fromkeys(p.op for p in timed.values()):
-            op = find_op(op_name).op
-            variants = op.select_variants(list(dict.fromkeys(p.variant for p in timed.values() if p.op == op_name)))
+            loaded = find_op(op_name)
+            variants = loaded.op.select_variants(list(dict.fromkeys(p.variant for p in timed.values() if p.op == op_name)))
             problems = list(dict.fromkeys(p.problem for p in timed.values() if p.op == op_name))
-            for code_hash, features in model_op(op_name, variants, problems, target, jobs, say):
+            for code_hash, features in model_op(loaded, variants, problems, target, jobs, say):
                 point = timed.get((op_name, features.variant, features.problem))
                 if point is not None:
                     _check_code(point, code_hash)

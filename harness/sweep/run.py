@@ -40,7 +40,8 @@ _FIGURES = ("median_us", "q1_us", "q3_us", "num_samples", "clock_mhz", "gpu", "m
 class SweepPlan:
     """What is asked of a sweep. ``prune`` and ``keep`` as in :class:`SweepSetup` and :func:`rank_by_model`; 0 and 1 leave them out.
 
-    ``num_gpus`` above 1, or a ``scheduler``'s address, measure through Dask. ``is_exact`` queues samples one by one.
+    ``num_gpus`` above 1, or a ``scheduler``'s address, measure through Dask. ``is_exact`` queues samples one by one. ``trials`` is how
+    many variants are tried at most, of all kernels together; None: as many as ``per_kernel`` of each.
     """
 
     strategy: StrategyName = StrategyName.RANDOM
@@ -54,6 +55,7 @@ class SweepPlan:
     num_gpus: int = 1
     scheduler: str | None = None
     is_exact: bool = False
+    trials: int | None = None
 
 
 class SweepRun:
@@ -68,7 +70,7 @@ class SweepRun:
         self._plan = plan
         self._problems = problems
         op = session.loaded.op
-        self._strategy: Strategy = make_strategy(op, plan.strategy, plan.per_kernel, plan.seed)
+        self._strategy: Strategy = make_strategy(op, plan.strategy, plan.per_kernel, plan.seed, plan.trials)
         if self._strategy.is_adaptive and plan.keep < 1:
             raise SpecError(f"--strategy {plan.strategy} chooses by what it measured: --keep goes with random and grid")
         if plan.keep < 1 and session.device.is_emulated:

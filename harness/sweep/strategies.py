@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Kernel, Op, Variant
+from harness.spec import Kernel, Op, SpecError, Variant
 from harness.sweep.space import list_space, order_grid, sample_space
 
 if TYPE_CHECKING:
@@ -175,11 +175,14 @@ class _KernelStudy:
 
 
 class OptunaStrategy:
-    """Optuna's sampler ``name`` over each kernel's space, ``per_kernel`` variants at most of each, the listed ones among them."""
+    """Optuna's sampler ``name`` over each kernel's space, ``per_kernel`` variants at most of each, the listed ones among them.
+
+    With ``trials``, so many of all kernels together at most.
+    """
 
     is_adaptive = True
 
-    def __init__(self, op: Op, name: StrategyName, per_kernel: int, seed: int) -> None:
+    def __init__(self, op: Op, name: StrategyName, per_kernel: int, seed: int, trials: int | None = None) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -187,17 +190,20 @@ class OptunaStrategy:
         for index, kernel in enumerate(op.kernels):
             sampler = _make_sampler(name, kernel, seed + index)
             studies.append(_KernelStudy(kernel, sampler, per_kernel, moves_trials=name is StrategyName.TPE))
-        self.size = sum(s.budget for s in studies)
+        budget = sum(s.budget for s in studies)
+        self.size = budget if trials is None else min(trials, budget)
+        self._num_proposed = 0
         self._studies = {s.space.kernel.name: s for s in studies}
         self._turns = deque(studies)
 
     def propose(self) -> Variant | None:
         """Return the next variant of the kernel whose turn it is."""
         best = min(s.best for s in self._studies.values())
-        while self._turns:
+        while self._turns and self._num_proposed < self.size:
             study = self._turns.popleft()
             if not study.is_behind(best) and (variant := study.propose()) is not None:
                 self._turns.append(study)
+                self._num_proposed += 1
                 return variant
         return None
 
@@ -217,10 +223,15 @@ def _make_sampler(name: StrategyName, kernel: Kernel, seed: int) -> optuna.sampl
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=_NUM_STARTUP, multivariate=True, constant_liar=True)
 
 
-def make_strategy(op: Op, name: StrategyName, per_kernel: int, seed: int) -> Strategy:
-    """Return a strategy over an op's space."""
+def make_strategy(op: Op, name: StrategyName, per_kernel: int, seed: int, trials: int | None = None) -> Strategy:
+    """Return a strategy over an op's space; ``trials`` bounds the variants of all kernels together, in place of ``per_kernel``.
+
+    Raises SpecError for ``trials`` of a grid, which is the whole space.
+    """
     if name is StrategyName.GRID:
+        if trials is not None:
+            raise SpecError("--strategy grid tries every legal variant: --trials goes with random, tpe and cmaes")
         return ListStrategy(order_grid(op))
     if name is StrategyName.RANDOM:
-        return ListStrategy(sample_space(op, per_kernel))
-    return OptunaStrategy(op, name, per_kernel, seed)
+        return ListStrategy(sample_space(op, per_kernel) if trials is None else order_grid(op)[:trials])
+    return OptunaStrategy(op, name, per_kernel if trials is None else trials, seed, trials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,19 +40,19 @@ class SweepDone:
         points, winners = [vars(p) for p in self.points], [w.to_json() for w in self.winners]
         return {"op": op, "points": points, "winners": winners, "gpu_use": self.gpu_use}
 
-    def print_counts(self) -> None:
-        """Print how many points came to what, and what is wrong with those that failed."""
+    def describe_counts(self) -> list[str]:
+        """Say how many points came to what, and what is wrong with those that failed."""
+        lines = []
         by_status = {status: [x for x in self.points if x.status == status] for status in ("passed", "failed", "set_aside", "unsupported")}
         for status, shown in (("failed", by_status["failed"]), ("set aside", by_status["set_aside"][:_MAX_SET_ASIDE])):
-            for x in shown:
-                print(f"{status}: {x.variant} on {x.problem}: {x.reason}")
+            lines += [f"{status}: {x.variant} on {x.problem}: {x.reason}" for x in shown]
         passed, failed, set_aside, unsupported = (len(points) for points in by_status.values())
         if set_aside > _MAX_SET_ASIDE:
-            print(f"set aside: {set_aside - _MAX_SET_ASIDE} more, with their reasons in the records")
+            lines.append(f"set aside: {set_aside - _MAX_SET_ASIDE} more, with their reasons in the records")
         pruned = sum(x.is_pruned for x in self.points)
         given_up = f" ({pruned} of them given up early)" if pruned else ""
         timed = f"{passed} points {'modelled' if self.is_model else 'timed'}{given_up}"
-        print(f"{timed}, {failed} failed, {set_aside} set aside, {unsupported} not served")
+        return [*lines, f"{timed}, {failed} failed, {set_aside} set aside, {unsupported} not served"]
 
 
 def run_sweep(
@@ -63,9 +64,11 @@ def run_sweep(
     save: Path | None,
     *,
     quiet: bool,
+    say: Callable[[str], None],
 ) -> SweepDone:
-    """Screen variants, hold the finals on a GPU, and write the points to ``save``; ``quiet`` prints nothing.
+    """Screen variants, hold the finals on a GPU, and write the points to ``save``.
 
+    ``say`` hears of each problem's fastest and winner as they are known; ``quiet`` shows no progress.
     Raises SpecError where the plan does not fit the device.
     """
     op, is_model = session.loaded.op, session.device.is_emulated
@@ -79,18 +82,15 @@ def run_sweep(
         save_sweep(save, Sweep(_describe_sweep(session, plan.num_samples), tuple(points)))
     winners: list[Winner] = []
     for p in problems:
-        if not quiet:
-            _print_screen(points, p.name, session.target.name if is_model else "")
+        _tell_screen(points, p.name, session.target.name if is_model else "", say)
         winner = hold_finals(session, builds, sweep.binding, points, p, num_finalists, expectations) if holds_finals else None
         if winner is not None:
             winners.append(winner)
-            if not quiet:
-                _print_winner(winner)
+            _tell_winner(winner, say)
     figures = use.to_figures()
     if figures:
         session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)
-        if not quiet:
-            print(use.describe())
+        say(use.describe())
     return SweepDone(points, winners, figures, is_model)
 
 
@@ -120,18 +120,18 @@ def _describe_sweep(session: Session, samples: int) -> dict[str, str]:
     }
 
 
-def _print_screen(points: list[SweepPoint], problem: str, model_of: str) -> None:
+def _tell_screen(points: list[SweepPoint], problem: str, model_of: str, say: Callable[[str], None]) -> None:
     timed = sorted((p for p in points if p.status == "passed" and p.problem == problem), key=lambda p: p.median_us)
     where = f"by the time model of {model_of}: nothing was timed, nothing was proved" if model_of else "in the screen"
-    print(f"{problem}: fastest of {len(timed)} {where}")
+    say(f"{problem}: fastest of {len(timed)} {where}")
     for p in timed[:5]:
         interval = f"  ({p.q1_us:.2f} to {p.q3_us:.2f})" if model_of else ""
-        print(f"  {p.median_us:10.2f} us  {p.variant}{interval}")
+        say(f"  {p.median_us:10.2f} us  {p.variant}{interval}")
 
 
-def _print_winner(winner: Winner) -> None:
+def _tell_winner(winner: Winner, say: Callable[[str], None]) -> None:
     for row in winner.comparisons:
         said = f"{row.outcome.verdict} {row.outcome.effect.describe()}" if row.outcome else row.reason
-        print(f"  final: {row.candidate}: {said}")
+        say(f"  final: {row.candidate}: {said}")
     stays = " (the incumbent stays)" if winner.winner == winner.incumbent else f", faster than {winner.incumbent}"
-    print(f"  winner: {winner.winner}{stays}")
+    say(f"  winner: {winner.winner}{stays}")

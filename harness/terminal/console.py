@@ -1,7 +1,11 @@
-"""What a person sees while work goes on: a progress bar on a terminal, plain lines elsewhere; on stderr, since results go to stdout."""
+"""What a person sees while work goes on: a progress bar on a terminal and in a notebook, plain lines elsewhere.
+
+The lines go to stderr, since results go to stdout.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.spec import SpecError
+from harness.terminal.notebook import NotebookLine, is_notebook
 
 
 class Progress(Protocol):
@@ -36,6 +41,10 @@ def open_progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Pro
     """Show progress of ``total`` pieces for the length of the block; ``quiet`` shows nothing."""
     if quiet:
         yield _Silent()
+        return
+    if is_notebook():
+        with contextlib.closing(NotebookLine(what, total)) as line:
+            yield line
         return
     if not sys.stderr.isatty():
         yield _Lines(what, total)
@@ -107,14 +116,20 @@ class Stages:
     def _show(self, stage: str, text: str) -> None:
         """Show the counts."""
 
-    def describe_rest(self, stage: str) -> str:
-        """Return ``verify: about 40 s left``, by the pieces of the stage so far; "" where too few are done to say."""
+    def describe_rest(self) -> str:
+        """Return ``verify: about 40 s left``, of the stage that needs the longest by its pieces; "" where too few are done to say."""
+        left_s = {stage: rest_s for stage in self._totals if (rest_s := self._estimate_rest(stage)) is not None}
+        if not left_s:
+            return ""
+        stage = max(left_s, key=lambda name: left_s[name])
+        return f"{stage}: about {left_s[stage]:.0f} s left"
+
+    def _estimate_rest(self, stage: str) -> float | None:
         done, total = self._done[stage], self._totals[stage]
         num_timed = done - self._known[stage]
         if num_timed < _MIN_TIMED or done >= total:
-            return ""
-        left_s = (self._last_piece_s - self._began_s[stage]) / num_timed * (total - done)
-        return f"{stage}: about {left_s:.0f} s left"
+            return None
+        return (self._last_piece_s - self._began_s[stage]) / num_timed * (total - done)
 
     def describe(self, *, with_known: bool = True) -> str:
         """Return ``build 55/55 · verify 12/55 (10 before) · count 0/55``."""
@@ -135,11 +150,28 @@ class _StageLines(Stages):
         now_s = time.monotonic()
         if self._done[stage] == self._totals[stage] or now_s - self._last_s >= self._EVERY_S:
             self._last_s = now_s
-            rest = self.describe_rest(stage)
+            rest = self.describe_rest()
             self.say(f"{self.describe()} ({now_s - self._started_s:.0f} s{f'; {rest}' if rest else ''})")
 
     def say(self, text: str) -> None:
         print(f"{self._what}: {text}", file=sys.stderr, flush=True)
+
+
+class _StagesInNotebook(Stages):
+    def __init__(self, what: str, totals: Mapping[str, int]) -> None:
+        super().__init__(what, totals)
+        self._line = NotebookLine(what, sum(totals.values()))
+
+    def _show(self, stage: str, text: str) -> None:
+        words = " · ".join(filter(None, (self.describe(with_known=False), self.describe_rest(), text)))
+        self._line.show(sum(self._done.values()), sum(self._totals.values()), words)
+
+    def say(self, text: str) -> None:
+        print(f"{self._what}: {text}")
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._line.close()
 
 
 @contextmanager
@@ -147,6 +179,10 @@ def open_stages(what: str, totals: Mapping[str, int], *, quiet: bool = False) ->
     """Show the progress of a job's stages (pieces by name) for the length of the block: one live line on a terminal, else sparse ones."""
     if quiet:
         yield Stages(what, totals)
+        return
+    if is_notebook():
+        with contextlib.closing(_StagesInNotebook(what, totals)) as line:
+            yield line
         return
     if not sys.stderr.isatty():
         yield _StageLines(what, totals)
@@ -170,7 +206,7 @@ def open_stages(what: str, totals: Mapping[str, int], *, quiet: bool = False) ->
         class _StageBar(Stages):
             def _show(self, stage: str, text: str) -> None:
                 done, total = sum(self._done.values()), sum(self._totals.values())
-                piece = " · ".join(filter(None, (self.describe_rest(stage), text)))
+                piece = " · ".join(filter(None, (self.describe_rest(), text)))
                 bar.update(task, completed=done, total=total, counts=self.describe(with_known=False), piece=piece)
 
             def say(self, text: str) -> None:

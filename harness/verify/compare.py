@@ -22,8 +22,8 @@ class Comparison:
     """How far an output is from its reference.
 
     ``max_error_ratio`` is the largest error divided by the bound allowed there (at most 1 when ``ok``); ``max_ulp`` is the largest error
-    in units of the output dtype's spacing at the reference value. Errors are over elements whose reference is finite; one that is not
-    finite itself counts as an infinite error. ``bias`` is the mean over rows of the signed error, as a share of the bound.
+    in units of the output dtype's spacing at the reference value. Errors are over elements whose reference is finite in the output's dtype;
+    one that is not finite itself counts as an infinite error. ``bias`` is the mean over rows of the signed error, as a share of the bound.
     ``first_bad_index`` is in row-major order, None when ``ok``.
     """
 
@@ -60,14 +60,20 @@ class Comparison:
         )
 
 
+def _round(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    """Return a reference as the output's dtype has it: what is beyond the largest number is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return expected.astype(dtype).astype(np.float64) if is_float(dtype) else expected
+
+
 def find_mismatches(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return True per element of ``actual`` that is wrong. Shapes must agree; ``bound`` broadcasts."""
     if actual.shape != expected.shape:
         raise ValueError(f"output has shape {actual.shape}, the reference {expected.shape}")
     allowed = np.broadcast_to(bound, actual.shape)
     got = actual.astype(np.float64)
+    rounded = _round(expected, actual.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = expected.astype(actual.dtype).astype(np.float64) if is_float(actual.dtype) else expected
         within = np.abs(got - expected) <= allowed
     right = np.where(np.isfinite(rounded), within & np.isfinite(got), (got == rounded) | (np.isnan(got) & np.isnan(rounded)))
     return ~right
@@ -103,7 +109,7 @@ def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[
     bad = find_mismatches(actual, expected, bound)
     allowed = np.broadcast_to(bound, actual.shape)
     got = actual.astype(np.float64)
-    finite = np.isfinite(expected)
+    finite = np.isfinite(_round(expected, actual.dtype))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         error = np.where(finite, np.abs(got - expected), 0.0)
         error = np.where(np.isnan(error), np.inf, error)

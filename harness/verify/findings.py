@@ -214,6 +214,16 @@ class Tally:
         if inputs == "normal":
             self.biases.append(comparison.bias)
 
+    def absorb(self, other: Tally) -> None:
+        """Take over what another one collected."""
+        self.faults += other.faults
+        self.checks |= other.checks
+        self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
+        self.max_error_ratio = max(self.max_error_ratio, other.max_error_ratio)
+        self.max_ulp = max(self.max_ulp, other.max_ulp)
+        self.num_launches += other.num_launches
+        self.biases += other.biases
+
     def note_bias(self) -> None:
         """Note a fault where the errors so far go one way."""
         if not self.faults and (detail := pool(self.biases).find_fault()):

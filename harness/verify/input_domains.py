@@ -22,9 +22,10 @@ _Array = NDArray[Any]
 
 def find_limit(tensor: Tensor, problem: Problem) -> int:
     """Return what the indices of a tensor lie below, 0 where it holds none."""
-    if not isinstance(tensor.values, Indices):
+    values = tensor.resolve_values(problem)
+    if not isinstance(values, Indices):
         return 0
-    below = tensor.values.below
+    below = values.below
     return below if isinstance(below, int) else problem.sizes[below]
 
 

@@ -211,6 +211,6 @@ def draw_tensor(
         problem=problem.name,
         tensor=tensor.name,
         seed=seed,
-        values=tensor.values,
+        values=tensor.resolve_values(problem),
         limit=find_limit(tensor, problem),
     )

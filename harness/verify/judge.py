@@ -70,8 +70,9 @@ class Verifier:
         self.op = op
         self.device = device
         self.effort = effort = effort or Effort()
-        self.pools = () if problem_names else make_pools(op, effort)
+        self.problem_names = tuple(problem_names)
         self.steps = make_plan(op, effort, problem_names)
+        self._plans: dict[tuple[str, ...], tuple[list[Step], tuple[Pool, ...]]] = {}
         self.schedules = make_schedules(effort.schedules) if device.observer is not None else ()
         self.complete = not problem_names
         self._references = References(op)
@@ -85,7 +86,8 @@ class Verifier:
         started = time.perf_counter()
         kernel = self.op.find_kernel(variant.kernel)
         results: list[ProblemResult] = []
-        steps = [*self.steps, *(s for each in self.pools for s in self._select_served(each, launchable))]
+        planned, pools = self._find_plan(variant)
+        steps = [*planned, *(s for each in pools for s in self._select_served(each, launchable))]
         lost = ""
         for step in steps:
             if lost:
@@ -116,6 +118,16 @@ class Verifier:
             seconds=time.perf_counter() - started,
             proof=self.effort.proof,
         )
+
+    def _find_plan(self, variant: Variant) -> tuple[list[Step], tuple[Pool, ...]]:
+        """Return the steps that a variant goes through, and the pools that more are taken from, of its chain where the op has any."""
+        if self.problem_names:
+            return self.steps, ()
+        op = self.op.narrow(variant)
+        key = tuple(p.name for p in op.problems)
+        if key not in self._plans:
+            self._plans[key] = (self.steps if op is self.op else make_plan(op, self.effort)), make_pools(op, self.effort)
+        return self._plans[key]
 
     def _make_session(self, kernel: Kernel, launchable: Launchable, step: Step) -> _Session:
         return _Session(self.device, self.op, kernel, launchable, self._references, step, self.schedules)

@@ -1,8 +1,9 @@
 """What a problem's outputs must be: inputs, float64 reference and bound, computed once and shared by all variants.
 
-A problem of more than :data:`WHOLE_FLOPS` is judged on a sample, where its op says how (:class:`harness.spec.Sampling`): of every axis
-one row (or column) in each band of at most :data:`BAND`, drawn by a hash of op and problem, with all that lies along it. No tile as large
-as a band escapes, nor does a row or a column; what a kernel does at each place within a tile is judged on the small problems, whole.
+A problem of more than :data:`WHOLE_FLOPS` or :data:`WHOLE_BYTES` is judged on a sample, where its op says how
+(:class:`harness.spec.Sampling`): of every axis one row (or column) in each band of at most :data:`BAND`, drawn by a hash of op and
+problem, with all that lies along it. No tile as large as a band escapes, nor does a row or a column; what a kernel does at each place
+within a tile is judged on the small problems, whole.
 
 Also the checks of the op itself: a tolerance that is not finite, or that would let an output of zeros pass, judges nothing.
 """
@@ -26,6 +27,8 @@ from harness.verify.inputs import make_inputs
 
 # A float64 reference of this much takes a CPU core about a second.
 WHOLE_FLOPS = 2.0**33
+# Of cheap functions of long arrays; a bound has dozens of operations an element, each of which goes through memory.
+WHOLE_BYTES = 2.0**28
 BAND = 128
 _MIN_SAMPLES = 64
 # Outputs smaller than this may be all (near) zero by chance, for instance one element behind a relu.
@@ -127,9 +130,16 @@ class References:
         return made
 
 
-def compute_expected(op: Op, problem: Problem, inputs: dict[str, NDArray[np.generic]], whole_flops: float = WHOLE_FLOPS) -> Expected:
+def compute_expected(
+    op: Op,
+    problem: Problem,
+    inputs: dict[str, NDArray[np.generic]],
+    whole_flops: float = WHOLE_FLOPS,
+    whole_bytes: float = WHOLE_BYTES,
+) -> Expected:
     """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled."""
-    if op.sampling is None or op.cost(problem).flops <= whole_flops:
+    cost = op.cost(problem)
+    if op.sampling is None or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
         return Expected(inputs, (_compute_part(op, problem, inputs),))
     first = next(t for t in op.outputs if t.present(problem))
     find_axis = op.sampling.find_axis

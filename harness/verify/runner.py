@@ -12,8 +12,9 @@ Two layouts of memory serve two kinds of evidence:
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -251,7 +252,7 @@ class Case:
         )
         # A launch before any upload must not follow indices out of bounds. What is larger lies in pages of its own, which are zero.
         is_small = slot.buffer.size_bytes <= _MAX_CLEARED_BYTES or self.device.observer is None
-        if isinstance(tensor.values, Indices) and self.layout is Layout.EXACT and is_small:
+        if isinstance(tensor.resolve_values(self.problem), Indices) and self.layout is Layout.EXACT and is_small:
             slot.buffer.fill(0)
         return slot
 
@@ -327,6 +328,10 @@ class Case:
     def launch(self, launchable: Launchable, stream: Stream) -> None:
         """Queue the variant once, with the workspace it asks for (call :meth:`prepare` before capturing)."""
         launchable.launch(workspace=self.workspace_address, stream=stream.handle, **self.arguments)
+
+    def bind(self, launchable: Launchable, stream: Stream) -> Callable[[], object]:
+        """Return what queues the variant once, with the tensors and the workspace as they are now: for launches by the thousand."""
+        return functools.partial(launchable.launch, workspace=self.workspace_address, stream=stream.handle, **self.arguments)
 
     def prepare(self, *launchables: Launchable) -> None:
         """Allocate the workspace that the variant asks for, or the largest of several that take turns."""

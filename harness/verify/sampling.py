@@ -11,6 +11,7 @@ atomics on global memory, reads of a workspace that no block that ran has writte
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +30,16 @@ from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
 from harness.verify.unlisted import make_generator, settle_sizes
 
 CHECK = "sampled"
-# Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second).
+# Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second), also
+# where they are to show no more than where they write.
 NUM_BLOCKS = 4
 _MAX_INSTRUCTIONS = 10_000_000
-_MAX_COUNTED_INSTRUCTIONS = 2_000_000
+_MAX_LOCATING_INSTRUCTIONS = 2_000_000
 # What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
 _MAX_SHARE_BYTES = 1e7
 _MAX_SHARE_FLOPS = 1e9
+# What a launch of no more blocks than those may move: of 512 bytes per warp and access, with four other instructions for each.
+_MAX_WHOLE_BYTES = 512 * _MAX_INSTRUCTIONS / 5
 # Of a real device's memory, so that other programs are left some.
 _MEMORY_SHARE = 0.8
 # A launch on a real device cannot be stopped: what would take longer is told by problems whose largest size is a part of this one's.
@@ -88,20 +92,52 @@ class SampledRun:
         with case:
             case.prepare(self.launchable)
             graph = self._capture(case)
-            before: dict[str, _Written] = {}
             is_partial = self.device.observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes)
             if is_partial and len(graph.kernel_nodes) > 1:
                 raise NotJudgedError(f"its {len(graph.kernel_nodes)} kernels depend on each other's blocks, of which only some would run")
             if is_partial:
                 self._check_share(max(math.prod(n.grid) for n in graph.kernel_nodes))
-                self._launch(case, counters=True)
-                before = self._find_written(case)
-                places = self._choose_places({n: w.indices for n, w in before.items()})
+                self._launch(case, _MAX_LOCATING_INSTRUCTIONS)
+                self._judge_partial(case)
             else:
-                places = self._choose_places({t.name: _span(t.resolve_shape(self.problem)) for t in self._outputs})
-            restricted, problem = self._upload(case, places)
-            self._launch(case)
-            self._judge(case, places, restricted, problem, before if is_partial else None)
+                self._check_whole()
+                self._judge_places(case, {})
+
+    def _judge_places(self, case: Case, before: Mapping[str, _Written]) -> None:
+        """Launch on inputs that some places of the outputs need, and judge those; ``before`` is what blocks write where only some run."""
+        places = self._choose_places({n: w.indices for n, w in before.items()})
+        restricted, problem = self._upload(case, places)
+        self._launch(case, _MAX_INSTRUCTIONS)
+        self._judge(case, places, restricted, problem, before or None)
+
+    def _judge_partial(self, case: Case) -> None:
+        """Judge by the blocks that ran, which showed where they write; their faults are the variant's if no other block has a part in them.
+
+        That is looked into only where there are faults: what those blocks leave right is right, and counting is slow.
+        """
+        trial = replace(self, tally=Tally())
+        error: RuntimeError | NotJudgedError | None = None
+        try:
+            trial._judge_places(case, trial._find_written(case))
+        except (RuntimeError, NotJudgedError) as raised:
+            error = raised
+        if isinstance(error, RuntimeError) or trial.tally.faults:
+            self._require_independent(case)
+        self.tally.absorb(trial.tally)
+        if error is not None:
+            raise error
+
+    def _require_independent(self, case: Case) -> None:
+        """Raise :class:`NotJudgedError` where the blocks use atomics on global memory."""
+        observer = self.device.observer
+        assert observer is not None
+        observer.clear_error()
+        observer.take_counters()
+        # What goes wrong this time went wrong before.
+        with contextlib.suppress(RuntimeError, NotJudgedError):
+            replace(self, tally=Tally())._launch(case, _MAX_INSTRUCTIONS, counters=True)
+        if any(c.counts.get("global_atomics", 0) or c.counts.get("bulk_reduce_bytes", 0) for c in observer.take_counters()):
+            raise NotJudgedError("its blocks use atomics on global memory, by which those that run may depend on those that do not")
 
     @property
     def _outputs(self) -> list[Tensor]:
@@ -154,6 +190,12 @@ class SampledRun:
                 f"{NUM_BLOCKS} of its {num_blocks} blocks move {moved:.0f} MB and do {computed:.0f} Mflop, too many to run here"
             )
 
+    def _check_whole(self) -> None:
+        """Refuse a launch of few blocks that would reach the limit of instructions, however wide its accesses are."""
+        moved = self.op.cost(self.problem).bytes_moved
+        if self.device.observer is not None and moved > _MAX_WHOLE_BYTES:
+            raise NotJudgedError(f"its few blocks move {moved / 1e6:.0f} MB, too many to run here")
+
     def _make_draws(self, what: str) -> np.random.Generator:
         """Return random numbers of this problem's own: what one problem's draw misses, another's does not."""
         return make_generator(self.op, f"{what}\0{self.problem.name}", self.seed)
@@ -165,15 +207,13 @@ class SampledRun:
 
     # ---------------------------------------------------------------------------------------------------------- launch
 
-    def _launch(self, case: Case, *, counters: bool = False) -> None:
-        """Launch, whole on a GPU and by sampled blocks on the emulated device; ``counters`` tell whether blocks are on their own."""
+    def _launch(self, case: Case, limit: int, *, counters: bool = False) -> None:
+        """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions."""
         observer = self.device.observer
         self.tally.num_launches += 1
         if observer is None:
             self._run(case)
             return
-        # Counting is slow.
-        limit = _MAX_COUNTED_INSTRUCTIONS if counters else _MAX_INSTRUCTIONS
         options = {
             "sample_blocks": str(NUM_BLOCKS),
             "sample_seed": str(self._make_draws("blocks").integers(1, 2**31)),
@@ -181,14 +221,11 @@ class SampledRun:
             "read_only": ",".join(map(str, case.input_addresses)),
         }
         observer.take_reports()
-        observer.take_counters()
         with observer.use_options(options), observer.observe(("memcheck",), counters=counters):
             try:
                 self._run(case)
             finally:
                 self._note_reports(observer.take_reports(), limit)
-        if any(c.counts.get("global_atomics", 0) or c.counts.get("bulk_reduce_bytes", 0) for c in observer.take_counters()):
-            raise NotJudgedError("its blocks use atomics on global memory, by which those that run may depend on those that do not")
 
     def _run(self, case: Case) -> None:
         case.launch(self.launchable, self.stream)
@@ -245,20 +282,26 @@ class SampledRun:
         shape = first.resolve_shape(self.problem)
         return sorted(self.op.sampling.axes, key=lambda axis: -shape[self._find_axis(first.name, axis)])
 
-    def _choose_places(self, indices: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
-        """Choose where along each of the op's axes outputs are judged: some of what was written, the first and the last always."""
-        assert self.op.sampling is not None
+    def _choose_places(self, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
+        """Choose where along each of the op's axes outputs are judged: some of what was ``written``, the first and the last always.
+
+        Where nothing is known of that, the launch is whole and writes everything.
+        """
         count = _MAX_PLACES
         while True:
-            places = {}
-            for axis in self._axes:
-                seen = [np.unique(found[self._find_axis(name, axis)]) for name, found in indices.items()]
-                places[axis] = _pick(np.unique(np.concatenate(seen)), count, self._make_draws(f"places {axis}"))
+            places = {axis: _pick(self._find_candidates(axis, written), count, self._make_draws(f"places {axis}")) for axis in self._axes}
             sizes = self._restrict({}, places, dry=True)[1]
             cost = self.op.cost(sizes)
             if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
                 return places
             count //= 2
+
+    def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
+        """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
+        if written:
+            return np.unique(np.concatenate([np.unique(found[self._find_axis(name, axis)]) for name, found in written.items()]))
+        shapes = {t.name: t.resolve_shape(self.problem) for t in self._outputs}
+        return range(max(shape[self._find_axis(name, axis)] for name, shape in shapes.items()))
 
     def _restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:
         """Return inputs and problem of the outputs at ``places``. ``dry`` uses inputs that are nothing but shapes."""
@@ -388,10 +431,6 @@ def _find_indices(
     return indices, beside | (offsets > 0)
 
 
-def _span(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
-    return tuple(np.arange(n) for n in shape)
-
-
 def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
     """Return zeros with one more than each chosen place at that place."""
     line = np.zeros(length, np.int64)
@@ -400,16 +439,16 @@ def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
     return line
 
 
-def _pick(values: NDArray[np.intp], count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return at most ``count`` of ascending values: the ends and some drawn between."""
+def _pick(values: NDArray[np.intp] | range, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return at most ``count`` of ascending values: the ends and some drawn between; a range is one from 0."""
     if len(values) <= count:
-        return values
+        return np.asarray(values, np.intp)
     edges = np.arange(count + 1) * len(values) // count
     chosen = rng.integers(edges[:-1], edges[1:])
     chosen[-1] = len(values) - 1
     if count > 1:
         chosen[0] = 0
-    return values[chosen]
+    return chosen if isinstance(values, range) else values[chosen]
 
 
 def _thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:

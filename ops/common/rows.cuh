@@ -1,6 +1,7 @@
 // Rows of a matrix, each taken by a group of threads: the lanes of a warp or a part of them, or a block.
 //
 // A kernel of one row reduction is: where the group stands (RowGroup), a visit of the row's packs (visit_row), a reduction over the group.
+// Short rows may stay in registers between two visits (RowSpan).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct RowGroup {
     // Partial results of a block-wide reduction; two reductions in a row need an array each.
     static constexpr int kPartials = kThreads > kWarpSize ? kThreads / kWarpSize : 1;
 
-    int rank;               // of the thread in its group
-    std::int64_t row;       // may lie past the last one: go along for the shuffles, on find_source(), and store nothing
+    int rank;          // of the thread in its group
+    std::int64_t row;  // may lie past the last one: go along for the shuffles, on find_source(), and store nothing
     __device__ RowGroup()
         : rank(static_cast<int>(threadIdx.x) % kThreads),
           row(static_cast<std::int64_t>(blockIdx.x) * kRows + static_cast<int>(threadIdx.x) / kThreads) {}
@@ -63,5 +64,44 @@ __device__ __forceinline__ void visit_row(std::int64_t columns, int rank, const 
         visit(column, left < kElems ? static_cast<int>(left) : kElems);
     }
 }
+
+// A row of at most kThreads * kElems elements, by chunks that the thread of this rank keeps in registers, kChunkElems in each. Where the
+// rows of all matrices start on 16-byte boundaries (`is_packed`) a chunk is one access, else its elements lie kThreads apart: either way
+// neighbouring threads access neighbouring memory.
+template <class Element, int kThreads, int kElems>
+struct RowSpan {
+    static constexpr int kChunkElems = kPackElems<Element>;
+    static constexpr int kChunks = kElems / kChunkElems;
+    static_assert(kChunks > 0 && kElems % kChunkElems == 0, "a thread keeps whole chunks");
+
+    int columns, rank;
+    bool is_packed;
+
+    // Of element `i` of a chunk; may lie past the row.
+    __device__ __forceinline__ int find_column(int chunk, int i) const {
+        return is_packed ? (chunk * kThreads + rank) * kChunkElems + i : (chunk * kChunkElems + i) * kThreads + rank;
+    }
+
+    __device__ __forceinline__ bool holds(int chunk, int i) const { return find_column(chunk, i) < columns; }
+
+    // `fill` stands for what lies past the row.
+    __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill) const {
+        const int first = find_column(chunk, 0);
+        if (is_packed) return load_pack_or(row + first, columns - first, true, fill);
+        Pack<Element> pack;
+#pragma unroll
+        for (int i = 0; i < kChunkElems; ++i) pack.values[i] = first + i * kThreads < columns ? to_float(row[first + i * kThreads]) : fill;
+        return pack;
+    }
+
+    __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
+        const int first = find_column(chunk, 0);
+        if (is_packed) return store_pack_part(row + first, pack, columns - first, true);
+#pragma unroll
+        for (int i = 0; i < kChunkElems; ++i) {
+            if (first + i * kThreads < columns) row[first + i * kThreads] = from_float<Element>(pack.values[i]);
+        }
+    }
+};
 
 }  // namespace aicf

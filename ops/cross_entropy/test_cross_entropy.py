@@ -39,6 +39,7 @@ def _run(device: Device, variant: Launchable, logits: Array, labels: list[int], 
     problem = OP.complete(Problem({"rows": logits.shape[0], "classes": logits.shape[1]}, {}, scalars=scalars))
     with Case(device, OP, problem) as case:
         case.upload({"logits": logits.astype(np.float32), "labels": np.array(labels, np.int64)})
+        case.prepare(variant)
         case.launch(variant, device.create_stream(non_blocking=True))
         device.synchronize()
         found = case.read_outputs()

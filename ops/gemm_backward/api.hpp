@@ -1,4 +1,4 @@
-/* The C contract of op gemm_backward: the backward pass of Y = act(Z + bias) W, in bf16 or fp16 with fp32 sums, row-major. */
+/* The C contract of op gemm_backward: the backward pass of Y = act(Z + bias) W, in fp32, bf16 or fp16 with fp32 sums, row-major. */
 #ifndef AICF_OPS_GEMM_BACKWARD_API_HPP_
 #define AICF_OPS_GEMM_BACKWARD_API_HPP_
 
@@ -38,7 +38,7 @@ typedef struct GemmBackwardParams {
     int64_t k;      /* columns of X, at least 1 */
     int64_t lddy, ldw, ldx, ldz, lddz, lddw; /* at least a row; ignored where the matrix is NULL */
     int32_t act;      /* AICF_ACT_* of common/activations.h */
-    int32_t dtype;    /* AICF_DTYPE_BFLOAT16 or AICF_DTYPE_FLOAT16, of all tensors; sums are fp32 */
+    int32_t dtype;    /* AICF_DTYPE_FLOAT32, _BFLOAT16 or _FLOAT16, of all tensors; sums are fp32 */
     int32_t w_layout; /* AICF_W_* */
 } GemmBackwardParams;
 

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 from harness.spec import Choice, Problem
 
-from .numerics import find_act, has_w
-from .space import KERNELS, WGMMA_NAMES, bind
+from .numerics import find_act, find_dtype, has_w
+from .space import FFMA_NAMES, KERNELS, WGMMA_NAMES, bind
 
 _NUM_SMS = 132
 SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
 # Where the choice changes, and with it the bucket: elements of dZ in a 128 x 128 tile for every multiprocessor; the length N of its sums;
 # its columns.
 FEW_ELEMENTS, SHORT_SUMS, LONG_SUMS, WIDE = 128 * 128 * _NUM_SMS, 1024, 4096, 8192
+# In fp32: elements of dZ, and of dW, that small tiles and middling ones are for; two of them for every multiprocessor.
+SMALL_FP32, MIDDLING_FP32 = 2 * 32 * 32 * _NUM_SMS, 2 * 64 * 64 * _NUM_SMS
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,18 @@ class Features:
     k: int
     smooth: bool
     has_w: bool
+    fp32: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Features:
         """Read them off a problem."""
         m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
-        return cls(m, n, k, find_act(problem) in SMOOTH, has_w(problem))
+        return cls(m, n, k, find_act(problem) in SMOOTH, has_w(problem), find_dtype(problem) == "float32")
+
+    @property
+    def most_elements(self) -> int:
+        """Return the elements of dZ or of dW, whichever has more."""
+        return max(self.m, self.n) * self.k
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,30 @@ def _wgmma(*values: int) -> Mapping[str, int]:
     return bind(WGMMA_NAMES, values)[0]
 
 
+def _ffma(*values: int) -> Mapping[str, int]:
+    return bind(FFMA_NAMES, values)[0]
+
+
 RULES = (
     Rule(lambda f: not f.has_w, "streamed", {"rows": 64, "unroll": 4}, "no product: one pass over memory"),
+    Rule(
+        lambda f: f.fp32 and f.most_elements <= SMALL_FP32,
+        "ffma",
+        _ffma(32, 32, 32, 16, 32, 4, 4, 3, 4, 8, 2),
+        "few elements: the smallest tiles, whose k four groups of warps share",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.most_elements <= MIDDLING_FP32,
+        "ffma",
+        _ffma(64, 64, 16, 32, 32, 4, 8, 4, 2, 8, 2),
+        "small tiles, one for every multiprocessor",
+    ),
+    Rule(
+        lambda f: f.fp32,
+        "ffma",
+        _ffma(128, 128, 8, 64, 64, 8, 16, 4, 1, 8, 2),
+        "large tiles read the fewest fragments a multiply-add",
+    ),
     Rule(
         lambda f: f.m * f.k <= FEW_ELEMENTS,
         "wgmma",

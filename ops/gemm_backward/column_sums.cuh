@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/half_types.cuh"
+#include "common/elements.cuh"
 #include "common/programmatic.cuh"
 
 namespace aicf::gemm_backward {

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.spec import Arrays, Cost, Problem
+from harness.spec.bounds import find_sum_factor
 
-ITEM_BYTES = 2
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def find_dtype(problem: Problem) -> str:
@@ -100,22 +101,24 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
 
 
 # Rounding to the output: unit roundoff, and half of the distance of its subnormals.
-_OUTPUT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-_OUTPUT_UNDERFLOW = {"bfloat16": 2.0**-134, "float16": 2.0**-25}
+_OUTPUT_ROUNDOFF = {"float32": 0.0, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+_OUTPUT_UNDERFLOW = {"float32": 0.0, "bfloat16": 2.0**-134, "float16": 2.0**-25}
 _SMALLEST_SUBNORMAL = 2.0**-149
 _SMALLEST_NORMAL = 2.0**-126
 # Error of ops/common/activation_slopes.cuh. none and relu are exact.
 _SLOPE_ERROR = {"none": 0.0, "relu": 0.0, "gelu_tanh": 2.0**-18, "gelu_erf": 2.0**-18, "silu": 2.0**-18}
 
 
-def find_sum_error(k: int) -> float:
-    """Return the error of a product of 16-bit floats of depth k, before it is rounded, in units of ``|A| |B|``.
+def find_sum_error(dtype: str, k: int, num_elems: int) -> float:
+    """Return the error of a product of depth k, before it is rounded to its dtype, in units of ``|A| |B|``.
 
-    The products are exact; tensor cores add them in groups of at least 4 (8 or 16 on known GPUs), each group aligned to its largest term
-    and cut off below fp32's last bit or finer: 2^-23 of the magnitudes at most (M. Fasi et al., "Numerical behavior of NVIDIA tensor
-    cores", PeerJ Comput. Sci. 7, 2021). The cut has a sign, so that it is summed in full. Parts of k that are added later cut no more
-    often.
+    fp32: :func:`~harness.spec.bounds.find_sum_factor`. 16 bits: the products are exact; tensor cores add them in groups of at least 4
+    (8 or 16 on known GPUs), each group aligned to its largest term and cut off below fp32's last bit or finer: 2^-23 of the magnitudes at
+    most (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). The cut has a sign, so that it is
+    summed in full. Parts of k that are added later cut no more often.
     """
+    if dtype == "float32":
+        return find_sum_factor(k, num_elems)
     cuts = (math.ceil(k / 4) + 1) * 2.0**-23
     return cuts / (1.0 - cuts)
 
@@ -128,7 +131,7 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     most, of the sum of magnitudes. All are rounded once to their dtype. Where a result is not finite there is no rounding error.
     """
     dtype, act = find_dtype(problem), find_act(problem)
-    m, n = problem.sizes["M"], problem.sizes["N"]
+    m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
     bounds: dict[str, NDArray[np.float64]] = {}
     dy = np.abs(np.asarray(inputs["dy"], np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -137,7 +140,7 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
             slope = np.ones_like(outputs["dz"]) if z is None else np.abs(find_slope(act, z))
             # Without W the gradient is given, and exact.
             depth = n if "w" in inputs else 0
-            sum_error = find_sum_error(depth) if depth else 0.0
+            sum_error = find_sum_error(dtype, depth, m * k) if depth else 0.0
             sums = sum_error * _find_gradient(dy, inputs, problem, magnitudes=True) + (depth + 1) * _SMALLEST_SUBNORMAL
             is_smooth = _SLOPE_ERROR[act] > 0.0
             # The gradient itself is within the bound of the magnitudes, which the slope's error and the rounding are relative to.
@@ -155,7 +158,7 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         if "dw" in outputs:
             x = np.abs(np.asarray(inputs["x"], np.float64))
             magnitudes = dy.T @ x if is_nk(problem) else x.T @ dy
-            bounds["dw"] = find_sum_error(m) * magnitudes + (m + 1) * _SMALLEST_SUBNORMAL
+            bounds["dw"] = find_sum_error(dtype, m, n * k) * magnitudes + (m + 1) * _SMALLEST_SUBNORMAL
         for name, bound in bounds.items():
             rounded = bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(outputs[name]) + bound) + _OUTPUT_UNDERFLOW[dtype]
             bounds[name] = np.where(np.isfinite(outputs[name]), rounded, 0.0)
@@ -176,7 +179,8 @@ def cost(problem: Problem) -> Cost:
     read = m * (n if multiplies else k) + wants_dz * (multiplies * n * k + (act != "none") * m * k) + wants_dw * m * k
     # relu may be given its own output for z: then Z and X are one tensor, which is still counted twice.
     written = wants_dz * m * k + wants_dbias * k + wants_dw * n * k
-    return Cost(flops, float(ITEM_BYTES * read), float(ITEM_BYTES * written), "bf16_tensor" if multiplies else "fp32")
+    item_bytes = ITEM_BYTES[find_dtype(problem)]
+    return Cost(flops, float(item_bytes * read), float(item_bytes * written), "bf16_tensor" if multiplies and item_bytes == 2 else "fp32")
 
 
 def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:

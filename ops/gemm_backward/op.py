@@ -1,6 +1,6 @@
 """gemm_backward: the backward pass of ``Y = act(Z + bias) W``, with ``X = act(Z + bias)`` kept: dZ, dbias and dW from dY.
 
-``dZ = (dY W') * act'(Z + bias)``, ``dbias`` the sums of its columns, ``dW = X' dY``; bf16 or fp16 with fp32 sums, any sizes and row
+``dZ = (dY W') * act'(Z + bias)``, ``dbias`` the sums of its columns, ``dW = X' dY``; fp32, bf16 or fp16 with fp32 sums, any sizes and row
 strides, W and dW as [K, N] or [N, K]. Without W, Y is X: the gradient of an activation alone. ``numerics.py`` says what is right,
 ``space.py`` which kernels there are, ``choose.py`` which of them a problem gets.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from harness.spec import Attribute, Axis, Count, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
-from .choose import FEW_ELEMENTS, LONG_SUMS, SHORT_SUMS, SMOOTH, WIDE, choose
+from .choose import FEW_ELEMENTS, LONG_SUMS, MIDDLING_FP32, SHORT_SUMS, SMALL_FP32, SMOOTH, WIDE, choose
 from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
 from .population import POPULATION
 from .space import KERNELS
@@ -56,6 +56,26 @@ MLP = _trios(MLP_SHAPES, ("gelu_tanh",))
 MLP_RELU = _trios(MLP_SHAPES, ("relu",))
 MLP_OTHER = _trios(((8192, 768, 3072), (16384, 1024, 4096)), ("gelu_erf", "silu"))
 
+# fp32: the layers of a small network at a batch of 128, and larger ones.
+_FP32_LAYERS = ((128, 10, 128), (128, 128, 256), (128, 512, 512), (512, 512, 512), (128, 1024, 1024), (2048, 1024, 1024))
+FP32 = (
+    *(_problem("bench", *shape, act, "float32 nk") for act in ("relu", "gelu_tanh") for shape in _FP32_LAYERS),
+    _problem("bench", 128, 256, 784, "none", "float32 nk", outputs="dw"),
+    _problem("bench", 8192, 768, 3072, "none", "float32 nk", outputs="dw"),
+    _problem("bench", 128, 128, 256, "none", "float32 nk", outputs="dz dw"),
+    _problem("bench", 512, 1024, 1024, "none", "float32 nk", outputs="dz dw"),
+    _problem("bench", 128, 128, 256, "relu", "float32 nk", outputs="dz dbias"),
+    _problem("bench", 512, 1024, 1024, "gelu_tanh", "float32 nk", outputs="dz dbias"),
+    _problem("bench", 4096, 1024, 4096, "relu", "float32 nk"),
+    _problem("bench", 4096, 4096, 4096, "gelu_tanh", "float32 nk"),
+    _problem("bench", 16384, 256, 256, "relu", "float32 nk"),
+    _problem("bench", 1024, 1024, 1024, "relu", "float32 kn"),
+    _problem("bench", 127, 255, 783, "relu", "float32 nk"),
+    _problem("bench", 2223, 1025, 1085, "gelu_tanh", "float32 nk"),
+    _problem("bench", 128, 256, 256, "relu", "float32 nk", outputs="dz dbias", with_w=False),
+    _problem("bench", 8192, 3072, 3072, "gelu_tanh", "float32 nk", outputs="dz dbias", with_w=False),
+)
+
 PROBLEMS = (
     _problem("verify", 1, 8, 8),
     _problem("verify", 64, 64, 64, "relu"),
@@ -80,7 +100,20 @@ PROBLEMS = (
     _problem("verify", 9, 520, 520, "gelu_erf", outputs="dz", with_w=False, padding={"dz": 8}),
     _problem("verify", 64, 8, 8, "relu", "float16 kn", outputs="dz dbias", with_w=False),
     _problem("verify", 130, 33, 33, "none", outputs="dz dbias", with_w=False),
+    # fp32: one row and column, ragged sizes and strides, many steps for few tiles of dW, more rows than a cluster has.
+    _problem("verify", 1, 1, 1, "relu", "float32 nk"),
+    _problem("verify", 128, 10, 96, "relu", "float32 nk"),
+    _problem("verify", 65, 40, 33, "silu", "float32 nk", padding={"dy": 7, "w": 7, "x": 7}),
+    _problem("verify", 33, 131, 29, "gelu_erf", "float32 kn"),
+    _problem("verify", 130, 72, 200, "gelu_tanh", "float32 kn", padding={"dz": 4, "z": 4, "dw": 3}),
+    _problem("verify", 300, 257, 136, "relu", "float32 nk", padding={"z": 1}),
+    _problem("verify", 5, 301, 131, "none", "float32 nk", outputs="dz"),
+    _problem("verify", 2100, 40, 72, "none", "float32 nk", outputs="dw"),
+    _problem("verify", 600, 24, 40, "none", "float32 kn", outputs="dz dbias"),
+    _problem("verify", 65, 37, 37, "silu", "float32 nk", outputs="dz dbias", with_w=False, padding={"dy": 3, "z": 8}),
+    _problem("verify", 130, 264, 264, "relu", "float32 nk", outputs="dz dbias", with_w=False),
     _problem("emulated", 384, 320, 256, "gelu_tanh"),
+    _problem("emulated", 128, 128, 192, "relu", "float32 nk"),
     *MLP,
     *MLP_RELU,
     *MLP_OTHER,
@@ -99,6 +132,7 @@ PROBLEMS = (
     _problem("bench", 3001, 2049, 1023, "gelu_tanh"),
     _problem("bench", 2223, 194, 1085, "relu"),
     _problem("bench", 4095, 4097, 1023, "relu"),
+    *FP32,
 )
 
 GOALS = (
@@ -121,7 +155,17 @@ def _name_w(problem: Problem) -> tuple[str, ...]:
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 _SMOOTH = OneOf("act", SMOOTH)
 _NO_DW = OneOf("with_dw", (False,))
+_FP32 = OneOf("dtype", ("float32",))
+
+
+def _bound_fp32(elements: int) -> tuple[OneOf | Count, ...]:
+    """Problems in fp32 whose dZ and dW have no more elements."""
+    return (_FP32, Count({"M": 1, "K": 1}, max=elements), Count({"N": 1, "K": 1}, max=elements))
+
+
 AXES = (
+    # fp32 has kernels of its own; bf16 and fp16 share theirs.
+    Axis("dtypes", {"float32": (_FP32,), "any": ()}),
     # A kernel multiplies or it does not; whole rows of 16 bytes, which tensor copies need, or any.
     Axis(
         "layout",
@@ -142,10 +186,13 @@ AXES = (
             "plain": (),
         },
     ),
-    # By the tiles of dZ, which are no more than multiprocessors, by the length of its sums, and by its columns.
+    # Few in fp32: by the elements of dZ and dW. Else by the tiles of dZ, which are no more than multiprocessors, by the length of its
+    # sums, and by its columns.
     Axis(
         "region",
         {
+            "fp32_small": _bound_fp32(SMALL_FP32),
+            "fp32_middling": _bound_fp32(MIDDLING_FP32),
             "few_tiles": (Count({"M": 1, "K": 1}, max=FEW_ELEMENTS),),
             "sums_to_1k": (Count({"N": 1}, max=SHORT_SUMS - 1),),
             "sums_to_4k": (Count({"N": 1}, max=LONG_SUMS - 1),),
@@ -157,7 +204,7 @@ AXES = (
 
 OP = Op(
     name="gemm_backward",
-    summary="dZ = (dY W') act'(Z), dbias and dW = X' dY of a linear layer behind an activation, in bf16 or fp16, row-major",
+    summary="dZ = (dY W') act'(Z), dbias and dW = X' dY of a linear layer behind an activation, in fp32, bf16 or fp16, row-major",
     tensors=(
         Tensor("dy", lambda p: ("M", "N") if has_w(p) else ("M", "K"), Role.INPUT, find_dtype, can_pad_rows=True),
         Tensor("w", _name_w, Role.INPUT, find_dtype, present=has_w, can_pad_rows=True),
@@ -185,7 +232,7 @@ OP = Op(
     axes=AXES,
     attributes=(
         Attribute("act", ACTS, "none"),
-        Attribute("dtype", ("bfloat16", "float16"), "bfloat16", passed=False),
+        Attribute("dtype", ("bfloat16", "float16", "float32"), "bfloat16", passed=False),
         Attribute("w_layout", ("nk", "kn"), "nk"),
         Attribute("with_w", (True, False), True, passed=False),
         Attribute("with_dz", (True, False), True, passed=False),

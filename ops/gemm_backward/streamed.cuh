@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/activation_slopes.cuh"
-#include "common/half_types.cuh"
+#include "common/elements.cuh"
 #include "common/programmatic.cuh"
 
 namespace aicf::gemm_backward {
@@ -23,7 +23,7 @@ struct StreamProblem {
     int num_column_blocks;
 };
 
-// kWidth neighbouring elements: 8 by one access of 16 bytes, or 1.
+// kWidth neighbouring elements: those of one access of 16 bytes, or 1.
 template <class Element, int kWidth>
 struct Chunk {
     Element elements[kWidth];
@@ -31,9 +31,9 @@ struct Chunk {
 
 template <class Element, int kWidth>
 __device__ __forceinline__ Chunk<Element, kWidth> load_chunk(const Element* place) {
-    static_assert(kWidth == 8 || kWidth == 1);
+    static_assert(kWidth == kPackElems<Element> || kWidth == 1);
     Chunk<Element, kWidth> chunk;
-    if constexpr (kWidth == 8) {
+    if constexpr (kWidth > 1) {
         *reinterpret_cast<uint4*>(chunk.elements) = __ldcs(reinterpret_cast<const uint4*>(place));
     } else {
         chunk.elements[0] = *place;
@@ -43,9 +43,11 @@ __device__ __forceinline__ Chunk<Element, kWidth> load_chunk(const Element* plac
 
 template <class Element, int kWidth>
 __device__ __forceinline__ void store_chunk(Element* place, const float (&values)[kWidth]) {
-    if constexpr (kWidth == 8) {
-        *reinterpret_cast<uint4*>(place) = {pack_pair<Element>(values[0], values[1]), pack_pair<Element>(values[2], values[3]),
-                                            pack_pair<Element>(values[4], values[5]), pack_pair<Element>(values[6], values[7])};
+    if constexpr (kWidth > 1) {
+        Pack<Element> pack;
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) pack.values[i] = values[i];
+        store_pack(place, pack);
     } else {
         *place = from_float<Element>(values[0]);
     }

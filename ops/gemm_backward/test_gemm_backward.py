@@ -23,6 +23,7 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+FP32_KERNELS = ("plain", "ffma")
 BENCH = OP.select_problems("bench")
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 
@@ -41,13 +42,35 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
         device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
     )
     served = [p for p in problems if p.status == "passed"]
-    wanted = [p for p in problems if ("with_w" in p.problem) == (kernel != "streamed")]
+    with_w = [p for p in problems if ("with_w" in p.problem) == (kernel != "streamed")]
+    wanted = [p for p in with_w if kernel == "streamed" or ("float32" in p.problem) == (kernel in FP32_KERNELS)]
     assert len(served) == len(wanted) or (served and kernel == "wgmma")
 
 
-def test_mma_is_built_for_gpus_before_hopper() -> None:
-    (result,) = UNDER_TEST.build([VARIANTS["mma"]], target="a100").values()
+@pytest.mark.slow  # compiles for other GPUs than the rest
+@pytest.mark.parametrize("kernel", ["mma", "plain"])
+def test_kernel_is_built_for_gpus_before_hopper(kernel: str) -> None:
+    (result,) = UNDER_TEST.build([VARIANTS[kernel]], target="a100").values()
     assert result.library is not None, result.error
+
+
+def test_fp32_needs_no_second_launch_where_a_cluster_has_all_rows(device: Device, open_kernel: Open) -> None:
+    ffma = open_kernel("ffma")
+    for m, n, k, strips in ((128, 10, 128, 0), (128, 128, 256, 0), (256, 64, 96, 0), (600, 10, 40, 3)):
+        with Case(device, OP, Problem({"M": m, "N": n, "K": k}, {"act": "relu", "dtype": "float32"})) as case:
+            assert ffma.workspace_bytes(**case.arguments) == 4 * strips * k
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+def test_fp32_kernels_agree_but_for_roundings(device: Device, open_kernel: Open, layout: str) -> None:
+    """Whatever is split over slices, clusters and strips: two orders of the same sums."""
+    problem = Problem({"M": 300, "N": 70, "K": 45}, {"act": "gelu_tanh", "dtype": "float32", "w_layout": layout})
+    inputs = make_inputs(OP, problem)
+    plain, ffma = (UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs) for kernel in FP32_KERNELS)
+    for name, bound in OP.tolerance(inputs, OP.reference(inputs, problem), problem).items():
+        difference = np.abs(plain[name].astype(np.float64) - ffma[name])
+        assert (difference <= 2.0 * bound).all()
+        assert difference.max() > 0.0
 
 
 def _activate(act: str, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,9 +194,17 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
     ):
         with pytest.raises(SpecError, match=rule):
             wgmma.bind(good | change)
+    ffma = OP.find_kernel("ffma")
+    for change, rule in (
+        ({"tm": 8}, "ffma_shapes"),
+        ({"bm": 256, "wm": 64, "wn": 8}, "wn"),
+        ({"minblocks": 4, "stages": 8}, "ffma_shared"),
+    ):
+        with pytest.raises(SpecError, match=rule):
+            ffma.bind(VARIANTS["ffma"].tunables | change)
 
 
-@pytest.mark.parametrize(("dtype", "factor"), [("float16", 10), ("bfloat16", 2)])
+@pytest.mark.parametrize(("dtype", "factor"), [("float32", 20), ("float16", 10), ("bfloat16", 2)])
 def test_tolerance_is_below_what_a_dropped_term_changes(dtype: str, factor: int) -> None:
     problem = Problem({"M": 256, "N": 256, "K": 16}, {"act": "gelu_tanh", "dtype": dtype})
     rng = np.random.default_rng(0)
@@ -210,7 +241,8 @@ def test_every_problem_has_a_default_variant_that_serves_it() -> None:
     for problem in OP.problems:
         choice = OP.choose(problem)
         assert choice.reason
-        assert choice.variant.kernel == ("wgmma" if problem.attributes.get("with_w", True) else "streamed")
+        multiplies = "ffma" if problem.attributes.get("dtype") == "float32" else "wgmma"
+        assert choice.variant.kernel == (multiplies if problem.attributes.get("with_w", True) else "streamed")
 
 
 @pytest.mark.gpu

@@ -69,8 +69,11 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
 )
 def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open, kernel: str, attributes: dict[str, str]) -> None:
     variant = open_kernel(kernel)
-    for tensor, sizes in (("a", {"M": 8, "N": 8, "K": 7}), ("b", {"M": 8, "N": 9, "K": 8})):
-        with Case(device, OP, Problem(sizes, attributes)) as case:
+    for tensor, problem in (
+        ("a", Problem({"M": 8, "N": 8, "K": 7}, attributes)),
+        ("b", Problem({"M": 8, "N": 8, "K": 8}, attributes, {"b": 1})),
+    ):
+        with Case(device, OP, problem) as case:
             reason = variant.supports(**case.arguments)
         assert reason.startswith(f"{tensor}: ") and "row stride" in reason and "multiple" in reason
 
@@ -253,6 +256,7 @@ def test_choices_are_close_to_the_fastest_that_was_measured() -> None:
     assert float(lines[0].split()[0]) < 5.0, lines[0]
 
 
+@pytest.mark.slow  # every variant that is chosen is compiled
 def test_the_choice_is_served(device: Device) -> None:
     """Every choice among the small problems is built and asked whether it serves its problem."""
     assert OP.choose is not None

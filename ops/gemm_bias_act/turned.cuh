@@ -57,7 +57,8 @@ struct TurnedEpilogue {
     using Stage = TurnedStage<T::bn, T::item_bytes>;
     static constexpr int kBarrier = 1;  // and 2: of one warp group
     static constexpr int kChunkElems = 16 / T::item_bytes;
-    using Bits = std::conditional_t<T::item_bytes == 2, std::uint16_t, std::uint32_t>;  // of an element
+    // What an element is stored as. Sums that become integers anywhere are kept as such in the loop of products, which then waits for each.
+    using Stored = std::conditional_t<T::item_bytes == 2, std::uint16_t, float>;
 
     const OutputProblem& problem;
     std::uint8_t* stages;  // two of this warp group
@@ -109,7 +110,7 @@ struct TurnedEpilogue {
         stage_rows<kRows>(stage, values);
         // The other stage may still be read by a slower warp.
         sync_named<kWarpGroupThreads>(kBarrier + find_consumer());
-        auto* const base = static_cast<Bits*>(target);
+        auto* const base = static_cast<Stored*>(target);
         const int thread = find_group_thread();
         if (problem.has_chunks) {
             constexpr int kChunks = Stage::kColumns / kChunkElems;
@@ -119,8 +120,8 @@ struct TurnedEpilogue {
                 const int chunk = i % kChunks;
                 const int at_column = column + chunk * kChunkElems;
                 if (row + at_row >= problem.m || at_column >= problem.n) continue;
-                const Bits* source = find_place(stage, at_row, chunk * kChunkElems);
-                Bits* place = base + (row + at_row) * stride + at_column;
+                const Stored* source = find_place(stage, at_row, chunk * kChunkElems);
+                Stored* place = base + (row + at_row) * stride + at_column;
                 if (at_column + kChunkElems <= problem.n) {
                     *reinterpret_cast<uint4*>(place) = *reinterpret_cast<const uint4*>(source);
                 } else {
@@ -138,11 +139,11 @@ struct TurnedEpilogue {
     }
 
     // Where an element lies in a stage.
-    __device__ static __forceinline__ Bits* find_place(std::uint8_t* stage, int row, int column) {
+    __device__ static __forceinline__ Stored* find_place(std::uint8_t* stage, int row, int column) {
         if constexpr (T::item_bytes == 2) {
-            return reinterpret_cast<Bits*>(stage + row * Stage::kPitchBytes + (column / 8 ^ row % 8) * 16) + column % 8;
+            return reinterpret_cast<Stored*>(stage + row * Stage::kPitchBytes + (column / 8 ^ row % 8) * 16) + column % 8;
         } else {
-            return reinterpret_cast<Bits*>(stage + row * Stage::kPitchBytes) + column;
+            return reinterpret_cast<Stored*>(stage + row * Stage::kPitchBytes) + column;
         }
     }
 
@@ -166,7 +167,7 @@ struct TurnedEpilogue {
             const int column = find_group_warp() * 16 + lane / 4;
 #pragma unroll
             for (int i = 0; i < kRows / 2; ++i) {
-                *find_place(stage, i / 4 * 8 + lane % 4 * 2 + i % 2, column + i % 4 / 2 * 8) = __float_as_uint(values[i]);
+                *find_place(stage, i / 4 * 8 + lane % 4 * 2 + i % 2, column + i % 4 / 2 * 8) = values[i];
             }
         }
     }

@@ -57,10 +57,10 @@ def _make_inputs(elems: int) -> dict[str, np.ndarray]:
 def test_a_quadratic_is_minimised(device: Device, open_kernel: Open, kernel: str) -> None:
     state = _make_inputs(130) | {"lr": np.array(0.1, np.float32)}
     problem = Problem({"N": 130}, {}, scalars={"weight_decay": 0.0})
-    for step in range(1, 61):
+    for step in range(1, 121):
         gradient = 2.0 * (state["p"] - 3.0)
         state |= _run(device, open_kernel(kernel), problem, state | {"grad": gradient, "step": np.array(step, np.int64)})
-    assert np.abs(state["p"] - 3.0).max() < 0.6
+    assert np.abs(state["p"] - 3.0).max() < 0.3
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)

@@ -16,8 +16,8 @@ FLOORS = (
     "opset",
     "ops",
     "ir",
-    "modes",
     "backends",
+    "modes",
     "autograd",
     "operators",
     "tensor",
@@ -32,8 +32,10 @@ FLOORS = (
     "plan",
     "runtime",
     "train",
+    "version",
     "commands",
     "__main__",
+    "workbench",
 )
 # What is data or pure knows no device.
 PURE = ("opset", "ir", "passes", "plan", "modes", "autograd", "nn", "optim", "frontends", "data", "state")

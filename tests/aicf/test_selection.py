@@ -210,6 +210,12 @@ def test_a_problem_that_the_op_does_not_have_is_refused_by_name(call: dict[str, 
         Registry.holding(make_op(("a", {}))).select("made_up", Problem(**call), HOPPER)
 
 
+def test_a_tensor_whose_strides_no_integer_holds_is_refused_by_name() -> None:
+    sizes = dict.fromkeys("BDHST", 1 << 22)
+    with pytest.raises(ValueError, match=r"sdpa: q of 4194304 x .* elements: its strides must be at most 2\*\*63 - 1"):
+        Registry().select("sdpa", Problem(sizes), HOPPER)
+
+
 def test_where_nothing_serves_every_kernel_has_its_reason() -> None:
     registry = Registry.holding(make_op(("a", {}), ("b", {}), domain=[{"count": {"M": 1}, "max": 4}]))
     with pytest.raises(SelectionError, match=r"a: M must be at most 4\n  b: M must be at most 4"):

@@ -26,7 +26,8 @@ def registry() -> Registry:
     read = registry.read("gemm_bias_act")
     attributes = {a["name"]: a["default"] for a in read.frozen.interface["attributes"]} | BFLOAT16
     tables = registry.find_tables("gemm_bias_act", HOPPER)
-    group = "/".join(map(str, tables.core.find_classes(tables.core.ask(tables.interface.make_query(next(draw_problems()))))[:3]))
+    asked = tables.core.ask(tables.interface.make_query(next(draw_problems())))
+    group = tables.core.table.names.axes.name_group(tables.core.find_classes(asked))
     facts = {"mode": "cold", "arch": "sm_90a", "attributes": attributes, "group": group}
     medians: list[dict[str, Any]] = []
     for m, n, k in itertools.product(SPREAD, SPREAD, SPREAD):

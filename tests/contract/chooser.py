@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-AXES = ("dtypes", "layout", "epilogue", "region")
+PARTS = {"dtypes": "survey", "layout": "survey", "epilogue": "group", "region": "region"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ def find_sum(formula: Any, sizes: Mapping[str, int]) -> float:
     return value
 
 
+def list_axes(op: Mapping[str, Any], *parts: str) -> list[str]:
+    """The names of an op's axes of some parts, in order."""
+    return [axis["name"] for axis in op["axes"] if (axis.get("part") or PARTS[axis["name"]]) in parts]
+
+
 def classify(op: Mapping[str, Any], call: Call) -> dict[str, str | None]:
     found = {}
     for axis in op["axes"]:
@@ -103,16 +108,19 @@ def predict_us(
     terms = [1.0, waves, compute, num_bytes / prior["bytes_per_s"] * 1e6, traffic]
     time = sum(w * term for w, term in zip(survey["weights"][name], terms, strict=True))
     off, says = 0.0, 1.0
+    exact: list[float] = []
     sizes = sorted(call.sizes)
+    own = "/".join(str(classes[axis]) for axis in list_axes(op, "survey")) or "any"
     for group in survey["groups"]:
-        if group["group"] == f"{classes['dtypes']}/{classes['layout']}" and name in group["kernels"]:
+        if group["group"] == own and name in group["kernels"]:
             for point in group["points"]:
                 error = point[len(sizes) + group["kernels"].index(name)]
                 if error is not None:
                     distance = sum((math.log2(p) - math.log2(call.sizes[s])) ** 2 for s, p in zip(sizes, point, strict=False))
                     say = (distance + 0.3) ** -2
                     off, says = off + say * error, says + say
-    return time * (1.0 + off / says)
+                    exact += [error] if distance == 0.0 else []
+    return time * (1.0 + (sum(exact) / len(exact) if exact else off / says))
 
 
 def choose(
@@ -132,9 +140,10 @@ def choose(
     if exact:
         return min(exact, key=lambda m: (m["median_us"], m["kernel"]))["kernel"], 1
     classes = classify(op, call)
-    group = "/".join(str(classes[axis]) for axis in AXES[:3])
+    axes, group_axes = list(classes), list_axes(op, "survey", "group")
+    group = "/".join(str(classes[axis]) for axis in group_axes) or "any"
     for survey in (r for r in rows if r["kind"] == "survey" and r["arch"] == arch and op["cost"]):
-        own = {e["kernel"] for e in entries if e["role"] == "winner" and all(e["bucket"][axis] == classes[axis] for axis in AXES)}
+        own = {e["kernel"] for e in entries if e["role"] == "winner" and all(e["bucket"][axis] == classes[axis] for axis in axes)}
         asked = {name for name in legal if name in survey["weights"]}
         if asked and own <= survey["weights"].keys():
             return min((predict_us(op, survey, manifests[name], call, classes), name) for name in asked)[1], 2
@@ -144,8 +153,13 @@ def choose(
 
     near = [m for m in medians if m["group"] == group and find_distance(m) <= 9.0]
     winners = [e for e in entries if e["role"] == "winner" and e["kernel"] in legal]
-    own_near = [m for m in near if classify(op, Call(m["sizes"], m["attributes"], {}, {}))["region"] == classes["region"]]
-    own_winners = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in AXES)]
+
+    def find_regions(m: Mapping[str, Any]) -> list[str | None]:
+        found = classify(op, Call(m["sizes"], m["attributes"], {}, {}))
+        return [found[axis] for axis in list_axes(op, "region")]
+
+    own_near = [m for m in near if find_regions(m) == [classes[axis] for axis in list_axes(op, "region")]]
+    own_winners = [e for e in winners if all(e["bucket"][axis] == classes[axis] for axis in axes)]
     for some_near, some_winners in ((own_near, own_winners), (near, winners)):
         if some_near:
             return min(some_near, key=lambda m: (find_distance(m), m["problem"], m["median_us"], m["kernel"]))["kernel"], 3

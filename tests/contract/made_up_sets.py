@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from tests.contract.chooser import AXES, Call, classify
+from tests.contract.chooser import PARTS, Call, classify, list_axes
 
 ARCH = "sm_90a"
 Row = dict[str, Any]
@@ -43,7 +43,7 @@ def draw_set(generator: random.Random) -> MadeUpSet:
         for _ in range(generator.randint(1, 2)):
             role = generator.choice(["winner", "winner", "fallback"])
             classes = {axis["name"]: generator.choice(axis["classes"])["name"] for axis in description["axes"]}
-            bucket = {"arch": ARCH} | (classes if role == "winner" else dict.fromkeys(AXES, "any"))
+            bucket = {"arch": ARCH} | (classes if role == "winner" else dict.fromkeys(classes, "any"))
             entries.append({"kind": "entry", "bucket": bucket, "role": role, "kernel": name, "status": "measured"})
     return MadeUpSet(
         description, entries, draw_medians(generator, description, manifests), draw_survey(generator, description, manifests), manifests
@@ -78,12 +78,23 @@ def describe(generator: random.Random, sizes: list[str], attributes: Row) -> Row
     conditions += [{"count": {size: 1}, "max": limit} for size in sizes[:2] for limit in (8, 64, 512)]
     conditions += [{"count": {sizes[0]: 1, sizes[-1]: 16}, "min": 40}, {"count": {sizes[0]: 1}, "multiple": 8}]
     axes = []
-    for axis in AXES:
+    for axis, part in draw_axes(generator):
         classes = [{"name": f"c{i}", "when": [generator.choice(conditions)]} for i in range(generator.randint(0, 2))]
         last = [] if generator.random() < 0.1 and classes else [{"name": "any", "when": []}]
-        axes.append({"name": axis, "classes": classes + last})
+        axes.append({"name": axis, "classes": classes + last} | ({} if PARTS.get(axis) == part else {"part": part}))
     cost = None if generator.random() < 0.15 else draw_cost(generator, sizes, attributes)
     return {"kind": "op", "op": "made_up", "schema": 1, "interface": interface, "axes": axes, "cost": cost}
+
+
+def draw_axes(generator: random.Random) -> list[tuple[str, str]]:
+    """Draw names and parts of axes: the common four, or some of the op's own, up to eight with the common ones among them."""
+    if generator.random() < 0.6:
+        return list(PARTS.items())
+    drawn: list[tuple[str, str]] = []
+    for part in ("survey", "group", "region"):
+        common = [(name, part) for name, own in PARTS.items() if own == part and generator.random() < 0.4]
+        drawn += common + [(f"{part}{i}", part) for i in range(generator.randint(0, 2))]
+    return drawn[:8] if not set(drawn) <= set(PARTS.items()) else list(PARTS.items())
 
 
 def when_always(value: Any) -> list[Row]:
@@ -151,10 +162,11 @@ def draw_medians(generator: random.Random, description: Row, manifests: dict[str
     for i in range(generator.randrange(5)):
         sizes, attributes = draw_point(generator, description)
         classes = classify(description, Call(sizes, attributes, {}, {}))
-        if None in list(classes.values())[:3]:
+        group = [classes[axis] for axis in list_axes(description, "survey", "group")]
+        if None in group:
             continue
         facts = {"kind": "median", "arch": ARCH, "problem": f"p{i}", "sizes": sizes, "attributes": attributes}
-        facts["group"] = "/".join(str(classes[axis]) for axis in AXES[:3])
+        facts["group"] = "/".join(map(str, group)) or "any"
         for name in generator.sample(sorted(manifests), min(len(manifests), 4)):
             mode = generator.choice(["cold", "cold", "hot"])
             rows.append(facts | {"kernel": name, "mode": mode, "median_us": generator.choice([1.0, 2.0, 3.5])})
@@ -168,13 +180,13 @@ def draw_survey(generator: random.Random, description: Row, manifests: dict[str,
     names = sorted(description["interface"]["sizes"])
     axes = {axis["name"]: [c["name"] for c in axis["classes"]] for axis in description["axes"]}
     groups = []
-    for first, second in itertools.product(axes[AXES[0]], axes[AXES[1]]):
+    for classes in itertools.product(*(axes[axis] for axis in list_axes(description, "survey"))):
         timed = sorted(generator.sample(known, generator.randint(1, len(known))))
         points: list[list[Any]] = []
         for _ in range(generator.randrange(4)):
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 10)) for _ in names] + errors)
-        groups += [{"group": f"{first}/{second}", "kernels": timed, "points": points}] if points else []
+        groups += [{"group": "/".join(classes) or "any", "kernels": timed, "points": points}] if points else []
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(5)] for k in known}
     return {"kind": "survey", "arch": ARCH, "weights": weights, "groups": groups}
 
@@ -187,13 +199,16 @@ def draw_point(generator: random.Random, description: Row) -> tuple[dict[str, in
 
 
 def draw_call(generator: random.Random, made: MadeUpSet) -> Call:
-    """Draw a call: often one that was measured, or near one."""
+    """Draw a call: often one that was measured or surveyed, or near one."""
     sizes, attributes = draw_point(generator, made.description)
     if made.medians and generator.random() < 0.5:
         median = generator.choice(made.medians)
         sizes, attributes = dict(median["sizes"]), dict(median["attributes"])
         if generator.random() < 0.6:
             sizes = {n: max(1, math.ceil(size * 2 ** generator.uniform(-1.5, 1.5))) for n, size in sizes.items()}
+    surveyed = [point for group in (made.survey or {"groups": []})["groups"] for point in group["points"]]
+    if surveyed and generator.random() < 0.2:
+        sizes = dict(zip(sorted(sizes), generator.choice(surveyed), strict=False))
     is_aligned = generator.random() < 0.6
     row = sizes[list(made.description["interface"]["sizes"])[-1]]
     addresses = {name: 4096 * (i + 1) + (0 if is_aligned else generator.choice([0, 4, 8])) for i, name in enumerate(("x", "y"))}

@@ -90,6 +90,17 @@ def test_a_manifest_is_held_against_schema_name_and_interface(frozen_dir: Path, 
         read_op(OP, frozen_dir)
 
 
+def test_a_kernel_of_an_earlier_interface_serves_the_calls_that_this_knew(frozen_dir: Path) -> None:
+    earlier, condition = "0" * 64, {"count": {"n": 1}, "max": 64}
+    edit_manifest(frozen_dir, lambda m: m.update(interface=earlier))
+    edit_row(frozen_dir, "op", lambda row: row.update(extends=[{"interface": earlier, "when": [condition]}]))
+    domains = [k.manifest["domain"] for k in read_op(OP, frozen_dir).kernels.values()]
+    assert [condition in domain for domain in domains] == [True, False]
+    registry, hopper = Registry(frozen_dir), HwCaps(9, 0)
+    chosen = [registry.select(OP, Problem({"n": n}), hopper).kernel for n in (64, 65)]
+    assert chosen == [KERNEL, "plain__threads64__00000002"]
+
+
 def test_a_manifest_that_was_edited_is_not_what_was_sealed(frozen_dir: Path) -> None:
     edit_manifest(frozen_dir, lambda m: m.update(deterministic=False), seal=False)
     with pytest.raises(FrozenError, match=rf"{MANIFEST}: seal: the manifest is not what was sealed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import math
 import random
 import shutil
 from collections import Counter
@@ -23,11 +24,12 @@ from deploy.header import make_header
 from deploy.selection import DeployedOp, select
 from harness.discover import find_op
 from harness.freezing.store.index import list_frozen_ops
-from tests.contract.chooser import AXES, Call, choose, classify, look_up
+from tests.contract.chooser import Call, choose, classify, list_axes, look_up
 from tests.deploy.dispatchers import Choice, Preferences, build_dispatcher
 
 OPS = list_frozen_ops(find_frozen_dir())
-NUM_CALLS = 10_000
+NUM_CALLS = 2_000
+NUM_SLOW_CALLS = 10_000  # with --slow
 
 
 def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Random) -> list[dict[str, Any]]:
@@ -45,7 +47,7 @@ def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Rando
             "problem": problem.name,
             "sizes": dict(problem.sizes),
             "attributes": attributes,
-            "group": "/".join(str(classes[axis]) for axis in AXES[:3]),
+            "group": "/".join(str(classes[axis]) for axis in list_axes(op, "survey", "group")),
             "record": "0",
         }
         for kernel in (k for k in kernels if generator.random() < 0.6):
@@ -60,14 +62,14 @@ def make_survey(op: dict[str, Any], kernels: list[str], generator: random.Random
     names = sorted(op["interface"]["sizes"])
     axes = {axis["name"]: [c["name"] for c in axis["classes"]] for axis in op["axes"]}
     groups = []
-    for dtypes, layout in itertools.product(*(axes[axis] for axis in AXES[:2])):
+    for classes in itertools.product(*(axes[axis] for axis in list_axes(op, "survey"))):
         timed = sorted(generator.sample(known, generator.randint(1, len(known))))
         points = []
         for _ in range(generator.randrange(12)):
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 14)) for _ in names] + errors)
         if points:
-            groups.append({"group": f"{dtypes}/{layout}", "kernels": timed, "points": points})
+            groups.append({"group": "/".join(classes), "kernels": timed, "points": points})
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(5)] for k in known}
     return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": groups}
 
@@ -107,7 +109,9 @@ def draw_call(op: DeployedOp, generator: random.Random) -> Call:
         if kind > 0.2:
             sizes = {name: max(1, int(size * 2 ** generator.uniform(-2.5, 2.5))) for name, size in sizes.items()}
     else:
-        limit = 31 if kind > 0.95 else 14
+        # Strides of several dimensions must stay below 2**63.
+        rank = max(len(row["value"]) for t in op.interface["tensors"] for row in t["shape"])
+        limit = 31 if kind > 0.95 and rank <= 2 else 14
         sizes = {name: max(1, int(2 ** generator.uniform(0, limit))) for name in op.interface["sizes"]}
     if generator.random() < 0.5:
         sizes = {name: max(8, size // 8 * 8) for name, size in sizes.items()}
@@ -118,7 +122,13 @@ def draw_call(op: DeployedOp, generator: random.Random) -> Call:
             addresses[tensor["name"]] = (i + 1 << 40) + (0 if is_aligned else generator.choice((0, 2, 4, 8)))
             shape = look_up(tensor["shape"], attributes)
             if tensor["stride"]:
-                strides[tensor["name"]] = sizes[shape[-1]] + (0 if is_aligned else generator.choice((0, 1, 8)))
+                row = shape[-1] if isinstance(shape[-1], int) else sizes[shape[-1]]
+                strides[tensor["name"]] = row + (0 if is_aligned else generator.choice((0, 1, 8)))
+            elif "strides" in tensor:
+                lengths = [sizes[each] if isinstance(each, str) else each for each in shape]
+                packed = [math.prod(lengths[i + 1 :]) for i in range(len(lengths))]
+                packed[0] += 0 if is_aligned else generator.choice((0, 1, 8))
+                strides[tensor["name"]] = tuple(packed)
     return Call(sizes, attributes, addresses, strides)
 
 
@@ -131,7 +141,10 @@ def ask_registry(registry: Registry, op: str, call: Call) -> tuple[str | None, i
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name: str, frozen_dir: Path, library: ctypes.CDLL) -> None:
+def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(
+    name: str, frozen_dir: Path, library: ctypes.CDLL, pytestconfig: pytest.Config
+) -> None:
+    num_calls = NUM_SLOW_CALLS if pytestconfig.getoption("--slow") else NUM_CALLS
     (op,) = select(frozen_dir, [name])
     rows = [op.description, *op.entries, *op.medians, *op.surveys]
     manifests = {k.name: k.manifest for k in op.kernels}
@@ -140,7 +153,7 @@ def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name
     generator = random.Random(name)
     seen: Counter[int] = Counter()
     registry = Registry(frozen_dir)
-    for _ in range(NUM_CALLS):
+    for _ in range(num_calls):
         call = draw_call(op, generator)
         kernel, how = choose(rows, manifests, "sm_90a", call)
         choice = Choice()
@@ -149,7 +162,10 @@ def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(name
         assert found == (kernel, how), (call, status.reason)
         assert ask_registry(registry, name, call) == (*found, choice.predicted_us if how in (1, 2, 3, 4) else None), call
         seen[how] += 1
-    assert seen[1] > 100 and seen[2] > 500 and seen[3] + seen[4] > 20, seen
+    # A survey that knows all winners leaves nothing to near problems and the prior.
+    unknown = {e["kernel"] for e in op.entries if e["role"] == "winner"} - {k for s in op.surveys for k in s["weights"]}
+    assert unknown or len(manifests) < 8
+    assert seen[1] > num_calls // 100 and seen[2] > num_calls // 20 and (seen[3] + seen[4] > num_calls // 500 or not unknown), seen
 
 
 def test_bad_calls_and_unmet_wishes_are_refused_with_the_reason(frozen_dir: Path, library: ctypes.CDLL) -> None:

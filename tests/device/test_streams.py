@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -173,3 +175,27 @@ def test_a_graph_knows_kernels_that_another_library_loaded(cuda_device: Device) 
     graphs[0].launch(stream)
     stream.synchronize()
     assert (at.get() == 7).all()
+
+
+def test_a_capture_is_not_ended_by_garbage(device: Device, kernels: Kernels) -> None:
+    """A buffer in a cycle becomes free whenever Python looks for cycles, and freeing is no call that a capture may hold."""
+    stream, array = device.create_stream(), device.asarray(np.zeros(NUM, np.float32))
+    lost: dict[str, object] = {"buffer": device.allocate(1 << 20)}
+    lost["itself"] = lost
+    freed = weakref.ref(lost["buffer"])
+    before = gc.get_threshold()
+    try:
+        with device.capture(stream) as graphs:
+            del lost
+            gc.set_threshold(1, 1, 1)
+            kernels.call("launch_fill", array.address, 3.0, NUM, stream.handle)
+            kept = [[i] for i in range(100)]
+            assert freed() is not None and len(kept) == 100
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled()
+    gc.collect()
+    assert freed() is None
+    graphs[0].launch(stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(array.copy_to_host(), np.full(NUM, 3.0, np.float32))

@@ -50,6 +50,61 @@ __global__ void counts(unsigned* out) {  // never ends, and stores all the time
         *reinterpret_cast<volatile unsigned*>(out) = i;
 }
 
+__global__ void gives_up(volatile int* ready, int rounds) {  // what it waits for never comes: it ends by itself
+    int count = 0;
+    while (ready[blockIdx.x] == 0 && ++count < rounds) {
+    }
+    if (threadIdx.x == 0) ready[64 + blockIdx.x] = count;
+}
+
+__global__ void gives_up_in_time(volatile int* ready, long long cycles) {
+    const long long start = clock64();
+    while (ready[0] == 0 && clock64() - start < cycles) {
+    }
+    ready[64] = 1;
+}
+
+__global__ void gives_up_mbarrier(int* out, int rounds) {
+    __shared__ unsigned long long barrier;
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+    __syncthreads();
+    unsigned done = 0;
+    for (int i = 0; i < rounds && done == 0; ++i)
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done)
+                     : "r"(at)
+                     : "memory");
+    out[threadIdx.x] = 2 + done;
+}
+
+__global__ void counts_turns(volatile int* ready, bool sets) {  // for its statistics: the wait has no bound
+    if (blockIdx.x == 0) {
+        int turns = 0;
+        while (ready[0] == 0) ++turns;
+        ready[64] = turns;
+    } else if (sets && threadIdx.x == 0) {
+        ready[0] = 1;
+    }
+}
+
+__global__ void backs_off(volatile int* ready, bool sets) {
+    if (blockIdx.x == 0) {
+        for (unsigned pause = 1; ready[0] == 0; pause = pause < 1024 ? 2 * pause : 1024) __nanosleep(pause);
+        ready[64] = 1;
+    } else if (sets && threadIdx.x == 0) {
+        ready[0] = 1;
+    }
+}
+
+__global__ void ping_pong(volatile int* word, int rounds) {  // each block waits for the other, again and again
+    for (int i = 0; i < rounds; ++i) {
+        while (word[0] != 2 * i + static_cast<int>(blockIdx.x)) {
+        }
+        if (threadIdx.x == 0) word[0] = 2 * i + static_cast<int>(blockIdx.x) + 1;
+    }
+}
+
 int main(int argc, char** argv) {
     int *out = nullptr, got[2] = {};
     const char* const what = argc > 1 ? argv[1] : "";
@@ -72,6 +127,18 @@ int main(int argc, char** argv) {
         std::printf("counting\n");
         std::fflush(stdout);
         counts<<<1, 32>>>(reinterpret_cast<unsigned*>(out));
+    } else if (is("gives_up")) {
+        gives_up<<<2, 32>>>(out, 500'000);
+    } else if (is("gives_up_in_time")) {
+        gives_up_in_time<<<1, 32>>>(out, 2'000'000);
+    } else if (is("gives_up_mbarrier")) {
+        gives_up_mbarrier<<<1, 64>>>(out, 20'000);
+    } else if (is("counts_turns") || is("counts_turns_unset")) {
+        counts_turns<<<2, 32>>>(out, is("counts_turns"));
+    } else if (is("backs_off") || is("backs_off_unset")) {
+        backs_off<<<2, 32>>>(out, is("backs_off"));
+    } else if (is("ping_pong")) {
+        ping_pong<<<2, 32>>>(out, 2'000);
     } else if (is("driver")) {
         int count = 0;
         cuInit(0);

@@ -79,13 +79,48 @@ __global__ void lock(double* sums, const double* in) {
     if (*word == 0 && atomicCAS(word, 0, 1) == 0) sums[2] = in[0];
 }
 
+// A block touches the words that the other one writes, to have them in the cache: what it reads is dropped, or not.
+__device__ int touch(const double* word) {
+    int value;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+__global__ void discarded(double* sums, const double* in) {
+    double* word = sums + 8 + threadIdx.x;
+    if (blockIdx.x == 0)
+        *word = in[threadIdx.x];
+    else
+        (void)(touch(word) + 1);
+}
+
+__global__ void not_discarded(double* sums, const double* in) {
+    double* word = sums + 8 + threadIdx.x;
+    if (blockIdx.x == 0)
+        *word = in[threadIdx.x];
+    else if (touch(word) == 5)
+        sums[3] = 5;
+}
+
+__global__ void same_value(double* sums, const double* in) { sums[8 + threadIdx.x] = in[threadIdx.x]; }
+
+__global__ void other_value(double* sums, const double* in) { sums[8 + threadIdx.x] = in[threadIdx.x] + blockIdx.x; }
+
 int main(int argc, char** argv) {
     constexpr struct {
         const char* name;
         void (*kernel)(double*, const double*);
-    } kCases[] = {
-        {"sum_global", sum_global},     {"sum_shared", sum_shared}, {"maximum", maximum}, {"early_exit", early_exit}, {"lock", lock},
-        {"stored_first", stored_first}, {"other_word", other_word}};
+    } kCases[] = {{"sum_global", sum_global},
+                  {"sum_shared", sum_shared},
+                  {"maximum", maximum},
+                  {"early_exit", early_exit},
+                  {"lock", lock},
+                  {"stored_first", stored_first},
+                  {"other_word", other_word},
+                  {"discarded", discarded},
+                  {"not_discarded", not_discarded},
+                  {"same_value", same_value},
+                  {"other_value", other_value}};
     constexpr int kThreads = 64, kBlocks = 2;
     double values[kThreads], *in = nullptr, *sums = nullptr, got[4];
     for (int i = 0; i < kThreads; ++i) values[i] = i;

@@ -68,18 +68,23 @@ def _first_options(_loaded_runtime: Runtime) -> dict[str, str]:
     return found
 
 
+def _restore(runtime: Runtime, options: dict[str, str]) -> None:
+    """Forget errors and reports, and set every option back to what `options` says."""
+    runtime.code("cudaGetLastError")
+    if runtime.is_emulated:
+        now = runtime.options()
+        # How many reports were suppressed is counted, and nobody's to set.
+        for name in (n for n, value in options.items() if now[n] != value and n != "suppressed"):
+            assert runtime.set_option(name, options[name]) == 0, runtime.message()
+        runtime.reports()
+
+
 @pytest.fixture
 def cuda(_loaded_runtime: Runtime, _first_options: dict[str, str]) -> Iterator[Runtime]:
-    """The runtime, with no error and no option left over from the test before."""
-    _loaded_runtime.code("cudaGetLastError")
-    if _loaded_runtime.is_emulated:
-        now = _loaded_runtime.options()
-        # How many reports were suppressed is counted, and nobody's to set.
-        for name in (n for n, value in _first_options.items() if now[n] != value and n != "suppressed"):
-            assert _loaded_runtime.set_option(name, _first_options[name]) == 0, _loaded_runtime.message()
-        _loaded_runtime.reports()
+    """The runtime, with no error and no option left over from the test before, and none left for the tests of other folders."""
+    _restore(_loaded_runtime, _first_options)
     yield _loaded_runtime
-    _loaded_runtime.code("cudaGetLastError")
+    _restore(_loaded_runtime, _first_options)
 
 
 @pytest.fixture

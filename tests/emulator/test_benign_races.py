@@ -37,7 +37,22 @@ def test_the_first_read_of_a_loop_of_compare_and_swap_is_a_note(
         assert "benign.cu:" in finding["text"] and "compare-and-swap at" in finding["text"] and "atomic_ref" in finding["text"]
 
 
-@pytest.mark.parametrize("case", ["stored_first", "other_word", "lock"])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("case", "kind", "reason"),
+    [
+        ("discarded", "global_race_benign", "Nothing comes of the value that is read"),
+        ("same_value", "global_race_same_value", "Both write the same value"),
+    ],
+)
+def test_a_race_that_nothing_comes_of_is_a_note(emulator: Runtime, program: Path, case: str, kind: str, reason: str, workers: int) -> None:
+    outcome = run_case(program, emulator.path, case, workers=workers)
+    assert outcome.passed, outcome.output + outcome.errors
+    assert [(each["kind"], each["severity"]) for each in outcome.findings] == [(kind, "note")]
+    assert reason in outcome.findings[0]["text"]
+
+
+@pytest.mark.parametrize("case", ["stored_first", "other_word", "lock", "not_discarded", "other_value"])
 def test_a_racing_value_that_something_comes_of_stays_an_error(emulator: Runtime, program: Path, case: str) -> None:
     outcome = run_case(program, emulator.path, case)
     assert "global_race" in outcome.kinds, outcome.findings

@@ -132,7 +132,7 @@ def test_deadlock_is_reported_at_once(kernels: Kernels) -> None:
 
 
 def test_instruction_limit(kernels: Kernels) -> None:
-    with kernels.options(instruction_limit=100_000):
+    with kernels.options(instruction_limit=1_000):
         _, reports = kernels.run("endless", np.zeros(1, np.int32))
     assert kinds(reports) == {"instruction_limit"} and kernels.status == TIMEOUT
 

@@ -12,6 +12,8 @@ from .kernels import kinds
 from .ptx_kernels import run_ptx, text_of
 
 BLOCK_TIMES_4 = "mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd1, %r1, 4; add.u64 %rd2, %rd0, %rd1;"
+# A read whose value nothing comes of would be a note: something has to depend on it.
+USE_3 = "setp.eq.u32 %p7, %r3, 12345; @%p7 trap;"
 CASES = {
     "blocks write different values": ("mov.u32 %r1, %ctaid.x; st.global.u32 [%rd0], %r1;", {"global_race"}),
     "blocks write the same value": ("mov.u32 %r1, 5; st.global.u32 [%rd0], %r1;", {"global_race_same_value"}),
@@ -19,12 +21,12 @@ CASES = {
     "each block its own word": (f"{BLOCK_TIMES_4} st.global.u32 [%rd2], %r1;", set()),
     "atomics on one word": ("red.global.add.u32 [%rd0], 1;", set()),
     "atomics of the block's scope": ("red.cta.global.add.u32 [%rd0], 1;", {"global_race"}),
-    "a plain read beside atomics": ("red.global.add.u32 [%rd0], 1; ld.global.u32 %r1, [%rd0];", {"global_race"}),
+    "a plain read beside atomics": (f"red.global.add.u32 [%rd0], 1; ld.global.u32 %r3, [%rd0]; {USE_3}", {"global_race"}),
     "a volatile read beside atomics": ("red.global.add.u32 [%rd0], 1; ld.volatile.global.u32 %r1, [%rd0];", set()),
     "bytes of one word": ("mov.u32 %r1, %ctaid.x; cvt.u64.u32 %rd1, %r1; add.u64 %rd2, %rd0, %rd1; st.global.u8 [%rd2], %r1;", set()),
     "a block reads what another one writes": (
         f"{BLOCK_TIMES_4} st.global.u32 [%rd2], %r1; xor.b32 %r2, %r1, 1; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3;"
-        "ld.global.u32 %r3, [%rd4];",
+        f"ld.global.u32 %r3, [%rd4]; {USE_3}",
         {"global_race"},
     ),
 }
@@ -47,10 +49,37 @@ def test_two_blocks_of_one_thread(emulator: Runtime, case: str, workers: int) ->
 
 def test_a_barrier_orders_global_memory_within_a_block(emulator: Runtime) -> None:
     own = "mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1; st.global.u32 [%rd2], %r0;"
-    other = "xor.b32 %r2, %r0, 63; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r3, [%rd4];"
+    other = "xor.b32 %r2, %r0, 63; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r3, [%rd4];" + USE_3
     for between, expected in (("bar.sync 0;", set()), ("", {"global_race"}), ("membar.gl;", {"global_race"})):
         _, reports = run_ptx(emulator, text_of(own + between + other), np.zeros(64, np.uint32), threads=64)
         assert kinds(reports) == expected
+
+
+@pytest.mark.parametrize("schedule", ["default", "reversed"])
+@pytest.mark.parametrize("stores_at", [3, 700])
+def test_threads_that_walk_along_rows_of_their_own_race_with_a_write_there(emulator: Runtime, schedule: str, stores_at: int) -> None:
+    """Such reads are noted together: each row once, when the warp stores, or when its turn is over."""
+    body = f"""mov.u32 %r1, %ctaid.x; mad.wide.u32 %rd1, %r0, 128, %rd0; mov.u32 %r2, 0;
+        setp.ne.u32 %p0, %r1, 0;
+        @%p0 bra READ;
+        setp.eq.u32 %p1, %r0, 5;
+        @%p1 st.global.u32 [%rd0+{4 * stores_at}], %r0;
+        bra DONE;
+    READ: ld.global.u32 %r3, [%rd1]; {USE_3}
+        add.u64 %rd1, %rd1, 4; add.u32 %r2, %r2, 1;
+        setp.lt.u32 %p2, %r2, 32;
+        @%p2 bra READ;
+        st.global.u32 [%rd0+8192], %r2;
+    DONE:"""
+    emulator.set_option("schedule", schedule)
+    try:
+        _, reports = run_ptx(emulator, text_of(body), np.zeros(4096, np.uint32), threads=32, blocks=2)
+    finally:
+        emulator.set_option("schedule", "default")
+    (report,) = [each for each in reports if each["kind"] == "global_race"]
+    assert f"byte {4 * stores_at} of the allocation" in report["text"]
+    reader = f"by thread ({stores_at // 32},0,0) of block (1,0,0)"
+    assert reader in report["text"] and "by thread (5,0,0) of block (0,0,0)" in report["text"]
 
 
 def test_launches_follow_each_other(emulator: Runtime) -> None:
@@ -92,7 +121,7 @@ def test_a_shuffle_hands_on_what_a_lane_has_acquired_and_nothing_of_its_own(emul
         {own}
     KNOWN:
         {told}
-        ld.global.u32 %r3, [%rd{read}];
+        ld.global.u32 %r3, [%rd{read}]; {use}
     DONE:"""
     met, told = "bar.warp.sync -1;", "shfl.sync.idx.b32 %r4, %r2, 0, 31, -1;"
     for parts, expected in (
@@ -103,7 +132,7 @@ def test_a_shuffle_hands_on_what_a_lane_has_acquired_and_nothing_of_its_own(emul
         ({"met": "", "told": told}, {"global_race"}),  # the releasing lane did not know of the others' writes
         ({"met": met, "told": told, "own": "st.global.u32 [%rd0+256], %r2;", "read": "0+256"}, {"global_race"}),
     ):
-        text = text_of(lane + body.format(**({"own": "", "read": "2"} | parts)))
+        text = text_of(lane + body.format(**({"own": "", "read": "2", "use": USE_3} | parts)))
         _, reports = run_ptx(emulator, text, np.zeros(128, np.uint32), threads=64)
         assert kinds(reports) == expected, parts
 
@@ -128,7 +157,7 @@ def test_a_relaxed_status_word_orders_the_reads_before_it_and_no_writes(emulator
         @%p2 bra POLL2;
         {last}
     DONE:"""
-    read, write, tell = "ld.global.u32 %r3, [%rd0];", "st.global.u32 [%rd0], %r2;", "st.relaxed.gpu.global.u32"
+    read, write, tell = "ld.global.u32 %r3, [%rd0];" + USE_3, "st.global.u32 [%rd0], %r2;", "st.relaxed.gpu.global.u32"
     right = {"first": read, "last": write, "tell": tell, "seen": 128, "asked": 132}
     values = np.zeros(128, np.uint32)
     values[50] = 1  # at byte 200: a word that is set from the start, and tells nothing

@@ -83,7 +83,7 @@ def test_the_compiler_of_the_project_is_the_one_that_the_frozen_set_was_made_wit
         for kernel in frozen.kernels
     }
     assert sealed_with == {NVCC_VERSION}
-    required = tomllib.loads((find_project_root() / "pyproject.toml").read_text())["project"]["dependencies"]
+    required = tomllib.loads((find_project_root() / "pyproject.toml").read_text())["project"]["optional-dependencies"]["workbench"]
     for part in ("cuda-nvcc", "nvvm", "cuda-crt"):
         assert f"nvidia-{part}=={NVCC_VERSION}" in required
         assert f"nvidia-{part}=={NVCC_VERSION}" in name_remedy()

@@ -25,7 +25,7 @@ from harness.build.resources import Resources
 from harness.build.sealed import SealedVariant
 from harness.discover import LoadedOp, find_op, find_ops, load_op
 from harness.errors import FrozenError
-from harness.freezing.decide.buckets import find_bucket, list_axes
+from harness.freezing.decide.buckets import find_bucket, list_axes, make_fallback_bucket
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import _find_worst, find_changes, pass_gates
 from harness.freezing.gates.interface_calls import find_wrong_call
@@ -362,6 +362,9 @@ def test_a_problem_is_in_the_first_class_that_holds() -> None:
         assert bucket == {"arch": "sm_90a", "dtypes": "bfloat16", "layout": layout, "epilogue": "smooth", "region": region}
     plain = replace(op, axes=())
     assert list(list_axes(plain)[2].classes) == ["none", "relu", "gelu_tanh", "gelu_erf", "silu"], "without axes: its first attribute"
+    own = replace(op, axes=(Axis("wide", {"yes": (Count({"N": 1}, min=512),), "no": ()}, part="region"),))
+    assert find_bucket(own, Problem({"M": 512, "N": 513, "K": 64}, half), "sm_90a") == {"arch": "sm_90a", "wide": "yes"}
+    assert make_fallback_bucket(own, "sm_90a") == {"arch": "sm_90a", "wide": "any"}
     narrow = replace(op, axes=(Axis("region", {"small": (Count({"M": 1}, max=4),)}),))
     with pytest.raises(FrozenError, match="axis region has no class for problem M512"):
         find_bucket(narrow, Problem({"M": 512, "N": 1, "K": 1}), "sm_90a")

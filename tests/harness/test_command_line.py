@@ -16,6 +16,7 @@ from harness import commands
 from harness.discover import find_op, find_ops, load_op
 from harness.scaffold import create_op
 from harness.spec import SpecError, Tunable
+from tests.harness.test_session import run
 
 
 def harness(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -50,11 +51,13 @@ def test_list_names_every_op() -> None:
         (("build", "softmax", "--jobs", "0"), "--jobs"),
     ],
 )
-def test_wrong_use_exits_with_2_and_says_what_there_is(arguments: tuple[str, ...], message: str) -> None:
-    done = harness(*arguments)
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_use_exits_with_2_and_says_what_there_is(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = run(capsys, *arguments)
+    assert code == 2, error
+    assert message in error
+    assert "Traceback" not in error
 
 
 def test_what_is_wrong_stands_below_the_list_of_what_there_is() -> None:
@@ -93,10 +96,13 @@ VERBS = sorted(m.name for m in pkgutil.iter_modules(commands.__path__) if m.name
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_examples_that_fit_a_narrow_terminal(verb: str) -> None:
-    done = harness(verb, "--help", COLUMNS="80")
-    assert done.returncode == 0 and "Examples:" in done.stdout and f"harness {verb}" in done.stdout
-    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+def test_every_verb_has_help_with_examples_that_fit_a_narrow_terminal(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == 0 and "Examples:" in out and f"harness {verb}" in out
+    assert [line for line in out.splitlines() if len(line) > 80] == []
 
 
 def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:

@@ -105,3 +105,9 @@ def test_the_quick_verdict_is_that_of_every_element(dtype: str, bound: float) ->
 def test_the_quick_verdict_refuses_another_shape() -> None:
     with pytest.raises(ValueError, match="output has shape"):
         is_right(np.zeros(3, np.float32), np.zeros(2), np.zeros(1))
+
+
+def test_an_infinity_that_the_dtype_asks_for_is_no_error() -> None:
+    result = compare(np.array([np.inf, 2.0], np.float16), np.array([1e6, 2.0]), np.array(1e-3))
+    assert result.ok and (result.max_abs_error, result.max_error_ratio, result.max_ulp) == (0.0, 0.0, 0.0)
+    assert not compare(np.array([65504.0], np.float16), np.array([1e6]), np.array(1e-3)).ok

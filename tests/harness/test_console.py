@@ -98,3 +98,17 @@ def test_quiet_stages_say_nothing_at_all(capsys: pytest.CaptureFixture[str]) -> 
         stages.advance("build")
         stages.say("failed")
     assert capsys.readouterr() == ("", "")
+
+
+def test_of_stages_at_the_same_time_the_one_that_needs_the_longest_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    with open_stages("bench toy", {"build": 20, "verify": 20}) as stages:
+        for _ in range(8):
+            clock[0] += 1.0
+            stages.advance("build")
+            clock[0] += 1.0
+            stages.advance("verify")
+    assert capsys.readouterr().err.splitlines() == ["bench toy: build 8/20 · verify 7/20 (15 s; verify: about 26 s left)"]

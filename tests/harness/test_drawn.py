@@ -37,10 +37,10 @@ from harness.report.pictures.drawn import plot_drawn
 from harness.report.pictures.svg import Drawing
 from harness.report.pictures.theme import NARROW, WIDE
 from harness.spec import Choice, Group, LogRange, Op, Peer, Population, SpecError, Variant
+from harness.verbs.compare import lead_goals
 from tests.harness.fake_device import FakeArray, FakeInstruments
 from tests.harness.test_session import Bench, give_wrong, run
 from tests.harness.toy_op import ToyKernel, honest, make_toy
-from tests.replacing import replace_function
 
 GROUPS = (
     Group("small", "small ones", {"M": LogRange(2, 24), "N": (8, 16), "K": (4, 8)}, ("numpy", "missing"), {"relu": (True, False)}),
@@ -197,8 +197,8 @@ class DrawnBench(Bench):
         self.frozen_us = 40.0
         self.asked: list[str] = []
         loaded = LoadedOp(self.op, folder)
+        monkeypatch.setattr("harness.verbs.naming.find_op", lambda _: loaded)
         for name in ("run", "cliff_run"):
-            monkeypatch.setattr(f"harness.compare.drawn.{name}.find_op", lambda _: loaded)
             monkeypatch.setattr(f"harness.compare.drawn.{name}.choose_frozen", self.choose, raising=False)
             monkeypatch.setattr(f"harness.compare.drawn.{name}.build_contenders", self.build_contenders)
             monkeypatch.setattr(f"harness.compare.drawn.{name}.find_project_root", lambda: folder)
@@ -358,7 +358,7 @@ def test_a_library_that_there_is_not_is_refused(gpu: DrawnBench, capsys: pytest.
 
 def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = LoadedOp(make_toy(), Path())
-    monkeypatch.setattr("harness.compare.drawn.run.find_op", lambda _: loaded)
+    monkeypatch.setattr("harness.verbs.naming.find_op", lambda _: loaded)
     code, _, err = run(capsys, "compare", "toy", "--drawn", "2")
     assert code == 2 and "no population to draw from" in err
     with pytest.raises(SpecError):
@@ -389,11 +389,8 @@ def test_the_goals_page_and_the_terminals_report_lead_with_drawn_problems(
     assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
     text = run(capsys, "report", "toy")[1]
     assert text.index("drawn problems: geometric mean") < text.index("seed 3, fresh")
-    from harness.commands.compare import _lead_goals
-
-    replace_function(monkeypatch, "harness.discover.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
-    assert _lead_goals("toy", None)[0] == "## Drawn problems, which nobody listed"
-    assert _lead_goals("toy", tmp_path / "elsewhere")[0] == "## Drawn problems, which nobody listed"
+    assert lead_goals(gpu.op, None)[0] == "## Drawn problems, which nobody listed"
+    assert lead_goals(gpu.op, tmp_path / "elsewhere")[0] == "## Drawn problems, which nobody listed"
 
 
 def test_the_regret_is_to_the_fastest_of_all_that_serve(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -409,7 +406,7 @@ def test_an_op_that_is_not_frozen_is_judged_by_what_it_has(
     gpu: DrawnBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chooses: bool, judged_as: str
 ) -> None:
     loaded = LoadedOp(make_op() if chooses else replace(make_op(), choose=None), tmp_path)
-    monkeypatch.setattr("harness.compare.drawn.run.find_op", lambda _: loaded)
+    monkeypatch.setattr("harness.verbs.naming.find_op", lambda _: loaded)
     monkeypatch.setattr("harness.compare.drawn.run.choose_frozen", lambda op, given, arch: [FrozenChoice(error="not frozen")] * len(given))
     code, text, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--json")
     rows = json.loads(text)["rows"]

@@ -151,7 +151,9 @@ def test_what_the_project_publishes_can_be_read(op: str) -> None:
     frame = records.load(op, "published")
     timed = frame[(frame.kind == "bench") & (frame.status == "passed")]
     assert len(timed) > 50 and set(timed.device) == {"NVIDIA H200"} and set(frame.device_kind) == {"cuda", "emulated"}
-    assert (timed.samples_us.map(len) >= 10).all() and timed.share_of_floor.max() <= 1.0
+    assert (timed.samples_us.map(len) >= 10).all()
+    # Hot launches may read from the L2 cache what the floor counts as read from memory.
+    assert timed[timed["mode"] == "cold"].share_of_floor.max() <= 1.0
     assert (frame.kind == "sweep").any()
 
 

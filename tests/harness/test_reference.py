@@ -57,3 +57,15 @@ def test_a_wrong_tile_a_wrong_row_and_a_wrong_column_are_caught_and_the_right_ou
 def test_a_small_problem_is_judged_whole() -> None:
     problem = OP.select_problems("verify")[0]
     assert compute_expected(OP, problem, make_inputs(OP, problem)).describe() == "whole"
+
+
+def test_a_cheap_function_of_a_long_array_is_judged_on_a_sample() -> None:
+    problem = Problem({"N": 1 << 16}, {"dtype": "float32"})
+    op = find_op("optimizer").op
+    inputs = make_inputs(op, problem)
+    assert compute_expected(op, problem, inputs).describe() == "whole"
+    assert (
+        compute_expected(op, problem, inputs, whole_bytes=op.cost(problem).bytes_moved - 1)
+        .describe()
+        .startswith("sampled: all along 512 places")
+    )

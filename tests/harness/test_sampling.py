@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,15 @@ from harness.compare.drawn.timing import expect
 from harness.discover import find_op, find_ops
 from harness.spec import Op, Problem
 from harness.timing.rounds import TIMING_DISTRIBUTION
+from harness.verify.findings import Tally
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected
+from harness.verify.sampling import SampledRun
 
 OPS = {name: op for name in find_ops() if (op := find_op(name).op).sampling is not None}
+
+# A device, a kernel, a stream: choosing places needs none.
+UNUSED: Any = None
 
 
 def list_problems(op: Op) -> list[Problem]:
@@ -55,3 +62,12 @@ def test_a_row_that_is_wrong_along_all_of_it_is_found() -> None:
     assert expected.find_wrong({"y": right}) == ""
     shifted = np.roll(right, 1, axis=0)
     assert "elements wrong" in expected.find_wrong({"y": shifted})
+
+
+def test_places_of_an_axis_of_billions_are_chosen_without_an_array_of_it() -> None:
+    op = find_op("optimizer").op
+    length = 2**36  # 512 GiB of indices
+    run = SampledRun(UNUSED, op, Problem({"N": length}), UNUSED, Tally(), UNUSED)
+    (places,) = run._choose_places({}).values()
+    assert places[0] == 0 and places[-1] == length - 1
+    assert (np.diff(places) > 0).all() and np.diff(places).max() < length // 2

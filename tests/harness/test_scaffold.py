@@ -34,7 +34,11 @@ def make_op(folder: Path, kind: KindName) -> LoadedOp:
     return find_op(f"new_{kind}", ops)
 
 
-@pytest.fixture(scope="module", params=list(KindName))
+# The compiler takes its time with each: one of them shows it every time.
+KINDS = [pytest.param(kind, marks=[pytest.mark.slow] * (kind is not KindName.ELEMENTWISE), id=str(kind)) for kind in KindName]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedOp:
     return make_op(tmp_path_factory.mktemp("new"), request.param)
 

@@ -19,10 +19,13 @@ from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.build.resources import Resources
 from harness.discover import LoadedOp
+from harness.processes.feed import JobFeed
 from harness.processes.pool import Lost
 from harness.spec import Op, Peer, Problem, Variant
 from harness.timing.stats import StopRule
 from harness.timing.timer import TimingPolicy
+from harness.verify.findings import Fault, FaultKind
+from harness.verify.judge import Verifier
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import Body, ToyKernel, honest, make_toy
 from tests.replacing import replace_function
@@ -45,12 +48,13 @@ class Bench:
         (folder / "op.py").write_text("")
         loaded = LoadedOp(OP, folder)
         monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{folder / 'records.sqlite'}")
+        monkeypatch.setenv("AICF_CACHE_DIR", str(folder / "cache"))
         peer = Peer("numpy", "numpy", lambda: ToyKernel(self.device, self.run_slowly))
         replace_function(monkeypatch, "harness.discover.find_op", lambda name: loaded)
         replace_function(monkeypatch, "harness.discover.load_peers", lambda folder: (peer,))
         monkeypatch.setattr("harness.benchmark.session.open_device", lambda choice: self.device)
         monkeypatch.setattr("harness.benchmark.session.build_op", self.build)
-        monkeypatch.setattr("harness.benchmark.session.build_binding", lambda loaded, toolchain: folder / "binding.so")
+        monkeypatch.setattr("harness.benchmark.session.build_binding", lambda *_, **__: folder / "binding.so")
         monkeypatch.setattr("harness.benchmark.workers.run_jobs", self.run_jobs)
         monkeypatch.setattr("harness.benchmark.workers.open_device", lambda choice: self.device)
         monkeypatch.setattr("harness.benchmark.workers.load_op", lambda folder: OP)
@@ -86,12 +90,22 @@ class Bench:
 
         return ToyKernel(self.device, body)
 
-    def run_jobs(self, factory: Any, arguments: tuple[Any, ...], jobs: Sequence[Any], **_: Any) -> Iterator[tuple[Any, Any]]:
+    def run_jobs(self, factory: Any, arguments: tuple[Any, ...], jobs: Sequence[Any] | JobFeed[Any], **_: Any) -> Iterator[tuple[Any, Any]]:
         worker = factory(*arguments)
-        for job in jobs:
+        for job in take_all(jobs):
             names = [j.variant.name for j in getattr(job, "jobs", (job,))]
             self.jobs += names
             yield job, next((self.lost[n] for n in names if n in self.lost), None) or worker.run(job, lambda text: None)
+
+
+def take_all(jobs: Sequence[Any] | JobFeed[Any]) -> Iterator[Any]:
+    if not isinstance(jobs, JobFeed):
+        yield from jobs
+        return
+    while not jobs.is_done:
+        jobs.wait(1.0)
+        if (job := jobs.take()) is not None:
+            yield job
 
 
 @pytest.fixture
@@ -135,7 +149,7 @@ def test_a_planted_bug_turns_the_exit_code_and_is_named(emulated: Bench, capsys:
     assert code == 1
     assert "atomic: mismatch on M16_N16_K16-bias-relu" in out
     assert "256 of 256 elements wrong" in out
-    assert "verify toy [2/2] atomic: failed: mismatch" in err
+    assert "verify toy: atomic failed: mismatch" in err
 
 
 def test_bench_on_the_emulated_device_has_counts_and_model_and_no_time(emulated: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,3 +338,41 @@ def test_a_verdict_counts_for_what_it_proved(proved: str, wanted: str, counts: b
     session: Any = SimpleNamespace(find_earlier=lambda *_, **__: record)
     found = Session._find_passed(session, cast(Any, None), wanted, committed_only=False)
     assert (found is record) is counts
+
+
+def test_bench_says_what_a_first_look_leaves_out_and_all_takes_it(
+    emulated: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.verbs.bench.select_first_look", lambda op, problems: op.variants[:1])
+    code, out, _ = run(capsys, "bench", "toy")
+    assert code == 0 and emulated.jobs == ["honest", "honest"]
+    assert "1 of 1 variants verified" in out and "A first look: 1 of the op's 2 variants were left out" in " ".join(out.split())
+    assert json.loads(run(capsys, "bench", "toy", "--json")[1])["left_out"] == ["atomic"]
+    for words in (("--all",), ("--variant", "atomic", "--variant", "honest")):
+        code, out, _ = run(capsys, "bench", "toy", *words)
+        assert code == 0 and "2 of 2 variants verified" in out and "first look" not in out
+
+
+def test_bench_on_a_gpu_takes_every_variant(gpu: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.verbs.bench.select_first_look", lambda op, problems: op.variants[:1])
+    assert "2 of 2 variants verified" in run(capsys, "bench", "toy")[1]
+
+
+def test_the_tolerance_is_checked_once_per_description_and_its_faults_are_said_each_time(
+    emulated: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    checked: list[str] = []
+    faults: tuple[Fault, ...] = (Fault(FaultKind.TOLERANCE_ACCEPTS_ZEROS, "tolerance", "zeros pass"),)
+
+    def check(self: Verifier) -> tuple[Fault, ...]:
+        checked.append(self.op.name)
+        return faults
+
+    monkeypatch.setattr(Verifier, "check_op", check)
+    for _ in range(2):
+        code, _, err = run(capsys, "bench", "toy")
+        assert code == 1 and "zeros pass" in err
+    faults = ()
+    assert [run(capsys, "bench", "toy")[0] for _ in range(2)] == [0, 0] and len(checked) == 3
+    (tmp_path / "op.py").write_text("# another description")
+    assert run(capsys, "bench", "toy")[0] == 0 and len(checked) == 4

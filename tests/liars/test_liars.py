@@ -58,6 +58,9 @@ HONEST = ("honest", "declared_atomic_sum")
 DRAWN = ("long_sums", "late_columns", "wide_stride", "unaligned_weights", "signed_index", "counts_on_host", "restores_input")
 
 
+pytestmark = pytest.mark.slow  # a proof of an op with a few dozen liars, each of which is compiled
+
+
 @pytest.fixture(scope="session")
 def loaded() -> LoadedOp:
     return find_op("linear_silu", OPS)

@@ -19,6 +19,8 @@ SLOW = (
     "thrust_algorithms.cu",
     "cutlass/cute_sm80.cu",
     "cutlass/cute_sm90.cu",
+    "cutlass/gemm_simt.cu",
+    "cutlass/gemm_sm80.cu",
     "cutlass/gemm_sm90_cooperative.cu",
     "cutlass/gemm_sm90_grouped.cu",
     "cutlass/gemm_sm90_pingpong.cu",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from contract.files import write_atomically
 from contract.kernels import read_kernel
 from contract.layout import find_frozen_dir
 from device.interface import UnavailableError
 from device.settings import find_project_root
 from harness.benchmark.session import Session
-from harness.build.store import write_atomically
 from harness.compare.drawn.cliffs import Cliff, Pair, find_work_ratio, guess_jump, list_pairs, make_cliffs
 from harness.compare.drawn.contenders import Contenders, build_contenders
 from harness.compare.drawn.frozen_choice import FrozenChoice, choose_frozen
@@ -20,11 +23,9 @@ from harness.compare.drawn.run import Request
 from harness.compare.drawn.timing import POLICY, expect_ahead
 from harness.compare.drawn.without_gpu import model_us, open_modelled
 from harness.compare.goals import time_all
-from harness.discover import find_op
-from harness.errors import ExitCode
 from harness.model.time_model import has_machine
 from harness.spec import Problem
-from harness.terminal.console import claim_output, open_progress, print_json
+from harness.terminal.console import claim_output, open_progress
 from harness.timing.timer import Timer
 
 PAGE = "cliffs.md"
@@ -34,14 +35,36 @@ _NUM_PAIRS = 48
 OnTime = Callable[[Problem], None]
 
 
-def run_cliffs(request: Request) -> ExitCode:
-    """Find cliffs of the frozen decision around drawn problems, and print them, worst first.
+@dataclass(frozen=True)
+class CliffsFound:
+    """Neighbours whose times jump, worst first; how many pairs were looked at, and where; and the page that says so."""
+
+    op: str
+    cliffs: list[Cliff]
+    where: str
+    num_pairs: int
+    num_looked: int
+    page: Path
+
+    @property
+    def is_failed(self) -> bool:
+        """A cliff is a finding, no failure."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        cliffs = [c.to_json() for c in self.cliffs]
+        return {"op": self.op, "where": self.where, "pairs": self.num_pairs, "looked_at": self.num_looked, "cliffs": cliffs}
+
+
+def run_cliffs(request: Request) -> CliffsFound:
+    """Find cliffs of the frozen decision around drawn problems, worst first, and write their page.
 
     Raises UnavailableError where the op is not frozen, or there is neither a GPU nor a model of the target.
     """
-    loaded = find_op(request.op)
+    loaded = request.loaded
     op, deadline = loaded.op, time.monotonic() + request.seconds
-    folder = request.publish or find_project_root() / ".aicf" / "drawn" / request.op
+    folder = request.publish or find_project_root() / ".aicf" / "drawn" / loaded.op.name
     claim_output(folder, "--publish", is_folder=True)
     pairs = list_pairs(op, [d.problem for d in draw_problems(op, request.count, request.seed)])
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
@@ -60,12 +83,7 @@ def run_cliffs(request: Request) -> ExitCode:
         where = _describe_where(session)
     num_looked = sum(p.low.name in times and p.high.name in times for p in looked)
     write_atomically(folder / PAGE, make_cliffs_page(op.name, cliffs, where, len(pairs), num_looked))
-    if request.as_json:
-        print_json({"op": op.name, "where": where, "pairs": len(pairs), "looked_at": num_looked, "cliffs": [c.to_json() for c in cliffs]})
-    else:
-        _print(cliffs, where, len(pairs), num_looked)
-        print(f"page: {folder / PAGE}")
-    return ExitCode.DONE
+    return CliffsFound(op.name, cliffs, where, len(pairs), num_looked, folder / PAGE)
 
 
 def _describe_where(session: Session) -> str:
@@ -86,11 +104,11 @@ def _find_times(
     """Return microseconds by problem name, of as many of the pairs' problems as the deadline allows."""
     problems = list({p.name: p for pair in pairs for p in (pair.low, pair.high) if choices[p.name].kernel}.values())
     kernels = sorted({choices[p.name].kernel for p in problems})
-    with open_progress(f"build {request.op}", len(kernels), quiet=request.as_json) as progress:
+    with open_progress(f"build {request.loaded.op.name}", len(kernels), quiet=request.quiet) as progress:
         contenders = build_contenders(session, kernels, (), progress.advance)
     times: dict[str, float] = {}
     find = _model if session.device.is_emulated else _measure
-    with open_progress(f"cliffs of {request.op}", len(problems), quiet=request.as_json) as progress:
+    with open_progress(f"cliffs of {request.loaded.op.name}", len(problems), quiet=request.quiet) as progress:
         for problem, us in find(session, contenders, problems, choices):
             if us is not None:
                 times[problem.name] = us
@@ -119,9 +137,3 @@ def _measure(
             yield problem, timed.cold.summary.median if timed.status == "passed" and timed.cold is not None else None
     finally:
         timer.close()
-
-
-def _print(cliffs: Sequence[Cliff], where: str, num_pairs: int, num_looked: int) -> None:
-    for c in cliffs:
-        print(f"{c.jump:5.2f}  {c.step}: {c.low_us:.2f} to {c.high_us:.2f} us, {c.slower}: {c.cause}")
-    print(f"{len(cliffs)} cliffs; {num_looked} of {num_pairs} pairs were looked at, the likeliest first. {where}")

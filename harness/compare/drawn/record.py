@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_atomically
 from device.settings import find_project_root
-from harness.build.store import write_atomically
 from harness.errors import RecordError
 
 SCHEMA = 1

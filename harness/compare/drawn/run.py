@@ -6,29 +6,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from contract.files import write_atomically
 from device.settings import find_project_root
 from harness.benchmark.run import open_peers
 from harness.benchmark.session import Session
-from harness.build.store import write_atomically
 from harness.compare.drawn import record, seeds
 from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
 from harness.compare.drawn.frozen_choice import choose_frozen, hash_index
 from harness.compare.drawn.page import find_titles, make_page
 from harness.compare.drawn.precompile import precompile_peers
-from harness.compare.drawn.problems import draw_problems
+from harness.compare.drawn.problems import describe_problem, draw_problems
 from harness.compare.drawn.record import DrawnRow, DrawnRun, GroupResult
-from harness.compare.drawn.screen import print_plan, print_run
 from harness.compare.drawn.timing import POLICY, time_matches
 from harness.compare.drawn.without_gpu import model_plan
-from harness.discover import find_op, load_peers
-from harness.errors import ExitCode
+from harness.discover import LoadedOp, load_peers
 from harness.model.time_model import has_machine
 from harness.spec import Launchable, Op, SpecError
-from harness.terminal.console import claim_output, open_progress, print_json
+from harness.terminal.console import claim_output, open_progress
 from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
 from harness.timing.timer import Timer
 
@@ -45,7 +44,7 @@ class Request:
     seed is used for, if for anything but this page.
     """
 
-    op: str
+    loaded: LoadedOp
     count: int
     seed: int
     command: str
@@ -57,7 +56,7 @@ class Request:
     device: str | None = None
     target: str | None = None
     jobs: int | None = None
-    as_json: bool = False
+    quiet: bool = False
 
 
 def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, ...] = ()) -> Plan:
@@ -69,28 +68,54 @@ def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, .
     return Plan(drawn, choose_frozen(op, problems, arch), owns)
 
 
-def run_drawn(request: Request, draw: Draw) -> ExitCode:
+@dataclass(frozen=True)
+class DrawnDone:
+    """A run on a GPU with its id in the records and the folder of its page; or, without one, the decisions with modelled times."""
+
+    loaded: LoadedOp
+    target: str
+    run: DrawnRun | None = None
+    run_id: int | None = None
+    folder: Path | None = None
+    plan: Plan | None = None
+    modelled: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the output of what users get is wrong on a problem."""
+        return self.run is not None and any(_is_wrong(r) for r in self.run.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        if self.run is not None:
+            return self.run.to_json() | {"run": self.run_id}
+        return {"op": self.loaded.op.name, "target": self.target, "rows": self.list_rows()}
+
+    def list_rows(self) -> list[dict[str, Any]]:
+        """Return a row per problem as plain values."""
+        if self.run is not None:
+            return [r.to_json() for r in self.run.rows]
+        assert self.plan is not None
+        return list_plan_rows(self.plan, self.modelled)
+
+
+def run_drawn(request: Request, draw: Draw) -> DrawnDone:
     """Judge an op on drawn problems: timed on a GPU, modelled without one. ``draw`` makes the picture.
 
     Raises SpecError for an op without a population, FrozenError where the frozen set cannot be read, BuildError where a kernel does not
-    come out as it was sealed. The result is CHECK_FAILED where the output of what users get is wrong on a problem.
+    come out as it was sealed.
     """
-    loaded = find_op(request.op)
+    loaded = request.loaded
     deadline = time.monotonic() + request.seconds
-    folder = request.publish or find_project_root() / ".aicf" / "drawn" / request.op
+    folder = request.publish or find_project_root() / ".aicf" / "drawn" / loaded.op.name
     claim_output(folder, "--publish", is_folder=True)
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
         plan = make_plan(loaded.op, request.count, request.seed, session.target.real_arch, request.peers)
         if session.device.is_emulated:
-            return _show_modelled(session, request, plan, deadline)
+            modelled = _model_plan(session, request, plan, deadline)
+            return DrawnDone(loaded, session.target.name, plan=plan, modelled=modelled)
         run = _time_drawn(session, request, plan, folder, deadline, draw)
-        run_id = session.run_id
-    if request.as_json:
-        print_json(run.to_json() | {"run": run_id})
-    else:
-        print_run(loaded.op, run)
-        print(f"page: {folder / PAGE}, record: {folder / record.FILE}")
-    return ExitCode.CHECK_FAILED if any(_is_wrong(r) for r in run.rows) else ExitCode.DONE
+        return DrawnDone(loaded, session.target.name, run, session.run_id, folder)
 
 
 def _is_wrong(row: DrawnRow) -> bool:
@@ -111,7 +136,7 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     kernels = plan.list_kernels(with_all=request.with_all)
     variants = plan.list_variants([v.name for v in op.variants], with_all=request.with_all)
     to_compile = [(d.problem, [n for n in d.group.peers if n in compiling]) for d in plan.drawn]
-    quiet = request.as_json
+    quiet = request.quiet
     with ThreadPoolExecutor(1) as pool, open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=quiet) as progress:
         compiled_ahead = pool.submit(precompile_peers, session.loaded.folder, to_compile, session.settings.jobs)
         contenders = build_contenders(session, kernels, variants, progress.advance)
@@ -145,7 +170,8 @@ def _describe_row(row: DrawnRow) -> str:
 
 
 def _start_run(session: Session, request: Request, folder: Path, left_out: tuple[str, ...]) -> DrawnRun:
-    op, index = request.op, hash_index(request.op)
+    op = request.loaded.op.name
+    index = hash_index(op)
     ledger = seeds.find_ledger(op)
     earlier = record.read_runs(folder / record.FILE)
     published = ledger.parent / record.FILE
@@ -206,16 +232,37 @@ def _record(session: Session, contenders: Contenders, seed: int, row: DrawnRow, 
         )
 
 
-def _show_modelled(session: Session, request: Request, plan: Plan, deadline: float) -> ExitCode:
-    """Print the decisions, and the modelled times of both choices as far as the deadline allows."""
+def _model_plan(session: Session, request: Request, plan: Plan, deadline: float) -> dict[str, dict[str, float | None]]:
+    """Return the modelled times of both choices by problem, as far as the deadline allows."""
     op = session.loaded.op
     modelled: dict[str, dict[str, float | None]] = {}
     if has_machine(session.target.name) and request.seconds > 0:
         names = [list(filter(None, (c.kernel, own if own != c.variant else ""))) for c, own in zip(plan.choices, plan.owns, strict=True)]
-        with open_progress(f"model {op.name}", len(names), quiet=request.as_json) as progress:
+        with open_progress(f"model {op.name}", len(names), quiet=request.quiet) as progress:
             wanted = list(zip(plan.problems, names, strict=True))
             for problem, times in model_plan(session, wanted, deadline, lambda kernel: None):
                 modelled[problem.name] = times
                 progress.advance(problem.name)
-    print_plan(op, plan, modelled, session.target.name, as_json=request.as_json)
-    return ExitCode.DONE
+    return modelled
+
+
+def list_plan_rows(plan: Plan, modelled: Mapping[str, Mapping[str, float | None]]) -> list[dict[str, Any]]:
+    """Return decisions and modelled times as plain values, a row a problem."""
+    rows: list[dict[str, Any]] = []
+    for drawn, choice, own in zip(plan.drawn, plan.choices, plan.owns, strict=True):
+        times = modelled.get(drawn.problem.name, {})
+        rows.append(
+            {
+                "group": drawn.group.name,
+                "problem": drawn.problem.name,
+                **describe_problem(drawn.problem),
+                "kernel": choice.kernel,
+                "variant": choice.variant,
+                "how": choice.how,
+                "error": choice.error,
+                "own": own,
+                "kernel_model_us": times.get(choice.kernel),
+                "own_model_us": times.get(choice.kernel if own == choice.variant else own),
+            }
+        )
+    return rows

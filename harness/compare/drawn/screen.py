@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from harness.compare.drawn.contenders import Plan
+from harness.compare.drawn.cliff_run import CliffsFound
 from harness.compare.drawn.page import HEADINGS, find_titles, list_cells
-from harness.compare.drawn.problems import describe_problem
-from harness.compare.drawn.record import DrawnRun, group_rows
+from harness.compare.drawn.record import FILE, DrawnRun, group_rows
+from harness.compare.drawn.run import PAGE, DrawnDone
 from harness.spec import Op
-from harness.terminal.console import print_json
 from harness.terminal.figures import format_us
 from harness.terminal.tables import print_tables
 
 _NUM_WORST = 10
+
+
+def print_drawn(done: DrawnDone) -> None:
+    """Print what was timed and where its page is, or the decisions where nothing was."""
+    if done.run is None:
+        print_plan(done.list_rows(), done.target)
+        return
+    print_run(done.loaded.op, done.run)
+    print(f"page: {done.folder}/{PAGE}, record: {done.folder}/{FILE}")
+
+
+def print_cliffs(found: CliffsFound) -> None:
+    """Print the cliffs, worst first, and how many pairs were looked at."""
+    for c in found.cliffs:
+        print(f"{c.jump:5.2f}  {c.step}: {c.low_us:.2f} to {c.high_us:.2f} us, {c.slower}: {c.cause}")
+    counts = f"{len(found.cliffs)} cliffs; {found.num_looked} of {found.num_pairs} pairs were looked at, the likeliest first"
+    print(f"{counts}. {found.where}\npage: {found.page}")
 
 
 def print_run(op: Op, run: DrawnRun) -> None:
@@ -40,35 +57,15 @@ def print_run(op: Op, run: DrawnRun) -> None:
     print(f"{len(run.rows)} of {run.asked} problems; {seed}. {run.where}")
 
 
-def print_plan(op: Op, plan: Plan, modelled: Mapping[str, Mapping[str, float | None]], target: str, *, as_json: bool) -> None:
+def print_plan(rows: Sequence[dict[str, Any]], target: str) -> None:
     """Print decisions and modelled times, where nothing can be timed."""
-    rows = []
-    for drawn, choice, own in zip(plan.drawn, plan.choices, plan.owns, strict=True):
-        times = modelled.get(drawn.problem.name, {})
-        rows.append(
-            {
-                "group": drawn.group.name,
-                "problem": drawn.problem.name,
-                **describe_problem(drawn.problem),
-                "kernel": choice.kernel,
-                "variant": choice.variant,
-                "how": choice.how,
-                "error": choice.error,
-                "own": own,
-                "kernel_model_us": times.get(choice.kernel),
-                "own_model_us": times.get(choice.kernel if own == choice.variant else own),
-            }
-        )
-    if as_json:
-        print_json({"op": op.name, "target": target, "rows": rows})
-        return
     print_tables([_make_plan_table(rows, target)])
     different = sum(bool(r["own"]) and r["own"] != r["variant"] for r in rows)
     print(f"{len(rows)} problems; the op itself chooses another variant on {different}.")
     print(f"Times are of the model of {target}: none was measured.")
 
 
-def _make_plan_table(rows: list[dict[str, object]], target: str) -> Table:
+def _make_plan_table(rows: Sequence[dict[str, Any]], target: str) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("problem", "frozen kernel", "by", f"model {target} us", "the op's own choice", f"model {target} us"):
         table.add_column(name, justify="right" if "model" in name else "left", overflow="fold")

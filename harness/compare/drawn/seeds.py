@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from contract.files import write_atomically
 from device.settings import find_project_root
-from harness.build.store import write_atomically
 from harness.compare.drawn.record import DrawnRun
 from harness.errors import RecordError
 

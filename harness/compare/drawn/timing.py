@@ -5,7 +5,6 @@ Inputs and float64 references of the next problems are computed while the GPU wo
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,12 +20,12 @@ from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
 from harness.timing.stats import StopRule
 from harness.timing.timer import Timer, TimingPolicy
 from harness.verify.inputs import make_inputs
-from harness.verify.reference import WHOLE_FLOPS, Expected, compute_expected
+from harness.verify.reference import Expected, compute_expected
 
 # Medians of many problems are averaged: each may be a little less certain than that of a goal.
 POLICY = TimingPolicy(stop=StopRule(budget_s=0.15, min_samples=20), warmup_min_s=0.05, warmup_window_s=0.02, warmup_cap_s=0.3)
 # Beyond this an output is judged on a sample, where the op says how: comparing all of it for each contender takes longer than timing it.
-_WHOLE_BYTES = 32 << 20
+_WHOLE_BYTES = 2.0**25
 _AHEAD, _THREADS = 6, 4
 # Half of what a bench takes: what is left of the places' noise is little in a mean of dozens of problems.
 _NUM_PLACES = 8
@@ -58,9 +57,7 @@ class Match:
 
 def expect(op: Op, problem: Problem) -> Expected:
     """Return the inputs of a problem as it is timed, and what is expected of its outputs: of large ones a sample."""
-    cost = op.cost(problem)
-    is_small = cost.bytes_moved <= _WHOLE_BYTES and cost.flops <= WHOLE_FLOPS
-    return compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION), math.inf if is_small else -1.0)
+    return compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION), whole_bytes=_WHOLE_BYTES)
 
 
 def expect_ahead(op: Op, problems: Iterable[Problem]) -> Iterator[Expected]:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.layout import AXES, BUCKET_KEYS
+from contract.axes import ANY, Axes
 from harness.errors import FrozenError
-from harness.spec import Op, Problem, Variant
-from harness.spec.conditions import Axis, OneOf, find_broken
-
-# The class of an axis that an op does not divide, and of every axis for a fallback.
-ANY = "any"
-
-
-def meets_domain(op: Op, variant: Variant, problem: Problem) -> bool:
-    """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
-    domain = op.find_kernel(variant.kernel).domain
-    return domain is None or find_broken(domain(variant.tunables), op.find_facts(problem)) is None
+from harness.spec import Op, Problem
+from harness.spec.conditions import Axis, OneOf
 
 
 def list_axes(op: Op) -> tuple[Axis, ...]:
-    """Return the op's axes in the order of a bucket's name, where one is left out with the single class ``any``.
+    """Return the op's axes in order. One with no axes but the common ones has all of these, what it leaves out with the class ``any``.
 
     An op that declares none, and has attributes, gets an axis ``epilogue`` for its first attribute: a bucket a value.
     """
@@ -28,7 +19,7 @@ def list_axes(op: Op) -> tuple[Axis, ...]:
     if not declared and op.attributes:
         first = op.attributes[0]
         declared["epilogue"] = Axis("epilogue", {_name_value(v): (OneOf(first.name, (v,)),) for v in first.choices})
-    return tuple(declared.get(name, Axis(name, {ANY: ()})) for name in AXES)
+    return tuple(declared.get(name, Axis(name, {ANY: ()})) for name in Axes.of([axis.to_json() for axis in op.axes]).names)
 
 
 def _name_value(value: object) -> str:
@@ -49,19 +40,16 @@ def find_bucket(op: Op, problem: Problem, arch: str) -> dict[str, str]:
     return bucket
 
 
-def name_group(bucket: dict[str, str]) -> str:
-    """Return what problems have in common whose times may stand for each other: the bucket without architecture and region."""
-    return "/".join(bucket[key] for key in BUCKET_KEYS if key not in ("arch", "region"))
-
-
-def make_fallback_bucket(arch: str) -> dict[str, str]:
+def make_fallback_bucket(op: Op, arch: str) -> dict[str, str]:
     """Return the bucket under which fallbacks are kept."""
-    return {"arch": arch} | dict.fromkeys(AXES, ANY)
+    return {"arch": arch} | dict.fromkeys(find_axes(op).names, ANY)
 
 
 def describe_axes(op: Op) -> list[dict[str, Any]]:
-    """Return the axes as plain values, classes in the order in which they are tried."""
-    return [
-        {"name": axis.name, "classes": [{"name": n, "when": [c.to_json() for c in when]} for n, when in axis.classes.items()]}
-        for axis in list_axes(op)
-    ]
+    """Return the axes as plain values."""
+    return [axis.to_json() for axis in list_axes(op)]
+
+
+def find_axes(op: Op) -> Axes:
+    """Return what the op's axes are for."""
+    return Axes.of(describe_axes(op))

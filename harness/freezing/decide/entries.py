@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from contract.axes import name_bucket
+from contract.extension import extend_description, fill_attributes
 from contract.index import Index, Row
 from contract.kernels import read_kernel
-from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_bucket, name_manifest, split
+from contract.layout import SCHEMA_VERSION, SOURCES, dump_document, hash_bytes, list_kernel_files, name_manifest, split
 from contract.schemas import find_schema_fault
 from harness.benchmark.session import Session
 from harness.build.interface import describe_interface, read_api
 from harness.errors import FrozenError
-from harness.freezing.decide.buckets import describe_axes, name_group
+from harness.freezing.decide.buckets import describe_axes, find_axes
 from harness.freezing.gates.candidate import FORCIBLE, Candidate
 from harness.freezing.seal.cost import describe_cost
 from harness.freezing.store.changes import change_index
@@ -91,17 +93,23 @@ def describe_conditions(session: Session, command: str) -> dict[str, str | float
 def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
     """Write one bucket's change, so that an interrupt keeps what was decided until then; returns the set as it is now."""
     loaded = session.loaded
+    interface = describe_interface(loaded.op, read_api(loaded))
+    extends = extend_description(frozen.description if frozen.entries else None, interface)
     description = {
         "kind": "op",
         "schema": SCHEMA_VERSION,
         "op": loaded.op.name,
-        "interface": describe_interface(loaded.op, read_api(loaded)),
+        "interface": interface,
         "axes": describe_axes(loaded.op),
         "cost": describe_cost(loaded.op),
         "ties": [tie.to_json() for tie in loaded.op.ties],
+        **({"extends": extends} if extends else {}),
     }
+    # What was measured before an attribute was there was measured at its default.
+    medians = [row | {"attributes": fill_attributes(row["attributes"], interface)} for row in frozen.medians] if extends else []
+    rows = [description, *medians, *writing.rows]
     frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
-    change_index(frozen_dir, loaded.op.name, "promote", message, put=[description, *writing.rows], files=writing.files, expect=frozen)
+    change_index(frozen_dir, loaded.op.name, "promote", message, put=rows, files=writing.files, expect=frozen)
     return read_frozen_op(frozen_dir, loaded.op.name)
 
 
@@ -185,7 +193,7 @@ def list_medians(
                         "problem": match.problem.name,
                         "sizes": dict(match.problem.sizes),
                         "attributes": session.loaded.op.attribute_values(match.problem),
-                        "group": name_group(bucket),
+                        "group": find_axes(session.loaded.op).name_group(bucket),
                         "mode": match.mode.value,
                         "median_us": float(f"{median:.6g}"),
                         "record": match.find_record(name, session.records),

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.axes import name_bucket
 from contract.index import Index, Row
 from contract.kernels import read_kernel
-from contract.layout import name_bucket
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.errors import FrozenUseError
-from harness.freezing.decide.buckets import find_bucket, make_fallback_bucket, meets_domain
+from harness.freezing.decide.buckets import find_bucket, make_fallback_bucket
 from harness.freezing.decide.contests import Match
 from harness.freezing.decide.entries import Placement, Writing, apply_writing, describe_conditions, gather
 from harness.freezing.decide.ruling import Ruling, choose
@@ -68,7 +68,7 @@ def group_problems(session: Session, request: Request) -> dict[str, tuple[dict[s
     """Return the buckets that are asked for by name, each with its problems of suite ``bench``; raises :class:`FrozenError` for others."""
     op, arch = session.loaded.op, session.target.real_arch
     if request.fallback:
-        bucket = make_fallback_bucket(arch)
+        bucket = make_fallback_bucket(op, arch)
         return {name_bucket(bucket): (bucket, [])}
     groups: dict[str, tuple[dict[str, str], list[Problem]]] = {}
     for problem in op.select_problems("bench"):
@@ -123,7 +123,7 @@ def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
 def serves(session: Session, candidate: Candidate, problem: Problem) -> bool:
     """Return whether a candidate's domain holds for a problem; without one it serves no bucket."""
     op, variant = session.loaded.op, candidate.build.variant
-    return op.find_kernel(variant.kernel).domain is not None and meets_domain(op, variant, problem)
+    return op.find_kernel(variant.kernel).domain is not None and op.meets_domain(variant, problem)
 
 
 def _decide(

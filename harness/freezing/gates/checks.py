@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contract.extension import find_earlier_calls
 from contract.index import Index
 from contract.layout import hash_value
 from device import UnavailableError
@@ -99,7 +100,8 @@ def _find_unverified(session: Session, judged: Judged, record: Result) -> str:
     if record.problem != "*":
         return f"record {record.id} verifies {record.problem} alone, not all problems"
     problems = {p["problem"]: p["status"] for p in record.figures["problems"]}
-    if missing := [s.problem.name for s in make_plan(session.loaded.op, Effort()) if s.problem.name not in problems]:
+    plan = make_plan(session.loaded.op.narrow(judged.variant), Effort())
+    if missing := [s.problem.name for s in plan if s.problem.name not in problems]:
         return f"problem {missing[0]} was not run"
     if not includes_proof(record.figures, THOROUGH.proof):
         return f"record {record.id} proves only the problems that op.py lists: run `python -m harness verify {session.loaded.op.name}`"
@@ -147,7 +149,12 @@ def _compare_interface(frozen: Index, interface: Mapping[str, Any]) -> str:
     description = frozen.description
     if description is None or not frozen.entries or hash_value(description["interface"]) == hash_value(interface):
         return ""
-    return "api.hpp is not that of the op's frozen kernels, and one program cannot hold both: demote them first (`frozen demote --all`)"
+    if find_earlier_calls(description["interface"], interface) is not None:
+        return ""
+    return (
+        "api.hpp neither is that of the op's frozen kernels nor extends it, and one program cannot hold both: "
+        "demote them first (`frozen demote --all`)"
+    )
 
 
 def _find_worst(problems: Sequence[Mapping[str, Any]], figure: str) -> float:

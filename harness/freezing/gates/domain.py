@@ -103,8 +103,8 @@ def _place(
     if dtype.itemsize * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))) >= _SPACING:
         return None
     view = _Address(address, shape, tuple(dtype.itemsize * s for s in strides), dtype.str)
-    outer = None if len(shape) < 2 else strides[:-1] if tensor.is_strided else strides[-2]
-    return view, address, outer
+    asked = None if len(shape) < 2 else strides if tensor.is_strided else strides[-2]
+    return view, address, asked
 
 
 def _draw_strides(

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from contract.axes import name_bucket
 from contract.index import Index, Row, render_index, sort_key
 from contract.kernels import read_kernel
-from contract.layout import HISTORY, KERNELS, SCHEMA_VERSION, TREE, dump_document, dump_line, name_bucket, name_manifest, name_revision
+from contract.layout import HISTORY, KERNELS, SCHEMA_VERSION, TREE, dump_document, dump_line, name_manifest, name_revision
 from contract.schemas import find_schema_fault
 from device.settings import find_project_root
 from harness.errors import FrozenError, FrozenUseError

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.axes import name_bucket
 from contract.errors import BrokenDocument
 from contract.index import Row
-from contract.layout import EVIDENCE, HISTORY, dump_line, hash_value, name_bucket
+from contract.layout import EVIDENCE, HISTORY, dump_line, hash_value
 from contract.schemas import read_document
 from harness.freezing.store.findings import Finding
 

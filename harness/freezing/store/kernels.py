@@ -7,6 +7,7 @@ from pathlib import Path
 
 from contract.documents import read_plain_file
 from contract.errors import BrokenDocument
+from contract.extension import list_served_interfaces
 from contract.index import Row
 from contract.layout import REVISIONS, TREE, expand, hash_bytes, hash_value, make_seal, name_manifest, name_revision
 from contract.schemas import read_document
@@ -42,8 +43,9 @@ def check_kernels(folder: Path, known: Mapping[str, str], description: Row | Non
     for kernel, manifest in manifests.items():
         if (sound := trees.get(name_revision(manifest["revision"]))) is not None:
             yield from _check_manifest(folder, kernel, manifest, sound, known[kernel])
-        if description is not None and manifest["interface"] != hash_value(description["interface"]):
-            yield Finding(folder.name, name_manifest(kernel), "skew", "its C interface is not the one that the index describes")
+        if description is not None and manifest["interface"] not in list_served_interfaces(description):
+            detail = "its C interface is not the one that the index describes, nor one that this extends"
+            yield Finding(folder.name, name_manifest(kernel), "skew", detail)
     if len(manifests) == len(known):  # else it is not known what the others name
         for revision in sorted(present - set(users)):
             yield Finding(folder.name, revision, "added", "no kernel is made of it")

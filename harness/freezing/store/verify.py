@@ -28,8 +28,8 @@ from contract.layout import (
     OLD_MANIFEST,
     REVISIONS,
     SCHEMA,
+    SCHEMA_DIR,
     dump_line,
-    find_frozen_dir,
     hash_bytes,
     is_op_name,
     list_old_kernels,
@@ -70,7 +70,7 @@ def _check_schemas(folder: Path) -> Iterator[Finding]:
     """Check the schemas that lie in a set; those that documents are held against are always the project's own."""
     expected = {name_schema(name): digest for name, digest in DIGESTS.items()}
     present = {p.name: p for p in folder.iterdir()} if folder.is_dir() else {}
-    if not present and folder != find_frozen_dir() / SCHEMA:
+    if not present and folder != SCHEMA_DIR:
         return
     for name in sorted(expected.keys() | present.keys()):
         where = f"{SCHEMA}/{name}"

@@ -70,6 +70,7 @@ CALLS = [
         for a, k in ((None, False), (1, True), ((0, 2), False))
     ),
     Call("Reduce", [apart(3, 4)], {"function": "argmax", "axes": 1}, "argmax"),
+    Call("SumSquares", [normal(3, 4), normal(5)]),
     Call("Reshape", [normal(3, 4)], {"shape": (2, 6)}),
     Call("Permute", [normal(2, 3, 4)], {"order": (2, 0, 1)}),
     Call("Broadcast", [normal(3, 1)], {"shape": (2, 3, 4)}),
@@ -92,9 +93,13 @@ CALLS = [
     Call("LayerNorm", [normal(3, 4), None, None], label="plain"),
     Call("RMSNorm", [normal(3, 4), positive(4)]),
     Call("RMSNorm", [normal(3, 4), None], label="plain"),
+    Call("LayerNormGrad", [normal(2, 3, 4), normal(2, 3, 4), positive(4), normal(2, 3, 1), positive(2, 3, 1)]),
+    Call("LayerNormGrad", [normal(3, 4), normal(3, 4), None, normal(3, 1), positive(3, 1)], label="plain"),
+    Call("RMSNormGrad", [normal(2, 3, 4), normal(2, 3, 4), positive(4), positive(2, 3, 1)]),
+    Call("RMSNormGrad", [normal(3, 4), normal(3, 4), None, positive(3, 1)], label="plain"),
     Call("Embedding", [normal(5, 3), np.array([[1, 4], [1, 0]])]),
     Call("ScatterAdd", [normal(2, 2, 3), np.array([[1, 4], [1, 0]])], {"rows": 5}),
-    Call("Dropout", [normal(5, 7), np.uint64(3), np.uint64(8)], {"p": 0.4, "skip": 2}),
+    Call("Dropout", [normal(5, 7), np.array([3, 8], np.uint64)], {"p": 0.4, "skip": 2}),
     Call("CrossEntropy", [normal(4, 3), LABELS]),
     Call("CrossEntropy", [normal(4, 3), LABELS], {"reduction": "sum", "label_smoothing": 0.1}, "smoothed"),
     Call("cross_entropy", [normal(4, 3), LABELS]),
@@ -105,4 +110,9 @@ CALLS = [
         for a in ("none", "relu", "silu")
     ),
     Call("gemm_bias_act", [normal(3, 4), normal(4, 5), None], label="kn"),
+    *(
+        Call("gemm_backward", [normal(3, 5), w, normal(3, 4), None], {"w_layout": layout, "with_dbias": True}, layout)
+        for layout, w in (("nk", W), ("kn", normal(4, 5)))
+    ),
+    *(Call("gemm_backward", [normal(3, 4), None, None, apart(3, 4)], {"act": act}, act) for act in ("relu", "gelu_tanh", "silu")),
 ]

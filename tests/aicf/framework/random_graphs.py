@@ -112,6 +112,37 @@ MAKERS: tuple[Callable[[Rewriter, random.Random, list[Value]], Value | None], ..
 )
 
 
+def make_chains(seed: int) -> Graph:
+    """Return a float32 graph of elementwise calls, broadcasts, casts and masks, with numbers, rows and columns among matrices."""
+    rng = random.Random(seed)
+    rewriter = Rewriter(Graph(f"chains {seed}", (), (), (), ()))
+    shapes = [(5, 6), (5, 6), (6,), (5, 1), ()]
+    inputs = tuple((f"x{i}", Value(rewriter.make_id(), Type("float32", rng.choice(shapes)))) for i in range(rng.randint(2, 4)))
+    rewriter.graph = Graph(f"chains {seed}", inputs, (), (), ())
+    counter = rewriter.add_state("random.0", "random", Type("uint64", (2,)))
+    steps = rewriter.add_state("step", "control", Type("int64", ()))
+    count = rewriter.add(steps, rewriter.one("Full", value=1, dtype="int64"))
+    values = [*(v for _, v in inputs), rewriter.cast(count, "float32")]
+    for _ in range(rng.randint(4, 24)):
+        x = rng.choice(values)
+        kind = rng.randrange(7)
+        if kind == 0:
+            values.append(rewriter.each(rng.choice(UNARY), x))
+        elif kind == 1:
+            values.append(rewriter.scale(x, rng.uniform(-1, 1)))
+        elif kind == 2:
+            values.append(rewriter.each("where", rewriter.each("lt", x, rng.choice([x, inputs[0][1]])), x, rewriter.full(0.5, x)))
+        elif kind == 3:
+            values.append(rewriter.cast(rewriter.cast(x, "bfloat16"), "float32"))
+        elif kind == 4 and x.type.shape == (5, 6):
+            values.append(rewriter.one("Dropout", x, counter, p=0.25, skip=rng.randrange(2)))
+        elif kind == 5 and x.type.shape != (5, 6):
+            values.append(rewriter.broadcast(x, (5, 6)))
+        elif (made := _binary(rewriter, rng, [*values[-4:], x])) is not None:
+            values.append(made)
+    return rewriter.finish(rng.sample(values, min(3, len(values))), [(steps, count), (counter, rewriter.one("Advance", counter, by=2))])
+
+
 def make_values(graph: Graph, seed: int) -> tuple[list[np.ndarray], dict[tuple[str, str], np.ndarray]]:
     """Return random inputs and states."""
     rng = np.random.default_rng(seed)

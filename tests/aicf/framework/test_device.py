@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf import Tensor, nn, optim
+from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.errors import SelectionError, UnsupportedError
 from aicf.opset import Attr
@@ -70,7 +70,7 @@ def test_a_replay_has_the_bits_of_single_launches(program: aicf.train.Program) -
 
 def test_the_log_says_what_decided(program: aicf.train.Program) -> None:
     (entry,) = [e for e in program.log if e.rule == "fuse"]
-    assert any("Linear + relu" in note and "not served: fused" in note for note in entry.notes)
+    assert any("Linear + relu" in note and "us" in note and note.endswith("fused") for note in entry.notes), entry.notes
     (entry,) = [e for e in program.log if e.rule == "select"]
     assert len(entry.notes) == 3
 
@@ -81,6 +81,31 @@ def test_each_step_is_near_the_truth(program: aicf.train.Program) -> None:
     assert [(e.op, e.owner) for e in errors] == [("gemm_bias_act", "0"), ("gemm_bias_act", "2"), ("softmax", "3")]
     assert all(0.0 < e.relative <= 1e-6 for e in errors)  # a few roundings of fp32
     np.testing.assert_array_equal(program(X).numpy(), before)
+
+
+def test_runs_are_ranges_by_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[str] = []
+
+    class Again:
+        """A range that may be entered again, as NVTX's may."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __enter__(self) -> None:
+            entered.append(self._name)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("aicf.runtime.device.mark", Again)
+    program = aicf.compile(make_mlp(), (Tensor(X),), backend="cuda")
+    program(X)
+    assert entered == ["Sequential/0/0:gemm_bias_act", "Sequential/2/1:gemm_bias_act", "Sequential/3/2:softmax"]
+    program(X)  # captured
+    del entered[:]
+    program(X)
+    assert entered == ["Sequential"]
 
 
 def test_the_weights_are_shared(program: aicf.train.Program, expected: np.ndarray) -> None:
@@ -102,25 +127,19 @@ def test_a_saved_plan_runs_with_its_kernels_by_seal(program: aicf.train.Program,
 
 
 def test_all_that_no_kernel_serves_is_listed_at_once() -> None:
-    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Tanh())
+    class Log(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.log_softmax(x)[:, 1:]
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), Log())
     with pytest.raises(UnsupportedError) as caught:
         aicf.compile(model, (Tensor(X),), backend="cuda")
     text = str(caught.value)
     assert "2 calls have no frozen kernel" in text
-    assert "LayerNorm of 1" in text
-    assert "Elementwise of 2" in text
+    assert "LayerNorm" not in text
+    assert "LogSoftmax of 2" in text
+    assert "Slice of 2" in text
     assert f"{Path(__file__).name}:" in text
-
-
-def test_a_training_step_says_all_that_it_still_needs() -> None:
-    model = nn.Linear(64, 10)
-    labels = Tensor(np.zeros(32, np.int64))
-    with pytest.raises(UnsupportedError) as caught:
-        aicf.compile_step(
-            model, lambda m, x, y: F.cross_entropy(m(x), y), optim.SGD(model.parameters()), (Tensor(X), labels), backend="cuda"
-        )
-    for missing in ("Reduce", "SGD", "function='add'"):  # the bias's gradient, the update, and the counter of steps
-        assert missing in str(caught.value)
 
 
 def need_frozen(op: str) -> None:
@@ -183,14 +202,14 @@ def test_eager_calls_run_on_frozen_kernels(expected: np.ndarray) -> None:
 
 def test_a_call_without_a_kernel_names_op_and_problem() -> None:
     x = Tensor(X, backend="cuda")
-    with pytest.raises(UnsupportedError, match=r"Elementwise\(float32\[32,64\], function='tanh'\): no frozen kernel serves it"):
-        F.tanh(x)
+    with pytest.raises(UnsupportedError, match=r"LogSoftmax\(float32\[32,64\]\): no frozen kernel serves it"):
+        F.log_softmax(x)
     with pytest.raises(TypeError, match="inputs are on cuda and numpy"):
         F.linear(x, Tensor(np.ones((3, 64), np.float32)))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_gradients_of_a_layer_in_16_bits(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_gradients_of_a_layer(dtype: str) -> None:
     """dx and dw by one launch of gemm_backward, against the truth on the same rounded operands."""
     rng = np.random.default_rng(3)
     host = {n: Tensor(rng.normal(size=s), dtype=dtype) for n, s in (("x", (24, 40)), ("w", (16, 40)), ("dy", (24, 16)))}
@@ -200,9 +219,9 @@ def test_gradients_of_a_layer_in_16_bits(dtype: str) -> None:
         F.linear(x, w).backward(Tensor(host["dy"], backend=backend))
         assert x.grad is not None and w.grad is not None
         grads.append([g.numpy().astype(np.float64) for g in (x.grad, w.grad)])
-    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    # One rounding of the result on each side, of which sums in fp32 are far below 16 bits; of fp32 they have up to 24.
+    unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 24 * 2.0**-24}[dtype]
     for true, found in zip(*grads, strict=True):
-        # One rounding of the result on each side; sums in fp32 are far below it.
         assert np.abs(found - true).max() <= 2.5 * unit * np.abs(true).max()
 
 

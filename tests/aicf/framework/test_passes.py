@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aicf.ir import Graph, Rewriter, Value
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from aicf.errors import PlanError
+from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import Attrs, Type, find_op
 from aicf.passes import PASSES, Context, Pass, run_passes
 from aicf.passes.context import Choice, Training, Updates
 from aicf.plan import make_plan, verify
 from aicf.runtime.host import HostExecutor
-from tests.aicf.framework.random_graphs import make_network, make_values
+from contract.expressions import parse_chain
+from tests.aicf.framework.random_graphs import make_chains, make_network, make_values
 
 
 class Eager:
@@ -31,6 +37,16 @@ class Eager:
 def descend(rewriter: Rewriter, grads: Mapping[str, Value]) -> Updates:
     states = {s.owner: s.value for s in rewriter.graph.states}
     return [(states[owner], rewriter.sub(states[owner], rewriter.scale(g, 0.1))) for owner, g in grads.items() if owner != "p0"]
+
+
+class Everything:
+    """A chooser that serves whatever is frozen."""
+
+    def predict_us(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> float | None:
+        return 1.0
+
+    def choose(self, node: Node) -> Choice:
+        return Choice(node.op, "", "", None, 0, "")
 
 
 def evaluate(graph: Graph, seed: int) -> list[np.ndarray]:
@@ -222,9 +238,92 @@ def test_mixed_precision_keeps_what_states_are(compute: str) -> None:
     assert all(new.type.dtype == "float32" for _, new in made.updates)
     products = [n for n in made.nodes if n.op in ("Linear", "LinearGrad")]
     assert products and all(v.type.dtype == compute for n in products for v in n.inputs if v is not None)
-    assert all(v.type.dtype == "float32" for n in made.nodes if n.op == "Reduce" for v in n.inputs if v is not None)
+    # Sums of gradients are in the dtype of gradients, like those that products make; other reductions are in fp32.
+    reduced = {(n.differentiates is None, v.type.dtype) for n in made.nodes if n.op == "Reduce" for v in n.inputs if v is not None}
+    assert reduced <= {(True, "float32"), (False, compute)} and (False, compute) in reduced
 
 
 def test_an_unknown_compute_dtype_is_refused() -> None:
     with pytest.raises(ValueError, match="amp: expected one of bfloat16, float16, got 'int8'"):
         run_one("mix precision", network(mlp), Context(amp="int8"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fused_chains_have_the_values_of_their_parts(seed: int) -> None:
+    graph = make_chains(seed)
+    before = evaluate(graph, seed)
+    context, seen = Context(chooser=Everything()), {}
+
+    def watch(each: Pass, old: Graph, new: Graph) -> None:
+        seen[each.name] = (old, new)
+        for x, y in zip(before, evaluate(new, seed), strict=True):
+            # bfloat16 values that stay inside of a chain are not rounded: 2**-8 of what they are, through slopes of about 1.
+            np.testing.assert_allclose(y.astype(np.float64), x.astype(np.float64), rtol=0.05, atol=0.05, err_msg=each.name)
+
+    run_passes(
+        graph, context, [p for p in PASSES if p.name in ("lower", "remove dead last", "fuse chains", "remove dead constants")], watch
+    )
+    old, new = seen["fuse chains"]
+    assert count(new, "elementwise") <= count(old, "elementwise")
+    for node in new.nodes:
+        if node.op == "elementwise":
+            chain = parse_chain("chain", str(node.attrs["chain"]))
+            assert sum(len(o.words) for o in chain.inputs) <= 8 and sum(len(o.words) for o in chain.outputs) <= 4
+
+
+def make_step(*, clip: bool, groups: bool) -> aicf.train.Step:
+    """Return a step on NumPy of which the recorded graph is of interest."""
+    aicf.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 4))
+    params = list(model.parameters())
+    given = [{"params": params[1::2], "weight_decay": 0.0}, {"params": params[::2], "weight_decay": 0.1}] if groups else params
+    optimizer = optim.AdamW(given, lr=optim.cosine(1e-2, total=9))
+    x, y = Tensor(np.ones((5, 6), np.float32)), Tensor(np.array([0, 1, 2, 3, 0]))
+    return aicf.compile_step(model, lambda m, a, b: F.cross_entropy(m(a), b), optimizer, (x, y), clip_norm=0.25 if clip else None)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("groups", [False, True])
+def test_flat_launches_have_the_values_of_single_ones(clip: bool, groups: bool) -> None:
+    """The step as frozen ops, flat and not, by plans that are verified and run by the truth."""
+    step = make_step(clip=clip, groups=groups)
+    assert step.graph is not None
+    found = {}
+    last = [p for p in PASSES if p.name in ("lower", "remove dead last", "fuse chains", "remove dead constants", "flatten")]
+    for name in ("flat", "single"):
+        chosen = [p for p in PASSES if p.name == "join sums" and name == "flat"] + [
+            p for p in last if name == "flat" or p.name != "flatten"
+        ]
+        graph, _ = run_passes(step.graph, Context(chooser=Everything()), chosen)
+        executor = HostExecutor(make_plan(graph, "numpy"), poison=True)
+        verify(executor.plan)
+        executor.load_states({key: t.numpy() for key, t in step.tensors.items()})
+        rng = np.random.default_rng(0)
+        for _ in range(5):
+            executor.put([rng.normal(size=(5, 6)).astype(np.float32), rng.integers(0, 4, 5)])
+            executor.run()
+        states = {(s.owner, s.role): np.array(executor.view(s.slot)) for s in executor.plan.states}
+        found[name] = (graph, [np.array(executor.view(s)) for s in executor.plan.outputs] + [states[key] for key in sorted(states)])
+    for x, y in zip(found["flat"][1], found["single"][1], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-8)
+    flat = [n.attrs["op"] for n in found["flat"][0].nodes if n.op == "flat"]
+    num_groups = 2 if groups else 1
+    assert sorted(flat) == sorted(["optimizer"] * num_groups + (["reduce"] + ["elementwise"] * num_groups if clip else []))
+    assert count(found["single"][0], "optimizer") == 4
+
+
+def test_a_plan_whose_members_lie_apart_is_refused() -> None:
+    step = make_step(clip=False, groups=False)
+    assert step.graph is not None
+    names = ("lower", "remove dead last", "fuse chains", "remove dead constants", "flatten")
+    graph, _ = run_passes(step.graph, Context(chooser=Everything()), [p for p in PASSES if p.name in names])
+    plan = make_plan(graph, "numpy")
+    verify(plan)
+    index, update = next((i, s) for i, s in enumerate(plan.steps) if s.op == "flat")
+    slot = update.inputs[5]
+    assert slot is not None
+    moved = replace(slot, offset=plan.sizes[slot.region])
+    wrong = replace(update, inputs=(*update.inputs[:5], moved, *update.inputs[6:]))
+    sizes = {**plan.sizes, slot.region: plan.sizes[slot.region] + 4096}
+    with pytest.raises(PlanError, match="as a part of what begins at"):
+        verify(replace(plan, steps=(*plan.steps[:index], wrong, *plan.steps[index + 1 :]), sizes=sizes))

@@ -37,6 +37,9 @@ struct Report {
     Dim3 block, thread;
     uint64_t address = 0;
     uint64_t count = 1;  // same kind at the same instruction is folded into one report
+    std::string kernel_name;              // demangled
+    std::vector<std::string> inlined_at;  // calls that were inlined, from that of the function which `source` is in outwards
+    std::vector<uint32_t> copies;  // PTX lines of the copies of that place which unrolling made, that the report stands for as well
 };
 
 // cudaError_t values that a launch can end with.

@@ -45,10 +45,12 @@ void rename(Module& module, const Names& names) {
 }
 
 // Places in the source, by the files of the linked module.
-void shift_files(Module& module, uint32_t by) {
+void shift_files(Module& module, uint32_t by, uint32_t sites) {
     const auto shift = [&](Location& where) {
         if (where.file) where.file += by;
+        if (where.inlined_at) where.inlined_at += sites;
     };
+    for (Location& site : module.call_sites) shift(site);
     for (Variable& variable : module.variables) shift(variable.where);
     for (Function& function : module.functions) {
         shift(function.where);
@@ -79,6 +81,7 @@ Module link(std::vector<Module> modules) {
     out.target = modules[0].target;
     out.address_size = modules[0].address_size;
     out.files.emplace_back();
+    out.call_sites.emplace_back();
 
     std::map<std::string, uint32_t> users;  // in how many modules a name occurs
     for (const Module& module : modules) {
@@ -99,8 +102,9 @@ Module link(std::vector<Module> modules) {
             if (function.has_body) keep_apart(function.name, function.linkage);
         }
         rename(module, names);
-        shift_files(module, static_cast<uint32_t>(out.files.size() - 1));
+        shift_files(module, static_cast<uint32_t>(out.files.size() - 1), static_cast<uint32_t>(out.call_sites.size() - 1));
         for (size_t i = 1; i < module.files.size(); ++i) out.files.push_back(std::move(module.files[i]));
+        for (size_t i = 1; i < module.call_sites.size(); ++i) out.call_sites.push_back(module.call_sites[i]);
 
         for (Variable& variable : module.variables) {
             const auto [it, is_new] = variables.try_emplace(variable.name, out.variables.size());

@@ -60,4 +60,11 @@ std::string Module::source_of(const Location& where) const {
     return (slash == std::string::npos ? path : path.substr(slash + 1)) + ":" + std::to_string(where.line);
 }
 
+std::vector<std::string> Module::callers_of(const Location& where) const {
+    std::vector<std::string> callers;
+    for (uint32_t site = where.inlined_at; site != 0 && site < call_sites.size(); site = call_sites[site].inlined_at)
+        callers.push_back(source_of(call_sites[site]));
+    return callers;
+}
+
 }  // namespace aicf::emu::ptx

@@ -61,6 +61,7 @@ struct Location {
     uint32_t file = 0;  // index of a .file directive, 0 = unknown
     uint32_t line = 0;
     uint32_t column = 0;
+    uint32_t inlined_at = 0;  // index into Module::call_sites: where the function that the place is in was called; 0: nowhere
 };
 
 class ParseError : public std::runtime_error {
@@ -187,11 +188,13 @@ struct Module {
     std::string target;             // "sm_90a"
     uint32_t address_size = 64;
     std::vector<std::string> files;  // by .file index; [0] is empty
+    std::vector<Location> call_sites;  // of inlined functions; [0] is none
     std::vector<Variable> variables;  // module scope: .global .const .shared (also .extern .shared) .texref
     std::vector<Function> functions;
 
     const Function* find(std::string_view name) const;
     std::string source_of(const Location& where) const;  // "kernels.cu:42", or "" when unknown
+    std::vector<std::string> callers_of(const Location& where) const;  // the calls that were inlined, the innermost first
 };
 
 // Parses a whole module. Throws ParseError with the line and what was expected there.

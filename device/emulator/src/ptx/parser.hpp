@@ -1,6 +1,8 @@
 // Recursive-descent parser of PTX modules; the sources are split by what they read: directives, function bodies, operands.
 #pragma once
 
+#include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -68,6 +70,7 @@ private:
     void parse_target();
     void parse_file();
     void parse_loc();
+    uint32_t add_call_site(Location site);
     void parse_section();
     void parse_alias();
     Variable::Linkage parse_linkage();
@@ -118,6 +121,8 @@ private:
     Module module_;
     Function* function_ = nullptr;
     Location where_;
+    std::map<std::array<uint32_t, 3>, uint32_t> places_;      // of the function: file, line and column, and where it was inlined last
+    std::map<std::array<uint32_t, 4>, uint32_t> call_sites_;  // of the module, by what Module::call_sites holds
     int depth_ = 0;
     bool in_call_ = false;  // where a parenthesis opens a list of arguments, and elsewhere a constant expression
     std::vector<Scope> scopes_;

@@ -96,18 +96,36 @@ void Parser::parse_loc() {
     where_.file = static_cast<uint32_t>(expect_integer("a file index"));
     where_.line = static_cast<uint32_t>(expect_integer("a line"));
     where_.column = static_cast<uint32_t>(expect_integer("a column"));
-    // The place is the inlined code's own; the call chain (function_name, inlined_at) is not kept.
+    where_.inlined_at = 0;
     while (accept(",")) {
         const std::string word = expect_name("function_name or inlined_at");
         if (word == "function_name") {
             expect_name("a label");
             if (accept("+")) expect_integer("an offset");
         } else if (word == "inlined_at") {
-            for (const char* what : {"a file index", "a line", "a column"}) expect_integer(what);
+            Location site;
+            site.file = static_cast<uint32_t>(expect_integer("a file index"));
+            site.line = static_cast<uint32_t>(expect_integer("a line"));
+            site.column = static_cast<uint32_t>(expect_integer("a column"));
+            where_.inlined_at = add_call_site(site);
         } else {
             throw ParseError(last_line_, "expected function_name or inlined_at, found '" + word + "'");
         }
     }
+    places_[{where_.file, where_.line, where_.column}] = where_.inlined_at;
+}
+
+// A call that was inlined itself was the place of a .loc before, which says where.
+uint32_t Parser::add_call_site(Location site) {
+    const auto caller = places_.find({site.file, site.line, site.column});
+    if (caller != places_.end()) site.inlined_at = caller->second;
+    const auto [found, is_new] = call_sites_.try_emplace({site.file, site.line, site.column, site.inlined_at}, 0);
+    if (is_new) {
+        if (module_.call_sites.empty()) module_.call_sites.emplace_back();
+        found->second = static_cast<uint32_t>(module_.call_sites.size());
+        module_.call_sites.push_back(site);
+    }
+    return found->second;
 }
 
 void Parser::parse_section() {
@@ -169,6 +187,7 @@ void Parser::parse_function(Variable::Linkage linkage, bool is_entry) {
     function.where.ptx_line = last_line_;
     function_ = &function;
     where_ = {};
+    places_.clear();
     while (peek().is_dot("attribute")) {
         take();
         skip_parentheses();

@@ -73,10 +73,14 @@ std::string to_json(const Dim3& dim) {
 }
 
 std::string to_json(const Report& r) {
+    std::string callers, copies;
+    for (const std::string& caller : r.inlined_at) callers += (callers.empty() ? "" : ",") + quote(caller);
+    for (const uint32_t line : r.copies) copies += (copies.empty() ? "" : ",") + std::to_string(line);
     return "{\"kind\":" + quote(r.kind) + ",\"severity\":\"" + name_of(r.severity) + "\",\"text\":" + quote(r.text) +
            ",\"kernel\":" + quote(r.kernel) + ",\"ptx_line\":" + std::to_string(r.ptx_line) + ",\"source\":" + quote(r.source) +
            ",\"block\":" + to_json(r.block) + ",\"thread\":" + to_json(r.thread) + ",\"address\":" + std::to_string(r.address) +
-           ",\"count\":" + std::to_string(r.count) + "}";
+           ",\"count\":" + std::to_string(r.count) + ",\"kernel_name\":" + quote(r.kernel_name) + ",\"inlined_at\":[" + callers +
+           "],\"copies\":[" + copies + "]}";
 }
 
 void set_report_file(const std::string& path) {

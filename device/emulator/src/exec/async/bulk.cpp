@@ -110,7 +110,7 @@ Block* Interpreter<M>::check_shared_run(uint32_t lane, uint64_t address, uint32_
         bad_access(lane, Finding::kMisaligned, MemSpace::kShared, static_cast<uint32_t>(address), alignment, is_write);
         return nullptr;
     }
-    if (owner && offset >= kSharedStart && static_cast<uint64_t>(offset) + bytes <= owner->shared_end) return owner;
+    if (owner && owner->has_shared(offset, bytes)) return owner;
     bad_access(lane, is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead, MemSpace::kShared, static_cast<uint32_t>(address),
                bytes, is_write);
     return nullptr;

@@ -101,7 +101,7 @@ typename Interpreter<M>::MbarrierRef Interpreter<M>::mbarrier_at(uint32_t lane, 
         bad(Finding::kMisaligned, MemSpace::kShared, kErrorMisalignedAddress);
         return ref;
     }
-    if (!owner || ref.address < kSharedStart || ref.address + kWordBytes > owner->shared_end) {
+    if (!owner || !owner->has_shared(ref.address, kWordBytes)) {
         bad(Finding::kOutOfBoundsWrite, MemSpace::kShared, kErrorIllegalAddress);
         return ref;
     }
@@ -284,6 +284,7 @@ template <Mode M>
 void Interpreter<M>::mbarrier(const Inst& inst, uint32_t mask) {
     const MbarrierOp op = static_cast<MbarrierOp>(inst.mode);
     if (op == MbarrierOp::kTestWait) return mbarrier_wait(inst, mask);
+    ++warp_.changes;
     ++pc_;
     if (op == MbarrierOp::kFenceInit) {
         warp_.init_fenced |= mask;

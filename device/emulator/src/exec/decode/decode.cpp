@@ -140,6 +140,10 @@ void ImageBuilder::collect_functions() {
     }
 }
 
+namespace {
+constexpr uint32_t kSharedGap = 1024, kMostSharedGaps = 24;
+}
+
 void ImageBuilder::lay_out_shared() {
     // Shared memory that the system keeps for itself, in which cooperative groups lay the barriers of tiles of several warps (288 bytes at
     // %reserved_smem_offset_1: cooperative_groups/details/memory.h). Here a kernel that asks for it has it behind its own variables.
@@ -155,18 +159,31 @@ void ImageBuilder::lay_out_shared() {
             }
         }
     }
-    uint32_t at = kSharedStart;
+    uint32_t at = kSharedStart, last = kSharedStart;  // as the program knows it; the end of what was placed, where it is
+    uint32_t shift = 0;                               // by how much the gaps move what follows
     std::vector<const ptx::Variable*> dynamic;
+    // An access behind the end of a variable is in a gap. Multiples of the gap's size change neither the banks of an address nor the
+    // patterns of swizzles, and the sum of all stays within what a matrix descriptor can say.
+    const auto leave_gap = [&](uint32_t align) {
+        if (last != kSharedStart && image->shared_gaps.size() < kMostSharedGaps) {
+            shift += kSharedGap;
+            image->shared_gaps.emplace_back(last, round_up(at, align) + shift);
+        }
+        at = round_up(at, align);
+        return at + shift;
+    };
     const auto place = [&](const ptx::Variable& variable) {
         if (variable.space != ptx::Space::kShared) return;
         if (variable.size_bytes == 0) {
             dynamic.push_back(&variable);
             return;
         }
-        at = round_up(at, std::max(variable.align, 1u));
-        shared_symbols[variable.name] = at;
-        image->shared_variables.push_back({variable.name, at, static_cast<uint32_t>(variable.size_bytes)});
-        at += static_cast<uint32_t>(variable.size_bytes);
+        const uint32_t address = leave_gap(std::max(variable.align, 1u));
+        const uint32_t bytes = static_cast<uint32_t>(variable.size_bytes);
+        shared_symbols[variable.name] = address;
+        image->shared_variables.push_back({variable.name, address, bytes});
+        at += bytes;
+        last = address + bytes;
     };
     for (const ptx::Variable& variable : program.module.variables) {
         if (used.contains(variable.name)) place(variable);
@@ -175,17 +192,18 @@ void ImageBuilder::lay_out_shared() {
         for (const ptx::Variable& variable : function->variables) place(variable);
     }
     if (wants_reserved) {
-        image->reserved_shared = round_up(at, 16);
+        image->reserved_shared = leave_gap(16);
         image->reserved_shared_bytes = kReservedBytes;
         shared_symbols[kReserved] = image->reserved_shared;
-        at = image->reserved_shared + kReservedBytes;
+        at += kReservedBytes;
+        last = image->reserved_shared + kReservedBytes;
     }
     uint32_t align = 16;
     for (const ptx::Variable* variable : dynamic) align = std::max(align, variable->align);
-    if (!dynamic.empty()) at = round_up(at, align);
+    image->shared_dynamic = dynamic.empty() ? at + shift : leave_gap(align);
     for (const ptx::Variable* variable : dynamic) {
-        shared_symbols[variable->name] = at;
-        image->shared_variables.push_back({variable->name, at, 0});
+        shared_symbols[variable->name] = image->shared_dynamic;
+        image->shared_variables.push_back({variable->name, image->shared_dynamic, 0});
     }
     image->shared_static_bytes = at - kSharedStart;
 }
@@ -435,7 +453,12 @@ void FunctionDecoder::finish() {
     for (Inst& inst : code_) {
         if (inst.op == Op::kBra) inst.imm += entry.entry_pc;
     }
-    for (const auto& [load, by] : confirmed) info_[load].confirmed_by = by + entry.entry_pc;
+    for (const auto& [load, by] : confirmed) info_[load].confirmed_by = by == kValueDiscarded ? by : by + entry.entry_pc;
+    for (const Ref& ref : refs_) {
+        const RegClass kind = classes_[ref.reg];
+        const uint32_t bytes = kind == RegClass::k32 ? kRow32Bytes : kind == RegClass::k64 ? kRow64Bytes : 1;
+        image.operands.push_back({entry.entry_pc + ref.inst, sizes.places[ref.reg] * bytes, kind, ref.is_def});
+    }
     image.code.insert(image.code.end(), code_.begin(), code_.end());
     image.info.insert(image.info.end(), info_.begin(), info_.end());
 }

@@ -190,11 +190,14 @@ struct Inst {
 };
 static_assert(sizeof(Inst) <= 64);
 
+constexpr uint32_t kValueDiscarded = ~0u - 1;
+
 struct InstInfo {
     ptx::Location where;
     uint32_t function = 0;  // index into Image::functions
     const ptx::Instruction* instruction = nullptr;  // null: the end of a function
-    uint32_t confirmed_by = ~0u;  // of a plain load: the compare-and-swap that repeats it before its value matters (confirm.cpp)
+    // Of a plain load: the compare-and-swap that repeats it before its value matters, or kValueDiscarded (analysis/confirmed_loads.cpp).
+    uint32_t confirmed_by = ~0u;
 };
 
 // Special registers that are rows of the warp, filled once a block.
@@ -270,6 +273,15 @@ struct ParamRow {
     uint32_t offset_bytes;  // of the row, in the constants
 };
 
+enum class RegClass : uint8_t { k32, k64, kPred };
+
+// Where an instruction reads or sets a register: a row of its frame, in bytes, or a slot of predicates.
+struct OperandPlace {
+    uint32_t pc = 0, offset = 0;
+    RegClass kind = RegClass::k32;
+    bool is_def = false;
+};
+
 struct CallInfo {
     struct Copy {
         uint32_t caller_offset, callee_offset, bytes;
@@ -299,6 +311,7 @@ struct Image {
     mutable std::shared_ptr<const std::vector<std::string>> places;  // of the instructions, in words; made when a launch needs them
     std::vector<Inst> code;
     std::vector<InstInfo> info;
+    std::vector<OperandPlace> operands;  // by pc
     std::vector<ImageFunction> functions;  // [0] is the kernel
     std::vector<CallInfo> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
@@ -310,7 +323,9 @@ struct Image {
     std::map<uint64_t, uint32_t> function_by_address;  // generic function address -> index into functions
     uint32_t stack32 = 0, stack64 = 0, stack_predicates = 0, stack_local = 0;  // for the deepest call chain
     uint32_t alloca_bytes = 0;  // of local memory behind stack_local, which `alloca` hands out; 0: no function has it
-    uint32_t shared_static_bytes = 0;  // from kSharedStart
+    uint32_t shared_static_bytes = 0;  // as the program knows it, without the gaps
+    uint32_t shared_dynamic = kSharedStart;  // where dynamic shared memory begins
+    std::vector<std::pair<uint32_t, uint32_t>> shared_gaps;  // between variables: first byte, and the one past the last
     std::vector<SharedVariable> shared_variables;
     uint32_t race_shift = 2;  // log2 of the race check's unit: narrowest write to shared memory
     uint32_t global_shift = 2;  // the same of global memory
@@ -321,6 +336,12 @@ struct Image {
     bool uses_heap = false;
     uint32_t most_threads = 0, least_blocks = 1, most_registers = 0;
     bool uses_async = false;
+    bool crosses_shared_gap(uint64_t begin, uint64_t end) const {
+        for (const auto& [first, last] : shared_gaps) {
+            if (begin < last && end > first) return true;
+        }
+        return false;
+    }
     KernelInfo kernel;
 };
 
@@ -346,7 +367,6 @@ std::unique_ptr<Image> decode_kernel(const ProgramImpl& program, const ptx::Func
 
 // Where an operand of an Inst refers to a virtual register, before registers are allotted.
 enum class Field : uint8_t { kD, kA, kB, kC, kE, kPd, kQd, kPa, kPb, kGuard, kListed /* Image::operand_lists[Ref::slot] */ };
-enum class RegClass : uint8_t { k32, k64, kPred };
 struct Ref {
     uint32_t inst;  // index into the function's own instructions
     Field field;
@@ -357,6 +377,7 @@ struct Ref {
 
 struct FrameSizes {
     uint32_t bytes32 = 0, bytes64 = 0, predicates = 0;
+    std::vector<uint32_t> places;  // by virtual register: its row, or its slot
 };
 
 // Gives every virtual register a place by liveness (linear scan over the intervals of a data-flow analysis) and patches `code` and
@@ -366,7 +387,7 @@ FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& opera
                            const std::vector<std::vector<uint32_t>>& successors, const std::vector<Ref>& refs,
                            const std::vector<RegClass>& classes);
 
-// Plain loads, and the compare-and-swap that confirms each.
+// Plain loads, and the compare-and-swap that confirms each, or kValueDiscarded.
 std::vector<std::pair<uint32_t, uint32_t>> find_confirmed_loads(const std::vector<Inst>& code, const std::vector<InstInfo>& info,
                                                                 const std::vector<std::vector<uint32_t>>& successors,
                                                                 const std::vector<Ref>& refs);

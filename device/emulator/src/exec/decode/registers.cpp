@@ -153,7 +153,7 @@ FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& opera
             case Field::kListed: operand_lists[ref.slot] = operand; break;
         }
     }
-    return {high[0] * kRow32Bytes, high[1] * kRow64Bytes, high[2]};
+    return {high[0] * kRow32Bytes, high[1] * kRow64Bytes, high[2], std::move(place)};
 }
 
 }  // namespace aicf::emu

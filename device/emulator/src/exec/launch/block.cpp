@@ -18,7 +18,7 @@ void Block::allocate(LaunchState& state) {
     const Image& image = *state.image;
     num_threads = state.block_threads;
     num_warps = (num_threads + kWarpLanes - 1) / kWarpLanes;
-    shared_end = kSharedStart + state.shared_bytes;
+    shared_end = image.shared_dynamic + state.launch->dynamic_shared_bytes;
     local_stride = image.stack_local + image.alloca_bytes;
     const bool init = state.options.checks & kInitcheck;
     const bool race = state.options.checks & kRacecheck;
@@ -206,6 +206,9 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.bulk_stores.clear();
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);
         warp.polled_block = nullptr;
+        warp.poll_pc = ~0u;
+        warp.is_vain = false;
+        warp.changes = 0;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);
         std::fill(std::begin(warp.alloca_used), std::end(warp.alloca_used), 0u);
         warp.cluster_arrived = warp.cluster_passed = 0;

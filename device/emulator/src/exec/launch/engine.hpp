@@ -17,6 +17,7 @@
 #include "../exec.hpp"
 #include "../race/order.hpp"
 #include "../tensor/wgmma_state.hpp"
+#include "livelock.hpp"
 
 namespace aicf::emu {
 
@@ -109,9 +110,13 @@ struct Warp {
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
-    // The read or atomic that it last repeated in vain, of memory other than an mbarrier.
-    uint64_t vain_address = 0;
-    uint32_t vain_pc = ~0u;
+    // The read or atomic that may be a poll: the last one, and whether it was repeated; of memory other than an mbarrier.
+    uint64_t poll_address = 0;
+    uint32_t poll_pc = ~0u;
+    bool is_vain = false;
+    WarpCycle cycle;
+    uint64_t changes = 0;                     // times that it did what others can see
+    uint32_t loop_low = ~0u, loop_high = 0;   // first and last instruction of the loops that it took since somebody looked
     uint32_t init_fenced = 0;  // threads whose next relaxed arrival at the cluster barrier publishes mbarriers (fence.mbarrier_init)
     uint32_t cluster_arrived = 0;  // threads that arrived at the cluster's barrier in its current phase
     uint32_t cluster_passed = 0;   // threads whose phase is complete, and who have not waited yet
@@ -189,6 +194,7 @@ struct Block {
     uint8_t* shared = nullptr;
     uint8_t* shared_state = nullptr;  // bits: 1 written, 2 a copy is in flight, 4 part of an mbarrier
     uint32_t shared_end = 0;
+    bool has_shared(uint64_t offset, uint32_t bytes) const;  // all of them inside of variables
     uint8_t* local = nullptr;         // num_threads x local_stride
     uint8_t* local_state = nullptr;
     uint32_t local_stride = 0;
@@ -307,8 +313,7 @@ struct LaunchState {
     std::atomic<uint64_t> instructions{0};
     std::atomic<uint64_t> next_cluster{0};
     std::atomic<uint64_t> finished_blocks{0};
-    std::atomic<uint32_t> busy_workers{0};   // that have blocks, or may get some
-    std::atomic<uint32_t> vain_workers{0};   // of these, whose blocks have all long read what nothing changes
+    WaitBoard waits;
     uint64_t run_clusters = 0;            // of the grid's that run: all, or a sample
     std::vector<uint64_t> cluster_order;  // empty: in order
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena
@@ -347,8 +352,22 @@ inline uint64_t next_random(uint64_t& state) {  // SplitMix64
     return z ^ (z >> 31);
 }
 
+inline bool Block::has_shared(uint64_t offset, uint32_t bytes) const {
+    return offset >= kSharedStart && offset + bytes <= shared_end && !launch->image->crosses_shared_gap(offset, offset + bytes);
+}
+
 struct Range {
     uint64_t begin = 1, end = 0;
+};
+
+// Race check: plain reads of global memory by one warp at one instruction that the shadow has not been told of yet. They are noted before
+// the warp does anything that orders it with others, or writes: until then it is the same when they happened. A loop in which each thread
+// walks along a row of its own touches 32 granules at each turn, and so tells each of them once and not 64 times.
+struct PendingReads {
+    static constexpr uint32_t kSlots = 16;  // instructions
+    uint32_t mask = 0;                      // lanes that have read
+    alignas(64) uint64_t granule[kWarpLanes];
+    alignas(64) uint64_t units[kWarpLanes];
 };
 
 struct Worker {
@@ -359,6 +378,9 @@ struct Worker {
     std::unordered_map<uint64_t, uint64_t> folded;  // (finding, pc) -> count
     Counters counters;            // what belongs to no instruction
     std::vector<Counters> lines;  // by pc, when counters are on
+    uint32_t pending = 0;  // of these that are in use, for the warp that runs
+    std::array<uint32_t, PendingReads::kSlots> pending_pc;
+    std::array<PendingReads, PendingReads::kSlots> pending_reads;
     uint64_t instructions = 0;
     uint64_t progress = 0;  // changes of what warps poll for: without any, blocks that only poll are in a deadlock
 };
@@ -391,6 +413,7 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail);
 void report_barrier_places(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, uint32_t other_pc);
 std::vector<std::string> describe_places(const LaunchState& state);  // of the image's instructions
+void merge_copies(std::vector<Report>& reports);  // of one place in the source, which unrolling has made
 void report_deadlock(Worker& worker, Block& block);
 // What the warps of these blocks wait for, or are at, as one finding.
 void report_waits(Worker& worker, const std::vector<Block*>& blocks, Finding finding, const std::string& head);

@@ -231,6 +231,7 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
             if (index < state.reports.size()) state.reports[index].count += count;
         }
     }
+    merge_copies(state.reports);
     if (options.counters) {
         result.lines = collect_lines(state, pool);
         for (const LineCounters& line : result.lines) state.counters.add(line.counts);

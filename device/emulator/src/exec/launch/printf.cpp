@@ -37,7 +37,7 @@ bool read_generic(const Block& block, const Warp& warp, uint32_t lane, uint64_t 
         return true;
     }
     if (window == kSharedWindow) {
-        if (offset < kSharedStart || offset + bytes > block.shared_end) return false;
+        if (!block.has_shared(offset, bytes)) return false;
         std::memcpy(to, block.shared + offset, bytes);
         return true;
     }

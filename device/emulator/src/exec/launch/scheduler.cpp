@@ -15,11 +15,10 @@ namespace {
 
 constexpr uint64_t kWarpQuantum = 4096;         // warp instructions before another warp of the block has its turn
 constexpr size_t kMostPause = 1000;  // microseconds that a worker rests when all its blocks only poll
-constexpr size_t kVainRounds = 1500;  // such rests in a row, about 1 s, after which what they wait for may not come
+constexpr std::chrono::milliseconds kPatience{500};  // with blocks that only repeat themselves: another host thread may write
 constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
-constexpr uint32_t kMaxStuckRounds = 64;        // turns in a row in which blocks only poll mbarriers: then they are in a deadlock
 constexpr uint32_t kClusterBlockQuanta = 4;     // turns of warps before another block of the cluster has its turn
 
 enum class BlockStop {
@@ -131,12 +130,14 @@ struct Unit {
     Cluster cluster;
     std::vector<std::unique_ptr<Block>> blocks;  // by rank
     uint64_t random = 1;
-    uint32_t stuck_rounds = 0;  // in a row
+    LivelockWatch watch;
+    bool in_lap = false;  // all its warps repeat themselves, and are to do so once more
 
     void start(uint64_t cluster_index) {
         cluster.live_threads = 0;
         cluster.arrived = cluster.phase = 0;
-        stuck_rounds = 0;
+        watch.stop();
+        in_lap = false;
         for (uint32_t rank = 0; rank < blocks.size(); ++rank) {
             blocks[rank]->start(cluster_index, rank);
             cluster.live_threads += blocks[rank]->live_threads;
@@ -172,9 +173,7 @@ BlockStop run_unit(Worker& worker, Unit& unit) {
     bool moved = false;
     if (size == 1) {
         const BlockStop stop = run_block(worker, *unit.blocks[0], most_turns, moved);
-        if (stop != BlockStop::kStuck || moved) unit.stuck_rounds = 0;
-        const bool in_vain = stop == BlockStop::kStuck && ++unit.stuck_rounds >= kMaxStuckRounds;
-        return stop == BlockStop::kWaiting || in_vain ? deadlock(worker, *unit.blocks[0]) : stop;
+        return stop == BlockStop::kWaiting ? deadlock(worker, *unit.blocks[0]) : stop;
     }
     uint32_t turns = 0;
     for (;;) {
@@ -193,15 +192,13 @@ BlockStop run_unit(Worker& worker, Unit& unit) {
             any_moved |= moved || stop == BlockStop::kDone;
             any_polled |= stop == BlockStop::kPolling;
             any_stuck |= stop == BlockStop::kStuck;
-            if (stop == BlockStop::kWaiting || stop == BlockStop::kStuck) waiting = &block;
+            if (stop == BlockStop::kWaiting) waiting = &block;
         }
         if (unit.cluster.live_threads == 0) return BlockStop::kDone;
-        if (any_moved) {
-            unit.stuck_rounds = 0;
-        } else if (any_polled) {
-            return BlockStop::kPolling;
-        } else if (waiting && (!any_stuck || ++unit.stuck_rounds >= kMaxStuckRounds)) {
-            return deadlock(worker, *waiting);
+        if (!any_moved) {
+            if (any_polled) return BlockStop::kPolling;
+            if (any_stuck) return BlockStop::kStuck;
+            if (waiting) return deadlock(worker, *waiting);
         }
         if (++turns >= most_turns) return BlockStop::kTurn;
     }
@@ -224,8 +221,8 @@ std::vector<Block*> blocks_of(const std::deque<std::unique_ptr<Unit>>& units) {
 bool waits_for_host(const LaunchState& state, const std::vector<Block*>& blocks) {
     for (const Block* block : blocks) {
         for (const Warp& warp : block->warps) {
-            if (warp.live == 0 || warp.polled_block || warp.vain_pc == ~0u) continue;
-            const uint64_t address = warp.vain_address;
+            if (warp.live == 0 || warp.polled_block || !warp.is_vain) continue;
+            const uint64_t address = warp.poll_address;
             if ((address & kWindowMask) == kSharedWindow || address <= kSharedOffsetMask) continue;
             const Allocation* allocation = state.memory->contains(address) ? state.memory->find(address) : nullptr;
             if (!allocation || is_host_visible(allocation->kind)) return true;
@@ -251,20 +248,88 @@ void report_interruption(Worker& worker, const std::deque<std::unique_ptr<Unit>>
     worker.launch->end_with(kErrorLaunchTimeout);
 }
 
+// A unit that polls mbarriers alone waits for itself: it is in a deadlock once all its warps have repeated themselves.
+bool is_stuck_for_good(Unit& unit, BlockStop stop) {
+    if (stop != BlockStop::kStuck || !unit.watch.repeats()) {
+        unit.in_lap = false;
+        return false;
+    }
+    if (!unit.in_lap) unit.watch.begin_lap();
+    unit.in_lap = true;
+    return unit.watch.lap_is_over();
+}
+
+// A worker while all its units only poll.
+class WorkerWait {
+public:
+    explicit WorkerWait(LaunchState& state) : state_(state) {}
+
+    // Something was done.
+    void end() {
+        rests_ = 0;
+        leave();
+    }
+
+    // After a round of all units. True: every unit of the launch does nothing but to repeat itself, and this worker is the one to say so.
+    bool go_on(const std::deque<std::unique_ptr<Unit>>& units) {
+        bool repeats = true, searches = true;
+        for (const auto& unit : units) {
+            repeats &= unit->watch.repeats();
+            searches &= unit->watch.searches();
+        }
+        const auto now = std::chrono::steady_clock::now();
+        if (!repeats) {
+            if (searches) rests_ = 0;
+            leave();
+        } else if (!waits_) {
+            state_.waits.enter();
+            waits_ = true;
+            since_ = now;
+            lap_ = confirmed_ = 0;
+        }
+        const bool found = waits_ && now - since_ >= kPatience && has_gone_around(units);
+        // What all wait for is up to another worker; what counts its turns goes on, and to its end.
+        if (!found && (repeats || !searches))
+            std::this_thread::sleep_for(std::chrono::microseconds(std::min<size_t>(++rests_, kMostPause)));
+        return found;
+    }
+
+private:
+    void leave() {
+        if (waits_) state_.waits.leave();
+        waits_ = false;
+    }
+
+    bool has_gone_around(const std::deque<std::unique_ptr<Unit>>& units) {
+        const std::optional<uint64_t> round = state_.waits.round();
+        if (!round || *round == confirmed_) return false;
+        if (*round != lap_) {
+            lap_ = *round;
+            for (const auto& unit : units) unit->watch.begin_lap();
+            return false;
+        }
+        if (!std::all_of(units.begin(), units.end(), [](const auto& unit) { return unit->watch.lap_is_over(); })) return false;
+        confirmed_ = *round;
+        return state_.waits.confirm(*round);
+    }
+
+    LaunchState& state_;
+    size_t rests_ = 0;
+    bool waits_ = false;
+    std::chrono::steady_clock::time_point since_;
+    uint64_t lap_ = 0, confirmed_ = 0;  // rounds of the board
+};
+
 // Units of one worker: normally one at a time, each to its end. One that uses up its turn, or waits by polling, is set aside for another
 // one, so that blocks that wait for each other all come to run; how many are set aside grows while none of them ends.
 void run_worker(Worker& worker) {
     LaunchState& state = *worker.launch;
-    bool in_vain = false;
-    const auto set_in_vain = [&](bool now) {
-        if (now != in_vain) state.vain_workers.fetch_add(now ? 1 : -1);
-        in_vain = now;
-    };
+    WorkerWait wait(state);
     std::vector<std::unique_ptr<Unit>> idle_units;
     std::deque<std::unique_ptr<Unit>> resident;
     const size_t most_resident = std::max<size_t>(2, state.co_resident / state.cluster_blocks);
     size_t resident_limit = state.launch->cooperative ? most_resident : 2;
-    size_t turns_without_end = 0, polling = 0, rounds_in_vain = 0;
+    size_t turns_without_end = 0, polling = 0;
     const auto take_unit = [&]() -> std::unique_ptr<Unit> {
         const uint64_t next = state.next_cluster.fetch_add(1, std::memory_order_relaxed);
         if (next >= state.run_clusters) return nullptr;
@@ -294,39 +359,41 @@ void run_worker(Worker& worker) {
         const BlockStop stop = run_unit(worker, *unit);
         if (stop == BlockStop::kStopped) break;
         if (stop == BlockStop::kDone) {
-            turns_without_end = polling = rounds_in_vain = 0;
-            set_in_vain(false);
+            turns_without_end = polling = 0;
+            wait.end();
             worker.counters.blocks += unit->blocks.size();
             for (const auto& block : unit->blocks) worker.counters.warps += block->num_warps;
             idle_units.push_back(std::move(unit));
             continue;
         }
+        const bool only_polls = stop == BlockStop::kPolling || stop == BlockStop::kStuck;
+        if (only_polls) {
+            unit->watch.observe(worker, unit->blocks);
+            if (is_stuck_for_good(*unit, stop)) {
+                deadlock(worker, *unit->blocks[0]);
+                break;
+            }
+        } else {
+            unit->watch.stop();
+            wait.end();
+        }
+        polling = only_polls ? polling + 1 : 0;
         resident.push_back(std::move(unit));
         if (interrupted.load(std::memory_order_relaxed)) {
             report_interruption(worker, resident);
             break;
         }
-        if (stop == BlockStop::kTurn) {
-            rounds_in_vain = 0;
-            set_in_vain(false);
-        }
-        polling = stop == BlockStop::kPolling || stop == BlockStop::kStuck ? polling + 1 : 0;
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
-            // What all wait for is up to another worker.
-            std::this_thread::sleep_for(std::chrono::microseconds(std::min<size_t>(++rounds_in_vain, kMostPause)));
             polling = 0;
-            if (rounds_in_vain >= kVainRounds) {
-                set_in_vain(true);
-                if (state.vain_workers.load() >= state.busy_workers.load() && report_vain_wait(worker, resident)) break;
-            }
+            if (wait.go_on(resident) && report_vain_wait(worker, resident)) break;
         }
         if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {
             resident_limit = std::min(resident_limit * 2, most_resident);
             turns_without_end = 0;
         }
     }
-    set_in_vain(false);
-    state.busy_workers.fetch_sub(1);
+    wait.end();
+    state.waits.finish();
 }
 
 // Host threads that live from launch to launch.
@@ -393,7 +460,7 @@ bool launches_are_running() { return num_running.load() != 0; }
 
 void run_workers(LaunchState& state, std::vector<Worker>& workers) {
     num_running.fetch_add(1);
-    state.busy_workers = static_cast<uint32_t>(workers.size());
+    state.waits.start(static_cast<uint32_t>(workers.size()));
     Pool::instance().run(static_cast<uint32_t>(workers.size()), [&](uint32_t i) {
         try {
             run_worker(workers[i]);

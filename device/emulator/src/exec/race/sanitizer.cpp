@@ -80,6 +80,34 @@ std::string triple(const uint32_t v[3]) {
     return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
 }
 
+std::string demangle(const std::string& name) {
+    int status = 0;
+    char* demangled = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+    std::string text = demangled ? demangled : name;
+    std::free(demangled);
+    return text;
+}
+
+// A kernel's name as its source has it, without the types of its parameters, and cut where it is longer than a line.
+std::string kernel_name(const LaunchState& state) {
+    constexpr size_t kLongest = 120;
+    std::string text = demangle(state.image->kernel.name);
+    int depth = 0;
+    for (size_t i = text.size(); i-- > 0 && text.back() == ')';) {
+        depth += text[i] == ')' ? 1 : text[i] == '(' ? -1 : 0;
+        if (depth == 0) text.resize(i);
+    }
+    if (text.starts_with("void ")) text.erase(0, 5);
+    return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+// The last part of a mangled name: "tile" of a variable declared in a function.
+std::string short_name(const std::string& name) {
+    const std::string text = demangle(name);
+    const size_t scope = text.rfind("::");
+    return scope == std::string::npos ? text : text.substr(scope + 2);
+}
+
 struct Place {
     std::string text;    // "kernels.cu:42 (PTX line 118)"
     std::string source;
@@ -93,6 +121,7 @@ Place place_of(const LaunchState& state, uint32_t pc) {
     place.source = state.program->module.source_of(info.where);
     const std::string line = "PTX line " + std::to_string(place.ptx_line);
     place.text = place.source.empty() ? line : place.source + " (" + line + ")";
+    for (const std::string& caller : state.program->module.callers_of(info.where)) place.text += ", called at " + caller;
     if (info.function != 0) place.text += " in " + state.image->functions[info.function].name;
     return place;
 }
@@ -126,6 +155,8 @@ Report make_report(const LaunchState& state, const Block& block, const Warp& war
     report.kind = info.kind;
     report.severity = info.severity;
     report.kernel = state.image->kernel.name;
+    report.kernel_name = demangle(report.kernel);
+    report.inlined_at = state.program->module.callers_of(state.image->info[pc].where);
     const Place place = place_of(state, pc);
     report.ptx_line = place.ptx_line;
     report.source = place.source;
@@ -139,8 +170,8 @@ Report make_report(const LaunchState& state, const Block& block, const Warp& war
 std::string where_line(const LaunchState& state, const Block& block, uint32_t pc, uint32_t thread_linear) {
     uint32_t thread[3];
     thread_index(state, thread_linear, thread);
-    return "    at " + place_of(state, pc).text + ", kernel " + state.image->kernel.name + "\n    by thread " + triple(thread) +
-           " of block " + triple(block.ctaid) + "\n";
+    return "    at " + place_of(state, pc).text + ", kernel " + kernel_name(state) + "\n    by thread " + triple(thread) + " of block " +
+           triple(block.ctaid) + "\n";
 }
 
 const char* space_name(MemSpace space) {
@@ -213,6 +244,26 @@ void LaunchState::end_with(int launch_status) {
     stop.store(true, std::memory_order_release);
 }
 
+namespace {
+
+// An address that is in no variable: how far it is past the one before it.
+std::string describe_shared_near(const LaunchState& state, uint64_t address) {
+    std::string text = "    the block has " + std::to_string(state.shared_bytes) + " bytes of shared memory at " + hex(kSharedStart);
+    const SharedVariable* before = nullptr;
+    for (const SharedVariable& variable : state.image->shared_variables) {
+        if (variable.address <= address && (!before || variable.address >= before->address)) before = &variable;
+    }
+    if (before && before->bytes != 0 && address >= before->address + before->bytes) {
+        text += "; this is " + std::to_string(address - before->address - before->bytes) + " bytes past the end of '" +
+                short_name(before->name) + "', which has " + std::to_string(before->bytes) + " bytes";
+    } else if (address >= kSharedStart && state.image->shared_gaps.empty()) {
+        text += "; this is byte " + std::to_string(address - kSharedStart) + " of it";
+    }
+    return text + "\n";
+}
+
+}  // namespace
+
 void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& found) {
     const LaunchState& state = *worker.launch;
     AccessFinding access = found;
@@ -241,9 +292,7 @@ void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32
                         " in the cluster, which .shared::cta cannot reach\n";
                 break;
             }
-            text += "    the block has " + std::to_string(state.shared_bytes) + " bytes of shared memory at " + hex(kSharedStart);
-            if (access.address >= kSharedStart) text += "; this is byte " + std::to_string(access.address - kSharedStart) + " of it";
-            text += "\n";
+            text += describe_shared_near(state, access.address);
             break;
         case MemSpace::kLocal:
             text += "    the thread has " + std::to_string(block.local_stride - kLocalStart) + " bytes of local memory\n";
@@ -287,7 +336,7 @@ std::string other_party(const LaunchState& state, const RaceFinding& race) {
     }
     uint32_t block[3];
     block_index(state, race.other_block, block);
-    std::string text = "    at " + place_of(state, race.other_pc).text + ", kernel " + state.image->kernel.name + "\n    ";
+    std::string text = "    at " + place_of(state, race.other_pc).text + ", kernel " + kernel_name(state) + "\n    ";
     if (race.other_thread < state.block_threads) {
         uint32_t thread[3];
         thread_index(state, race.other_thread, thread);
@@ -304,16 +353,6 @@ std::string access_name(bool is_write, bool by_agent) {
     return std::string(is_write ? "write" : "read") + (by_agent ? " by an asynchronous operation" : "");
 }
 
-// The last part of a mangled name: "tile" of a variable declared in a function.
-std::string short_name(const std::string& name) {
-    int status = 0;
-    char* demangled = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-    std::string text = demangled ? demangled : name;
-    std::free(demangled);
-    const size_t scope = text.rfind("::");
-    return scope == std::string::npos ? text : text.substr(scope + 2);
-}
-
 std::string describe_shared(const LaunchState& state, uint64_t address) {
     for (const SharedVariable& variable : state.image->shared_variables) {
         if (address < variable.address || (variable.bytes != 0 && address >= variable.address + variable.bytes)) continue;
@@ -323,7 +362,7 @@ std::string describe_shared(const LaunchState& state, uint64_t address) {
     return "    byte " + std::to_string(address - kSharedStart) + " of the block's shared memory\n";
 }
 
-// The compare-and-swap that confirms what the race's plain load has read; ~0: none does.
+// The compare-and-swap that confirms what the race's plain load has read, or kValueDiscarded; ~0: its value matters.
 uint32_t confirming_swap(const LaunchState& state, uint32_t pc, const RaceFinding& race) {
     const bool plain = race.finding == Finding::kRace || race.finding == Finding::kGlobalRace;
     if (!plain || race.by_agent || race.other_by_agent || race.is_write == race.other_is_write) return ~0u;
@@ -401,7 +440,9 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
         race.finding == Finding::kMissingProxyFence ? "reads through the async proxy what was left by an" : "is not ordered after an";
     text += "  " + std::string(relation) + " earlier " + access_name(race.other_is_write, race.other_by_agent) + "\n" +
             other_party(state, race);
-    if (swap != ~0u)
+    if (swap == kValueDiscarded)
+        text += "  Nothing comes of the value that is read: no branch, address or store depends on it.\n";
+    else if (swap != ~0u)
         text += "  The value that is read is only what the compare-and-swap at " + place_of(state, swap).text +
                 " begins with: where it is not up to date,\n  that one finds out and goes on with what is there. A read by "
                 "cuda::atomic_ref (relaxed) or volatile would be no race.\n";
@@ -501,11 +542,11 @@ void add_running(Waits& waits, Block& block) {
             if (is_waiting(entry)) continue;
             if (warp.polled_block) {
                 waits.add(block, warp, warp.polled_pc, warp.polled_mask, "polls at " + waits.at(warp.polled_pc) + describe_mbarrier(warp));
-            } else if (warp.vain_pc != ~0u) {
-                const bool is_shared = (warp.vain_address & kWindowMask) == kSharedWindow || warp.vain_address <= kSharedOffsetMask;
-                waits.add(block, warp, warp.vain_pc, entry.mask,
+            } else if (warp.is_vain) {
+                const bool is_shared = (warp.poll_address & kWindowMask) == kSharedWindow || warp.poll_address <= kSharedOffsetMask;
+                waits.add(block, warp, warp.poll_pc, entry.mask,
                           "reads again and again " + std::string(is_shared ? "shared " : "") + "address " +
-                              hex(warp.vain_address & ~kWindowMask) + " at " + waits.at(warp.vain_pc));
+                              hex(warp.poll_address & ~kWindowMask) + " at " + waits.at(warp.poll_pc));
             } else {
                 waits.add(block, warp, entry.pc, entry.mask, "is at " + waits.at(entry.pc));
             }

@@ -262,6 +262,96 @@ void Interpreter<M>::race_global(uint32_t mask, const uint64_t* address, uint32_
     }
 }
 
+// A plain read of one address by the whole warp. False: it needs a closer look.
+template <Mode M>
+bool Interpreter<M>::race_read_uniform(uint64_t address, uint32_t size) {
+    const LaunchState& state = *block_.launch;
+    if (!state.shadow || state.primary != 0) return state.shadow == nullptr;
+    const uint32_t shift = state.global_shift;
+    const uint64_t offset = address - memory_.base(), index = offset >> (shift + 6);
+    Granule* granule = state.shadow->granule(index);
+    if (!granule || (granule->written != 0 && granule->launch == state.shadow_epoch)) return false;
+    const uint32_t first = offset >> shift & (kGranuleUnits - 1), count = std::max(1u, size >> shift);
+    uint8_t by_unit[kGranuleUnits];
+    std::memset(by_unit, kManyLanes, sizeof by_unit);
+    granule_read(*granule, unit_mask(first, count), by_unit, AccessKind::kWeak, memory_.base() + (index << (shift + 6)));
+    return true;
+}
+
+// Plain reads that the shadow is told of later (PendingReads). False: it has to be told now.
+template <Mode M>
+bool Interpreter<M>::defer_reads(uint32_t mask, const uint64_t* address, uint32_t size) {
+    const LaunchState& state = *block_.launch;
+    if (!state.shadow || state.primary != 0) return state.shadow == nullptr;
+    const uint32_t shift = state.global_shift, granule_shift = shift + 6;
+    const uint32_t count = std::max(1u, size >> shift);
+    if (count >= kGranuleUnits) return false;
+    const uint64_t run = (1ull << count) - 1, arena = memory_.base();
+    uint32_t index = 0;
+    while (index < worker_.pending && worker_.pending_pc[index] != pc_) ++index;
+    if (index == worker_.pending && index == PendingReads::kSlots) return false;
+    PendingReads& slot = worker_.pending_reads[index];
+    const bool is_new = index == worker_.pending;
+    uint64_t moved = is_new || slot.mask != mask;
+    if (!moved) {
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            const uint64_t lane_moved = ((address[lane] - arena) >> granule_shift) ^ slot.granule[lane];
+            moved |= mask >> lane & 1 ? lane_moved : 0;
+        }
+    }
+    if (moved) {
+        if (!is_new) note_pending_slot(index);
+        worker_.pending += is_new;
+        worker_.pending_pc[index] = pc_;
+        slot.mask = mask;
+        for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+            slot.granule[lane] = (address[lane] - arena) >> granule_shift;
+            slot.units[lane] = 0;
+        }
+    }
+    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) slot.units[lane] |= run << ((address[lane] - arena) >> shift & (kGranuleUnits - 1));
+    return true;
+}
+
+template <Mode M>
+void Interpreter<M>::note_pending_slot(uint32_t index) {
+    const LaunchState& state = *block_.launch;
+    const PendingReads& slot = worker_.pending_reads[index];
+    const uint32_t now = pc_;
+    pc_ = worker_.pending_pc[index];
+    for (uint32_t rest = slot.mask; rest;) {
+        const uint32_t first = std::countr_zero(rest);
+        const uint64_t number = slot.granule[first];
+        rest &= rest - 1;
+        Granule* granule = state.shadow->granule(number);
+        if (!granule) continue;
+        const uint64_t base = memory_.base() + (number << (state.global_shift + 6));
+        uint8_t by_unit[kGranuleUnits];
+        std::memset(by_unit, static_cast<int>(first), sizeof by_unit);
+        uint64_t units = slot.units[first];
+        // Where something was written, each lane is judged by itself.
+        const bool is_written = granule->written != 0 && granule->launch == state.shadow_epoch;
+        for (uint32_t others = is_written ? 0 : rest; others; others &= others - 1) {
+            const uint32_t lane = std::countr_zero(others);
+            if (slot.granule[lane] != number) continue;
+            rest &= ~(1u << lane);
+            for (uint64_t more = slot.units[lane]; more; more &= more - 1) {
+                const uint32_t u = std::countr_zero(more);
+                by_unit[u] = units >> u & 1 ? static_cast<uint8_t>(kManyLanes) : static_cast<uint8_t>(lane);
+            }
+            units |= slot.units[lane];
+        }
+        granule_read(*granule, units, by_unit, AccessKind::kWeak, base);
+    }
+    pc_ = now;
+}
+
+template <Mode M>
+void Interpreter<M>::note_pending_reads() {
+    for (uint32_t index = 0; index < worker_.pending; ++index) note_pending_slot(index);
+    worker_.pending = 0;
+}
+
 // An asynchronous operation's access, by the lane that issued it.
 template <Mode M>
 void Interpreter<M>::global_range(uint32_t lane, uint64_t address, uint64_t bytes, bool is_write, bool async_proxy) {

@@ -240,9 +240,7 @@ uint32_t Interpreter<M>::matrix_rows(const Inst& inst, uint32_t mask, bool is_st
     }
     uint32_t good = mask & givers;
     bool fine = true;
-    for_lanes(good, [&](uint32_t lane) {
-        fine &= address[lane] >= kSharedStart && address[lane] + 16 <= block_.shared_end && address[lane] % 16 == 0;
-    });
+    for_lanes(good, [&](uint32_t lane) { fine &= block_.has_shared(address[lane], 16) && address[lane] % 16 == 0; });
     if (!fine) good = check_shared(good, address, 16, is_store, false);
     if (good == 0) return 0;
     if constexpr (kChecks) {

@@ -311,7 +311,7 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
         bool inside = true, initialized = true;
         uint64_t bad = 0, waiting = ~0ull;
         matrix.for_units(first, rows, [&](uint64_t address, uint32_t, uint32_t) {
-            if (address < kSharedStart || address + kUnitBytes > block_.shared_end) {
+            if (!block_.has_shared(address, kUnitBytes)) {
                 if (inside) bad = address;
                 inside = false;
                 return;

@@ -246,7 +246,7 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
         in_global = check_global(in_global, address, size, true, true, lo, hi, bits);
         if (const uint32_t on_host = lanes_on_host(in_global, address)) [[unlikely]] {
             if constexpr (kCount) count_global(on_host, address, size, false, true);
-            if (!atomic_lanes(inst, on_host, address, nullptr, false)) note_poll(address[std::countr_zero(on_host)]);
+            note_atomic(atomic_lanes(inst, on_host, address, nullptr, false), address[std::countr_zero(on_host)]);
             in_global &= ~on_host;
         }
         if (in_global) {
@@ -266,7 +266,7 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
             const bool changed = atomic_lanes(inst, in_global, address, reinterpret_cast<uint8_t*>(memory_.alias(0)), false);
             // Others may have handed over something between the above and the operation itself.
             if (checking(kRacecheck)) order_words(inst, in_global, address, true, false, OrderKind::kGlobalWord);
-            if (!changed) note_poll(address[std::countr_zero(in_global)]);
+            note_atomic(changed, address[std::countr_zero(in_global)]);
         }
     }
     if (in_shared == 0) return;
@@ -290,6 +290,14 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
         else
             check_shared(group, address, size, true, true);  // reports all of them
     }
+}
+
+template <Mode M>
+void Interpreter<M>::note_atomic(bool changed, uint64_t address) {
+    if (changed)
+        ++warp_.changes;
+    else
+        note_poll(address);
 }
 
 template <Mode M>
@@ -330,7 +338,7 @@ void Interpreter<M>::atomic_shared(Block& owner, const Inst& inst, uint32_t mask
         else
             count_shared(mask, address, size, false, true);
     }
-    if (!atomic_lanes(inst, mask, address, owner.shared, true)) note_poll(address[std::countr_zero(mask)]);
+    note_atomic(atomic_lanes(inst, mask, address, owner.shared, true), address[std::countr_zero(mask)]);
 }
 
 template class Interpreter<Mode::kPlain>;

@@ -69,6 +69,8 @@ void Interpreter<M>::call(const Inst& inst, uint32_t mask, uint32_t function) {
     frame_ = index;
     mask_ = mask;
     pc_ = callee.entry_pc;
+    warp_.loop_low = 0;  // its loop is in several functions
+    warp_.loop_high = ~0u;
     bind_frame();
     update_merge();
 }

@@ -20,16 +20,17 @@ constexpr uint32_t kPollsOfTurn = 8;  // reads of one address in a loop before a
 template <Mode M>
 void Interpreter<M>::note_poll(uint64_t address) {
     warp_.polled_block = nullptr;  // what it waits for, if anything, is no mbarrier
-    if (poll_pc_ != pc_ || poll_address_ != address) {
-        poll_pc_ = pc_;
-        poll_address_ = address;
+    if (warp_.poll_pc != pc_ || warp_.poll_address != address) {
+        warp_.poll_pc = pc_;
+        warp_.poll_address = address;
+        warp_.is_vain = false;
         poll_repeats_ = 0;
-    } else if (++poll_repeats_ >= kPollsOfTurn) {
-        poll_repeats_ = 0;
-        polled_ = true;
-        warp_.vain_address = address;
-        warp_.vain_pc = pc_;
+        return;
     }
+    warp_.is_vain = true;
+    if (++poll_repeats_ < kPollsOfTurn) return;
+    poll_repeats_ = 0;
+    polled_ = true;
 }
 
 template <Mode M>

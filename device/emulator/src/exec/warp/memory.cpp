@@ -428,7 +428,7 @@ uint32_t Interpreter<M>::check_shared(uint32_t mask, const uint64_t* address, ui
     for_lanes(mask, [&](uint32_t lane) {
         const uint64_t at = address[lane];
         const bool misaligned = at & (size - 1);
-        if (!misaligned && at >= kSharedStart && at + size <= block_.shared_end) {
+        if (!misaligned && block_.has_shared(at, size)) {
             good |= 1u << lane;
             return;
         }
@@ -534,11 +534,15 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
     }
     if (checking(kRacecheck) && !is_const) {
         const bool strong = inst.order & kOrderStrong;
-        race_global(good, address, size, kStore,
-                    !strong                    ? AccessKind::kWeak
-                    : inst.order & kOrderBlock ? AccessKind::kStrongBlock
-                                               : AccessKind::kStrong,
-                    kStore ? &inst : nullptr);
+        const Shape shape = whole ? span.shape : Shape::kScattered;
+        const bool is_simple = !kStore && !strong && shape == Shape::kUniform && mask == ~0u && race_read_uniform(address[0], size);
+        const bool is_deferred = !kStore && !strong && shape == Shape::kScattered && defer_reads(good, address, size);
+        if (!is_simple && !is_deferred)
+            race_global(good, address, size, kStore,
+                        !strong                    ? AccessKind::kWeak
+                        : inst.order & kOrderBlock ? AccessKind::kStrongBlock
+                                                   : AccessKind::kStrong,
+                        kStore ? &inst : nullptr);
         if (strong && kStore) order_words(inst, good, address, false, true, OrderKind::kGlobalWord);  // before the others can see it
     }
     if constexpr (kCount) {
@@ -584,7 +588,8 @@ void Interpreter<M>::access_shared(const Inst& inst, uint32_t mask, const uint64
     const uint32_t size = inst.bytes * inst.vec;
     Span span = span_of(address, mask, size);
     const uint64_t bits = span.bits;
-    if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1))) [[unlikely]] {
+    if (span.lo < kSharedStart || span.hi + size > block_.shared_end || span.hi + size < span.hi || (bits & (size - 1)) ||
+        (kChecks && image_.crosses_shared_gap(span.lo, span.hi + size))) [[unlikely]] {
         if (span.hi >> kSharedRankShift && ((inst.flags & kFlagCluster) || inst.space == MemSpace::kGeneric))
             return access_cluster<kStore>(inst, mask, address);
         mask = check_shared(mask, address, size, kStore, false);

@@ -17,6 +17,26 @@ namespace {
 constexpr uint32_t kMaxBackEdges = 256;
 constexpr uint64_t kMovingLoops = 64;  // a loop that stores may take so many times as many turns as one that does not
 
+// Nothing that it does can come before or after what another thread does, nor be seen by one outside of the block.
+bool is_unordered(const Inst& inst) {
+    switch (inst.op) {
+        case Op::kLoad: return !(inst.order & kOrderStrong);
+        case Op::kStore: return !(inst.order & kOrderStrong) && (inst.space == MemSpace::kShared || inst.space == MemSpace::kLocal);
+        case Op::kLocalAddress:
+        case Op::kNarrow:
+        case Op::kWiden:
+        case Op::kCvtaTo:
+        case Op::kCvtaFrom:
+        case Op::kPack:
+        case Op::kUnpack:
+        case Op::kIsspacep:
+        case Op::kPrefetch:
+        case Op::kNop:
+        case Op::kBra: return true;
+        default: return inst.op <= Op::kLoadParam64;
+    }
+}
+
 bool same_group(const Entry& entry, uint32_t pc, int32_t frame) { return entry.pc == pc && entry.frame == frame; }
 }  // namespace
 
@@ -144,8 +164,10 @@ void Interpreter<M>::leave(uint32_t lanes) {
 
 // A backward branch of some lanes: ends the launch where it was one too many.
 template <Mode M>
-AICF_INLINE void Interpreter<M>::count_loop(uint32_t from, uint32_t lanes) {
+AICF_INLINE void Interpreter<M>::count_loop(uint32_t from, uint32_t to, uint32_t lanes) {
     ++warp_.loops;
+    warp_.loop_low = std::min(warp_.loop_low, to);
+    warp_.loop_high = std::max(warp_.loop_high, from);
     if (const uint64_t limit = block_.launch->options.loop_limit)
         if (warp_.loops - warp_.moved_at > limit || warp_.loops / kMovingLoops > limit) [[unlikely]]
             stop_loop(from, lanes);
@@ -165,7 +187,7 @@ void Interpreter<M>::stop_loop(uint32_t from, uint32_t lanes) {
 template <Mode M>
 void Interpreter<M>::branch(const Inst& inst, uint32_t taken, uint32_t target) {
     const uint32_t stay = mask_ & ~taken;
-    if (target <= pc_) count_loop(pc_, taken);
+    if (target <= pc_) count_loop(pc_, target, taken);
     if constexpr (kCount) {
         count().branches++;
         count().divergent_branches += taken && stay;
@@ -221,7 +243,7 @@ void Interpreter<M>::branch_indexed(const Inst& inst, uint32_t mask) {
         }
         if constexpr (kCount) count().divergent_branches += first && (todo || rest);
         first = false;
-        if (table[index[lane]] <= pc_) count_loop(pc_, group);
+        if (table[index[lane]] <= pc_) count_loop(pc_, table[index[lane]], group);
         push_entry(table[index[lane]], group, EntryState::kRunnable);
     }
     if (rest) push_entry(pc_ + 1, rest, EntryState::kRunnable);
@@ -299,7 +321,7 @@ AICF_INLINE void Interpreter<M>::run_straight(const Inst& first, uint32_t mask, 
 }
 
 template <Mode M>
-StopReason Interpreter<M>::run(uint64_t budget) {
+StopReason Interpreter<M>::run_turn(uint64_t budget) {
     bases_[kBaseConst] = reinterpret_cast<uint8_t*>(block_.launch->constants);
     bases_[kBaseSpecial] = warp_.specials;
     const Inst* const code = image_.code.data();
@@ -320,6 +342,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
         if constexpr (kChecks) {
             if (!warp_.undefined.empty()) [[unlikely]]
                 track_undefined(inst, mask);
+        }
+        if constexpr (kChecks) {
+            if (worker_.pending && !is_unordered(inst)) [[unlikely]]
+                note_pending_reads();
         }
         if (mask == 0) {
             if constexpr (kCount) count().branches += inst.op == Op::kBra;
@@ -381,7 +407,10 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 unpack(inst, mask);
                 ++pc_;
                 break;
-            case Op::kAlloca: alloca_stack(inst, mask); break;
+            case Op::kAlloca:
+                ++warp_.changes;
+                alloca_stack(inst, mask);
+                break;
             case Op::kIsspacep:
                 is_space(inst, mask);
                 ++pc_;
@@ -400,6 +429,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kStore:
                 warp_.moved_at = warp_.loops;
+                warp_.changes += inst.space != MemSpace::kLocal && inst.space != MemSpace::kFrame;
                 if (!kCount && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<true>(inst)) {
                     ++pc_;
                     break;
@@ -431,6 +461,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kCallIndirect: call_indirect(inst, mask); break;
             case Op::kBuiltin:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 call_builtin(inst, mask);
                 break;
             case Op::kRet: return_from(mask); break;
@@ -447,6 +478,7 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kBarrier:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 barrier(inst, mask);
                 break;
             case Op::kBarWarpSync: bar_warp_sync(inst, mask); break;
@@ -461,10 +493,12 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kAsyncCopy:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 async_copy(inst, mask);
                 ++pc_;
                 break;
             case Op::kAsyncCommit:
+                ++warp_.changes;
                 async_commit(mask);
                 ++pc_;
                 break;
@@ -476,10 +510,14 @@ StopReason Interpreter<M>::run(uint64_t budget) {
             case Op::kLoadMatrix: load_matrix(inst, mask); break;
             case Op::kStoreMatrix:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 store_matrix(inst, mask);
                 break;
             case Op::kMoveMatrix: move_matrix(inst, mask); break;
-            case Op::kWgmma: wgmma(inst, mask); break;
+            case Op::kWgmma:
+                ++warp_.changes;
+                wgmma(inst, mask);
+                break;
             case Op::kMbarrier:
                 warp_.moved_at = warp_.loops;
                 mbarrier(inst, mask);
@@ -492,18 +530,27 @@ StopReason Interpreter<M>::run(uint64_t budget) {
                 break;
             case Op::kBulk:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 bulk(inst, mask);
                 break;
             case Op::kProxyFence: fence_proxy(inst, mask); break;
             case Op::kMapShared: map_shared(inst, mask); break;
             case Op::kClusterBarrier:
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 cluster_barrier(inst, mask);
                 break;
-            case Op::kGridDependency: grid_dependency(inst, mask); break;
-            case Op::kSetMaxRegisters: set_max_registers(inst, mask); break;
+            case Op::kGridDependency:
+                ++warp_.changes;
+                grid_dependency(inst, mask);
+                break;
+            case Op::kSetMaxRegisters:
+                ++warp_.changes;
+                set_max_registers(inst, mask);
+                break;
             case Op::kTexture:  // surfaces are stored to
                 warp_.moved_at = warp_.loops;
+                ++warp_.changes;
                 texture(inst, mask);
                 break;
         }

@@ -108,6 +108,7 @@ template <Mode M>
 template <bool kStore>
 AICF_INLINE bool Interpreter<M>::check_shared_simply(uint32_t low, uint32_t high, uint32_t run, uint32_t size, bool uniform) {
     if (kStore && uniform) return false;
+    if (image_.crosses_shared_gap(low, low + run) || image_.crosses_shared_gap(high, high + run)) return false;
     uint8_t* const state = block_.shared_state;
     if (!kStore && checking(kInitcheck) && !(all_written(state + low, run) && all_written(state + high, run))) return false;
     if (checking(kRacecheck) && !(kStore ? race_write_halves(low, high, size) : race_read_halves(low, high, run, size, uniform)))

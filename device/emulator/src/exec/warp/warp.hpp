@@ -43,9 +43,14 @@ public:
           memory_(*block.launch->memory),
           checks_(worker.checks) {}
 
-    StopReason run(uint64_t budget);
+    StopReason run(uint64_t budget) {
+        const StopReason reason = run_turn(budget);
+        if (kChecks && worker_.pending) note_pending_reads();
+        return reason;
+    }
 
 private:
+    StopReason run_turn(uint64_t budget);
     // warp/run.cpp: scheduling of the warp's threads
     void run_straight(const Inst& first, uint32_t mask, uint64_t& left);
     void count_execution(const Inst& inst, uint32_t pc, uint32_t mask);
@@ -60,7 +65,7 @@ private:
     bool gather(const Inst& inst, uint32_t& mask, uint32_t required_of_all, const uint32_t* required);
     void branch(const Inst& inst, uint32_t taken, uint32_t target);
     void branch_indexed(const Inst& inst, uint32_t mask);
-    void count_loop(uint32_t from, uint32_t lanes);
+    void count_loop(uint32_t from, uint32_t to, uint32_t lanes);
     void stop_loop(uint32_t from, uint32_t lanes);
     void call(const Inst& inst, uint32_t mask, uint32_t function);
     void call_indirect(const Inst& inst, uint32_t mask);
@@ -160,6 +165,10 @@ private:
     bool strong_access(uint32_t stamp) const;
     void race_agent(Block& owner, uint32_t slot, uint32_t lane, uint64_t address, uint32_t bytes, bool is_write);
     void race_global(uint32_t mask, const uint64_t* address, uint32_t size, bool is_write, AccessKind kind, const Inst* store);
+    bool defer_reads(uint32_t mask, const uint64_t* address, uint32_t size);
+    void note_pending_reads();
+    void note_pending_slot(uint32_t index);
+    bool race_read_uniform(uint64_t address, uint32_t size);
     void global_range(uint32_t lane, uint64_t address, uint64_t bytes, bool is_write, bool async_proxy);
     bool thread_ordered(uint64_t block, uint32_t thread, uint32_t clock, uint32_t lane) const;
     bool record_ordered(const AccessRecord& record, uint32_t lane) const;
@@ -193,6 +202,7 @@ private:
 
     // warp/atomic.cpp
     void atomic(const Inst& inst, uint32_t mask);
+    void note_atomic(bool changed, uint64_t address);
     bool atomic_lanes(const Inst& inst, uint32_t mask, const uint64_t* address, uint8_t* base, bool shared);
 
     // async/groups.cpp
@@ -322,8 +332,7 @@ private:
     bool running_ = false;  // there is a current entry
     bool polled_ = false;   // the warp's turn is over: it waits for others by polling
     uint32_t polls_ = 0;    // of this turn
-    uint32_t poll_pc_ = ~0u, poll_repeats_ = 0;  // the last read that may be a poll
-    uint64_t poll_address_ = 0;
+    uint32_t poll_repeats_ = 0;  // in a row, of one read
     bool fatal_ = false;
 };
 

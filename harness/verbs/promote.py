@@ -1,0 +1,138 @@
+"""``promote``: the variants that are faster than what is frozen, through the gates and into the frozen set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from contract.index import Index
+from contract.layout import find_frozen_dir
+from harness.benchmark.ready import Ready, make_ready
+from harness.benchmark.session import Session
+from harness.build.revision import find_op_at
+from harness.discover import LoadedOp
+from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, promote
+from harness.freezing.decide.promote_recorded import promote_recorded
+from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_recording
+from harness.freezing.gates.candidate import Candidate, Gate
+from harness.freezing.gates.checks import pass_gates, seal_candidates
+from harness.freezing.store.verify import require_sound
+from harness.spec import SpecError
+from harness.timing.timer import Timer
+from harness.timing.verdicts import Criteria
+from harness.verbs.naming import Names, OpLike, list_names, take_op
+from harness.verify.plan import THOROUGH
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """What each candidate's gates said, and what was decided of each bucket; nothing was written in a dry run."""
+
+    op: str
+    dry_run: bool
+    candidates: list[Candidate]
+    decisions: list[Decision]
+
+    @property
+    def changed(self) -> list[Decision]:
+        """The buckets that have another kernel now, or would have."""
+        return [d for d in self.decisions if d.outcome in ("promoted", "provisional")]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        gates = {c.name: [g.to_json() for g in c.gates] for c in self.candidates}
+        return {"op": self.op, "dry_run": self.dry_run, "gates": gates, "decisions": [d.to_json() for d in self.decisions]}
+
+
+def promote_op(
+    op: OpLike,
+    variant: Names = None,
+    bucket: Names = None,
+    fallback: bool = False,
+    dry_run: bool = False,
+    force_reason: str = "",
+    margin: float = 1.0,
+    confidence: float = 99.0,
+    budget: float = 20.0,
+    recorded: Path | None = None,
+    at: str | None = None,
+    device: str | None = None,
+    target: str | None = None,
+    jobs: int | None = None,
+    *,
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Promoted:
+    """Take variants through the gates, hold the contests, and freeze what won. ``say`` hears of each gate and decision.
+
+    Raises SpecError for names or options that do not fit, FrozenError where the frozen set is not sound.
+    """
+    if at and not recorded:
+        raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
+    loaded, commit = _find_op(take_op(op), at)
+    name, named, buckets = loaded.op.name, list_names(variant), list_names(bucket)
+    recording = read_recording(Path(recorded)) if recorded else None
+    if recording and commit:
+        recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
+    names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench")))
+    variants = loaded.op.select_variants(names)
+    criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
+    words = " ".join([f"promote {name}", *(f"--variant {v}" for v in named), *(f"--bucket {b}" for b in buckets)])
+    command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")
+    request = Request(tuple(buckets), fallback, dry_run, force_reason, criteria, command, own_choices=not named)
+    frozen = require_sound(find_frozen_dir(), name)
+    with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
+        group_problems(session, request)  # a bucket that there is not is said before anything is built
+        ready = make_ready(session, variants, quiet=quiet, effort=THOROUGH, committed_only=True)
+        candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
+        decisions = _decide(session, frozen, candidates, request, recording, budget, say)
+    return Promoted(name, dry_run, candidates, decisions)
+
+
+def _find_op(loaded: LoadedOp, revision: str | None) -> tuple[LoadedOp, str]:
+    """Return an op and "", or the op as it was at a revision, with today's buckets, and that revision's commit."""
+    if not revision:
+        return loaded, ""
+    earlier, commit = find_op_at(loaded.op.name, revision)
+    return replace(earlier, op=replace(earlier.op, axes=loaded.op.axes)), commit
+
+
+def _judge_candidates(
+    session: Session, frozen: Index, ready: Ready, recording: Recording | None, commit: str, say: Callable[[str], None]
+) -> list[Candidate]:
+    """Take every variant through the gates, and say what each came to."""
+    candidates = [Candidate(b, ready.binding) for b in ready.builds]
+    for candidate, verdict in zip(candidates, ready.judged, strict=True):
+        say(f"{candidate.name}")
+        pass_gates(session, frozen, candidate, verdict, lambda gate: say(f"  {gate.describe()}"), sources_at=commit)
+    seal_candidates(session, candidates, lambda c, gate: say(f"{c.name}\n  {gate.describe()}"))
+    if recording:
+        for candidate, fault in zip(candidates, find_untimed_code(session, recording, ready.builds).values(), strict=True):
+            candidate.gates.append(Gate("recorded", not fault, fault or "the machine code that was timed"))
+            say(f"{candidate.name}\n  {candidate.gates[-1].describe()}")
+    return candidates
+
+
+def _decide(
+    session: Session,
+    frozen: Index,
+    candidates: list[Candidate],
+    request: Request,
+    recording: Recording | None,
+    budget_s: float,
+    say: Callable[[str], None],
+) -> list[Decision]:
+    """Decide by recorded times, by contests on a GPU, or on the emulated device without any time."""
+    if recording:
+        return promote_recorded(session, frozen, candidates, request, recording, say)
+    if session.device.is_emulated:
+        return promote(session, frozen, candidates, request, None, say)
+    timer = Timer(session.device)
+    try:
+        with ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s) as runner:
+            return promote(session, frozen, candidates, request, runner.hold, say)
+    finally:
+        timer.close()

@@ -1,0 +1,96 @@
+"""Accuracy of every kernel of embedding_backward over the op's own problems, its order of sums, wrong indices, and a liar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device import Device
+from harness.pytest_plugin import GpuBenchmark
+from harness.spec import Launchable, Problem
+from harness.testing import OpUnderTest
+from harness.timing.batches import Mode
+from harness.verify.inputs import make_inputs
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
+from harness.verify.runner import Case
+
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
+VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+BENCH = OP.select_problems("bench")
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
+
+
+def _make_problem(count: int, vocabulary: int, width: int) -> Problem:
+    return Problem({"count": count, "vocabulary": vocabulary, "width": width}, {"with_status": True})
+
+
+def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
+    assert Verifier(OP, device, Effort(num_hidden=4)).check_op() == ()
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+    assert all(p.status == "passed" for p in problems)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 511, 512, 70000, 300000])
+def test_the_sort_takes_every_index_to_its_row(device: Device, open_kernel: Open, vocabulary: int) -> None:
+    indices = np.random.default_rng(6).integers(0, vocabulary, 4500)
+    inputs = {"dy": np.ones((4500, 1), np.float32), "indices": indices, "status": np.array(0, np.int32)}
+    found = UNDER_TEST.launch(device, open_kernel("segments"), _make_problem(4500, vocabulary, 1), inputs)
+    np.testing.assert_array_equal(found["dtable"][:, 0], np.bincount(indices, minlength=vocabulary))
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_wrong_indices_are_counted_once_and_add_nothing(device: Device, open_kernel: Open, kernel: str) -> None:
+    indices = np.array([0, 7, 6, -1, 2**62, -(2**63), 3])
+    inputs = {"dy": np.ones((7, 20), np.float32), "indices": indices, "status": np.array(2, np.int32)}
+    found = UNDER_TEST.launch(device, open_kernel(kernel), _make_problem(7, 7, 20), inputs)
+    assert found["status"] == 2 + 4
+    np.testing.assert_array_equal(found["dtable"][:, 0], [1, 0, 0, 1, 0, 0, 1])
+
+
+def test_the_gradient_scales_with_dy_to_the_bit(device: Device, open_kernel: Open) -> None:
+    rng = np.random.default_rng(8)
+    inputs = {"dy": rng.standard_normal((900, 36)).astype(np.float32), "indices": rng.integers(0, 5, 900), "status": np.array(0, np.int32)}
+    problem = _make_problem(900, 5, 36)
+    once = UNDER_TEST.launch(device, open_kernel("segments"), problem, inputs)
+    scaled = UNDER_TEST.launch(device, open_kernel("segments"), problem, inputs | {"dy": inputs["dy"] * np.float32(4.0)})
+    np.testing.assert_array_equal(scaled["dtable"], once["dtable"] * 4.0)
+
+
+def test_a_chunk_that_is_taken_for_a_whole_segment_is_refused(device: Device, tmp_path: Path) -> None:
+    liar = UNDER_TEST.patch(
+        tmp_path, "embedding_backward/kernels.cu", "if (has_chunks) add_rows", "if (has_chunks && last - first > 64) add_rows"
+    )
+    variant = VARIANTS["segments"]
+    result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
+    refused = {p.problem for p in result.problems if p.faults}
+    long_segments = {p.name for p in OP.select_problems("verify") if p.sizes["count"] > 32 * (p.sizes["vocabulary"] + 1)}
+    assert long_segments <= refused < {p.name for p in OP.select_problems("verify")}
+    assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+    if kernel == "naive" and problem.sizes["count"] * problem.sizes["vocabulary"] > 1 << 28:
+        pytest.skip("naive looks at every index for every element: minutes")
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)

@@ -1,0 +1,118 @@
+"""Accuracy of every kernel of layernorm over the op's own problems, what normalisation must keep to, and a liar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device import Device
+from harness.pytest_plugin import GpuBenchmark
+from harness.spec import Launchable, Problem
+from harness.testing import OpUnderTest
+from harness.timing.batches import Mode
+from harness.verify.inputs import make_inputs
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
+from harness.verify.runner import Case
+
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
+VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+BENCH = OP.select_problems("bench")
+
+Open = Callable[[str], Launchable]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
+
+
+def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
+    assert Verifier(OP, device, Effort(num_hidden=4)).check_op() == ()
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+    assert all(p.status == "passed" for p in problems)
+
+
+def make_problem(rows: int, columns: int, eps: float = 2.0**-16, **attributes: bool | str) -> Problem:
+    return Problem({"rows": rows, "columns": columns}, {"with_statistics": True, **attributes}, scalars={"eps": eps})
+
+
+@pytest.mark.parametrize("columns", [37, 256])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_rows_times_a_power_of_two_have_the_same_bits(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
+    problem = make_problem(6, columns)
+    inputs = make_inputs(OP, problem)
+    once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
+    scaled = UNDER_TEST.launch(device, open_kernel(kernel), make_problem(6, columns, 2.0**-12), inputs | {"x": inputs["x"] * np.float32(4)})
+    np.testing.assert_array_equal(scaled["y"], once["y"])
+    np.testing.assert_array_equal(scaled["rstd"], once["rstd"] * np.float32(0.25))
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_a_permutation_of_rows_permutes_the_results(device: Device, open_kernel: Open, kernel: str) -> None:
+    problem = make_problem(9, 100, with_residual=True)
+    inputs = make_inputs(OP, problem)
+    order = np.random.default_rng(4).permutation(9)
+    once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
+    permuted = inputs | {"x": inputs["x"][order], "residual": inputs["residual"][order]}
+    moved = UNDER_TEST.launch(device, open_kernel(kernel), problem, permuted)
+    for name, values in once.items():
+        np.testing.assert_array_equal(moved[name], values[order], err_msg=name)
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_what_is_normalised_is_the_sum_as_it_was_written(device: Device, open_kernel: Open, kernel: str) -> None:
+    problem = make_problem(5, 130, dtype="bfloat16", with_residual=True)
+    inputs = make_inputs(OP, problem)
+    added = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
+    plain = {name: values for name, values in inputs.items() if name != "residual"} | {"x": added["sum"]}
+    alone = UNDER_TEST.launch(device, open_kernel(kernel), make_problem(5, 130, dtype="bfloat16"), plain)
+    np.testing.assert_array_equal(added["y"].view(np.uint16), alone["y"].view(np.uint16))
+
+
+@pytest.mark.parametrize("eps", [1e-8, 1e-2])
+def test_eps_may_be_its_own_limit(device: Device, open_kernel: Open, eps: float) -> None:
+    problem = make_problem(2, 8, eps)
+    found = UNDER_TEST.launch(device, open_kernel("naive"), problem, make_inputs(OP, problem))
+    assert np.isfinite(found["y"]).all()
+
+
+@pytest.mark.slow  # a liar is compiled and proved
+def test_a_variance_of_squares_less_the_squared_mean_is_refused_far_from_zero(device: Device, tmp_path: Path) -> None:
+    liar = UNDER_TEST.patch(
+        tmp_path,
+        "common/norm.cuh",
+        "for (std::int64_t j = 0; j < p.columns; ++j) squares += (read(j) - mean) * (read(j) - mean);",
+        "for (std::int64_t j = 0; j < p.columns; ++j) squares += read(j) * read(j);\n"
+        "    squares = fmaxf(squares - mean * mean * static_cast<float>(p.columns), 0.0f);",
+    )
+    variant = VARIANTS["naive"]
+    launchable = liar.open([variant])(variant)
+    for shift, is_refused in ((0.0, False), (4096.0, True)):
+        problem = make_problem(3, 200)
+        inputs = make_inputs(OP, problem) | {"x": make_inputs(OP, problem)["x"] + np.float32(shift)}
+        exact = {name: values.astype(np.float64) for name, values in inputs.items()}
+        expected = OP.reference(exact, problem)
+        bound = OP.tolerance(exact, expected, problem)["y"]
+        found = UNDER_TEST.launch(device, launchable, problem, inputs)["y"]
+        is_within = bool((np.abs(found - expected["y"]) <= bound).all())
+        assert is_within is not is_refused
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)

@@ -1,0 +1,181 @@
+"""Accuracy of every kernel of reduce over the op's own problems, properties of the reductions, and liars that its own inputs give away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from device import Device
+from harness.pytest_plugin import GpuBenchmark
+from harness.spec import Launchable, Problem
+from harness.testing import OpUnderTest
+from harness.timing.batches import Mode
+from harness.verify.inputs import make_inputs
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
+from harness.verify.runner import Case
+
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
+VARIANTS = {k.name: k.bind(k.variants[min(1, len(k.variants) - 1)]) for k in OP.kernels}
+OVERS = {
+    "naive": ("columns", "rows", "all"),
+    "row_groups": ("columns",),
+    "row_parts": ("columns",),
+    "column_parts": ("rows",),
+    "whole": ("all",),
+    "atomic": ("rows", "all"),
+}
+SERVED = [(kernel, over) for kernel, overs in OVERS.items() for over in overs]
+# `atomic` adds sums alone.
+EXACT = [(kernel, over) for kernel, over in SERVED if kernel != "atomic"]
+BENCH = OP.select_problems("bench")
+
+Run = Callable[..., NDArray[np.generic]]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Callable[[str], Launchable]:
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
+
+
+@pytest.fixture
+def run(device: Device, open_kernel: Callable[[str], Launchable]) -> Run:
+    def launch(kernel: str, over: str, reduction: str, x: NDArray[Any], pad: int = 0) -> NDArray[np.generic]:
+        attributes = {
+            "dtype": x.dtype.name,
+            "result_dtype": "int64" if reduction == "argmax" else "float32",
+            "reduction": reduction,
+            "over": over,
+        }
+        problem = Problem({"rows": x.shape[0], "columns": x.shape[1]}, attributes, {"x": pad})
+        return UNDER_TEST.launch(device, open_kernel(kernel), problem, {"x": x})["y"]
+
+    return launch
+
+
+def _draw(rows: int, columns: int, seed: int = 5) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).standard_normal((rows, columns)).astype(np.float32)
+
+
+def _is_served(kernel: str, problem: Problem) -> bool:
+    sums = problem.attributes["reduction"] in ("sum", "mean", "sum_squares") and problem.attributes["result_dtype"] == "float32"
+    return kernel != "atomic" or sums
+
+
+def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
+    assert Verifier(OP, device, Effort(num_hidden=4)).check_op() == ()
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem_that_it_serves(device: Device, open_kernel: Callable[[str], Launchable], kernel: str) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+    passed = {p.problem for p in problems if p.status == "passed"}
+    served = {p.name for p in OP.select_problems("verify") if p.attributes["over"] in OVERS[kernel] and _is_served(kernel, p)}
+    assert served <= passed
+
+
+@pytest.mark.parametrize(("kernel", "over"), SERVED)
+def test_whole_numbers_are_counted_exactly(run: Run, kernel: str, over: str) -> None:
+    x = np.random.default_rng(2).integers(-3, 4, (321, 515)).astype(np.float32)
+    axis = {"columns": 1, "rows": 0, "all": None}[over]
+    np.testing.assert_array_equal(run(kernel, over, "sum", x, pad=1), x.sum(axis=axis))
+    np.testing.assert_array_equal(run(kernel, over, "sum_squares", x, pad=5), (x * x).sum(axis=axis))
+
+
+@pytest.mark.parametrize(("kernel", "over"), EXACT)
+def test_a_norm_scales_with_its_elements_to_the_bit(run: Run, kernel: str, over: str) -> None:
+    x = _draw(130, 270)
+    np.testing.assert_array_equal(run(kernel, over, "l2_norm", x * 64.0), run(kernel, over, "l2_norm", x) * 64.0)
+
+
+@pytest.mark.parametrize("kernel", ["naive", "row_groups", "row_parts"])
+def test_a_permutation_of_rows_permutes_the_results(run: Run, kernel: str) -> None:
+    x, order = _draw(37, 1032), np.random.default_rng(3).permutation(37)
+    np.testing.assert_array_equal(run(kernel, "columns", "sum", x[order]), run(kernel, "columns", "sum", x)[order])
+
+
+@pytest.mark.parametrize(("kernel", "over"), EXACT)
+def test_nan_is_the_maximum_and_the_first_one_is_found(run: Run, kernel: str, over: str) -> None:
+    x = _draw(70, 90)
+    x[11, 60], x[11, 20], x[40, 20], x[5, 7] = np.nan, np.nan, np.nan, np.inf
+    axis = {"columns": 1, "rows": 0, "all": None}[over]
+    np.testing.assert_array_equal(run(kernel, over, "max", x), x.max(axis=axis))
+    np.testing.assert_array_equal(run(kernel, over, "min", x), x.min(axis=axis))
+    np.testing.assert_array_equal(run(kernel, over, "argmax", x), x.argmax(axis=axis))
+
+
+@pytest.mark.parametrize(("kernel", "over"), EXACT)
+def test_of_equal_elements_the_first_is_found(run: Run, kernel: str, over: str) -> None:
+    axis = {"columns": 1, "rows": 0, "all": None}[over]
+    for value in (-np.inf, 0.0, 3.5):
+        x = np.full((40, 1029), value, np.float32)
+        assert not run(kernel, over, "argmax", x, pad=3).any()
+    signs = np.where(np.random.default_rng(1).random((40, 1029)) < 0.5, np.float32(-0.0), np.float32(0.0))
+    assert not run(kernel, over, "argmax", signs).any()
+    ties = np.random.default_rng(1).integers(0, 3, (40, 1029)).astype(np.float32)
+    np.testing.assert_array_equal(run(kernel, over, "argmax", ties), ties.argmax(axis=axis))
+
+
+def test_many_parts_are_put_together(run: Run) -> None:
+    x = _draw(3, 70001)
+    np.testing.assert_allclose(run("row_parts", "columns", "sum", x), x.astype(np.float64).sum(axis=1), rtol=0, atol=2e-2)
+    np.testing.assert_array_equal(run("row_parts", "columns", "argmax", x), x.argmax(axis=1))
+    assert run("whole", "all", "max", x) == x.max()
+
+
+def test_only_atomic_may_differ_between_runs() -> None:
+    assert [k.name for k in OP.kernels if not k.deterministic] == ["atomic"]
+
+
+def test_contradictory_calls_are_refused(device: Device, open_kernel: Callable[[str], Launchable]) -> None:
+    x, y = device.allocate(4096).view((4, 8), np.float32), device.allocate(4096).view((4,), np.float32)
+    naive = open_kernel("naive")
+    assert naive.supports(x=x, y=y, reduction="sum", over="columns") == ""
+    with pytest.raises(ValueError, match="shape"):
+        naive.supports(x=x, y=y, reduction="sum", over="rows")
+    with pytest.raises(ValueError, match=r"result_dtype = 0: the other arguments ask for 8"):
+        naive.supports(x=x, y=y, reduction="argmax", over="columns")
+    assert "over" in open_kernel("whole").supports(x=x, y=y, reduction="sum", over="columns")
+
+
+def _select(reduction: str) -> set[str]:
+    return {p.name for p in OP.select_problems("verify") if p.attributes["reduction"] == reduction}
+
+
+def test_the_last_of_equal_elements_and_a_maximum_without_nan_are_refused(device: Device, tmp_path: Path) -> None:
+    lies = (("key > state.key ?", "key >= state.key ?"), ("max.NaN.f32", "max.f32"))
+    liar = UNDER_TEST
+    for i, (old, new) in enumerate(lies):
+        (tmp_path / str(i)).mkdir()
+        liar = liar.patch(tmp_path / str(i), "reduce/reductions.cuh", old, new)
+    variant = VARIANTS["naive"]
+    result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
+    assert {p.problem for p in result.problems if p.faults} == _select("argmax") | _select("max")
+    assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
+
+
+@pytest.mark.slow
+def test_parts_that_are_left_out_are_refused(device: Device, tmp_path: Path) -> None:
+    liar = UNDER_TEST.patch(tmp_path, "reduce/kernels.cu", "i < num_parts; i += kLanes", "i < num_parts && i < 2; i += kLanes")
+    variant = VARIANTS["column_parts"]
+    result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
+    many_parts = {p.name for p in OP.select_problems("verify") if p.attributes["over"] == "rows" and p.sizes["rows"] > 512}
+    assert {p.problem for p in result.problems if p.faults} == many_parts
+    assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Callable[[str], Launchable], kernel: str, problem: Problem, mode: Mode) -> None:
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)

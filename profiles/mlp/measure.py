@@ -1,0 +1,123 @@
+"""Training steps of perceptrons on a GPU, beside PyTorch and JAX where they are installed: ``python profiles/mlp/measure.py``.
+
+Every contender starts from the same weights and gets a fresh batch of fp32 inputs on the device each step. Each library runs in a process
+of its own, one after another. What is found is printed as a table last, and written as a page and as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+from cases import CASES, TINY  # noqa: E402
+
+LIBRARIES = {"own": "AICF", "peer_torch": "PyTorch", "peer_jax": "JAX"}
+# Building kernels and what torch.compile does included.
+LIMITS_S = {"own": 300.0, "peer_torch": 150.0, "peer_jax": 90.0}
+OWN = "aicf compile_step"
+Found = dict[str, dict[str, Any]]
+
+
+def run_here(library: str, seconds: float, tiny: bool) -> dict[str, Any]:
+    """Return a library's figures by case, with its versions."""
+    module = importlib.import_module(library)
+    cases = TINY if tiny else CASES
+    return {"facts": module.describe(), "cases": {name: module.measure(case, seconds) for name, case in cases.items()}}
+
+
+def run_apart(library: str, seconds: float, tiny: bool, limit_s: float) -> dict[str, Any]:
+    """Return a library's figures, measured in another process; what keeps it from running is said in ``error``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        words = [sys.executable, str(HERE / "measure.py"), "--library", library, "--json", str(path), "--seconds", str(seconds)]
+        try:
+            done = subprocess.run(
+                [*words, *(["--tiny"] if tiny else [])], cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"facts": {}, "cases": {}, "error": f"took more than {limit_s:.0f} s"}
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            print(done.stderr[-3000:], file=sys.stderr)
+            return {"facts": {}, "cases": {}, "error": last[:300]}
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+
+def make_table(found: Found, case: str) -> list[str]:
+    """Return the contenders of a case as rows of Markdown, with the ratio of their time to AICF's."""
+    rows = {name: row for library in found.values() for name, row in library["cases"].get(case, {}).items() if name != "plan"}
+    own = rows.get(OWN, {}).get("step_us")
+    lines = [
+        "| contender | step us | quartiles | ratio | host us | first step s | loss after 20 steps | launches |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        if "error" in row:
+            lines.append(f"| {name} | {row['error']} | | | | | | |")
+            continue
+        ratio = f"{row['step_us'] / own:.2f}" if own else ""
+        lines.append(
+            f"| {name} | {row['step_us']:.1f} | {row['low_us']:.1f} to {row['high_us']:.1f} | {ratio} | {row['host_us']:.1f} | "
+            f"{row['first_s']:.2f} | {row['losses'][-1]:.6f} | {row.get('launches', '')} |"
+        )
+    return lines
+
+
+def write_page(found: Found, facts: dict[str, Any]) -> str:
+    """Return the page."""
+    lines = ["# Training steps of perceptrons", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
+    lines += ["Made by `python profiles/mlp/measure.py`. The ratio is a contender's time over AICF's; medians of samples of 10 ms.", ""]
+    lines += [f"{LIBRARIES[name]}: {library['error']}" for name, library in found.items() if "error" in library]
+    for case in dict.fromkeys(case for library in found.values() for case in library["cases"]):
+        lines += [f"## {case}", "", *make_table(found, case), ""]
+        plan = found["own"]["cases"].get(case, {}).get("plan")
+        if plan:
+            lines += ["Step by step (replay is stepwise, bit for bit: " + str(plan["replay_is_stepwise"]) + "):", "", "```"]
+            lines += [*plan["profile"], "```", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each contender of each case is timed")
+    parser.add_argument("--page", type=Path, help="where the page is written; beside it, JSON with everything")
+    parser.add_argument("--skip", nargs="*", default=[], choices=[*LIBRARIES], help="libraries that are left out")
+    parser.add_argument("--tiny", action="store_true", help="a tiny network instead, to see that everything runs")
+    parser.add_argument("--library", choices=[*LIBRARIES], help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.library:
+        args.json.write_text(json.dumps(run_here(args.library, args.seconds, args.tiny)))
+        return
+    found: Found = {name: run_apart(name, args.seconds, args.tiny, LIMITS_S[name]) for name in LIBRARIES if name not in args.skip}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    facts = {"on": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": commit or "unknown"}
+    for library in found.values():
+        facts |= library["facts"]
+    page = write_page(found, facts)
+    if args.page is not None:
+        args.page.write_text(page + "\n")
+        args.page.with_suffix(".json").write_text(json.dumps({"facts": facts, "found": found}, indent=1) + "\n")
+    print(page)
+    print(
+        "\n".join(
+            line for case in dict.fromkeys(c for f in found.values() for c in f["cases"]) for line in (case, *make_table(found, case)[2:])
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

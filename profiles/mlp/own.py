@@ -1,0 +1,56 @@
+"""AICF's training steps: one plan, replayed as one graph."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from cases import CHECKED_STEPS, RATE, Case, time_step
+
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from device import open_device
+
+
+def _make_model(case: Case) -> nn.Module:
+    layers: list[nn.Module] = []
+    for weight, bias in case.make_weights():
+        layer = nn.Linear(weight.shape[1], weight.shape[0])
+        with aicf.no_grad():
+            layer.weight.copy_(Tensor(weight))
+            layer.bias.copy_(Tensor(bias))
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def measure(case: Case, seconds: float) -> dict[str, Any]:
+    """Return the contenders' figures by name, and what else is told of the plan."""
+    device = open_device()
+    model, batches = _make_model(case), case.make_batches()
+    optimizer = optim.Adam(model.parameters(), lr=RATE)
+    started = time.perf_counter()
+    step = aicf.compile_step(
+        model,
+        lambda m, x, y: F.cross_entropy(m(x), y),
+        optimizer,
+        [Tensor(a) for a in batches[0]],
+        backend="cuda",
+        amp=None if case.dtype == "float32" else case.dtype,
+    )
+    held = [tuple(Tensor(a, backend="cuda") for a in batch) for batch in batches]
+    losses = [step(*held[0]).item()]
+    first_s = time.perf_counter() - started
+    losses += [step(*held[i % len(held)]).item() for i in range(1, CHECKED_STEPS)]
+    found = time_step(lambda i: step(*held[i % len(held)]), device.synchronize, seconds)
+    replayed = bool(step.verify_replay(20))
+    profile = [] if device.is_emulated else [str(row) for row in step.profile()]
+    plan = {"plan": step.plan.to_lines(), "profile": profile, "replay_is_stepwise": replayed, "log": [str(e) for e in step.log]}
+    return {"aicf compile_step": {**found, "first_s": first_s, "losses": losses, "launches": len(step.plan.steps)}, "plan": plan}
+
+
+def describe() -> dict[str, Any]:
+    """Return device and driver."""
+    properties = open_device().properties
+    return {"device": properties.name, "driver": properties.driver_version, "numpy": np.__version__}

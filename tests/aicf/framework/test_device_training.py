@@ -1,0 +1,163 @@
+"""Training on a device, real or emulated: whole steps of frozen kernels, beside the truth on NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from aicf.random import Generator
+from device import Device, UnavailableError
+
+RNG = np.random.default_rng(0)
+BATCHES = [(RNG.normal(size=(8, 16)).astype(np.float32), RNG.integers(0, 4, size=8)) for _ in range(10)]
+Build = Callable[[nn.Module], optim.Optimizer]
+
+
+@pytest.fixture(autouse=True)
+def opened(device: Device) -> Device:
+    return device
+
+
+def make(p: float = 0.0) -> nn.Module:
+    aicf.manual_seed(0)
+    drop = [nn.Dropout(p, Generator(7))] if p else []
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), *drop, nn.Linear(32, 4))
+
+
+def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def adam(model: nn.Module) -> optim.Optimizer:
+    return optim.Adam(model.parameters(), lr=1e-2)
+
+
+def adam_with_schedule(model: nn.Module) -> optim.Optimizer:
+    return optim.AdamW(model.parameters(), lr=optim.cosine(1e-2, total=40, warmup=5))
+
+
+def train(backend: str, build: Build, p: float = 0.0, **options: Any) -> tuple[aicf.train.Step, list[float]]:
+    model = make(p)
+    step = aicf.compile_step(model, loss, build(model), [Tensor(a) for a in BATCHES[0]], backend=backend, **options)
+    return step, [step(x, y).item() for x, y in BATCHES * 2]
+
+
+def name_launches(step: aicf.train.Step) -> list[str]:
+    return [f"flat {s.attrs['op']}" if s.op == "flat" else s.op for s in step.plan.steps]
+
+
+def test_adam_in_one_launch_has_the_truths_losses() -> None:
+    _, expected = train("numpy", adam)
+    step, losses = train("cuda", adam)
+    # Sums of 16 and 32 products and a dozen roundings of 2**-24 each step, for 20 steps.
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    # Forward, loss, backward with the slope and a bias's gradient in it, the other bias's, the step, and all updates.
+    assert sorted(name_launches(step)) == sorted(
+        [*["gemm_bias_act"] * 2, "cross_entropy", *["gemm_backward"] * 2, "reduce", "elementwise", "flat optimizer", "Copy"]
+    )
+    assert step.verify_replay(5)
+
+
+def test_dropout_schedule_and_clipping_train_as_the_truth_does() -> None:
+    _, expected = train("numpy", adam_with_schedule, 0.25, clip_norm=0.5)
+    step, losses = train("cuda", adam_with_schedule, 0.25, clip_norm=0.5)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    assert step.verify_replay(20)
+    launches = name_launches(step)
+    # The norm, the factor on all gradients, and all updates are a launch each; step, rate and factor are made by one.
+    assert [name for name in launches if name.startswith("flat")] == ["flat reduce", "flat elementwise", "flat optimizer"]
+    numbers = [s for s in step.plan.steps if s.op == "elementwise" and s.attrs["columns"] == 1 and s.outputs[0].type.dtype == "int64"]
+    assert [len(s.outputs) for s in numbers] == [3]
+
+
+def test_mixed_precision_trains_on_16_bit_kernels(tmp_path: Path) -> None:
+    _, expected = train("numpy", adam, amp="bfloat16")
+    step, losses = train("cuda", adam, amp="bfloat16")
+    # Products round to 2**-9 on both sides, at times to neighbours; over 20 steps of a rate of 1e-2.
+    np.testing.assert_allclose(losses, expected, rtol=5e-3)
+    launches = name_launches(step)
+    assert launches.count("flat elementwise") == 1  # all weights are cast together
+    assert len(launches) == 11
+    gradients = {s.type.dtype for each in step.plan.steps for s in each.writes if s.region == "gradient"}
+    assert gradients == {"bfloat16"}
+    step.save(tmp_path)
+    loaded = aicf.load(tmp_path)
+    assert isinstance(loaded, aicf.train.Step)
+    assert [loaded(*b).item() for b in BATCHES] == [step(*b).item() for b in BATCHES]
+
+
+def test_eager_training_has_the_truths_losses() -> None:
+    found = []
+    for backend in ("numpy", "cuda"):
+        model = make().to(backend)
+        optimizer, losses = adam(model), []
+        for x, y in BATCHES[:4]:
+            optimizer.zero_grad()
+            value = loss(model, Tensor(x, backend=backend), Tensor(y, backend=backend))
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+        found.append(losses)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
+def test_norms_train_as_the_truth_does(norm: type[nn.Module]) -> None:
+    def make_normed() -> nn.Module:
+        aicf.manual_seed(0)
+        return nn.Sequential(nn.Linear(16, 32), norm(32), nn.ReLU(), nn.Linear(32, 8))
+
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((24, 16)).astype(np.float32), rng.integers(0, 8, 24)
+    found = {}
+    for backend in ("numpy", "cuda"):
+        with aicf.use_backend(backend):
+            model = make_normed()
+            step = aicf.compile_step(model, loss, adam(model), (Tensor(x), Tensor(y)))
+            found[backend] = [float(step(x, y).numpy()) for _ in range(8)]
+    assert norm.__name__.lower() in name_launches(step)
+    assert step.verify_replay(3)
+    np.testing.assert_allclose(found["cuda"], found["numpy"], rtol=1e-5)
+
+
+def test_masks_are_the_truths() -> None:
+    x = np.ones((5, 12), np.float32)
+    host, own = Generator(5), Generator(5)
+    for _ in range(2):
+        expected = F.dropout(Tensor(x), 0.25, generator=host).numpy()
+        np.testing.assert_allclose(F.dropout(Tensor(x, backend="cuda"), 0.25, generator=own).numpy(), expected, rtol=1e-6)
+        assert 0 < (expected == 0).sum() < x.size
+
+
+def test_counters_carry_into_their_upper_word() -> None:
+    count = Tensor(np.int64(2**32 - 1), backend="cuda")
+    assert (count + 1).item() == 2**32
+    assert (count + 1 + count).item() == 2**33 - 1
+
+
+@pytest.mark.parametrize("axes", [0, None])
+def test_reductions_are_the_truths(axes: int | None) -> None:
+    x = RNG.normal(size=(9, 33)).astype(np.float32)
+    for function in ("sum", "mean"):
+        found, expected = (getattr(Tensor(x, backend=b), function)(axes).numpy() for b in ("cuda", "numpy"))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_emulated_device_has_no_times(opened: Device) -> None:
+    model = make()
+    step = aicf.compile_step(model, loss, adam(model), [Tensor(a) for a in BATCHES[0]], backend="cuda")
+    step(*BATCHES[0])
+    before = step.executor.read_bytes("state")
+    if opened.is_emulated:
+        with pytest.raises(UnavailableError, match="profile on a GPU"):
+            step.profile()
+    else:
+        assert [row.step for row in step.profile()] == list(range(len(step.plan.steps)))
+    np.testing.assert_array_equal(step.executor.read_bytes("state"), before)
