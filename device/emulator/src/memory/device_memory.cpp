@@ -181,6 +181,7 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     uint64_t& used = s.used_bytes[current_device_];
     if (size_bytes > device_bytes_ - std::min(used, device_bytes_)) return 0;
     const bool pages = is_host_visible(kind);
+    has_host_visible_ = has_host_visible_ || pages;
     const uint64_t payload = round_up(std::max<uint64_t>(size_bytes, 1), pages ? kPageBytes : kAlignBytes);
     const uint64_t front = pages ? kPageBytes : kRedZoneBytes;
     const uint64_t total = front + payload + front;

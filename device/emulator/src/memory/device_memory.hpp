@@ -81,6 +81,7 @@ public:
     bool add_host_range(uint64_t address, uint64_t size_bytes);
     bool remove_host_range(uint64_t address);
     bool has_host_ranges() const { return has_host_ranges_; }
+    bool has_host_visible() const { return has_host_visible_; }  // whether there ever was memory that host and kernels share
     // What alias(0) is to be added to, to get at the bytes of an address of either kind.
     uint64_t data_offset(uint64_t address) const { return contains(address) ? address : address - delta_; }
 
@@ -137,6 +138,7 @@ private:
     bool zero_fresh_ = false;
     uint32_t reachable_ = ~0u;
     bool has_host_ranges_ = false;
+    bool has_host_visible_ = false;
     uint8_t* init_bits_ = nullptr;
     FootprintMap* footprints_ = nullptr;
     State* state_ = nullptr;

@@ -53,10 +53,18 @@ void FootprintMap::take_chunk(uint64_t chunk, size_t kind, std::vector<Interval>
     std::memset(bits, 0, kWords * 8);
 }
 
-Footprint FootprintMap::take(uint64_t high_water) {
+void FootprintMap::note_dirty(uint64_t chunk, size_t kind) {
+    set(dirty_ + chunk, 1u << kind);
+    uint64_t first = first_dirty_.load(std::memory_order_relaxed);
+    while (chunk < first && !first_dirty_.compare_exchange_weak(first, chunk, std::memory_order_relaxed)) continue;
+    uint64_t last = last_dirty_.load(std::memory_order_relaxed);
+    while (chunk > last && !last_dirty_.compare_exchange_weak(last, chunk, std::memory_order_relaxed)) continue;
+}
+
+Footprint FootprintMap::take() {
     Footprint all;
-    const uint64_t chunks = std::min(capacity_, high_water - base_) >> kChunkShift;
-    for (uint64_t chunk = 0; chunk <= chunks; ++chunk) {
+    const uint64_t begin = first_dirty_.exchange(~0ull), chunks = last_dirty_.exchange(0);
+    for (uint64_t chunk = begin; chunk <= chunks; ++chunk) {
         uint64_t eight;
         if (chunk % 8 == 0 && chunk + 8 <= chunks && (std::memcpy(&eight, dirty_ + chunk, 8), eight == 0)) {
             chunk += 7;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -31,7 +32,8 @@ public:
     void mark(Touch touch, uint64_t address, uint64_t bytes) {
         const uint64_t first = address - base_, last = first + bytes - 1;
         const auto kind = static_cast<size_t>(touch);
-        for (uint64_t chunk = first >> kChunkShift; chunk <= last >> kChunkShift; ++chunk) set(dirty_ + chunk, 1u << kind);
+        for (uint64_t chunk = first >> kChunkShift; chunk <= last >> kChunkShift; ++chunk)
+            if ((dirty_[chunk] >> kind & 1) == 0) note_dirty(chunk, kind);
         uint8_t* bits = bits_[kind];
         const uint32_t head = 0xFFu << (first % 8), tail = 0xFFu >> (7 - last % 8);
         if (first / 8 == last / 8) return set(bits + first / 8, head & tail);
@@ -46,9 +48,9 @@ public:
         for (; mask != 0; mask &= mask - 1) mark(touch, address[std::countr_zero(mask)], size);
     }
 
-    // What was marked below `high_water`, which is forgotten. Of each kind the lowest kMostIntervals: what is left out is not found, but
+    // What was marked, which is forgotten; nothing marks meanwhile. Of each kind the lowest kMostIntervals: what is left out is not found, but
     // nothing is found that is not there.
-    Footprint take(uint64_t high_water);
+    Footprint take();
 
 private:
     static constexpr uint64_t kChunkShift = 15;  // bytes of the arena
@@ -57,11 +59,13 @@ private:
     static void set(uint8_t* at, uint32_t bits) {
         if ((*at & bits) != bits) __atomic_fetch_or(at, static_cast<uint8_t>(bits), __ATOMIC_RELAXED);
     }
+    void note_dirty(uint64_t chunk, size_t kind);
     void take_chunk(uint64_t chunk, size_t kind, std::vector<Interval>& out);
 
     uint64_t base_, capacity_;
     std::array<uint8_t*, kNumTouches> bits_{};
     uint8_t* dirty_ = nullptr;  // by chunk: a bit for each kind
+    std::atomic<uint64_t> first_dirty_{~0ull}, last_dirty_{0};
 };
 
 }  // namespace aicf::emu

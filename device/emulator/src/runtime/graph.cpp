@@ -20,6 +20,12 @@ std::unordered_set<const void*>& live_nodes() {
     return *nodes;
 }
 
+// The call that queued what runs now: in eager mode the current one.
+std::string describe_launch_place(const std::string& kernel) {
+    const HostPlace* queued_at = thread_state().queued_at;
+    return describe_host_place(queued_at != nullptr ? *queued_at : capture_host_place(), kernel);
+}
+
 void run_kernel(Runtime& runtime, const KernelOp& operation) {
     // Module and limits are looked at again: a graph may be launched long after it was made.
     runtime.use_device(operation.device);
@@ -40,15 +46,19 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     ExecOptions options = runtime.options;
     const std::shared_ptr<Work>& work = thread_state().current_work;
     const bool notes_footprint = work != nullptr && needs_footprints(runtime);
-    if (notes_footprint)
+    if (notes_footprint) {
         runtime.memory().make_footprints();
-    else
+        runtime.memory().footprints().take();  // of a launch that could not be made
+    } else {
         options.checks &= ~static_cast<uint32_t>(kStreamcheck);
+    }
     LaunchResult result = run(launch, runtime.memory(), options);
-    if (notes_footprint) note_footprint(runtime, work, runtime.memory().footprints().take(runtime.memory().high_water_address()));
+    if (notes_footprint) note_footprint(runtime, work, runtime.memory().footprints().take());
     runtime.last_race_launch = result.race_launch;
     std::string text;
     for (Report& report : result.reports) {
+        report.launched_at = describe_launch_place(kernel.name);
+        if (!report.launched_at.empty()) report.text += "    launched by " + report.launched_at + "\n";
         if (text.empty() && report.severity == Severity::kError) text = report.text;
         runtime.add_report(std::move(report));
     }
@@ -67,7 +77,7 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
 
 void run_host_function(Runtime& runtime, const HostOp& operation) {
     using StreamCallback = void (*)(void* stream, int status, void* user_data);
-    const HostFunctionScope scope(runtime);
+    const HostFunctionScope scope;
     run_unlocked(runtime, [&] {
         if (operation.is_stream_callback)
             reinterpret_cast<StreamCallback>(reinterpret_cast<void*>(operation.function))(operation.stream, kNoError, operation.user_data);

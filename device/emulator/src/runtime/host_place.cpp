@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -10,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 // By the linker: where this library begins and ends.
@@ -19,32 +20,78 @@ extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
 namespace aicf::emu {
 namespace {
 
-struct Walk {
-    HostPlace place{};
-    size_t count = 0;
-    bool passes_library = false;  // the C library's frames as well
-};
+// How far apart, in bytes of the stack, the slots of a return address and of its caller's lie: known from an unwinding, so that the next
+// walk by the same way is a few loads. A frame of changing size leads to a slot that holds no known return address, mostly, and the stack is
+// unwound again. 0: the last frame; kUnknown: not unwound yet. Guarded by Runtime::mutex.
+constexpr int64_t kUnknown = -1;
+constexpr size_t kMostFrames = 4096;
+
+std::unordered_map<uint64_t, int64_t>& frame_sizes() {
+    static auto* all = new std::unordered_map<uint64_t, int64_t>;
+    return *all;
+}
+
+// Where this thread's stack ends; 0 while `slot` is not on it, as in a coroutine.
+uint64_t stack_end(uint64_t slot) {
+    thread_local uint64_t begin = 0, end = 0;
+    if (end == 0) {
+        pthread_attr_t attributes;
+        void* lowest = nullptr;
+        size_t bytes = 0;
+        if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+        pthread_attr_getstack(&attributes, &lowest, &bytes);
+        pthread_attr_destroy(&attributes);
+        begin = reinterpret_cast<uint64_t>(lowest);
+        end = begin + bytes;
+    }
+    return slot >= begin && slot < end ? end : 0;
+}
+
+bool is_ours(uint64_t address) {
+    return address >= reinterpret_cast<uint64_t>(&__ehdr_start) && address < reinterpret_cast<uint64_t>(&_end);
+}
 
 bool is_c_library(const char* path) { return path != nullptr && std::strstr(path, "/libc.so") != nullptr; }
 
+struct Walk {
+    HostPlace place{};
+    size_t count = 0;
+    bool is_signal = false;  // passes the C library's frames as well, and remembers nothing
+    uint64_t address = 0, slot = 0;  // of the frame before
+};
+
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
     Walk& walk = *static_cast<Walk*>(argument);
-    const uint64_t at = _Unwind_GetIP(context);
+    const uint64_t at = _Unwind_GetIP(context), slot = _Unwind_GetCFA(context) - 8;
     if (at == 0) return _URC_END_OF_STACK;
+    if (!walk.is_signal) {
+        if (walk.address != 0) frame_sizes()[walk.address] = slot > walk.slot ? static_cast<int64_t>(slot - walk.slot) : kUnknown;
+        frame_sizes().emplace(at, kUnknown);
+        walk.address = at;
+        walk.slot = slot;
+    }
     if (walk.count == 0) {
-        if (at >= reinterpret_cast<uint64_t>(&__ehdr_start) && at < reinterpret_cast<uint64_t>(&_end)) return _URC_NO_REASON;
+        if (is_ours(at)) return _URC_NO_REASON;
         Dl_info info{};  // takes its time
-        if (walk.passes_library && dladdr(reinterpret_cast<void*>(at), &info) != 0 && is_c_library(info.dli_fname)) return _URC_NO_REASON;
+        if (walk.is_signal && dladdr(reinterpret_cast<void*>(at), &info) != 0 && is_c_library(info.dli_fname)) return _URC_NO_REASON;
     }
     walk.place[walk.count++] = at;
     return walk.count == walk.place.size() ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
-HostPlace walk_stack(bool passes_library) {
-    Walk walk;
-    walk.passes_library = passes_library;
-    _Unwind_Backtrace(visit, &walk);
-    return walk.place;
+// The walk by known frames from the slot of a return address; false where one is not known.
+__attribute__((no_sanitize("address"))) bool walk_known_frames(uint64_t slot, HostPlace& place) {
+    const uint64_t end = stack_end(slot);
+    for (size_t count = 0; slot + 8 <= end;) {
+        const uint64_t at = *reinterpret_cast<const uint64_t*>(slot);
+        const auto found = frame_sizes().find(at);
+        if (found == frame_sizes().end()) return false;
+        if (count != 0 || !is_ours(at)) place[count++] = at;
+        if (count == place.size() || found->second == 0) return true;
+        if (found->second == kUnknown) return false;
+        slot += static_cast<uint64_t>(found->second);
+    }
+    return false;
 }
 
 std::string demangled(const std::string& name) {
@@ -89,10 +136,16 @@ std::vector<Frame> ask_addr2line(const std::string& module, uint64_t offset) {
     return frames;
 }
 
+// Python and its foreign-function interface: their frames say nothing of the program.
+bool is_interpreter(const std::string& module) {
+    const std::string name = base_name(module);
+    return name.starts_with("python") || name.starts_with("libpython") || name.starts_with("_ctypes") || name.starts_with("libffi");
+}
+
 std::vector<Frame> resolve(uint64_t return_address) {
     const uint64_t at = return_address - 1;  // in the call
     Dl_info info{};
-    if (dladdr(reinterpret_cast<void*>(at), &info) == 0 || info.dli_fname == nullptr) return {};
+    if (dladdr(reinterpret_cast<void*>(at), &info) == 0 || info.dli_fname == nullptr || is_interpreter(info.dli_fname)) return {};
     const auto* header = static_cast<const Elf64_Ehdr*>(info.dli_fbase);
     const uint64_t offset = header->e_type == ET_EXEC ? at : at - reinterpret_cast<uint64_t>(info.dli_fbase);
     std::string module = info.dli_fname;
@@ -128,14 +181,31 @@ std::string describe(const Frame& frame) {
 
 }  // namespace
 
-HostPlace capture_host_place() { return walk_stack(false); }
-HostPlace capture_interrupted_place() { return walk_stack(true); }
+__attribute__((noinline)) HostPlace capture_host_place() {
+    HostPlace place{};
+    if (walk_known_frames(reinterpret_cast<uint64_t>(__builtin_frame_address(0)) + 8, place)) return place;
+    if (frame_sizes().size() > kMostFrames) frame_sizes().clear();
+    Walk walk;
+    _Unwind_Backtrace(visit, &walk);
+    if (walk.count < walk.place.size()) frame_sizes()[walk.address] = 0;
+    return walk.place;
+}
+
+HostPlace capture_interrupted_place() {
+    Walk walk;
+    walk.is_signal = true;
+    _Unwind_Backtrace(visit, &walk);
+    return walk.place;
+}
 
 std::string describe_host_place(const HostPlace& place, const std::string& kernel) {
     std::vector<Frame> frames;
-    for (size_t i = 0; i < place.size() && place[i] != 0; ++i)
-        for (const Frame& frame : resolve_once(place[i]))
+    for (size_t i = 0; i < place.size() && place[i] != 0 && frames.size() < 2; ++i) {
+        const std::vector<Frame>& here = resolve_once(place[i]);
+        if (here.empty()) break;  // an interpreter's
+        for (const Frame& frame : here)
             if (!is_stub(frame, kernel)) frames.push_back(frame);
+    }
     if (frames.empty()) return "";
     const bool has_caller = frames.size() > 1 && !frames[1].line.empty();
     return describe(frames[0]) + (has_caller ? ", called from " + describe(frames[1]) : "");

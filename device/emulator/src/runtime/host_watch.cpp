@@ -42,21 +42,30 @@ bool is_watchable(const History& history) { return is_host_visible(history.kind)
 bool has_writes(const Access& access) { return !access.of[static_cast<size_t>(Touch::kWrite)].empty(); }
 
 void protect_access(History& history, const Access& access) {
-    for (const auto& [touch, protection] : {std::pair{Touch::kRead, PROT_READ}, std::pair{Touch::kWrite, PROT_NONE}}) {
-        for (const Interval& part : access.of[static_cast<size_t>(touch)]) {
+    for (const bool from_reads : {false, true}) {
+        for (const Interval& part : access.of[static_cast<size_t>(from_reads ? Touch::kWrite : Touch::kRead)]) {
             const Interval pages = whole_pages(part, history.range);
             if (pages.begin == pages.end || watch().num_ranges == kMostWatched) continue;
-            protect(pages, protection);
-            history.is_watched = true;
+            protect(pages, from_reads ? PROT_NONE : PROT_READ);
+            history.watched.push_back({pages, from_reads});
             ++watch().num_ranges;
         }
     }
 }
 
-void open_pages(History& history) {
-    if (!history.is_watched) return;
-    protect({history.range.begin, round_up(history.range.end, kPageBytes)}, PROT_READ | PROT_WRITE);
-    history.is_watched = false;
+// As they are when the access is protected as well.
+bool are_protected(const History& history, const Access& access) {
+    const auto is_covered = [&](const Interval& part, bool from_reads) {
+        const Interval pages = whole_pages(part, history.range);
+        return pages.begin == pages.end || std::any_of(history.watched.begin(), history.watched.end(), [&](const WatchedPages& old) {
+                   return old.pages.begin <= pages.begin && old.pages.end >= pages.end && old.from_reads >= from_reads;
+               });
+    };
+    const auto all_covered = [&](Touch touch) {
+        const std::vector<Interval>& parts = access.of[static_cast<size_t>(touch)];
+        return std::all_of(parts.begin(), parts.end(), [&](const Interval& part) { return is_covered(part, touch == Touch::kWrite); });
+    };
+    return all_covered(Touch::kRead) && all_covered(Touch::kWrite);
 }
 
 // Reads first, as a page that is written as well must not be read.
@@ -71,34 +80,38 @@ void protect_all(History& history) {
 
 bool is_watching_host() { return watch().is_on; }
 
-void set_watching_host(Runtime& runtime, bool watches) {
-    open_host_pages(runtime);
+void set_watching_host(bool watches) {
+    open_host_pages();
     watch().is_on = watches;
 }
 
-void watch_host_pages(Runtime&, History& history, const Access& access) {
+void watch_host_pages(History& history, const Access& access) {
     if (!watch().is_on || watch().open != 0 || !is_watchable(history) || !host_faults_are_ours()) return;
-    const bool others_write = !has_writes(access) && history.is_watched;
-    if (others_write)
-        protect_all(history);
-    else
+    if (are_protected(history, access)) return;
+    if (has_writes(access))
         protect_access(history, access);
+    else
+        protect_all(history);
 }
 
-void release_host_pages(Runtime&) {
+void release_host_pages() {
     if (watch().num_ranges == 0) return;
-    watch().num_ranges = 0;
     for (auto& [address, history] : histories()) {
-        if (!history.is_watched) continue;
-        prune(history);
-        open_pages(history);
+        if (history.watched.empty() || !prune(history)) continue;
+        open_host_pages(history);
         protect_all(history);
     }
 }
 
-void open_host_pages(Runtime&) {
-    for (auto& [address, history] : histories()) open_pages(history);
-    watch().num_ranges = 0;
+void open_host_pages(History& history) {
+    if (history.watched.empty()) return;
+    protect({history.range.begin, round_up(history.range.end, kPageBytes)}, PROT_READ | PROT_WRITE);
+    watch().num_ranges -= history.watched.size();
+    history.watched.clear();
+}
+
+void open_host_pages() {
+    for (auto& [address, history] : histories()) open_host_pages(history);
 }
 
 bool handle_host_access(uint64_t address, bool is_write) {
@@ -114,20 +127,21 @@ bool handle_host_access(uint64_t address, bool is_write) {
     std::lock_guard lock(runtime.mutex);
     History* history = find_history(address);
     if (history == nullptr || !is_watchable(*history)) return false;
-    if (!history->is_watched) return runtime.memory().accessible(address, 1);  // another thread has opened it meanwhile
+    if (history->watched.empty()) return runtime.memory().accessible(address, 1);  // another thread has opened it meanwhile
     note_host_access(runtime, *history, address, is_write, place);
-    open_pages(*history);
+    open_host_pages(*history);
     return true;
 }
 
-HostFunctionScope::HostFunctionScope(Runtime& runtime) : runtime_(runtime) {
-    if (watch().open++ == 0) open_host_pages(runtime_);
+HostFunctionScope::HostFunctionScope() {
+    if (watch().open++ == 0) open_host_pages();
 }
 
 HostFunctionScope::~HostFunctionScope() {
     if (--watch().open != 0 || !watch().is_on) return;
     for (auto& [address, history] : histories()) {
         prune(history);
+        open_host_pages(history);
         if (is_watchable(history)) protect_all(history);
     }
 }

@@ -9,11 +9,12 @@
 namespace aicf::emu {
 
 bool is_watching_host();
-void set_watching_host(Runtime& runtime, bool watches);
+void set_watching_host(bool watches);
 
-void watch_host_pages(Runtime& runtime, History& history, const Access& access);
-void release_host_pages(Runtime& runtime);  // of work that the host has waited for
-void open_host_pages(Runtime& runtime);     // all of them
+void watch_host_pages(History& history, const Access& access);
+void release_host_pages();  // of work that the host has waited for
+void open_host_pages(History& history);
+void open_host_pages();  // all of them
 
 // A fault of the host's at an address of the arena: true when the access may go on.
 bool handle_host_access(uint64_t address, bool is_write);
@@ -21,13 +22,10 @@ bool handle_host_access(uint64_t address, bool is_write);
 // While a function of the user's runs in a stream: it is ordered as that stream is, not as the host's other code.
 class HostFunctionScope {
 public:
-    explicit HostFunctionScope(Runtime& runtime);
+    HostFunctionScope();
     ~HostFunctionScope();
     HostFunctionScope(const HostFunctionScope&) = delete;
     HostFunctionScope& operator=(const HostFunctionScope&) = delete;
-
-private:
-    Runtime& runtime_;
 };
 
 }  // namespace aicf::emu

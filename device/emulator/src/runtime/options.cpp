@@ -142,7 +142,7 @@ const Option kOptions[] = {
          if (DeviceMemory* memory = r.memory_if_made()) memory->set_zero_fresh(r.options.zero_memory);
      },
      [](const Runtime& r) { return std::string(r.options.zero_memory ? "1" : "0"); }},
-    {"host_accesses", [](Runtime& r, const std::string& v) { set_watching_host(r, parse_number("host_accesses", v, 0, 1) != 0); },
+    {"host_accesses", [](Runtime&, const std::string& v) { set_watching_host(parse_number("host_accesses", v, 0, 1) != 0); },
      [](const Runtime&) { return std::string(is_watching_host() ? "1" : "0"); }},
     {"l1_bytes",
      [](Runtime& r, const std::string& v) { r.options.l1_bytes = static_cast<uint32_t>(parse_number("l1_bytes", v, 0, 1 << 20)); },

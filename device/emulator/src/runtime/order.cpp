@@ -80,28 +80,24 @@ std::string short_name(const std::string& mangled) {
     return name;
 }
 
-std::string describe_work(const Operation& operation) {
-    if (const auto* kernel = std::get_if<KernelOp>(&operation)) return "kernel " + short_name(kernel->kernel->name);
+const char* kind_of(const Operation& operation) {
+    if (std::holds_alternative<KernelOp>(operation)) return "kernel";
     if (std::holds_alternative<CopyOp>(operation)) return "a copy";
     if (std::holds_alternative<FillOp>(operation)) return "a memset";
     if (std::holds_alternative<HostOp>(operation)) return "a host function";
     if (std::holds_alternative<AllocOp>(operation)) return "an allocation";
     if (std::holds_alternative<FreeOp>(operation)) return "a release";
     if (std::holds_alternative<ChildOp>(operation)) return "a child graph";
-    return std::string("an operation of kind ") + node_type_name(operation);
+    return node_type_name(operation);
 }
 
-std::string describe_stream(const Stream& stream) {
-    if (stream.kind == Stream::Kind::kLegacy) return "the legacy default stream";
-    if (stream.kind == Stream::Kind::kPerThread) return "a per-thread default stream";
-    return "stream #" + std::to_string(stream.ordinal) + ((stream.flags & 1) != 0 ? " (non-blocking)" : "");
-}
-
-std::shared_ptr<Work> make_work(const Operation& operation, std::string where, const CallSite& site, uint32_t component, Clock clock) {
+std::shared_ptr<Work> make_work(const Operation& operation, const Stream& stream, const CallSite& site, uint32_t component, Clock clock) {
     auto work = std::make_shared<Work>();
-    work->what = describe_work(operation);
+    work->kind = kind_of(operation);
     if (const auto* kernel = std::get_if<KernelOp>(&operation)) work->kernel = kernel->kernel->name;
-    work->where = std::move(where);
+    work->stream = stream.kind;
+    work->is_blocking = stream.is_blocking();
+    work->ordinal = stream.ordinal;
     work->site = site;
     work->queued = current_call;
     work->component = component;
@@ -126,6 +122,17 @@ void note_wait(EventWait wait) {
 
 }  // namespace
 
+std::string describe_work(const Work& work) { return work.kernel.empty() ? work.kind : "kernel " + short_name(work.kernel); }
+
+std::string describe_queue(const Work& work) {
+    const std::string stream = work.stream == Stream::Kind::kLegacy      ? "the legacy default stream"
+                               : work.stream == Stream::Kind::kPerThread ? "a per-thread default stream"
+                                                                         : "stream #" + std::to_string(work.ordinal) +
+                                                                               (work.is_blocking ? "" : " (non-blocking)");
+    if (work.node < 0) return stream;
+    return "node " + std::to_string(work.node) + " of a graph that call " + std::to_string(work.queued) + " launched in " + stream;
+}
+
 void note_call(Runtime& runtime, const char* function) {
     if (function[0] == '_') return;  // __cudaPushCallConfiguration and its like: the compiler's
     current_function = function;
@@ -138,7 +145,11 @@ CallSite current_site(const Runtime& runtime) {
 
 bool is_ordering(const Runtime& runtime) { return (runtime.options.checks & kStreamcheck) != 0; }
 
-bool needs_footprints(const Runtime& runtime) { return is_ordering(runtime) && (state().is_concurrent || is_watching_host()); }
+bool needs_footprints(const Runtime& runtime) {
+    if (!is_ordering(runtime)) return false;
+    const DeviceMemory* memory = runtime.memory_if_made();
+    return state().is_concurrent || (is_watching_host() && memory != nullptr && memory->has_host_visible());
+}
 
 void note_concurrency() { state().is_concurrent = true; }
 
@@ -154,7 +165,7 @@ std::shared_ptr<Work> begin_work(Runtime& runtime, Stream& stream, const Operati
     if (stream.kind != Stream::Kind::kLegacy || runtime.devices.size() > 1) note_concurrency();
     if (stream.component == 0) stream.component = take_component();
     const CallSite site = needs_footprints(runtime) ? current_site(runtime) : CallSite{current_function, current_call, {}};
-    auto work = make_work(operation, describe_stream(stream), site, stream.component, clock_before(runtime, stream));
+    auto work = make_work(operation, stream, site, stream.component, clock_before(runtime, stream));
     stream.clock = work->clock;
     note_record(operation, *work);
     return work;
@@ -165,13 +176,12 @@ GraphWork begin_graph_work(Runtime& runtime, Stream& stream, GraphExec& exec, co
     if (!is_ordering(runtime)) return all;
     if (stream.kind != Stream::Kind::kLegacy || runtime.devices.size() > 1) note_concurrency();
     const CallSite site = current_site(runtime);
-    const std::string in = " of a graph that call " + std::to_string(site.call) + " launched in " + describe_stream(stream);
     Clock begin = clock_before(runtime, stream);
     begin.join(exec.clock);
     Clock end = begin;
     std::unordered_map<const Node*, size_t> chain_of;
     std::vector<const Node*> tails;
-    size_t index = 0;
+    int index = 0;
     for (const Node* node : order) {
         Clock clock = begin;
         size_t chain = tails.size();
@@ -185,9 +195,9 @@ GraphWork begin_graph_work(Runtime& runtime, Stream& stream, GraphExec& exec, co
         chain_of[node] = chain;
         if (exec.components.size() <= chain) exec.components.push_back(take_component());
         if (const auto* wait = std::get_if<WaitOp>(&node->operation)) clock.join(wait->event->order.clock);
-        const std::string where = "node " + std::to_string(index++) + in;
         const auto work =
-            make_work(node->operation, where, node->site.call != 0 ? node->site : site, exec.components[chain], std::move(clock));
+            make_work(node->operation, stream, node->site.call != 0 ? node->site : site, exec.components[chain], std::move(clock));
+        work->node = index++;
         note_record(node->operation, *work);
         end.join(work->clock);
         all[node] = work;
@@ -220,7 +230,7 @@ const Clock& host_clock() { return state().host; }
 void host_waited_for(Runtime& runtime, const Clock& clock) {
     if (!is_ordering(runtime)) return;
     state().host.join(clock);
-    release_host_pages(runtime);
+    release_host_pages();
 }
 
 void host_waited_for_stream(Runtime& runtime, Stream& stream) {

@@ -46,21 +46,27 @@ bool is_ready(const Task& task) {
     return !task.running && std::all_of(task.waits_for.begin(), task.waits_for.end(), [](const TaskPtr& other) { return other->done; });
 }
 
-// Whose work runs, for what it touches.
+// Whose work runs, for what it touches, and where it was queued, if that was an earlier call.
 class WorkScope {
 public:
-    explicit WorkScope(std::shared_ptr<Work> work) : before_(std::exchange(thread_state().current_work, std::move(work))) {}
-    ~WorkScope() { thread_state().current_work = std::move(before_); }
+    explicit WorkScope(std::shared_ptr<Work> work, const HostPlace* queued_at = nullptr)
+        : before_(std::exchange(thread_state().current_work, std::move(work))),
+          queued_before_(std::exchange(thread_state().queued_at, queued_at)) {}
+    ~WorkScope() {
+        thread_state().current_work = std::move(before_);
+        thread_state().queued_at = queued_before_;
+    }
     WorkScope(const WorkScope&) = delete;
     WorkScope& operator=(const WorkScope&) = delete;
 
 private:
     std::shared_ptr<Work> before_;
+    const HostPlace* queued_before_;
 };
 
 void run_task(Runtime& runtime, const TaskPtr& task) {
     Queue& q = queue();
-    const WorkScope scope(task->work);
+    const WorkScope scope(task->work, &task->place);
     task->running = true;
     try {
         if (runtime.sticky_error == 0) {
@@ -135,6 +141,7 @@ TaskPtr add(Runtime& runtime, Stream& stream, std::vector<TaskPtr> waits_for, Op
     task->device = stream.device;
     task->operation = std::move(operation);
     task->work = std::move(work);
+    task->place = capture_host_place();
     task->waits_for = std::move(waits_for);
     queue().pending.push_back(task);
     return task;

@@ -20,6 +20,7 @@
 #include "../memory/device_memory.hpp"
 #include "clock.hpp"
 #include "errors.hpp"
+#include "host_place.hpp"
 #include "targets.hpp"
 
 namespace aicf::emu {
@@ -45,6 +46,7 @@ struct ThreadState {
     bool has_context = false;                // whether cuCtxGetCurrent has one: a thread's first call that needs it makes it current
     std::string message;
     std::shared_ptr<Work> current_work;  // that runs (order.hpp); null where nothing is ordered
+    const HostPlace* queued_at = nullptr;  // of deferred work that runs
 };
 ThreadState& thread_state();
 

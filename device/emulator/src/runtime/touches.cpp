@@ -62,7 +62,7 @@ std::optional<Overlap> find_conflict(const Access& first, const Access& then) {
 
 std::string describe_call(const Work& work) {
     const std::string place = describe_host_place(work.site.place, work.kernel);
-    return work.what + ", " + work.site.function + " (call " + std::to_string(work.site.call) + ") in " + work.where +
+    return describe_work(work) + ", " + work.site.function + " (call " + std::to_string(work.site.call) + ") in " + describe_queue(work) +
            (place.empty() ? "" : ", " + place);
 }
 
@@ -81,8 +81,8 @@ std::string early_event_hint(const Work& first, const Work* then) {
 }
 
 void report_work(Runtime& runtime, const Access& first, const Access& then, const Overlap& overlap) {
-    const std::string head = "unordered work on the same memory: " + first.work->what + " " + kVerbs[index_of(overlap.first)] + ", " +
-                             then.work->what + " " + kVerbs[index_of(overlap.then)] + "\n";
+    const std::string head = "unordered work on the same memory: " + describe_work(*first.work) + " " + kVerbs[index_of(overlap.first)] + ", " +
+                             describe_work(*then.work) + " " + kVerbs[index_of(overlap.then)] + "\n";
     if (!is_new(head, *first.work, then.work->site.place[0])) return;
     const std::string hint = early_event_hint(*first.work, then.work.get());
     std::string text = head + std::to_string(overlap.bytes) + " bytes, the first at " + hex(overlap.range.begin) + ", " +
@@ -118,19 +118,20 @@ void add(Runtime& runtime, History& history, Access access) {
     });
     if (own.size() == kMostAccesses) own.pop_front();
     own.push_back(std::move(access));
-    watch_host_pages(runtime, history, own.back());
+    watch_host_pages(history, own.back());
 }
 
 History& history_of(Runtime& runtime, const Allocation& allocation) {
     if (histories().size() > kMostHistories) {
         for (auto entry = histories().begin(); entry != histories().end();) {
             prune(entry->second);
-            const bool is_over = entry->second.accesses.empty() && !entry->second.is_watched;
+            const bool is_over = entry->second.accesses.empty() && entry->second.watched.empty();
             entry = is_over ? histories().erase(entry) : std::next(entry);
         }
     }
     History& history = histories()[allocation.address];
     if (history.serial != allocation.serial) {
+        open_host_pages(history);
         history = {};
         history.serial = allocation.serial;
         history.range = {allocation.address, allocation.address + allocation.size_bytes};
@@ -188,17 +189,19 @@ History* find_history(uint64_t address) {
     return address < history.range.end ? &history : nullptr;
 }
 
-void prune(History& history) {
+bool prune(History& history) {
+    bool has_ended = false;
     for (auto entry = history.accesses.begin(); entry != history.accesses.end();) {
         std::deque<Access>& accesses = entry->second;
         const uint64_t waited = host_clock().at(entry->first);
-        std::erase_if(accesses, [&](const Access& access) { return access.work->number <= waited; });
+        has_ended |= std::erase_if(accesses, [&](const Access& access) { return access.work->number <= waited; }) != 0;
         entry = accesses.empty() ? history.accesses.erase(entry) : std::next(entry);
     }
+    return has_ended;
 }
 
 void forget_touches(Runtime& runtime) {
-    open_host_pages(runtime);
+    open_host_pages();
     histories().clear();
 }
 
@@ -258,7 +261,7 @@ void note_host_access(Runtime& runtime, History& history, uint64_t address, bool
                     std::any_of(list.begin(), list.end(), [&](const Interval& i) { return address >= i.begin && address < i.end; });
                 if (!inside) continue;
                 const Work& work = *access->work;
-                const std::string head = std::string("the host ") + (is_write ? "writes" : "reads") + " memory that " + work.what +
+                const std::string head = std::string("the host ") + (is_write ? "writes" : "reads") + " memory that " + describe_work(work) +
                                          (touch == Touch::kWrite ? " writes" : " reads") + ", and has not waited for it\n";
                 if (!is_new(head, work, place[0])) return;
                 const std::string hint = early_event_hint(work, nullptr);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "../memory/footprint.hpp"
 #include "order.hpp"
@@ -18,13 +19,19 @@ struct Access {
     Interval hull;
 };
 
+// Pages that are protected (host_watch.hpp): from writes, or from reads as well.
+struct WatchedPages {
+    Interval pages;
+    bool from_reads = false;
+};
+
 // Of an allocation: the accesses that the host has not waited for, by component, in order.
 struct History {
     uint64_t serial = 0;  // Allocation::serial
     Interval range;
     MemoryKind kind = MemoryKind::kDevice;
     std::map<uint32_t, std::deque<Access>> accesses;
-    bool is_watched = false;  // some of its pages are protected (host_watch.hpp)
+    std::vector<WatchedPages> watched;
 };
 
 // Copies, fills, allocations and releases touch what they name, known when they are queued; a kernel what it has touched when it ran.
@@ -34,7 +41,7 @@ void note_footprint(Runtime& runtime, const std::shared_ptr<Work>& work, const F
 std::map<uint64_t, History>& histories();  // by the address where the allocation begins
 History* find_history(uint64_t address);
 void forget_touches(Runtime& runtime);
-void prune(History& history);  // what the host has waited for
+bool prune(History& history);  // of what the host has waited for; false where there was nothing
 
 // A finding, where the host's access of a byte is one; `place`: of the code.
 void note_host_access(Runtime& runtime, History& history, uint64_t address, bool is_write, const HostPlace& place);
