@@ -64,6 +64,15 @@ private:
     const HostPlace* queued_before_;
 };
 
+// Runs it now. A copy or fill that is refused has touched nothing; a release is noted while its memory is there.
+void execute_as(Runtime& runtime, const std::shared_ptr<Work>& work, const Operation& operation) {
+    const WorkScope scope(work);
+    const bool may_be_refused = std::holds_alternative<CopyOp>(operation) || std::holds_alternative<FillOp>(operation);
+    if (!may_be_refused) note_operands(runtime, work, operation);
+    execute(runtime, operation);
+    if (may_be_refused) note_operands(runtime, work, operation);
+}
+
 void run_task(Runtime& runtime, const TaskPtr& task) {
     Queue& q = queue();
     const WorkScope scope(task->work, &task->place);
@@ -246,19 +255,18 @@ void detach_work(Runtime& runtime, Stream& stream) {
 
 TaskPtr enqueue(Runtime& runtime, Stream& stream, Operation operation, const std::vector<TaskPtr>& also) {
     const std::shared_ptr<Work> work = begin_work(runtime, stream, operation);
-    note_operands(runtime, work, operation);
     if (!runtime.deferred) {
-        const WorkScope scope(work);
         auto* kernel = std::get_if<KernelOp>(&operation);
         const uint32_t before = std::exchange(stream.last_race_launch, 0);
         if (kernel && may_start_early(*kernel)) kernel->primary = before;
-        execute(runtime, operation);
+        execute_as(runtime, work, operation);
         if (kernel) stream.last_race_launch = runtime.last_race_launch;
         const auto* copy = std::get_if<CopyOp>(&operation);
         if (work != nullptr && copy != nullptr && copy->params.dstArray == nullptr && is_pageable(runtime, copy->params.dstPtr))
             host_waited_for(runtime, work->clock);
         return nullptr;
     }
+    note_operands(runtime, work, operation);
     watch_idle_queue(runtime);
     leave_room(runtime);
     std::vector<TaskPtr> before = work_before(runtime, stream);
@@ -295,17 +303,16 @@ void enqueue_graph(Runtime& runtime, Stream& stream, const std::shared_ptr<Graph
     const std::vector<Node*> order = exec->graph->topological_order();
     const GraphWork work = begin_graph_work(runtime, stream, *exec, order);
     const auto work_of_node = [&](const Node* node) { return work.empty() ? nullptr : work.at(node); };
-    for (const Node* node : order)
-        if (node->enabled) note_operands(runtime, work_of_node(node), node->operation);
     if (!runtime.deferred) {
         begin_graph(*exec->graph);
         for (Node* node : order) {
             if (runtime.sticky_error != 0) return;
-            const WorkScope scope(work_of_node(node));
-            if (node->enabled) execute(runtime, node->operation);
+            if (node->enabled) execute_as(runtime, work_of_node(node), node->operation);
         }
         return;
     }
+    for (const Node* node : order)
+        if (node->enabled) note_operands(runtime, work_of_node(node), node->operation);
     watch_idle_queue(runtime);
     leave_room(runtime);
     std::vector<TaskPtr> before = work_before(runtime, stream);
