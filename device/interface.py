@@ -246,7 +246,7 @@ class Graph(ABC):
 class Observer(ABC):
     """Sanitizer and counters of an emulated device. Checks and counters are off unless switched on."""
 
-    CHECKS: tuple[str, ...] = ("memcheck", "initcheck", "synccheck", "racecheck")
+    CHECKS: tuple[str, ...] = ("memcheck", "initcheck", "synccheck", "racecheck", "streamcheck")
 
     @contextmanager
     def observe(self, checks: Sequence[str] | None = None, *, counters: bool = False) -> Iterator[Observer]:

@@ -40,7 +40,7 @@ struct Report {
     std::string kernel_name;              // demangled
     std::vector<std::string> inlined_at;  // calls that were inlined, from that of the function which `source` is in outwards
     std::vector<uint32_t> copies;  // PTX lines of the copies of that place which unrolling made, that the report stands for as well
-    std::string launched_at;       // the host's call that launched the kernel: "step at prog.cu:42, called from main at prog.cu:57"; or ""
+    std::string launched_at;  // the host's call that launched the kernel: "step at prog.cu:42, called from main at prog.cu:57"; or ""
 };
 
 // cudaError_t values that a launch can end with.

@@ -48,8 +48,8 @@ public:
         for (; mask != 0; mask &= mask - 1) mark(touch, address[std::countr_zero(mask)], size);
     }
 
-    // What was marked, which is forgotten; nothing marks meanwhile. Of each kind the lowest kMostIntervals: what is left out is not found, but
-    // nothing is found that is not there.
+    // What was marked, which is forgotten; nothing marks meanwhile. Of each kind the lowest kMostIntervals: what is left out is not found,
+    // but nothing is found that is not there.
     Footprint take();
 
 private:

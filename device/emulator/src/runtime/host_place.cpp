@@ -21,8 +21,8 @@ namespace aicf::emu {
 namespace {
 
 // How far apart, in bytes of the stack, the slots of a return address and of its caller's lie: known from an unwinding, so that the next
-// walk by the same way is a few loads. A frame of changing size leads to a slot that holds no known return address, mostly, and the stack is
-// unwound again. 0: the last frame; kUnknown: not unwound yet. Guarded by Runtime::mutex.
+// walk by the same way is a few loads. A frame of changing size leads to a slot that holds no known return address, mostly, and the stack
+// is unwound again. 0: the last frame; kUnknown: not unwound yet. Guarded by Runtime::mutex.
 constexpr int64_t kUnknown = -1;
 constexpr size_t kMostFrames = 4096;
 
@@ -94,14 +94,6 @@ __attribute__((no_sanitize("address"))) bool walk_known_frames(uint64_t slot, Ho
     return false;
 }
 
-std::string demangled(const std::string& name) {
-    int status = 0;
-    char* text = __cxxabiv1::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-    const std::string result = status == 0 && text != nullptr ? text : name;
-    std::free(text);
-    return result;
-}
-
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 struct Frame {
@@ -136,16 +128,17 @@ std::vector<Frame> ask_addr2line(const std::string& module, uint64_t offset) {
     return frames;
 }
 
-// Python and its foreign-function interface: their frames say nothing of the program.
-bool is_interpreter(const std::string& module) {
+// Python and its foreign-function interface, and what calls main() and threads: their frames say nothing of the program.
+bool is_foreign(const std::string& module) {
     const std::string name = base_name(module);
-    return name.starts_with("python") || name.starts_with("libpython") || name.starts_with("_ctypes") || name.starts_with("libffi");
+    return name.starts_with("python") || name.starts_with("libpython") || name.starts_with("_ctypes") || name.starts_with("libffi") ||
+           name.starts_with("libc.so");
 }
 
 std::vector<Frame> resolve(uint64_t return_address) {
     const uint64_t at = return_address - 1;  // in the call
     Dl_info info{};
-    if (dladdr(reinterpret_cast<void*>(at), &info) == 0 || info.dli_fname == nullptr || is_interpreter(info.dli_fname)) return {};
+    if (dladdr(reinterpret_cast<void*>(at), &info) == 0 || info.dli_fname == nullptr || is_foreign(info.dli_fname)) return {};
     const auto* header = static_cast<const Elf64_Ehdr*>(info.dli_fbase);
     const uint64_t offset = header->e_type == ET_EXEC ? at : at - reinterpret_cast<uint64_t>(info.dli_fbase);
     std::string module = info.dli_fname;
@@ -165,21 +158,47 @@ const std::vector<Frame>& resolve_once(uint64_t return_address) {
     return found != known->end() ? found->second : known->emplace(return_address, resolve(return_address)).first->second;
 }
 
+// "shop::scale<float>" -> "scale<float>".
+std::string unqualified(const std::string& name) {
+    int depth = 0;
+    size_t begin = 0;
+    for (size_t i = 0; i + 1 < name.size(); ++i) {
+        if (name[i] == '<') ++depth;
+        if (name[i] == '>') --depth;
+        if (depth == 0 && name.compare(i, 2, "::") == 0) begin = i + 2;
+    }
+    return name.substr(begin);
+}
+
 // What nvcc and the runtime's headers put between a launch and the runtime: the inline cudaLaunchKernel, the stub, and the function of the
-// kernel's own name.
+// kernel's own name, which debug information does not always qualify.
 bool is_stub(const Frame& frame, const std::string& kernel) {
-    return frame.function == kernel || frame.function.find("__device_stub__") != std::string::npos ||
+    return unqualified(short_name(frame.function)) == kernel || frame.function.find("__device_stub__") != std::string::npos ||
            frame.function.find("cudaLaunchKernel") != std::string::npos || frame.line.find(".stub.c") != std::string::npos ||
            frame.line.starts_with("cuda_runtime");
 }
 
-std::string describe(const Frame& frame) {
-    std::string name = demangled(frame.function);
-    if (const size_t arguments = name.find('('); arguments != std::string::npos && arguments != 0) name.resize(arguments);
-    return frame.line.empty() ? name : name + " at " + frame.line;
-}
+std::string describe(const Frame& frame) { return short_name(frame.function) + (frame.line.empty() ? "" : " at " + frame.line); }
 
 }  // namespace
+
+std::string short_name(const std::string& mangled) {
+    int status = 0;
+    char* text = mangled.starts_with("_Z") ? __cxxabiv1::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status) : nullptr;
+    std::string name = text != nullptr ? text : mangled;
+    std::free(text);
+    if (name.starts_with("void ")) name.erase(0, 5);
+    int depth = 0;
+    for (size_t i = 0; i < name.size(); ++i) {
+        if (name[i] == '<') ++depth;
+        if (name[i] == '>') --depth;
+        if (name[i] == '(' && depth == 0 && i != 0 && name.compare(i, 21, "(anonymous namespace)") != 0) {
+            name.resize(i);
+            break;
+        }
+    }
+    return name;
+}
 
 __attribute__((noinline)) HostPlace capture_host_place() {
     HostPlace place{};
@@ -199,12 +218,13 @@ HostPlace capture_interrupted_place() {
 }
 
 std::string describe_host_place(const HostPlace& place, const std::string& kernel) {
+    const std::string stub = unqualified(short_name(kernel));
     std::vector<Frame> frames;
     for (size_t i = 0; i < place.size() && place[i] != 0 && frames.size() < 2; ++i) {
         const std::vector<Frame>& here = resolve_once(place[i]);
-        if (here.empty()) break;  // an interpreter's
+        if (here.empty()) break;  // a foreign one
         for (const Frame& frame : here)
-            if (!is_stub(frame, kernel)) frames.push_back(frame);
+            if (!is_stub(frame, stub)) frames.push_back(frame);
     }
     if (frames.empty()) return "";
     const bool has_caller = frames.size() > 1 && !frames[1].line.empty();

@@ -23,8 +23,12 @@ HostPlace capture_host_place();
 // Of a signal handler: the code that was interrupted, or what called it where that is the C library's.
 HostPlace capture_interrupted_place();
 
+// "void shop::scale<float>(float*, int)", mangled -> "shop::scale<float>".
+std::string short_name(const std::string& mangled);
+
 // "fill_in at prog.cu:42, called from main at prog.cu:57" where the program has debug information and there is an addr2line, else
-// "fill_in", "prog+0x1234"; "" for none, and where Python made the call. The stub of a `kernel` (its mangled name) that is launched is passed over.
+// "fill_in", "prog+0x1234"; "" for none, and where Python made the call. The stub of a `kernel` (its mangled name) that is launched is
+// passed over.
 std::string describe_host_place(const HostPlace& place, const std::string& kernel = {});
 
 }  // namespace aicf::emu

@@ -1,10 +1,6 @@
 #include "order.hpp"
 
-#include <cxxabi.h>
-
-#include <cstdlib>
 #include <deque>
-#include <string_view>
 
 #include "host_watch.hpp"
 #include "queue.hpp"
@@ -60,26 +56,6 @@ Clock clock_before(Runtime& runtime, Stream& stream) {
     return clock;
 }
 
-// "void scale<float>(float*, int)" -> "scale<float>".
-std::string short_name(const std::string& mangled) {
-    int status = 0;
-    char* text = __cxxabiv1::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-    std::string name = status == 0 && text != nullptr ? text : mangled;
-    std::free(text);
-    if (name.starts_with("void ")) name.erase(0, 5);
-    int depth = 0;
-    for (size_t i = 0; i < name.size(); ++i) {
-        if (name[i] == '<') ++depth;
-        if (name[i] == '>') --depth;
-        if (name[i] == '(' && depth == 0 && i != 0 && name.compare(i, 22, "(anonymous namespace)::") != 0 &&
-            name.compare(i, 21, "(anonymous namespace)") != 0) {
-            name.resize(i);
-            break;
-        }
-    }
-    return name;
-}
-
 const char* kind_of(const Operation& operation) {
     if (std::holds_alternative<KernelOp>(operation)) return "kernel";
     if (std::holds_alternative<CopyOp>(operation)) return "a copy";
@@ -125,10 +101,10 @@ void note_wait(EventWait wait) {
 std::string describe_work(const Work& work) { return work.kernel.empty() ? work.kind : "kernel " + short_name(work.kernel); }
 
 std::string describe_queue(const Work& work) {
-    const std::string stream = work.stream == Stream::Kind::kLegacy      ? "the legacy default stream"
-                               : work.stream == Stream::Kind::kPerThread ? "a per-thread default stream"
-                                                                         : "stream #" + std::to_string(work.ordinal) +
-                                                                               (work.is_blocking ? "" : " (non-blocking)");
+    const std::string stream = work.stream == Stream::Kind::kLegacy ? "the legacy default stream"
+                               : work.stream == Stream::Kind::kPerThread
+                                   ? "a per-thread default stream"
+                                   : "stream #" + std::to_string(work.ordinal) + (work.is_blocking ? "" : " (non-blocking)");
     if (work.node < 0) return stream;
     return "node " + std::to_string(work.node) + " of a graph that call " + std::to_string(work.queued) + " launched in " + stream;
 }

@@ -16,11 +16,11 @@ namespace aicf::emu {
 // One operation of a stream, or node of a graph's launch. It is described when it is reported: every launch makes one.
 struct Work {
     const char* kind = "";  // "kernel", "a copy"
-    std::string kernel;     // its mangled name, "" for other work
+    std::string kernel;  // its mangled name, "" for other work
     Stream::Kind stream = Stream::Kind::kCreated;
     bool is_blocking = true;
-    uint64_t ordinal = 0;   // Stream::ordinal
-    int node = -1;          // of a graph, in the order of its launch
+    uint64_t ordinal = 0;  // Stream::ordinal
+    int node = -1;  // of a graph, in the order of its launch
     CallSite site;  // of the host's call; of a graph's node: the one that made it
     uint64_t queued = 0;  // number of the call that queued it: of a graph's node, the launch
     uint32_t component = 0;
@@ -28,7 +28,7 @@ struct Work {
     Clock clock;  // what has ended when it ends
 };
 
-std::string describe_work(const Work& work);   // "kernel saxpy"
+std::string describe_work(const Work& work);  // "kernel saxpy"
 std::string describe_queue(const Work& work);  // "stream #2 (non-blocking)"
 
 inline bool comes_before(const Work& first, const Work& then) { return then.clock.at(first.component) >= first.number; }

@@ -81,8 +81,8 @@ std::string early_event_hint(const Work& first, const Work* then) {
 }
 
 void report_work(Runtime& runtime, const Access& first, const Access& then, const Overlap& overlap) {
-    const std::string head = "unordered work on the same memory: " + describe_work(*first.work) + " " + kVerbs[index_of(overlap.first)] + ", " +
-                             describe_work(*then.work) + " " + kVerbs[index_of(overlap.then)] + "\n";
+    const std::string head = "unordered work on the same memory: " + describe_work(*first.work) + " " + kVerbs[index_of(overlap.first)] +
+                             ", " + describe_work(*then.work) + " " + kVerbs[index_of(overlap.then)] + "\n";
     if (!is_new(head, *first.work, then.work->site.place[0])) return;
     const std::string hint = early_event_hint(*first.work, then.work.get());
     std::string text = head + std::to_string(overlap.bytes) + " bytes, the first at " + hex(overlap.range.begin) + ", " +
@@ -261,8 +261,9 @@ void note_host_access(Runtime& runtime, History& history, uint64_t address, bool
                     std::any_of(list.begin(), list.end(), [&](const Interval& i) { return address >= i.begin && address < i.end; });
                 if (!inside) continue;
                 const Work& work = *access->work;
-                const std::string head = std::string("the host ") + (is_write ? "writes" : "reads") + " memory that " + describe_work(work) +
-                                         (touch == Touch::kWrite ? " writes" : " reads") + ", and has not waited for it\n";
+                const std::string head = std::string("the host ") + (is_write ? "writes" : "reads") + " memory that " +
+                                         describe_work(work) + (touch == Touch::kWrite ? " writes" : " reads") +
+                                         ", and has not waited for it\n";
                 if (!is_new(head, work, place[0])) return;
                 const std::string hint = early_event_hint(work, nullptr);
                 const std::string where = describe_host_place(place);
