@@ -20,6 +20,8 @@ problem ?=
 jobs ?=
 prefix ?= build/prefix
 args ?=
+# Ops whose frozen kernels `make wheel` packs compiled.
+kernels ?=
 # Not empty: the tests marked slow too.
 slow ?=
 # An interpreter that has all requirements already (a container's, say): with it nothing is installed.
@@ -52,17 +54,17 @@ OPTIONS = $(foreach v,$(variant),--variant '$(v)') $(foreach p,$(problem),--prob
 OP_VERBS := bench build compare inspect model new profile promote report show sweep verify
 .PHONY: $(OP_VERBS)
 bench: ## build, verify and compare the op's variants: times on a GPU, counts and a model elsewhere
-build: ## compile the op's variants; what has not changed is not compiled again
-compare: ## the op beside its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
+build: ## compile the op's variants; unchanged ones are not compiled again
+compare: ## the op against its peers, goal by goal; or variants, revisions, records (args='--base NAME' or '--against REV')
 inspect: ## show a variant's source, PTX and SASS side by side, with what each line costs (args='--html FILE')
-model: ## rank variants by modelled time, without a GPU (args='--validate FILE' judges the model by sweeps)
-new: ## write a new op that builds, verifies and benches at once (args='--kind elementwise|reduction|gemm')
-profile: ## say what binds a variant, why its warps wait, where, and what to try (on a GPU Nsight Compute and compute-sanitizer)
+model: ## rank variants by modelled time, without a GPU (args='--validate FILE' evaluates the model on sweeps)
+new: ## write a new op that builds, verifies and benches from the start (args='--kind elementwise|reduction|gemm')
+profile: ## say what bounds a variant, where and why its warps wait, and what to try (on a GPU: Nsight Compute and compute-sanitizer)
 promote: ## freeze the variants that are faster than what is frozen (args=--dry-run); docs/frozen.md
-report: ## show the newest recorded figures of each variant (args='--run ID' for one run), and write a page of all with pictures
+report: ## show the newest recorded figures of each variant (args='--run ID' for one run), and write a page with charts of all
 show: ## show what the compiler made of a variant (args=--ptx, --sass or --log)
 sweep: ## time a wide sample of the op's tunable space on a GPU, or rank it by the model (args='--strategy tpe --gpus 4')
-verify: ## prove every variant against the NumPy reference, with the sanitizer on the emulated device (there args='--schedules N': N orders of blocks)
+verify: ## check every variant against the NumPy reference, under the sanitizer on the emulated device (there also args='--schedules N': N orders of blocks)
 ifneq ($(filter $(OP_VERBS),$(MAKECMDGOALS)),)
 ifeq ($(op),)
 $(error which op? make op=NAME $(filter $(OP_VERBS),$(MAKECMDGOALS)); `make list` shows the ops)
@@ -83,7 +85,7 @@ deploy: $(ENV) ## build libaicf_kernels.a with header, CMake package and pkg-con
 	@cat build/deploy/generated/summary.txt
 	@for library in $(prefix)/lib*/libaicf_kernels.*; do echo "$$library: $$(numfmt --to=iec-i --suffix=B "$$(stat -c %s "$$library")")"; done
 
-example: deploy ## build examples/cpp_mlp, a C++ program without Python, on that library, and run it on this machine's device
+example: deploy ## build examples/cpp_mlp, a C++ program without Python, against that library, and run it on this machine's device
 	@PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S examples/cpp_mlp -B build/cpp_mlp -G Ninja -DCMAKE_PREFIX_PATH="$(abspath $(prefix))" > build/example.log \
 		|| { cat build/example.log; exit 1; }
 	@PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/cpp_mlp
@@ -96,11 +98,11 @@ doctor list: $(ENV)
 doctor: ## say what was found on this machine, what is missing, and the remedy
 list: ## list the ops, or with op=NAME its kernels, variants and problems
 
-notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Jupyter: sweeps, rooflines, comparisons, the model; with no GPU from published records
+notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Jupyter: sweeps, rooflines, comparisons, the model; without a GPU, from published records
 	cd notebooks && $(if $(python),$(python),$(abspath $(VENV))/bin/python) -m jupyterlab $(args)
 
 ##@ The project
-.PHONY: clean distclean env format fuzz help lint sanitize stress test wheel
+.PHONY: clean distclean docs env format fuzz help lint sanitize stress test wheel
 env: $(ENV) ## make the environment and build the emulator
 
 # In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
@@ -109,7 +111,7 @@ WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist l
 # Threads of BLAS that wait for work keep the cores from the workers.
 ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py
-test: $(DEV_ENV) ## run the tests (slow=1 those marked slow too; args='-k name' and the like go to pytest)
+test: $(DEV_ENV) ## run the tests (slow=1: also those marked slow; args='-k name' and the like go to pytest)
 ifeq ($(strip $(args)),)
 	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow) $$part || status=$$?; done; exit $$status
 else
@@ -142,9 +144,14 @@ format: $(DEV_ENV) ## rewrite the sources in the project's style
 	$(RUN) -m ruff format .
 	$(CLANG_FORMAT) -i $(CXX_FILES)
 
-wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device, and the sdist into dist/
+wheel: $(ENV) ## build the wheel, with all x86-64 levels of the emulated device, and the sdist into dist/; kernels=all|'OP …': a wheel of compiled kernels too
 	@env -u MAKEFLAGS -u MAKELEVEL PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) -c "from scikit_build_core import build; build.build_sdist('dist'); build.build_wheel('dist')"
+	@$(if $(kernels),PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) scripts/pack_kernels.py --out dist $(filter-out all,$(kernels)))
 	@ls -l dist
+
+docs: $(ENV) $(if $(python),,$(STAMPS)/docs) ## build the documentation as a site into build/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
+	@echo build/site/index.html
 
 clean: ## remove what was built and cached; records and the environment stay
 	rm -rf build dist .aicf/cache .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/project $(STAMPS)/imports* $(STAMPS)/ready*
@@ -216,6 +223,12 @@ $(STAMPS)/notebook: pyproject.toml scripts/list_requirements.py | $(STAMPS)/read
 	@echo "installing JupyterLab"
 	@$(VENV)/bin/python scripts/list_requirements.py notebook > $(STAMPS)/notebook.txt
 	@$(PIP) -r $(STAMPS)/notebook.txt
+	@touch $@
+
+$(STAMPS)/docs: pyproject.toml scripts/list_requirements.py | $(STAMPS)/ready$(CUDA)
+	@echo "installing MkDocs"
+	@$(VENV)/bin/python scripts/list_requirements.py docs > $(STAMPS)/docs.txt
+	@$(PIP) -r $(STAMPS)/docs.txt
 	@touch $@
 
 $(STAMPS)/dev: pyproject.toml scripts/list_requirements.py | $(STAMPS)/ready$(CUDA)

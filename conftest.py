@@ -23,9 +23,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
 
 
+def _is_slow(item: pytest.Item) -> bool:
+    """Say whether a test is marked slow, or is about a kernel that is not among the ``FAST_KERNELS`` of its file."""
+    fast = getattr(getattr(item, "module", None), "FAST_KERNELS", None)
+    kernel = item.callspec.params.get("kernel") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    return item.get_closest_marker("slow") is not None or (fast is not None and kernel is not None and kernel not in fast)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests marked slow, unless asked for."""
+    """Skip the slow tests, unless asked for."""
     if not config.getoption("--slow"):
         for item in items:
-            if item.get_closest_marker("slow"):
+            if _is_slow(item):
                 item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))

@@ -6,9 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicf import functional, nn, optim, workbench
+    from aicf import frontends, functional, nn, optim, workbench
     from aicf.autograd import grad, no_grad
     from aicf.backends import set_backend, use_backend
+    from aicf.gradient_check import gradcheck
     from aicf.random import Generator, manual_seed
     from aicf.state import load_state, save_state
     from aicf.tensor import Tensor
@@ -23,21 +24,24 @@ _PLACES = {
     "load": "aicf.train",
     "load_state": "aicf.state",
     "grad": "aicf.autograd",
+    "gradcheck": "aicf.gradient_check",
     "manual_seed": "aicf.random",
     "no_grad": "aicf.autograd",
     "save_state": "aicf.state",
     "set_backend": "aicf.backends",
     "use_backend": "aicf.backends",
 }
-_MODULES = ("functional", "nn", "optim", "workbench")
+_MODULES = ("frontends", "functional", "nn", "optim", "workbench")
 
 __all__ = [
     "Generator",
     "Tensor",
     "compile",
     "compile_step",
+    "frontends",
     "functional",
     "grad",
+    "gradcheck",
     "load",
     "load_state",
     "manual_seed",

@@ -1,4 +1,4 @@
-"""Backward passes: which calls made a tensor, and the rules of their ops run from the last to the first."""
+"""Backward passes: the calls that made a tensor, and their ops' gradient rules, run from the last call to the first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol, Self
 
 from aicf.errors import GradientError
 from aicf.modes import find_source, no_grad, refuse_while_recording, set_grad_enabled
-from aicf.opset import Attrs, Backward, OpDef, Type
-
-if TYPE_CHECKING:
-    from aicf.tensor import Tensor
+from aicf.opset import Attrs, Backward, Builder, OpDef, Type
 
 __all__ = ["Node", "grad", "no_grad", "run_backward", "set_grad_enabled"]
 
@@ -29,13 +26,35 @@ class Version:
         self.count = 0
 
 
+class Differentiable(Protocol):
+    """What a backward pass needs of a tensor; :class:`aicf.tensor.Tensor` has it, and says what each is."""
+
+    BUILDER: ClassVar[Builder]
+    data: Any
+    backend: Any
+    type: Type
+    version: Version
+    grad: Any
+    creator: Node | None
+    index: int
+    requires_grad: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+
+    @classmethod
+    def wrap(cls, data: Any, backend: Any, version: Version | None = None) -> Self:
+        """Return a tensor of an array that a backend has made, without a copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Where a gradient goes: to an output of a node, or to a tensor that no call made."""
 
     node: Node | None
     index: int
-    leaf: Tensor | None
+    leaf: Differentiable | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +73,7 @@ class Node:
 
     __slots__ = ("_is_freed", "_kind", "_saved", "_types", "attrs", "edges", "names", "needed", "number", "op", "output_types", "source")
 
-    def __init__(self, op: OpDef, attrs: Attrs, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> None:
+    def __init__(self, op: OpDef, attrs: Attrs, inputs: Sequence[Differentiable | None], outputs: Sequence[Differentiable]) -> None:
         self.op = op
         self.attrs = attrs
         self.number = next(_numbers)
@@ -73,7 +92,7 @@ class Node:
         self._kind = type(outputs[0])
         self._is_freed = False
 
-    def backward(self, *dout: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(self, *dout: Differentiable | None) -> tuple[Differentiable | None, ...]:
         """Return the inputs' gradients, None where none is needed or goes; raises :class:`GradientError`."""
         if self._is_freed:
             raise GradientError(
@@ -93,7 +112,7 @@ class Node:
         self._saved = {}
         self.edges = ()
 
-    def _unpack(self, name: str, saved: _Saved, backend: Any) -> Tensor:
+    def _unpack(self, name: str, saved: _Saved, backend: Any) -> Differentiable:
         if saved.version.count != saved.count:
             raise GradientError(
                 f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
@@ -109,12 +128,12 @@ class Node:
         return tensor
 
 
-def _save(tensor: Tensor, output: int | None) -> _Saved:
+def _save(tensor: Differentiable, output: int | None) -> _Saved:
     edge = find_edge(tensor) if output is None else None
     return _Saved(tensor.data, tensor.version, tensor.version.count, edge, output)
 
 
-def find_edge(tensor: Tensor) -> Edge | None:
+def find_edge(tensor: Differentiable) -> Edge | None:
     """Return where a tensor's gradient goes, None where it needs none."""
     if not tensor.requires_grad:
         return None
@@ -122,13 +141,13 @@ def find_edge(tensor: Tensor) -> Edge | None:
 
 
 def run_backward(
-    roots: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
+    roots: Sequence[Differentiable],
+    grads: Sequence[Differentiable | None],
     *,
     retain_graph: bool = False,
     create_graph: bool = False,
-    wanted: Sequence[Tensor] | None = None,
-) -> list[Tensor | None] | None:
+    wanted: Sequence[Differentiable] | None = None,
+) -> list[Differentiable | None] | None:
     """Run the rules from the roots to the leaves.
 
     Gradients are added to the leaves' ``grad``; with ``wanted``, tensors of the graph, theirs are returned instead and no ``grad`` changes.
@@ -145,7 +164,7 @@ def run_backward(
             raise GradientError(f"backward() needs a scalar or a gradient, got shape {root.shape}; reduce it: x.sum().backward()")
         sums.add(edge, builder.broadcast(builder.full(1.0, root), root.shape) if seed is None else seed)
     keys = None if wanted is None else [_key_of(find_edge(t)) for t in wanted]
-    kept: dict[Any, Tensor] = {}
+    kept: dict[Any, Differentiable] = {}
     with set_grad_enabled(create_graph):
         while (node := sums.pop()) is not None:
             douts = sums.take(node)
@@ -173,13 +192,13 @@ def _key_of(edge: Edge | None) -> Any:
 class _Sums:
     """Gradients on their way: sums per node output and per leaf, and the nodes still to run, the latest call first."""
 
-    def __init__(self, add: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, add: Callable[[Differentiable, Differentiable], Differentiable]) -> None:
         self._add = add
         self._heap: list[tuple[int, Node]] = []
-        self._at: dict[Node, list[Tensor | None]] = {}
-        self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+        self._at: dict[Node, list[Differentiable | None]] = {}
+        self.leaves: dict[int, tuple[Differentiable, Differentiable]] = {}
 
-    def add(self, edge: Edge, gradient: Tensor) -> None:
+    def add(self, edge: Edge, gradient: Differentiable) -> None:
         if edge.leaf is not None:
             known = self.leaves.get(id(edge.leaf))
             self.leaves[id(edge.leaf)] = (edge.leaf, gradient if known is None else self._add(known[1], gradient))
@@ -195,11 +214,11 @@ class _Sums:
     def pop(self) -> Node | None:
         return heapq.heappop(self._heap)[1] if self._heap else None
 
-    def take(self, node: Node) -> list[Tensor | None]:
+    def take(self, node: Node) -> list[Differentiable | None]:
         return self._at.pop(node)
 
 
-def grad(function: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def grad(function: Callable[..., Differentiable], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return a function that gives the gradient of a scalar function with respect to one argument, or to several as a tuple.
 
     It can be differentiated again: ``grad(grad(f))``.

@@ -1,4 +1,4 @@
-"""A data loader: batches of arrays in an order that a seed tells, and that goes on exactly where it was left."""
+"""A data loader: batches of arrays in an order given by a seed, which can be resumed exactly where it stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DataLoader:
             raise ValueError(f"arrays must have one length, got {', '.join(map(str, sorted(lengths))) or 'no array'}")
         self.length = lengths.pop()
         if not 1 <= batch <= self.length:
-            raise ValueError(f"batch={batch}: must be at least 1 and at most the {self.length} rows that there are")
+            raise ValueError(f"batch={batch}: must be at least 1 and at most the {self.length} rows available")
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -57,5 +57,5 @@ class DataLoader:
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on where a state was taken; raises ValueError for one of another seed."""
         if state["seed"] != self.seed:
-            raise ValueError(f"the state is of seed {state['seed']}, and this loader has seed {self.seed}")
+            raise ValueError(f"the state has seed {state['seed']}, but this loader has seed {self.seed}")
         self.epoch, self.position = state["epoch"], state["position"]

@@ -24,11 +24,15 @@ class RecordError(RuntimeError):
 
 
 class UnsupportedError(LookupError):
-    """Calls that a backend has no kernel for; the message lists all of them by name and place."""
+    """Calls that a backend has no kernel for, or that a front end cannot import; the message lists all of them by name and place."""
 
 
 class GraphError(ValueError):
     """A graph that breaks a rule of validity; the message names the rule and the node."""
+
+
+class OpsetError(ValueError):
+    """An opset file of a project's own that cannot be loaded, or defines what there is already; the message names file and line."""
 
 
 class StateError(RuntimeError):

@@ -1,4 +1,4 @@
-"""What a thread is doing: whether gradients are recorded, which backend new tensors are on, and whether calls become a graph."""
+"""The state of a thread: whether gradients are recorded, which backend new tensors are on, and whether calls become a graph."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
 class _Modes(threading.local):
     grad_enabled: bool = True
     recorder: RecordingBackend | None = None
+    place: str | None = None
 
 
 MODES = _Modes()
@@ -53,6 +54,16 @@ def recording(recorder: RecordingBackend) -> Iterator[None]:
         MODES.recorder = None
 
 
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Make a place of a network that was imported the source of the block's calls."""
+    before, MODES.place = MODES.place, place
+    try:
+        yield
+    finally:
+        MODES.place = before
+
+
 def refuse_while_recording(what: str, remedy: str) -> None:
     """Raise :class:`RecordError` with the caller's source line where calls are being recorded."""
     if MODES.recorder is not None:
@@ -60,7 +71,9 @@ def refuse_while_recording(what: str, remedy: str) -> None:
 
 
 def find_source() -> str:
-    """Return ``file:line`` of the innermost frame outside of this package."""
+    """Return ``file:line`` of the innermost frame outside of this package, or the place of the imported call that runs."""
+    if MODES.place is not None:
+        return MODES.place
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_USERS):
         frame = frame.f_back

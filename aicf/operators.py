@@ -13,6 +13,11 @@ class Operators:
 
     __slots__ = ()
 
+    @property
+    @abstractmethod
+    def dtype(self) -> str:
+        """The dtype's name."""
+
     @abstractmethod
     def _lift(self, other: Any) -> Self:
         """Return an operand as a tensor."""
@@ -51,6 +56,26 @@ class Operators:
 
     def __neg__(self) -> Self:
         return self._unary("neg")
+
+    def __abs__(self) -> Self:
+        return self._unary("abs")
+
+    def __and__(self, other: Any) -> Self:
+        return self._logical("mul", other)
+
+    def __or__(self, other: Any) -> Self:
+        return self._logical("max", other)
+
+    def __invert__(self) -> Self:
+        return self._logical("eq", False)
+
+    def _logical(self, function: str, other: Any) -> Self:
+        """Return a function of booleans; raises TypeError for anything else."""
+        operand = self._lift(other)
+        for dtype in (self.dtype, operand.dtype):
+            if dtype != "bool":
+                raise TypeError(f"&, | and ~ take booleans, got {dtype}; compare first: x > 0")
+        return self._binary(function, operand)
 
     def __lt__(self, other: Any) -> Self:
         return self._binary("lt", other)

@@ -1,4 +1,4 @@
-"""State in safetensors files: arrays, and what else a run needs to go on with the same bits.
+"""State in safetensors files: arrays, and whatever else a run needs to continue with the same bits.
 
 A file is written beside its place and renamed: one that is there is whole, and stays where a write fails.
 """

@@ -1,4 +1,4 @@
-"""``Tensor``: an array of a backend with the call that made it, and ``apply``, by which every op of the eager face is called."""
+"""``Tensor``: an array of a backend together with the call that made it; and ``apply``, which makes every eager call."""
 
 from __future__ import annotations
 
@@ -250,6 +250,10 @@ class Tensor(Operators):
     def max(self, axes: int | Sequence[int] | None = None, *, keep: bool = False) -> Tensor:
         """Return the maximum over axes, over all by default."""
         return self._reduce("max", axes, keep)
+
+    def min(self, axes: int | Sequence[int] | None = None, *, keep: bool = False) -> Tensor:
+        """Return the minimum over axes, over all by default."""
+        return self._reduce("min", axes, keep)
 
     def argmax(self, axis: int, *, keep: bool = False) -> Tensor:
         """Return the index of the first maximum along an axis."""

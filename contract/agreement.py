@@ -1,4 +1,4 @@
-"""Whether what an index says fits together: names that one row uses are those that another declares. Schemas see one row at a time."""
+"""Whether the rows of an index agree: each row may use only names that another declares. Schemas see one row at a time."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _check_interface(names: _Names, interface: Row) -> None:
         strides = list(filter(None, [tensor["stride"], *tensor.get("strides", ())]))
         names.require(what, [tensor["field"], *strides], names.fields)
         if kinds[tensor["field"]] != "pointer":
-            names.fail(f"{what}: field {tensor['field']} is no pointer")
+            names.fail(f"{what}: field {tensor['field']} is not a pointer")
         for key in ("dtype", "shape", "present"):
             names.require_table(f"{what}/{key}", tensor[key])
         names.require(f"{what}/shape", (size for row in tensor["shape"] for size in row["value"] if isinstance(size, str)), names.sizes)
@@ -155,7 +155,7 @@ def _check_description(names: _Names, description: Row) -> None:
         names.require_values("ties", tie["then"])
         names.require("ties", (size for pair in tie["equal"] for size in pair), names.sizes)
         if strange := [row for row in tie["when"] if "attribute" not in row]:
-            names.fail(f"ties: {dict(strange[0])} is no condition on an attribute")
+            names.fail(f"ties: {dict(strange[0])} is not a condition on an attribute")
     for key, table in (description["cost"] or {}).items():
         if key == "l2_bytes_per_s":
             continue

@@ -1,4 +1,4 @@
-"""The axes of an op's buckets: on which errors of a survey are pooled, on which times stand for each other, and which divide by size."""
+"""The axes of an op's buckets: those that pool survey errors, those within which times are interchangeable, those that divide by size."""
 
 from __future__ import annotations
 

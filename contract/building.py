@@ -1,8 +1,8 @@
-"""Building a frozen kernel: sealed sources, the manifest's flags, nvcc; what is kept lies under the manifest's seal.
+"""Building a frozen kernel from its sealed sources with the manifest's flags and nvcc; the result is cached under the manifest's seal.
 
-A kernel that is in the cache needs no compiler. Several processes may build at once: one does, the others wait. What is there is whole: it
-was made in a folder beside its place and renamed. Every source is held against its hash first, and the machine code against the manifest's
-afterwards, so that what runs is what was verified and measured.
+A kernel that is in the cache, or installed compiled, needs no compiler. Several processes may build at once: one does, the others wait.
+What is there is whole: it was made in a folder beside its place and renamed. Every source is held against its hash first, and the machine
+code against the manifest's afterwards, so that what runs is what was verified and measured.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contract.errors import FrozenError
 from contract.kernels import FrozenKernel
 from device.cubin import hash_machine_code
 from device.interface import UnavailableError
+from device.native import find_prebuilt_dir
 from device.settings import read_settings
 from device.toolchain import BuildError, Toolchain, find_toolchain, make_environment, name_remedy
 
@@ -29,15 +30,18 @@ _LIBRARY, _DIGEST = "kernel.so", "kernel.so.sha256"
 
 
 def build_kernel(kernel: FrozenKernel, cache_dir: Path | None = None) -> Path:
-    """Return the kernel's shared library, from the cache or built now; :data:`PTXAS_LOG` lies beside it.
+    """Return the kernel's shared library: from the cache, installed, or built now; :data:`PTXAS_LOG` lies beside it.
 
     Raises :class:`FrozenError` where a source or the machine code is not what was sealed, :class:`BuildError` with the compiler's text or
     where the cache cannot be written, and :class:`UnavailableError` where there is no compiler.
     """
-    root = (cache_dir or read_settings().cache_dir) / "frozen" / kernel.op
-    place = root / f"{kernel.name}-{str(kernel.manifest['seal'])[:16]}"
+    inside = Path("frozen", kernel.op, f"{kernel.name}-{str(kernel.manifest['seal'])[:16]}")
+    place = (cache_dir or read_settings().cache_dir) / inside
     if _is_whole(place):
         return place / _LIBRARY
+    prebuilt = find_prebuilt_dir()
+    if prebuilt is not None and _is_whole(prebuilt / inside):
+        return prebuilt / inside / _LIBRARY
     kernel.check_sources()
     return find_or_build(place, kernel, _require_pinned)
 

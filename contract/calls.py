@@ -1,4 +1,4 @@
-"""A call of an op as the frozen set sees it: a problem, and the same made ready for decisions, checked and in a fixed order."""
+"""A call of an op as the frozen set sees it: a problem, and its checked form in a fixed order, ready for a decision."""
 
 from __future__ import annotations
 

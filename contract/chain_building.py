@@ -1,4 +1,4 @@
-"""Kernels of chains that no op lists, made of a sealed engine: what the framework's fusion builds where it runs.
+"""Kernels for chains that no op lists, compiled from a sealed engine: what the framework's fusion builds on the machine where it runs.
 
 A frozen kernel of an op with chains is compiled once more with another ``chains.hpp`` before its sources, its other tunables as they are.
 The sources are held against their seal; the machine code is new, and is kept under the engine's seal and the chain. Its entry points check

@@ -1,4 +1,4 @@
-"""The decision core, ``decide.c``, compiled and asked: which kernel serves a call, and what is known of its time.
+"""The decision core, ``decide.c``, compiled and called: which kernel serves a call, and what is known about its time.
 
 ``docs/frozen.md`` is the description, the C source the one reading of it: the deployed library compiles the same file.
 """
@@ -223,11 +223,16 @@ def _pack_mask(kernels: int) -> bytes:
     return kernels.to_bytes(8 * c.MASK_WORDS, "little")
 
 
+def build_core(cache_dir: Path | None = None) -> Path:
+    """Return the compiled core; raises what :func:`device.native.build_library` raises."""
+    sizes = (f"-DAICF_TABLE_BYTES={ctypes.sizeof(c.AicfTable)}", f"-DAICF_QUERY_BYTES={ctypes.sizeof(c.AicfQuery)}")
+    return build_library("decide.so", SOURCE, ("-x", "c", "-std=c11", *sizes), [HEADER], cache_dir)
+
+
 @cache
 def load_core() -> ctypes.CDLL:
-    """Return the compiled core, loaded once per process; raises what :func:`device.native.build_library` raises."""
-    sizes = (f"-DAICF_TABLE_BYTES={ctypes.sizeof(c.AicfTable)}", f"-DAICF_QUERY_BYTES={ctypes.sizeof(c.AicfQuery)}")
-    library = ctypes.CDLL(str(build_library("decide.so", SOURCE, ("-x", "c", "-std=c11", *sizes), [HEADER])))
+    """Return the compiled core, loaded once per process; raises what :func:`build_core` raises."""
+    library = ctypes.CDLL(str(build_core()))
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     for name, arguments, result in (
         ("find_arch", [pointer, number, number, number], number),

@@ -1,4 +1,4 @@
-"""How the decision core numbers what an op's row in the index names, and the conditions on it as the core tests them."""
+"""The numbers that the decision core uses for the names in an op's row of the index, and the conditions in the core's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The structs of ``decide.h`` as ctypes has them. Their order and limits are the header's; a test holds both against each other."""
+"""The structs of ``decide.h`` in ctypes. Order and limits are those of the header; a test compares the two."""
 
 from __future__ import annotations
 

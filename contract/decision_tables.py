@@ -1,4 +1,4 @@
-"""What the decision core knows of an op's kernels for one architecture: rows of the frozen set as the plain lists of ``decide.h``.
+"""What the decision core knows about an op's kernels on one architecture: rows of the frozen set as the plain lists of ``decide.h``.
 
 The same lists are handed to the compiled core (:mod:`contract.decision`) and rendered as C text for the deployed library
 (:mod:`contract.decision_text`). Sizes and attributes are in the order of their names, tensors in that of the interface.

@@ -1,4 +1,4 @@
-"""A table of the decision core as C text: what the deployed library is compiled with."""
+"""A table of the decision core as C text, for the deployed library."""
 
 from __future__ import annotations
 

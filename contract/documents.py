@@ -1,4 +1,4 @@
-"""Reading JSON that others wrote: a value, or :class:`DocumentError` that says what is wrong, and nothing else."""
+"""Reading untrusted JSON: returns a value, or raises :class:`DocumentError` with what is wrong, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the frozen set; each message says what, where, and what to do."""
+"""Errors of the frozen set; each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Growth of an op's C interface: which calls are calls by an earlier one too, so that kernels sealed with that one serve them."""
+"""Growth of an op's C interface: which calls are also calls of an earlier interface, so that kernels sealed with that one serve them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole."""
+"""Files replaced atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of one op: rows, one a line, each valid by its schema; which of them belong where."""
+"""The index of one op: rows, one per line, each valid against its schema, and which rows may stand together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sealed kernel: its manifest, held against its seal, and the sources that it is made of."""
+"""A sealed kernel: its manifest, checked against its seal, and the sources that it is built from."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ def read_kernel(folder: Path, name: str, *, seal: str | None = None, interfaces:
     if make_seal(sealed) != sealed["seal"] or seal not in (None, sealed["seal"]):
         raise FrozenError(f"{path}: seal: the manifest is not what was sealed; {REMEDY}")
     if manifest["kernel"] != name or manifest["op"] != folder.name:
-        raise FrozenError(f"{path}: kernel: it says that it is of {manifest['op']}/{manifest['kernel']}")
+        raise FrozenError(f"{path}: kernel: it claims to be {manifest['op']}/{manifest['kernel']}")
     for call, symbol in manifest["entry_points"].items():  # a symbol of another name may be anything that is linked, `system` among it
         if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
             raise FrozenError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
     if interfaces is not None and manifest["interface"] not in interfaces:
-        raise FrozenError(f"{path}: interface: it is not the C interface that {INDEX} describes, nor one that this extends")
+        raise FrozenError(f"{path}: interface: it is neither the C interface that {INDEX} describes nor one that this extends")
     return FrozenKernel(sealed, revision)

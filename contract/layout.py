@@ -1,4 +1,4 @@
-"""Where things lie in the frozen set, and how they are written: paths, names, canonical JSON, hashes, seals.
+"""Where things are in the frozen set and how they are written: paths, names, canonical JSON, hashes, seals.
 
 frozen/schema/*.schema.json              what each document holds
 frozen/<op>/index.jsonl                  the op, its entries, its medians, its surveys: one a line, sorted
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 FROZEN = "frozen"
+OPS = "ops"
 INDEX = "index.jsonl"
 KERNELS = "kernels"
 REVISIONS = "revisions"
@@ -59,6 +60,14 @@ def find_frozen_dirs() -> tuple[Path, ...]:
     """Return the folders of frozen sets in the order in which an op is looked for: the project's own, then the packaged one."""
     own = find_frozen_dir()
     return (own,) if own == PACKAGED_DIR else (own, PACKAGED_DIR)
+
+
+def find_ops_dir() -> Path | None:
+    """Return the folder ``ops`` of the project that we stand in, which need not be there yet; None outside of any."""
+    from device.settings import find_project  # inside for the same reason
+
+    project = find_project()
+    return None if project is None else project / OPS
 
 
 def name_schema(document: str) -> str:

@@ -1,4 +1,4 @@
-"""What each document of the frozen set may hold: the format's JSON schemas, which lie in ``frozen/schema``, wherever a set lies."""
+"""What each document of the frozen set may hold: the format's JSON schemas, in ``frozen/schema``, wherever the set itself lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding values against JSON schemas (2020-12, as far as the frozen format uses it), with Python's standard library alone."""
+"""Validating values against JSON schemas (2020-12, as far as the frozen format uses it), with only Python's standard library."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Deployment: the frozen set becomes a static library with a C dispatcher. Needs Python's standard library alone, at build time."""
+"""Deployment: turns the frozen set into a static library with a C dispatcher. At build time it needs only Python's standard library."""

@@ -1,4 +1,4 @@
-"""``python -m deploy``: writes what CMake compiles: header, dispatcher, the list of kernels with their flags; and a summary of it."""
+"""``python -m deploy``: writes what CMake compiles (header, dispatcher, the list of kernels with their flags) and a summary of it."""
 
 from __future__ import annotations
 

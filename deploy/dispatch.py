@@ -1,4 +1,4 @@
-"""The C dispatcher: a fixed part, and tables of the chosen kernels, made of the rows that the framework's registry reads."""
+"""The C dispatcher: a fixed part, and tables of the chosen kernels, generated from the rows that the framework's registry also reads."""
 
 from __future__ import annotations
 

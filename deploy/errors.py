@@ -1,4 +1,4 @@
-"""What stands in the way of a library; the message says what to do."""
+"""Errors that prevent a library from being built; each message says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library's one C header: the ops' contracts, flattened from the sealed ``api.hpp`` with what they include, and the calls."""
+"""The library's one C header: the ops' contracts, flattened from the sealed ``api.hpp`` and its includes, and the calls."""
 
 from __future__ import annotations
 

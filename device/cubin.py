@@ -1,4 +1,4 @@
-"""Reading a variant's shared object without a CUDA tool: its PTX, and a hash of its machine code.
+"""Reading a variant's shared object without CUDA tools: its PTX, and a hash of its machine code.
 
 The layout of the ``.nv_fatbin`` section was found by decoding what nvcc 13.0 writes: a container (magic 0xBA55ED50, header and payload
 size) holds entries of kind 1 (PTX) and 2 (ELF), each with a header size and payload size. The ELF inside is plain ELF64 (TIS *ELF

@@ -1,4 +1,4 @@
-"""The real device: an NVIDIA GPU, with CuPy beside us in the same context.
+"""The real device: an NVIDIA GPU, sharing its context with CuPy.
 
 Kernel libraries are linked against the shared ``libcudart.so.13`` while CuPy carries a runtime of its own; both use the GPU's primary
 context, so addresses, streams and events of one are good in the other. Each buffer is an allocation of its own, so that

@@ -1,4 +1,4 @@
-"""Declarations of the CUDA runtime functions that the project calls, over a loaded ``libcudart.so.13``.
+"""Declarations of the CUDA runtime functions that the project calls, on a loaded ``libcudart.so.13``.
 
 NVIDIA's library and the emulated device's have the same functions. Prototypes and enumerators: CUDA Runtime API 13.0.
 """

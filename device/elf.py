@@ -1,4 +1,4 @@
-"""What an executable needs of the CUDA runtime, read from its ELF headers (System V ABI, chapters 4 and 5)."""
+"""What an executable needs from the CUDA runtime, read from its ELF headers (System V ABI, chapters 4 and 5)."""
 
 from __future__ import annotations
 

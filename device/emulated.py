@@ -36,7 +36,7 @@ class EmulatedArray(RuntimeArray):
         if dl_device is None or tuple(dl_device) != (_DLPACK_CPU, 0):
             raise BufferError("memory of the emulated device cannot be shared; ask for a host copy: numpy.from_dlpack(array, device='cpu')")
         if copy is False:
-            raise BufferError("memory of the emulated device cannot reach the host without a copy: leave copy=False out")
+            raise BufferError("memory of the emulated device cannot reach the host without a copy: drop copy=False")
         if stream is not None:
             raise BufferError("an export to the host takes no stream")
         return self.copy_to_host().__dlpack__(max_version=max_version)

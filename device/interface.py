@@ -1,4 +1,4 @@
-"""What a CUDA device is to the rest of the project, whether real or emulated.
+"""The interface of a CUDA device, real or emulated, to the rest of the project.
 
 Both backends implement these classes; nothing above this package knows which one it holds, except through
 :attr:`Device.is_emulated` and the :class:`Observer` that only an emulated device has.

@@ -1,4 +1,4 @@
-"""Finding the GPU, and loading the one ``libcudart.so.13`` that everything in this process then binds to.
+"""Finding the GPU, and loading the one ``libcudart.so.13`` to which everything in this process then binds.
 
 The dynamic loader knows libraries by SONAME: whichever ``libcudart.so.13`` is loaded first serves every kernel library that is loaded
 later. So the choice between NVIDIA's runtime and the emulated device's is made here, once, and cannot be changed in the process.

@@ -1,4 +1,4 @@
-"""Memory, streams, events, capture and graphs over the CUDA runtime API: what the real and the emulated device have in common."""
+"""Memory, streams, events, capture and graphs over the CUDA runtime API, shared by the real and the emulated device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every environment variable of the project, read in this one place.
+"""Every environment variable of the project, read only here.
 
 ``python -m harness doctor`` lists :data:`VARIABLES` with the values in force.
 """
@@ -139,7 +139,7 @@ def require_own_checkout() -> None:
     found = next((folder for folder in (here, *here.parents) if _is_checkout(folder)), PARTS_DIR)
     if found != PARTS_DIR:
         raise SettingError(
-            f"you stand in {found}, and this Python ({sys.executable}) runs the project of {PARTS_DIR}: "
+            f"the working directory is in {found}, but this Python ({sys.executable}) runs the project of {PARTS_DIR}: "
             f"run {found}/.venv/bin/python, which `make env` makes there, or go elsewhere"
         )
 
@@ -148,7 +148,7 @@ def require_no_checkout() -> None:
     """Raise :class:`SettingError` where the working directory lies in a checkout of AICF, which is no project of its user's own."""
     here = Path.cwd().resolve()
     if found := next((folder for folder in (here, *here.parents) if _is_checkout(folder)), None):
-        raise SettingError(f"{found} is a checkout of AICF, whose ops are found as they lie; make a project of your own elsewhere")
+        raise SettingError(f"{found} is a checkout of AICF, whose ops are found in place; create your project elsewhere")
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:

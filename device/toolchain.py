@@ -1,4 +1,4 @@
-"""Finding the compilers: NVIDIA's from the project's wheels or of an installed CUDA toolkit of the same release, and the system's g++."""
+"""Finding the compilers: NVIDIA's, from the project's wheels or an installed CUDA toolkit of the same release, and the system's g++."""
 
 from __future__ import annotations
 

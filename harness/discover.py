@@ -46,8 +46,8 @@ def hash_description(files: Mapping[str, bytes]) -> str:
 
 
 def find_description(folder: Path) -> list[Path]:
-    """Return the files that describe the op: ``op.py`` and what it may import from beside it, neither peers nor tests."""
-    return sorted(p for p in folder.glob("*.py") if p.name != "peers.py" and not p.name.startswith(("test_", "peer_")))
+    """Return the files that describe the op: ``op.py`` and what it may import from beside it, neither peers, tests nor the opset file."""
+    return sorted(p for p in folder.glob("*.py") if p.name not in ("opset.py", "peers.py") and not p.name.startswith(("test_", "peer_")))
 
 
 def find_ops(ops_dir: Path | None = None) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Examination of the machine: everything the workbench uses, found or not, and what to do where it is not."""
+"""Examining the machine: everything the workbench uses, whether it was found, and what to do if not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a project of one's own: what makes a folder one, what its ops share, and a first op with its test."""
+"""Writing a user's project: what makes a folder a project, the headers that its ops share, and a first op with its test."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _write_settings(folder: Path) -> str:
         try:
             tool = tomllib.loads(text).get("tool", {})
         except ValueError as error:
-            raise UseError(f"{path} is not TOML ({error}); mend it first") from error
+            raise UseError(f"{path} is not TOML ({error}); fix it first") from error
     if "aicf" in tool:
         raise UseError(f"{folder} is a project already: its pyproject.toml has [tool.aicf]; `aicf init --update` renews ops/common")
     parts = [text.rstrip("\n") + "\n\n" if text else "", templates.get_template("settings.toml.template").render()]

@@ -159,7 +159,8 @@ def check_op_name(name: str) -> None:
 
 def fill_templates(name: str, kind: KindName) -> dict[str, str]:
     """Return the text of each file of a new op by its name."""
-    found = fill_folder("op", {"op": name, "camel": "".join(part.capitalize() for part in name.split("_")), "kind": _KINDS[kind]})
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    found = fill_folder("op", {"op": name, "camel": camel, "kind": _KINDS[kind], "has_opset": True})
     # pytest wants a name of its own for each file of tests.
     return {f"test_{name}.py" if file_name == "test.py" else file_name: text for file_name, text in found.items()}
 
@@ -167,7 +168,7 @@ def fill_templates(name: str, kind: KindName) -> dict[str, str]:
 def render_test(name: str) -> dict[str, str]:
     """Return the text of an op's own test by its name."""
     template = open_templates(TEMPLATES / "op").get_template(f"test.py{_SUFFIX}")
-    return {f"test_{name}.py": template.render(name_packages() | {"op": name})}
+    return {f"test_{name}.py": template.render(name_packages() | {"op": name, "has_opset": False})}
 
 
 def fill_folder(folder: str, values: Mapping[str, Any]) -> dict[str, str]:

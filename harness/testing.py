@@ -1,9 +1,10 @@
-"""What the tests of ops share: an op's variants, built and loaded for the device of the test run, and proved right."""
+"""What the tests of ops share: an op's variants, built, loaded for the device of the test run, and verified."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,16 @@ class OpUnderTest:
         return {r.variant.name: r for r in results}
 
     def open(self, variants: Iterable[Variant]) -> Callable[[Variant], Launchable]:
-        """Build variants together; returns what loads one of them, and fails with the compiler's text where there is none."""
-        results = self.build(variants)
-        binding = build_binding(self.loaded, find_toolchain())
+        """Return what builds and loads one of the variants when it is first asked for; it fails with the compiler's text."""
+        known = {v.name: v for v in variants}
 
-        def open_one(variant: Variant) -> Launchable:
-            result = results[variant.name]
+        @cache
+        def open_named(name: str) -> Launchable:
+            result = self.build([known[name]])[name]
             assert result.library is not None, result.error
-            return open_variant(self.op, binding, result.library, variant)
+            return open_variant(self.op, build_binding(self.loaded, find_toolchain()), result.library, known[name])
 
-        return open_one
+        return lambda variant: open_named(variant.name)
 
     def verify(self, device: Device, variant: Variant, launchable: Launchable, effort: Effort) -> list[ProblemResult]:
         """Prove a variant on every problem and return what was found; a fault fails the test, with all that were found."""

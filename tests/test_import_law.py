@@ -225,13 +225,7 @@ def find_floor_violations(floors: Mapping[str, int], module: str, source: str) -
         return found
     for line, name in [*imported_modules(source), *relative_modules(module, source)]:
         owner, there = [*name.split("."), "__init__"][:2]
-        if (
-            owner == part
-            and there != here
-            and there in floors
-            and floors[there] >= floors.get(here, -1)
-            and (module, name) not in FOR_TYPES_ALONE
-        ):
+        if owner == part and there != here and there in floors and floors[there] >= floors.get(here, -1):
             found.append(f"line {line}: {part}.{here} imports {name}, which is no lower")
     return found
 
@@ -270,8 +264,6 @@ def _module_name(path: Path) -> str:
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 DRAWN_PARTS = ("aicf", "harness")
-# Annotations name a class of a higher room here, and nothing is imported when the program runs.
-FOR_TYPES_ALONE = {("aicf.autograd", "aicf.tensor.Tensor")}
 
 
 @pytest.mark.parametrize("part", DRAWN_PARTS)
@@ -326,14 +318,6 @@ def test_a_drawing_is_read_from_the_roof_to_the_ground() -> None:
     text = "words\n```\nharness/\n  report        pictures\n  a b           words of it\n  errors        more\n```\n"
     assert read_floors(text, "harness") == {"report": 2, "a": 1, "b": 1, "errors": 0}
     assert read_floors(text, "aicf") == {}
-
-
-@pytest.mark.parametrize(("module", "name"), sorted(FOR_TYPES_ALONE))
-def test_what_is_imported_for_types_alone_does_not_run(module: str, name: str) -> None:
-    tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
-    assert name in {found for _, found in imported_modules(ast.unparse(tree))}
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
-    assert name not in {found for _, found in imported_modules(ast.unparse(tree))}
 
 
 def test_the_face_of_a_part_may_show_every_room() -> None:

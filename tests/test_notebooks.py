@@ -49,6 +49,7 @@ def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     assert find_leftovers(nbformat.read(path, as_version=4)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 @pytest.mark.filterwarnings("default")
 def test_a_notebook_runs_on_published_records(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,19 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
+def test_the_map_in_the_readme_names_every_folder() -> None:
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    folders = {name.split("/")[0] for name in listed if "/" in name and not name.startswith(".")}
+    rows = (ROOT / "README.md").read_text().partition("## Where things are")[2]
+    assert set(re.findall(r"^\| \[(\w+)/\]\(\1/\) \|", rows, re.MULTILINE)) == folders
+
+
 # Parts of the project whose files and modules documents name, and words that stand for a name.
 _NAMED = r"aicf|contract|deploy|device|docs|examples|frozen|harness|notebooks|ops|profiles|scripts|tests"
-_PLACEHOLDERS = {"my_op", "OP", "NAME"}
+_PLACEHOLDERS = {"my_op", "scale_shift", "OP", "NAME"}
 
 
 def find_missing_paths(text: str) -> list[str]:

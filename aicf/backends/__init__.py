@@ -1,4 +1,4 @@
-"""Where ops run: ``numpy`` (the truth) or ``cuda`` (frozen kernels on a GPU or the emulated device). One door: ``op_call``."""
+"""Where ops run: ``numpy`` (the reference) or ``cuda`` (frozen kernels on a GPU or the emulated device). One method: ``op_call``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen kernels on a GPU or the emulated device. What no frozen kernel serves raises: nothing is computed on the host instead."""
+"""Frozen kernels on a GPU or the emulated device. An op that no frozen kernel serves raises; nothing falls back to the host."""
 
 from __future__ import annotations
 

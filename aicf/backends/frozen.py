@@ -1,4 +1,4 @@
-"""Calls of frozen ops by types: which kernel serves one, and launching it on addresses. The one place that asks the registry."""
+"""Calls of frozen ops by types: which kernel serves a call, and its launch on addresses. Only this module asks the registry."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class FrozenCalls:
         scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
         for name in attrs.keys() - known - scalars:
             if attrs[name] != find_op(op).attributes[name]:
-                raise SelectionError(f"{op}: the frozen op has no {name}, and {name} = {attrs[name]!r} is asked for; promote the op anew")
+                raise SelectionError(f"{op}: the frozen op has no {name}, but {name} = {attrs[name]!r} was requested; promote the op again")
         options = {n: value for n, value in attrs.items() if n in known and isinstance(value, (bool, int, float, str))}
         problem = signature.make_problem(views, options)
         # Places in a plan are aligned further than any kernel asks for; the registry is to take addresses as aligned.

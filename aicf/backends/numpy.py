@@ -1,4 +1,4 @@
-"""The truth: every op as its file in the opset means it, in float64, rounded once."""
+"""The reference: every op computed in float64, as its file in the opset defines it, and rounded once."""
 
 from __future__ import annotations
 

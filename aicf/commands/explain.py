@@ -1,4 +1,4 @@
-"""Print the kernels of an op, what is known of their time on a call, and why each was chosen or dropped.
+"""Print an op's kernels, what is known about their time for a call, and why each was chosen or dropped.
 
 Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too.
 
@@ -48,7 +48,7 @@ Words = Annotated[
 ]
 Arch = Annotated[str | None, typer.Option("--arch", metavar="sm_90a", help="the architecture; by default that of the open device")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="only kernels with the same bits on every run")]
-MaxWorkspace = Annotated[int | None, typer.Option("--max-workspace", metavar="BYTES", help="only kernels that want no more than this")]
+MaxWorkspace = Annotated[int | None, typer.Option("--max-workspace", metavar="BYTES", help="only kernels that need no more than this")]
 Accumulate = Annotated[str | None, typer.Option("--accumulate", metavar="DTYPE", help="only kernels that are known to sum in this dtype")]
 PreferBy = Annotated[Prefer, typer.Option("--prefer", help="speed, or memory: only kernels with the least workspace")]
 

@@ -1,4 +1,4 @@
-"""Build frozen kernels from their sealed sources; what is in the cache already is not built again.
+"""Build frozen kernels from their sealed sources, except those that are already in the cache.
 
 \b
 Examples:
@@ -19,12 +19,12 @@ from contract.building import build_kernel
 from contract.frozen_set import read_op
 from device.settings import read_settings
 
-Ops = Annotated[list[str] | None, typer.Argument(metavar="[OP...]", help="ops of the frozen set; all where none is given")]
+Ops = Annotated[list[str] | None, typer.Argument(metavar="[OP...]", help="ops of the frozen set; all by default")]
 
 
 def run(
     ops: Ops = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="compilations at once; overrides AICF_JOBS")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="compilers at once; overrides AICF_JOBS")] = None,
 ) -> int:
     """Run the verb."""
     kernels = [kernel for op in ops or list_ops() for kernel in read_op(op).kernels.values()]

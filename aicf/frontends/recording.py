@@ -1,4 +1,4 @@
-"""Recording: while it lasts, calls of ops become nodes of a graph. What a replay would not do again raises, with the user's line."""
+"""Recording: calls of ops become nodes of a graph. Anything a replay could not repeat raises, with the user's source line."""
 
 from __future__ import annotations
 

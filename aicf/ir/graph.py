@@ -1,4 +1,4 @@
-"""A graph: inputs, states with owners, nodes in an order that runs, outputs, and what the states become."""
+"""A graph: inputs, states with owners, nodes in an executable order, outputs, and the new values of the states."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def parse(text: str) -> Graph:
             elif found := _OUTPUT.fullmatch(line):
                 outputs = [values[int(word.removeprefix("%"))] for word in found[1].split()]
             else:
-                raise GraphError(f"line {number}: is no input, state, node, update or output: {line}")
+                raise GraphError(f"line {number}: is not an input, state, node, update or output: {line}")
         except (KeyError, json.JSONDecodeError) as error:
             raise GraphError(f"line {number}: {error!r} cannot be read in: {line}") from error
     return Graph(json.loads(lines[0].removeprefix("graph ")), tuple(inputs), tuple(states), tuple(nodes), tuple(outputs), tuple(updates))

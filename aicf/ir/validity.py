@@ -1,4 +1,4 @@
-"""What makes a graph valid, one rule a function, checked after every pass. Each yields what breaks it."""
+"""What makes a graph valid: one function per rule, checked after every pass. Each yields the violations it finds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from aicf.errors import GraphError
 from aicf.ir.graph import OWN_ROLES, PARAMETER, Graph
-from aicf.opset import find_op, list_ops
+from aicf.opset import find_op
 
 
 def define_before_use(graph: Graph) -> Iterator[str]:
@@ -38,9 +38,12 @@ def define_once(graph: Graph) -> Iterator[str]:
 def know_every_op(graph: Graph) -> Iterator[str]:
     """Hold that every node's op is in the opset, and that its attributes are all there."""
     for node in graph.nodes:
-        if node.op not in list_ops():
+        try:
+            op = find_op(node.op)
+        except KeyError:
             yield f"{node.place}: there is no op {node.op!r}"
-        elif missing := sorted(find_op(node.op).attributes.keys() ^ node.attrs.keys()):
+            continue
+        if missing := sorted(op.attributes.keys() ^ node.attrs.keys()):
             yield f"{node.place}: attribute {missing[0]!r} is missing, or none of the op's"
 
 
@@ -82,7 +85,7 @@ def update_states_only(graph: Graph) -> Iterator[str]:
     states, seen = {s.value.id for s in graph.states}, set()
     for state, new in graph.updates:
         if state.id not in states:
-            yield f"{state} is updated and is no state"
+            yield f"{state} is updated but is not a state"
         if state.id in seen:
             yield f"{state} is updated twice"
         if state.type != new.type:

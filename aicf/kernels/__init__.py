@@ -1,1 +1,1 @@
-"""Libraries of frozen kernels, loaded and launched by address; which of them serves a call is the registry's."""
+"""Libraries of frozen kernels, loaded and launched by address; the registry decides which of them serves a call."""

@@ -1,4 +1,4 @@
-"""Layers: modules that own parameters. A model knows no backend."""
+"""Layers: modules that own parameters. A model does not depend on a backend."""
 
 from aicf.nn.activations import GELU, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from aicf.nn.layers import Dropout, Embedding, LayerNorm, Linear, RMSNorm

@@ -1,4 +1,4 @@
-"""``Module``: parameters and buffers under owner paths (``blocks.3.fc1.weight``), and what holds for every layer."""
+"""``Module``: parameters and buffers under owner paths (``blocks.3.fc1.weight``), and what all layers have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call's arguments mean: which attributes follow from the arrays, which sizes their shapes name, and whether they fit the op.
+"""How a call's arguments are read: attributes that follow from the arrays, sizes named by their shapes, and whether they fit the op.
 
 All of it comes from the interface tables of the index: a new op needs no code here.
 """

@@ -1,4 +1,4 @@
-"""The arrays that ops take: PyTorch's, CuPy's, the device package's, and NumPy's, each as what a kernel must know of it.
+"""The arrays that ops take (PyTorch, CuPy, NumPy and the device package), each described as a kernel needs it.
 
 No framework is imported for one who does not use it: an array's framework is found by the module that its type comes from.
 """

@@ -1,4 +1,4 @@
-"""One op as a Python function: what a call is, worked out once, and then kept as a plan of the lean path (``calls/calls.cpp``)."""
+"""One op as a Python function: a call is resolved once, and its plan is then kept for the fast path (``calls/calls.cpp``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public function of an op, with its own signature and documentation, made from the interface that the index describes."""
+"""The public function of an op, with its own signature and documentation, generated from the interface in the index."""
 
 from __future__ import annotations
 

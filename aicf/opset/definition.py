@@ -1,4 +1,4 @@
-"""What the framework knows of an op, in one value; and the builder that gradient rules and lowerings are written against.
+"""All that the framework knows about an op, in one value; and the builder for which gradient rules and lowerings are written.
 
 A rule is a function from values to values: it calls ops through a :class:`Builder`, so that the same rule makes tensors in eager mode,
 nodes in a graph, and PyTorch's tensors in the bridge.

@@ -1,4 +1,4 @@
-"""Dropout by counter: which elements stay depends on a seed, an offset and an element's index alone (Philox 4x32-10).
+"""Dropout by counter: which elements are kept depends only on a seed, an offset and the element's index (Philox 4x32-10).
 
 The mask is never stored: the backward pass makes it again from the same counter. The random words are those of chains
 (:mod:`contract.expressions.philox`), so that the frozen op ``elementwise`` drops the same elements.

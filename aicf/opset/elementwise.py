@@ -113,6 +113,8 @@ FUNCTIONS: dict[str, Function] = {
     "sign": Function(np.sign),
     "exp": Function(np.exp, (Slope("y", lambda g, dy: g.mul(dy, g["y"])),)),
     "log": Function(np.log, (Slope("x0", lambda g, dy: g.div(dy, g["x0"])),)),
+    "expm1": Function(np.expm1, (Slope("y", lambda g, dy: g.mul(dy, g.shift(g["y"], 1.0))),)),
+    "log1p": Function(np.log1p, (Slope("x0", lambda g, dy: g.div(dy, g.shift(g["x0"], 1.0))),)),
     "sqrt": Function(np.sqrt, (Slope("y", lambda g, dy: g.scale(g.div(dy, g["y"]), 0.5)),)),
     "rsqrt": Function(lambda x: 1.0 / np.sqrt(x), (Slope("x0 y", lambda g, dy: g.scale(g.div(g.mul(dy, g["y"]), g["x0"]), -0.5)),)),
     "square": Function(np.square, (Slope("x0", lambda g, dy: g.scale(g.mul(dy, g["x0"]), 2.0)),)),
@@ -241,6 +243,11 @@ _IN_CHAINS = {
     "gelu_tanh_slope": "gelu_tanh_grad({0})",
     "silu_slope": "silu_grad({0})",
     "neg": "-{0}",
+    "mul of booleans": "{0} & {1}",
+    "min of booleans": "{0} & {1}",
+    "max of booleans": "{0} | {1}",
+    "eq of booleans": "({0} & {1}) | (~{0} & ~{1})",
+    "where of booleans": "({0} & {1}) | (~{0} & {2})",
 }
 
 
@@ -249,6 +256,10 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] 
     types = [b.type_of(x) for x in inputs]
     if types[-1].dtype in COUNTERS and function not in ("add", "sub"):
         return None
+    if types[-1].dtype == "bool":
+        function = f"{function} of booleans"
+        if function not in _IN_CHAINS:
+            return None
     names = [f"x{i}" for i in range(len(inputs))]
     text = _IN_CHAINS.get(function, f"{function}({', '.join(['{}'] * len(names))})").format(*names)
     return call_chain(b, f"y0 = {text}", list(zip(inputs, types, strict=True)), _infer(types, attrs))
@@ -256,6 +267,8 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] 
 
 def _lower_cast(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
     x, result = b.type_of(inputs[0]), _infer_cast([b.type_of(inputs[0])], attrs)
+    if result[0].dtype == "bool" and x.is_float:
+        return call_chain(b, "y0 = x0 != 0.0", [(inputs[0], x)], result)
     if not result[0].is_float:
         return None
     text = "float(x0)" if x.dtype in COUNTERS else "where(x0, 1.0, 0.0)" if x.dtype == "bool" else "x0"

@@ -1,4 +1,4 @@
-"""What products share: activations as epilogues, by name."""
+"""What matrix products share: activations as epilogues, by name."""
 
 from __future__ import annotations
 

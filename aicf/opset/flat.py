@@ -1,4 +1,4 @@
-"""One launch over many tensors: values that lie one behind another are to a kernel that takes flat arrays one value.
+"""One launch for many tensors: to a kernel that takes flat arrays, adjacent values are one value.
 
 Members begin at multiples of ``MEMBER_ELEMS`` elements, in every list of a call, so that one number is one element in all of them. What
 lies between members is zero, and is computed on like the rest.

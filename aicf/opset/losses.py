@@ -1,4 +1,4 @@
-"""Cross-entropy of logits and class indices: the loss and its gradient, which one pass over the logits makes."""
+"""Cross-entropy of logits and class indices: the loss and its gradient, computed in one pass over the logits."""
 
 from __future__ import annotations
 

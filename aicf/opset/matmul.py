@@ -1,4 +1,4 @@
-"""Products of matrices, and of batches of them, which broadcast."""
+"""Matrix products, also of batches, which broadcast."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def _infer_rmsnorm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 def _infer_frozen(op: str, types: Types, num_statistics: int) -> tuple[Type, ...]:
     x, residual, *scales = types
     if residual is not None:
-        raise ValueError(f"{op}: residual: an addition in front is no part of a plan yet")
+        raise ValueError(f"{op}: residual: a preceding addition is not supported in plans yet")
     y, *_ = _infer(op, (x, *scales), 0)
     if len(y.shape) != 2:
         raise ValueError(f"{op}: x: expected a matrix, got {y}")
@@ -250,7 +250,7 @@ def _infer_rmsnorm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 def _infer_backward(op: str, types: Types, num_scales: int) -> tuple[Type, ...]:
     dy, x, weight, *statistics, dsum = types
     if dsum is not None:
-        raise ValueError(f"{op}: dsum: an addition in front is no part of a plan yet")
+        raise ValueError(f"{op}: dsum: a preceding addition is not supported in plans yet")
     assert dy is not None and x is not None
     (dx,) = _infer(op, (x, weight), 0)
     if dy != x or len(x.shape) != 2 or any(s != Type("float32", x.shape[:1]) for s in statistics):

@@ -1,4 +1,4 @@
-"""What a value is before it has bytes: a dtype and a shape; and the attributes that ops are called with."""
+"""Types of values (a dtype and a shape), and the attributes with which ops are called."""
 
 from __future__ import annotations
 

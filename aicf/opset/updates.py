@@ -1,4 +1,4 @@
-"""Rules by which optimizers change a parameter, given its gradient: in place, with step and learning rate read from memory."""
+"""Optimizer rules that update a parameter from its gradient: in place, with step and learning rate read from memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that move elements and compute nothing: reshape, permute, broadcast, slice, pad, concatenate; and a scalar made from a number."""
+"""Ops that move elements without arithmetic: reshape, permute, broadcast, slice, pad, concatenate; and a scalar made from a number."""
 
 from __future__ import annotations
 

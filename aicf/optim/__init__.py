@@ -1,4 +1,4 @@
-"""Optimizers, learning rates as expressions of the step, and clipping. An optimizer knows parameters and gradients only."""
+"""Optimizers, learning rates as expressions of the step, and clipping. An optimizer knows only parameters and gradients."""
 
 from aicf.optim.clipping import clip_grad_norm
 from aicf.optim.optimizer import Group, Optimizer

@@ -1,4 +1,4 @@
-"""Clipping by the norm of all gradients together."""
+"""Clipping by the common norm of all gradients."""
 
 from __future__ import annotations
 

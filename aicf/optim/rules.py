@@ -1,4 +1,4 @@
-"""SGD, Adam, AdamW and Lion: which op updates a parameter, and which state it has."""
+"""SGD, Adam, AdamW and Lion: which op updates a parameter, and which state it needs."""
 
 from __future__ import annotations
 

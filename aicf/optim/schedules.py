@@ -1,4 +1,4 @@
-"""Learning rates as expressions of the step, made of tensor functions: a plan computes them where it runs, with no callback.
+"""Learning rates as expressions of the step, made of tensor functions: a plan computes them on its device, without a callback.
 
 ``total`` and ``warmup`` count steps. In step ``s`` (from 0 on) a warm-up has the rate ``peak (s + 1) / warmup``, until it ends.
 """

@@ -1,4 +1,4 @@
-"""Passes from a recorded graph to one that a plan is made of: a table in order, each checked and logged."""
+"""Passes from a recorded graph to one that can be planned: a table in order, each pass checked and logged."""
 
 from aicf.passes.table import PASSES, Context, LogEntry, Pass, run_passes
 

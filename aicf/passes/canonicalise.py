@@ -1,4 +1,4 @@
-"""One form for what can be written in several: axes and shapes in full, operands of commutative functions in order."""
+"""One form for what can be written in several ways: axes and shapes in full, operands of commutative functions in order."""
 
 from __future__ import annotations
 

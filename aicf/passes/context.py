@@ -1,4 +1,4 @@
-"""What passes are told beside the graph: what is trained, for which backend, in which precision, and who knows the kernels."""
+"""What passes know besides the graph: what is trained, the backend, the precision, and the source of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backward nodes behind the forward ones, by the rules of their ops, and the updates of what is trained."""
+"""Backward nodes after the forward ones, by the gradient rules of their ops, and the updates of what is trained."""
 
 from __future__ import annotations
 

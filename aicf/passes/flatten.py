@@ -1,4 +1,4 @@
-"""Updates of many parameters become one launch: what lies one behind another is to an elementwise kernel one array.
+"""Updates of many parameters become one launch: to an elementwise kernel, adjacent arrays are one array.
 
 Optimizers' calls with the same rate, step and settings are made together, and so are the elementwise calls that make their gradients, as
 clipping does, where all are of one chain, and the casts by which all their parameters are read. The planner lays their values side by

@@ -1,4 +1,4 @@
-"""Calls of which all inputs are constants become constants."""
+"""Calls whose inputs are all constants become constants."""
 
 from __future__ import annotations
 

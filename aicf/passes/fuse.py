@@ -1,4 +1,4 @@
-"""Activations become epilogues of the products around them, where kernels that were measured say that it pays.
+"""Activations become epilogues of adjacent matrix products where measured kernels show a gain.
 
 Forward: ``act(Linear(...))`` becomes ``Linear(..., act)``, which keeps z where somebody else reads it. Backward: ``dx act'(z)``, of a
 product ``dx``, becomes that product with the slope in its epilogue, and so does the sum of its rows, the gradient of a bias.

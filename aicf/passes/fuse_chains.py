@@ -1,4 +1,4 @@
-"""Neighbouring elementwise launches become one: a chain that reads what both read, and writes what others need.
+"""Neighbouring elementwise launches become one: a chain that reads what either reads, and writes what others need.
 
 A chain is merged into one that reads its result where both have the same elements, or where it makes one number and nobody else reads
 that. Chains of one element, and chains that read the same array, are merged side by side. All of it saves launches and bytes; limits are

@@ -1,4 +1,4 @@
-"""High-level calls become frozen ones, by their ops' own rules; what no kernel serves is listed all at once, by name and place."""
+"""High-level calls become frozen ones, by their ops' own rules; all calls that no kernel serves are listed in one error."""
 
 from __future__ import annotations
 

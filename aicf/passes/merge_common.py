@@ -1,4 +1,4 @@
-"""Calls with the same op, inputs and attributes are made once."""
+"""Calls with the same op, inputs and attributes are merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixed precision: each op's class says whether it runs in the compute dtype (always), as its inputs come (follow) or in fp32 (never).
+"""Mixed precision: an op's class says whether it runs in the compute dtype (always), in that of its inputs (follow) or in fp32 (never).
 
 Parameters stay in fp32 and are cast where they are read; what the graph returns and what states become keeps its dtype.
 """

@@ -1,4 +1,4 @@
-"""Nodes that neither an output nor an update needs go."""
+"""Nodes that neither an output nor an update needs are removed."""
 
 from __future__ import annotations
 

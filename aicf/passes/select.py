@@ -1,4 +1,4 @@
-"""A frozen kernel for each node: by the registry's decision, kept by the node's id for the plan."""
+"""A frozen kernel for each node, chosen by the registry and kept under the node's id for the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that change nothing go, and views of views become one. All of it is exact, also for infinities, NaN and zeros with a sign."""
+"""No-op calls are removed and views of views merged. All of it is exact, including infinities, NaN and signed zeros."""
 
 from __future__ import annotations
 

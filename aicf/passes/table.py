@@ -1,4 +1,4 @@
-"""The passes in their order, and how they are run: each is followed by a check of the graph and a line in the log."""
+"""The passes in order, and how they run: a check of the graph and a line in the log follow each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: what runs when and where its bytes are, all of it data."""
+"""Plans: what runs when, and where its bytes are, all as data."""
 
 from aicf.plan.data import Plan, Slot, StateSlot, Step
 from aicf.plan.documents import load_plan, save_plan

@@ -1,4 +1,4 @@
-"""Offsets for buffers of which some must not share bytes: the best of three orders, each placed at the lowest offset that fits."""
+"""Offsets for buffers, some of which must not share bytes: the best of three orders, each placed at the lowest offset that fits."""
 
 from __future__ import annotations
 

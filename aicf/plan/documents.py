@@ -1,4 +1,4 @@
-"""Plans as JSON: one that is loaded needs no pass and no selection."""
+"""Plans as JSON: a loaded plan needs neither passes nor selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that lie one behind another, so that one launch can take them as one."""
+"""Values in adjacent places, so that one launch can take them as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a plan can be right, told from its steps alone: nothing of how it was made is used.
+"""Whether a plan can be right, judged from its steps alone, without knowledge of how it was made.
 
 Of any two buffers that share a byte, all accesses of one must be over before the other is written, by the order of streams and waits. What
 is read must have been written before, or be there from the start.
@@ -64,7 +64,7 @@ def _check_slots(plan: Plan) -> Iterator[str]:
     named += [(f"step {i} ({step.op})", slot) for i, step in enumerate(plan.steps) for slot in (*step.reads, *step.writes)]
     for what, slot in named:
         if slot.region not in plan.sizes:
-            yield f"{what} is in region {slot.region!r}, which there is not"
+            yield f"{what} is in region {slot.region!r}, which does not exist"
         elif slot.offset < 0 or slot.end > plan.sizes[slot.region]:
             yield f"{what}: {slot} is not inside the {plan.sizes[slot.region]} bytes of its region"
         elif slot.offset % ALIGNMENT_BYTES:

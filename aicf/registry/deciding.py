@@ -1,4 +1,4 @@
-"""The decision in words: what the core (:mod:`contract.decision`) decided for, with the reason."""
+"""The decision in words: what the core (:mod:`contract.decision`) chose, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What libraries took on problems like a call, from the published record of drawn problems (``profiles/<op>/drawn.json``).
+"""Times of libraries on problems like a call, from the published record of drawn problems (``profiles/<op>/drawn.json``).
 
 The record itself is read, wherever the frozen set lies beside it: a copy in the frozen set would be a second truth that goes stale, and
 selection does not need it. Without the record nothing is said.

@@ -1,4 +1,4 @@
-"""What is asked of the registry beside a problem: the hardware it is for, and what the caller prefers."""
+"""What the registry is asked besides a problem: the hardware, and the caller's preferences."""
 
 from __future__ import annotations
 

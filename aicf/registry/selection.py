@@ -1,4 +1,4 @@
-"""Choosing the frozen kernel for a call. The same inputs have the same answer; a second time it comes from memory."""
+"""Choosing the frozen kernel for a call. The same inputs have the same answer, and repeated questions are answered from a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of an op's kernels for one architecture, and the decision core that looks at it."""
+"""What is known about an op's kernels on one architecture, and the decision core that reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs plans: in host memory by the truth, or on a device by frozen kernels, step by step or as one graph."""
+"""What runs plans: NumPy in host memory, or frozen kernels on a device, step by step or as one graph."""
 
 from aicf.runtime.checking import StepError, check_steps
 from aicf.runtime.executor import Executor, make_executor

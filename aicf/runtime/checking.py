@@ -1,4 +1,4 @@
-"""How far each step of a plan is from the truth: its outputs against its op's meaning in float64, on the inputs that it really had."""
+"""How far each step of a plan is from the reference: its outputs against its op's meaning in float64, on the step's actual inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who knows the frozen kernels of the open device: what passes ask before they fuse, and who serves each node."""
+"""The frozen kernels of the open device, as passes see them: what can be fused, and which kernel serves each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executors share: regions of memory, and values put in and taken out by name."""
+"""What executors share: memory regions, and values read and written by name."""
 
 from __future__ import annotations
 

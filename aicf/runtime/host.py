@@ -1,4 +1,4 @@
-"""The NumPy executor: a plan run in host memory by the truth, with its regions as arrays of bytes."""
+"""The NumPy executor: a plan run in host memory by the ops' meanings, with its regions as arrays of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a plan's time goes: each step's, and how near it is to what memory and arithmetic allow."""
+"""Where a plan's time goes: the time of each step, and how close it is to the limits of memory and arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``aicf.compile_step``: forward, backward and update of a training step as one plan; what varies per step lives in the plan's memory."""
+"""``aicf.compile_step``: forward, backward and update of a training step as one plan; whatever varies per step is in the plan's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains in CUDA C++: a header with a ``Chain<number>`` for each, which the sealed engine of op elementwise is compiled with."""
+"""Chains in CUDA C++: a header with a ``Chain<number>`` for each, with which the sealed engine of op elementwise is compiled."""
 
 from __future__ import annotations
 

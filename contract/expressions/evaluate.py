@@ -1,4 +1,4 @@
-"""A chain in NumPy: its values in float64, and how far a right kernel in fp32 may be from them.
+"""A chain in NumPy: its values in float64, and how far a correct kernel in fp32 may be from them.
 
 The bound goes through the tree with the values: a function's result errs by its own roundings, and by what the errors of its arguments
 move it (:class:`contract.expressions.functions.Function`). A comparison whose sides are closer than their errors may come out either way,

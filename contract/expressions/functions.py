@@ -1,4 +1,4 @@
-"""The table of functions of chains: what each computes, how it errs in fp32, and what it is called on the device.
+"""The table of a chain's functions: what each computes, its error in fp32, and its name on the device.
 
 ``compute`` is the function in float64. ``own_error`` bounds the error of the device function on exact arguments in units of u = 2^-24; one
 unit in the last place of a result is at most two times u times its magnitude. ``spread`` bounds how far the result moves when the arguments

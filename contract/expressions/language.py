@@ -266,7 +266,7 @@ class _Reader:
         found: list[tuple[str, Node]] = []
         for statement in module.body:
             if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
-                raise ExpressionError(f"chain {self.chain}: {ast.unparse(statement)!r} is no assignment; write `name = expression`")
+                raise ExpressionError(f"chain {self.chain}: {ast.unparse(statement)!r} is not an assignment; write `name = expression`")
             target = statement.targets[0].id
             if target in self.kinds or not _IDENTIFIER.match(target):
                 raise ExpressionError(
@@ -347,7 +347,7 @@ class _Reader:
         for (node, kind), argument in zip(read, given, strict=True):
             is_whole = isinstance(node, Number) and node.value == int(node.value)
             if kind != "int" and not is_whole:
-                raise ExpressionError(f"chain {self.chain}: {ast.unparse(argument)!r} is a {kind}, and counters take whole numbers alone")
+                raise ExpressionError(f"chain {self.chain}: {ast.unparse(argument)!r} is a {kind}, and counters take only whole numbers")
         return Call(COUNTING[function], tuple(node for node, _ in read)), "int"
 
     def _find_kinds(self, function: str) -> tuple[tuple[str, ...], str]:

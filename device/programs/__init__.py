@@ -1,4 +1,4 @@
-"""Folders of self-checking CUDA programs: find each, compile it as it is, run it on the emulated device, and judge what came of it."""
+"""Folders of self-checking CUDA programs: find each, compile it unchanged, run it on the emulated device, and judge the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that only say how often to repeat a measurement: on the emulated device once is enough."""
+"""Arguments that only set how often a measurement is repeated: on the emulated device, once is enough."""
 
 from __future__ import annotations
 

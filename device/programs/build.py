@@ -1,4 +1,4 @@
-"""Compile a program unchanged, with the options that the emulated device needs; built once for one content."""
+"""Compiling a program unchanged, with the options that the emulated device needs; cached by content."""
 
 from __future__ import annotations
 

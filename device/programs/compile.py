@@ -1,4 +1,4 @@
-"""Compiling a program with nvcc as the emulated device needs it: the CUDA runtime shared, PTX for every kernel, lines of the source."""
+"""Compiling a program with nvcc for the emulated device: shared CUDA runtime, PTX for every kernel, line information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program needs that is not there, in words: libraries of CUDA and others, by the header or the symbol that a build lacks."""
+"""What a program lacks, in words: CUDA libraries and others, recognised by the missing header or symbol."""
 
 from __future__ import annotations
 

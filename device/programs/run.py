@@ -1,4 +1,4 @@
-"""Run a program on the emulated device, and judge it: by its exit status, by what it says of itself, and by the emulator's reports."""
+"""Running a program on the emulated device and judging it by its exit status, its own output, and the emulator's reports."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Building, verifying, and counting or timing the variants of one op: a session records it, the screen shows it."""
+"""Building, verifying, and timing (or counting) the variants of one op: a session records it, the screen shows it."""

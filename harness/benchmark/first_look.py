@@ -1,4 +1,4 @@
-"""The variants of a large op that ``bench`` takes by itself where there is no GPU: to compile and prove them all is minutes of two cores.
+"""The variants of a large op that ``bench`` takes by default without a GPU; compiling and verifying all would take minutes on two cores.
 
 What is compared there is modelled, so that of variants that differ in tile sizes little is learned; kernels differ by their ideas.
 """

@@ -1,4 +1,4 @@
-"""Variants built and verified at the same time: each one's proof starts when its compiler is done, while the others still compile."""
+"""Building and verifying at the same time: a variant's verification starts when its compiler is done, while others still compile."""
 
 from __future__ import annotations
 

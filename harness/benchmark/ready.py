@@ -1,4 +1,4 @@
-"""Getting variants ready to be timed: built and verified, with the progress of both; used by every command that times what it names."""
+"""Getting variants ready to be timed: built and verified, with progress; used by every command that times named variants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ready:
     def require_right(self) -> None:
         """Raise :class:`BuildError` where one does not compile or is not right."""
         if failed := [j for j in self.judged if not j.ok]:
-            raise BuildError("only what is right is timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
+            raise BuildError("only correct variants are timed: " + "; ".join(f"{j.variant.name}: {j.reason}" for j in failed))
 
 
 def make_ready(

@@ -1,4 +1,4 @@
-"""Rows that ``bench`` fills: one variant or peer on one problem, with counts and a modelled time, or with times of a GPU."""
+"""Rows of ``bench``: one variant or peer on one problem, with counts and a modelled time, or with times from a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``bench`` does with verified variants: counters and a modelled time on the emulated device, timings beside the peers on a GPU.
+"""What ``bench`` does with verified variants: counters and a modelled time on the emulated device, times with the peers on a GPU.
 
 Every figure is recorded as soon as it is there. Counters are exact, so those of an unchanged build in an unchanged environment are
 taken from the records; times are always measured anew.

@@ -1,4 +1,4 @@
-"""What ``bench`` prints: per problem a header, a line for each of the fastest, and who is left out and why; at the end a line per problem.
+"""What ``bench`` prints: per problem a header, one line for each of the fastest, and who is left out and why; finally one line per problem.
 
 The lines are made to be read at 100 columns. A column that says the same of all rows is said once below them instead.
 """

@@ -1,4 +1,4 @@
-"""One command's work on one op: build the variants, judge them, record every result as it comes.
+"""One command's work on one op: build the variants, judge them, record each result immediately.
 
 Everything that takes a while is an iterator or reports through callbacks, so that an interrupt keeps what was recorded until then.
 """

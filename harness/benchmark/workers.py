@@ -1,4 +1,4 @@
-"""Verifying and counting variants in worker processes, one variant a job.
+"""Verifying and counting variants in worker processes, one job per variant.
 
 A wrong kernel may leave the CUDA context of its process unusable, crash it, or never end; the pool (:mod:`harness.processes.pool`) then
 reports the variant and goes on in a fresh process. On the emulated device several workers share the cores; on a GPU there is one.

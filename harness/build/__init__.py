@@ -1,1 +1,1 @@
-"""From sources to machine code: compilers, the store of what was built, and what the machine code is like."""
+"""From sources to machine code: compilers, the build cache, and figures of the machine code."""

@@ -1,4 +1,4 @@
-"""Building an op: one shared object a variant by nvcc, one Python binding an op by g++.
+"""Building an op: one shared object per variant with nvcc, one Python binding per op with g++.
 
 Device code is compiled with machine code and PTX side by side and linked to the *shared* CUDA runtime, so that the same file runs on a
 GPU and on the emulated device. Results come from the cache (:mod:`harness.build.store`) wherever their sources, flags and compilers are

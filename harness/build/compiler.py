@@ -1,4 +1,4 @@
-"""Running compilers: as children that an interrupt ends, on sources that hold still, and with errors that show the source line."""
+"""Running compilers: as children that an interrupt stops, on sources that stay unchanged, with errors that show the source line."""
 
 from __future__ import annotations
 

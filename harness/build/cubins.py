@@ -1,4 +1,4 @@
-"""Joining cubins into one, for the disassembler: it takes most of a second to start, and a tenth of that for a kernel.
+"""Joining cubins into one for the disassembler, which needs most of a second to start and a tenth of that per kernel.
 
 What it looks at is kept: code with its relocations and attributes, lines, symbols. Layout: ELF64 (TIS *ELF Specification* 1.2). A kernel
 ``K`` of a cubin is the section ``.text.K``, whose ``sh_info`` holds the index of the symbol ``K``, found by comparing cubins of nvcc 13.0.

@@ -1,4 +1,4 @@
-"""An op's C interface, cost and axes as data, so that whoever reads the frozen set needs neither ``op.py`` nor a C compiler.
+"""An op's C interface, cost and axes as data, so that readers of the frozen set need neither ``op.py`` nor a C compiler.
 
 What depends on attributes becomes a table of rows ``{"when": {attribute: value}, "value": ...}`` over those attributes alone that it
 depends on: exactly one row fits a problem.
@@ -99,7 +99,7 @@ def _describe_attribute(op: Op, attribute: Attribute, fields: set[str], api: str
         return row | {"field": attribute.name, "codes": [_find_code(op, attribute, c, api) for c in attribute.choices]}
     if tensor := find_presence(op, attribute):
         return row | {"present": tensor.name}
-    raise FrozenError(f"op {op.name}: attribute {attribute.name} is no field of the Params struct, nor the presence of an optional tensor")
+    raise FrozenError(f"op {op.name}: attribute {attribute.name} is neither a field of the struct nor the presence of an optional tensor")
 
 
 def _find_code(op: Op, attribute: Attribute, choice: AttributeValue, api: str) -> int | float:

@@ -1,4 +1,4 @@
-"""What a compiled kernel uses of an SM: ptxas' figures, and the occupancy that follows from them."""
+"""What a compiled kernel uses of an SM: ptxas' figures, and the resulting occupancy."""
 
 from __future__ import annotations
 

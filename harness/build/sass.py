@@ -1,4 +1,4 @@
-"""Reading a disassembly: the instructions of each kernel with their source lines, and figures that need no run.
+"""Reading a disassembly: the instructions of each kernel with their source lines, and figures that can be had without a run.
 
 The text is what ``nvdisasm -g -c`` prints. Which pipe an instruction goes to follows the CUDA binary utilities' instruction tables for
 Hopper and NVIDIA's descriptions of the pipes in Nsight Compute's metrics guide (``inst_executed_pipe_*``).

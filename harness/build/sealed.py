@@ -1,4 +1,4 @@
-"""Frozen kernels as builds of the workbench: built from their sealed sources, and opened by the binding that fits them."""
+"""Frozen kernels as builds of the workbench: built from their sealed sources and opened by the matching binding."""
 
 from __future__ import annotations
 

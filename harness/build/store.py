@@ -220,6 +220,6 @@ def full_disk_as_error(root: Path) -> Iterator[None]:
             error.errno == errno.ENOENT and not root.is_dir()
         ):
             raise CacheUseError(
-                f"the cache {root} is no folder, and none can be made there ({error.strerror}); point AICF_CACHE_DIR to another place"
+                f"the cache {root} is not a folder, and none can be created there ({error.strerror}); point AICF_CACHE_DIR to another place"
             ) from error
         raise

@@ -1,4 +1,4 @@
-"""The check of an op's ties in C++: a call that contradicts itself is refused before anything is read or written."""
+"""The check of an op's ties in C++: an inconsistent call is refused before anything is read or written."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Build and verify an op's variants, then time them beside their peers on a GPU, or count what they do on the emulated device.
+"""Build and verify an op's variants, then time them with their peers on a GPU, or count what they do on the emulated device.
 
-What was verified before, unchanged, is not verified again. Only variants that are right are measured; exits with 1 if one is not.
-Without a GPU, of an op with more than 32 variants those for a first look are taken: of each kernel the first that serves a problem, and
-the op's own choice; --all takes every one.
-In the tables * is the fastest variant, and ~ one whose interval overlaps its interval: they cannot be told apart.
+Unchanged variants are not verified again. Only correct variants are measured; exits with 1 if one is wrong.
+Without a GPU, only part of an op with more than 32 variants is taken for a first look: the first variant of each kernel that serves a
+problem, and the op's own choice; --all takes all.
+In the tables * marks the fastest variant, and ~ each variant whose interval overlaps its interval: they cannot be told apart.
 
 \b
 Examples:
@@ -31,7 +31,7 @@ from harness.verbs.bench import Benched, bench
 from harness.verify.tables import list_fault_lines
 
 Everything = Annotated[
-    bool, typer.Option("--all", help="take every variant of a large op, and show every one that serves a problem, not only the fastest ten")
+    bool, typer.Option("--all", help="take all variants of a large op, and show all that serve a problem, not only the fastest ten")
 ]
 
 

@@ -1,4 +1,4 @@
-"""Compile variants and the binding of an op. What is unchanged comes from the cache and starts no compiler.
+"""Compile an op's variants and its binding. Whatever is unchanged comes from the cache without running a compiler.
 
 \b
 Examples:
@@ -19,7 +19,7 @@ from harness.errors import ExitCode
 from harness.terminal.console import print_json
 from harness.verbs.build import Built, build
 
-FirstLook = Annotated[bool, typer.Option("--first-look", help="of a large op only the variants that bench takes by itself without a GPU")]
+FirstLook = Annotated[bool, typer.Option("--first-look", help="of a large op, only the variants that bench takes by default without a GPU")]
 
 
 def run(

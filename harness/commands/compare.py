@@ -1,20 +1,20 @@
-"""Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the aim is met.
+"""Compare an op with its peers on the goals of its op.py: geometric mean, worst problem, and whether the target is met.
 
-Variants that are named are timed beside the op's choices, and how far these are behind the fastest of them is said.
-An op without goals has its variants compared with the first of them, as --base does; that one being faster is no failure.
+Named variants are timed together with the op's choices, and the output says how far the choices are behind the fastest of them.
+If an op has no goals, its variants are compared with the first one, as with --base; a faster first variant is not a failure.
 
 With --base, --against or --record: time variants in turns in one process, A B B A, and say FASTER, SLOWER, SAME or AMBIGUOUS with
-effect and confidence. The incumbent competes with a copy of itself too; where those two differ, the run is void. Exits with 1 if a
+effect and confidence. The incumbent also competes with a copy of itself; if those two differ, the run is void. Exits with 1 if a
 candidate is SLOWER, a run is void, or a goal's own choice could not be measured.
-Two records are compared without a GPU; where the database has none of the op, the published ones are read.
+Two records are compared without a GPU; if the database has none for the op, the published ones are read.
 
-With --drawn: time what users get, the frozen decision, on problems drawn from the op's population, beside the libraries and the op's
-own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs looks for neighbours whose
-times jump.
+With --drawn: time what users get (the frozen decision) on problems drawn from the op's population, against the libraries and the op's
+own choice. Runs add up to one page. Without a GPU the decisions are shown with modelled times. --cliffs searches for neighbouring
+sizes whose times jump.
 
 \b
 Examples:
-  # the op beside its peers: all goals, or one, kept as page and plot
+  # the op against its peers: all goals, or one, saved as page and plot
   python -m harness compare gemm_bias_act
   python -m harness compare gemm_bias_act --goal decode --publish out
   # a kernel's variants against one variant
@@ -54,22 +54,22 @@ BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", he
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
 RecordIds = Annotated[list[int] | None, typer.Option("--record", metavar="ID", help="compare two records: incumbent, then candidate")]
 ModeName = Annotated[str, typer.Option("--mode", metavar="cold|hot", help="what is in the caches when a launch starts")]
-Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
+Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="a smaller change counts as the same")]
 GoalNames = Annotated[list[str] | None, typer.Option("--goal", metavar="NAME", help="only these goals of the op; may be repeated")]
 Publish = Annotated[
     Path | None,
     typer.Option("--publish", metavar="FOLDER", help="write page, picture and record (goals.* or drawn.*) there", file_okay=False),
 ]
 Drawn = Annotated[int | None, typer.Option("--drawn", min=1, metavar="N", help="judge N problems drawn from the op's population")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, metavar="S", help="with --drawn: which problems; a fresh one when left out")]
-Seconds = Annotated[float, typer.Option("--seconds", min=0.0, metavar="S", help="with --drawn: begin no further problem after this")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, metavar="S", help="with --drawn: selects the problems; a fresh seed by default")]
+Seconds = Annotated[float, typer.Option("--seconds", min=0.0, metavar="S", help="with --drawn: start no further problem after this time")]
 Regret = Annotated[bool, typer.Option("--regret", help="with --drawn: time all frozen kernels and variants too")]
-Cliffs = Annotated[bool, typer.Option("--cliffs", help="with --drawn: neighbours in the sizes whose times jump, worst first")]
+Cliffs = Annotated[bool, typer.Option("--cliffs", help="with --drawn: find neighbouring sizes whose times jump, worst first")]
 PeerNames = Annotated[
-    list[str] | None, typer.Option("--peer", metavar="NAME", help="with --drawn: this library beside those of each group; repeatable")
+    list[str] | None, typer.Option("--peer", metavar="NAME", help="with --drawn: this library too, in every group; repeatable")
 ]
 SeedUse = Annotated[
-    str, typer.Option("--use", metavar="TEXT", help="with --drawn: what else its seed is used for (tuning, ...), for the ledger of seeds")
+    str, typer.Option("--use", metavar="TEXT", help="with --drawn: what else the seed is used for (tuning, ...), for the ledger of seeds")
 ]
 Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a verdict, over all looks")]
 

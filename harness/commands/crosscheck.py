@@ -1,4 +1,4 @@
-"""Run every variant on seeded inputs, and record the outputs or compare them bit for bit with another device's.
+"""Run every variant on seeded inputs, and record the outputs or compare them bit for bit with those of another device.
 
 \b
 Examples:

@@ -1,6 +1,6 @@
-"""Build frozen kernels into libaicf_kernels.a, with a C header, a CMake package and a pkg-config file: a program links it without Python.
+"""Build frozen kernels into libaicf_kernels.a, with a C header, a CMake package and a pkg-config file; programs link it without Python.
 
-The kernels are those of the project's own frozen set, or with --packaged of the set that comes with AICF.
+The kernels come from the project's own frozen set or, with --packaged, from the set that ships with AICF.
 
 \b
 Examples:
@@ -28,12 +28,12 @@ from harness.commands.options import AsJson
 from harness.errors import BuildError, ExitCode, UseError
 from harness.terminal.console import print_json
 
-Ops = Annotated[list[str] | None, typer.Argument(metavar="[OP...]", help="ops of the library; all that are frozen where none is given")]
+Ops = Annotated[list[str] | None, typer.Argument(metavar="[OP...]", help="ops of the library; all frozen ops by default")]
 Prefix = Annotated[Path, typer.Option("--prefix", metavar="DIR", file_okay=False, help="where lib/ and include/ go")]
 Archs = Annotated[list[str] | None, typer.Option("--arch", metavar="sm_90a", help="only kernels for this architecture; repeatable")]
-Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="PATTERN", help="only kernels with such names; repeatable")]
-IsShared = Annotated[bool, typer.Option("--shared", help="build libaicf_kernels.so too")]
-IsPackaged = Annotated[bool, typer.Option("--packaged", help="from the frozen set that comes with AICF, not the project's own")]
+Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="PATTERN", help="only kernels with matching names; repeatable")]
+IsShared = Annotated[bool, typer.Option("--shared", help="also build libaicf_kernels.so")]
+IsPackaged = Annotated[bool, typer.Option("--packaged", help="from the frozen set that ships with AICF, not the project's own")]
 
 
 def run(
@@ -81,7 +81,7 @@ def _find_tool(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
-        raise UnavailableError(f"{name} is not here; pip install {name}")
+        raise UnavailableError(f"{name} is not installed; pip install {name}")
     return found
 
 

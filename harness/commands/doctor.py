@@ -1,6 +1,6 @@
-"""Say which device, compilers, packages and settings are in force, and what is missing with the remedy.
+"""Show which device, compilers, packages and settings are in use, and what is missing, with the remedy.
 
-Exits with 3 when the main job cannot run here.
+Exits with 3 if the workbench cannot run here.
 
 \b
 Examples:

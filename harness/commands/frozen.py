@@ -1,10 +1,10 @@
-"""Show, check or take back what `promote` wrote.
+"""Show, check or undo what `promote` wrote.
 
 `verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
-proves the kernel right against the sealed reference. Exits with 1 if anything disagrees.
+verifies the kernel against the sealed reference. Exits with 1 if anything disagrees.
 
-`prune` takes away the kernels that no entry names any more, and the sources that only they were made of; `migrate` brings a set of an
-earlier version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
+`prune` removes kernels that no entry names any more, and the sources that only they used; `migrate` converts a set from an earlier
+version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
 
 \b
 Examples:
@@ -69,16 +69,16 @@ _OPTIONS: dict[Action, tuple[str, ...]] = {
     Action.MIGRATE: (),
 }
 
-Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all where none is given", show_default=False)]
+Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all by default", show_default=False)]
 Buckets = Annotated[list[str] | None, typer.Option("--bucket", metavar="NAME", help="demote: the bucket to empty; repeatable")]
 Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", help="verify, demote: only this kernel; repeatable")]
 AllBuckets = Annotated[bool, typer.Option("--all", help="demote: every bucket of the op")]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="EVENT", help="rollback: the event to go back to, or the beginning of its name; 0: none")
+    str | None, typer.Option("--to", metavar="EVENT", help="rollback: the event to return to, or the start of its name; 0: before any")
 ]
 Message = Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="demote, rollback, prune: why; recorded")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="prune: say what would go, and change nothing")]
-Quick = Annotated[bool, typer.Option("--quick", help="verify: hashes, schemas and history alone; nothing is compiled")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="prune: say what would be removed, and change nothing")]
+Quick = Annotated[bool, typer.Option("--quick", help="verify: only hashes, schemas and history; nothing is compiled")]
 
 
 def run(
@@ -102,7 +102,7 @@ def run(
     given |= {"--quick": quick, "--device": device, "--jobs": jobs, "--json": json, "--dry-run": dry_run}
     if stray := [name for name, value in given.items() if value and name not in _OPTIONS[action]]:
         its = ", ".join(_OPTIONS[action]) or "none"
-        raise SpecError(f"{stray[0]} means nothing to frozen {action} (its options: {its})")
+        raise SpecError(f"{stray[0]} is not an option of frozen {action} (its options: {its})")
     if action not in (Action.LIST, Action.VERIFY, Action.HISTORY):
         find_project_root()  # outside of a project there is only the installed set, which nobody changes
     frozen_dir = find_frozen_dir()

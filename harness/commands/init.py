@@ -1,7 +1,7 @@
-"""Make the working directory a project of your own: pyproject.toml with [tool.aicf], ops/, a Makefile, a first op and its test.
+"""Turn the working directory into a project: pyproject.toml with [tool.aicf], ops/, a Makefile, a first op and its test.
 
-Everything is then found from the working directory upwards: ops, records and cache (.aicf/), and the project's own frozen set. Files that
-are there already stay as they are.
+Commands then find everything from the working directory upwards: ops, records and cache (.aicf/), and the project's own frozen set.
+Existing files stay as they are.
 
 \b
 Examples:
@@ -26,8 +26,8 @@ from harness.scaffold import find_kind
 from harness.terminal.console import print_json
 
 FirstOp = Annotated[str | None, typer.Argument(metavar="[OP]", help="the first op's name (scale_shift)", show_default=False)]
-Kind = Annotated[str, typer.Option("--kind", "-k", metavar="elementwise|reduction|gemm", help="what the first op begins as")]
-Update = Annotated[bool, typer.Option("--update", help="of a project that is there: renew ops/common, which this workbench brings")]
+Kind = Annotated[str, typer.Option("--kind", "-k", metavar="elementwise|reduction|gemm", help="what the first op starts from")]
+Update = Annotated[bool, typer.Option("--update", help="in an existing project: refresh ops/common from this version of AICF")]
 
 
 def run(op: FirstOp = None, kind: Kind = "elementwise", update: Update = False, json: AsJson = False) -> ExitCode:
@@ -35,7 +35,7 @@ def run(op: FirstOp = None, kind: Kind = "elementwise", update: Update = False, 
     require_no_checkout()
     if update:
         if op is not None:
-            raise UseError(f"--update makes no op; `aicf new {op}` does")
+            raise UseError(f"--update creates no op; `aicf new {op}` does")
         changed = update_shared(find_project_root())
         if json:
             print_json({"changed": changed})

@@ -1,4 +1,4 @@
-"""Run a variant once on the emulated device with counters by line, and show what each source line became and costs.
+"""Run a variant once on the emulated device with counters per line, and show what each source line compiles to and costs.
 
 \b
 Examples:
@@ -22,8 +22,8 @@ from harness.terminal.console import print_json
 from harness.verbs.inspect import inspect
 
 VariantName = Annotated[str, typer.Option("--variant", "-v", metavar="NAME", help="one variant, e.g. tiled/bm32_bn32_threads256_pad1")]
-ProblemName = Annotated[str, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name; the first emulated one")]
-HtmlPath = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write one page that needs nothing else", dir_okay=False)]
+ProblemName = Annotated[str, typer.Option("--problem", "-p", metavar="NAME", help="a problem by its exact name (the first emulated one)")]
+HtmlPath = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write a self-contained page", dir_okay=False)]
 NumLines = Annotated[int, typer.Option("--lines", "-n", min=1, metavar="N", help="source lines to show in the terminal")]
 
 

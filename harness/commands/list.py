@@ -1,4 +1,4 @@
-"""List the ops, or the kernels, variants and problems of one.
+"""List the ops, or the kernels, variants and problems of one op.
 
 \b
 Examples:
@@ -20,7 +20,7 @@ from harness.terminal.console import print_json
 
 
 def run(
-    op: Annotated[str | None, typer.Argument(metavar="[OP]", help="an op to describe; all ops when left out", show_default=False)] = None,
+    op: Annotated[str | None, typer.Argument(metavar="[OP]", help="an op to describe; all ops by default", show_default=False)] = None,
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""

@@ -1,6 +1,6 @@
-"""Model the time of variants on a target from samples of their blocks on the emulated device, and rank them.
+"""Model the time of variants on a target by running samples of their blocks on the emulated device, and rank them.
 
-With --validate, compare modelled and measured times, held out fold by fold, and write tables and points.
+With --validate, compare modelled with measured times, held out fold by fold, and write tables and points.
 
 \b
 Examples:
@@ -24,14 +24,14 @@ from harness.terminal.console import print_json
 from harness.verbs.model import model, validate_model
 
 OptionalOp = Annotated[str, typer.Argument(metavar="[OP]", help="the op whose variants are ranked", show_default=False)]
-PerKernel = Annotated[int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones among them")]
+PerKernel = Annotated[int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, including the listed ones")]
 SweepFiles = Annotated[
     list[Path] | None,
-    typer.Option("--validate", metavar="FILE", help="judge the model by what `sweep --save` wrote; repeatable", dir_okay=False),
+    typer.Option("--validate", metavar="FILE", help="evaluate the model on what `sweep --save` wrote; repeatable", dir_okay=False),
 ]
 OutFolder = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="with --validate: where tables and points go; profiles/model", file_okay=False),
+    typer.Option("--out", metavar="FOLDER", help="with --validate: where tables and points go (default: profiles/model)", file_okay=False),
 ]
 Fit = Annotated[bool, typer.Option("--fit", help="with --validate: write the fitted parameters to harness/model/machines.toml")]
 

@@ -1,11 +1,11 @@
-"""Write ops/OP/ with an op that at once builds, verifies and benches; then make it yours.
+"""Write ops/OP/ with an op that builds, verifies and benches from the start; then make it yours.
 
 It is a fused elementwise op, a sum over rows, or a product of matrices, each in fp32 with an activation and a ladder of kernels.
 
 \b
 Examples:
   python -m harness new scale_shift
-  # rows to a value each: norms, losses, softmaxes
+  # one value per row: norms, losses, softmaxes
   python -m harness new row_norm --kind reduction
   make op=batched_product new args='--kind gemm'
   make op=batched_product bench
@@ -25,7 +25,7 @@ from harness.terminal.console import print_json
 Kind = Annotated[
     str,
     typer.Option(
-        "--kind", "-k", metavar="elementwise|reduction|gemm", help="what it begins as: the tensors, kernels and maths that you then replace"
+        "--kind", "-k", metavar="elementwise|reduction|gemm", help="what it starts from: tensors, kernels and maths that you then replace"
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Parameters that several verbs share, with the same names and words everywhere."""
+"""Parameters shared by several verbs, with the same names and wording everywhere."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ TargetName = Annotated[
     str | None,
     typer.Option("--target", "-t", metavar="NAME", help="GPU to build for and to model: h200, h100 or a100; overrides AICF_TARGET"),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="compilations at the same time; overrides AICF_JOBS")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="how many compilers run at once; overrides AICF_JOBS")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of tables")]
 Published = Annotated[bool, typer.Option("--published", help="read the records in profiles/, not the database")]

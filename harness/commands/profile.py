@@ -1,7 +1,7 @@
-"""Look at one launch of each variant with Nsight Compute, compute-sanitizer and Nsight Systems, or with the emulated device's counters.
+"""Examine one launch of each variant with Nsight Compute, compute-sanitizer and Nsight Systems, or with the emulated device's counters.
 
-Without --variant it is the op's own choice for the problem. Reports for the tools' own windows are left in .aicf/profiles. A tool that
-is missing, or that may not read counters, is said once, and the others go on; exits with 3 if one that was asked for was missing
+Without --variant, profiles the op's own choice for the problem. Reports for the tools' own windows go to .aicf/profiles. A tool that
+is missing, or may not read counters, is reported once, and the others still run; exits with 3 if a requested tool was missing
 (without --tool: ncu or sanitizer), and with 1 if a tool found an error.
 
 \b
@@ -27,9 +27,9 @@ from harness.verbs.profile import profile
 
 ToolNames = Annotated[
     list[str] | None,
-    typer.Option("--tool", metavar="ncu|sanitizer|nsys", help="a tool on a GPU, repeatable; all that are there when left out"),
+    typer.Option("--tool", metavar="ncu|sanitizer|nsys", help="a tool on a GPU, repeatable; by default all that are installed"),
 ]
-Seconds = Annotated[float, typer.Option("--timeout", min=1.0, metavar="SECONDS", help="for one run of a tool")]
+Seconds = Annotated[float, typer.Option("--timeout", min=1.0, metavar="SECONDS", help="limit for one run of a tool")]
 
 
 def run(

@@ -1,10 +1,10 @@
-"""Seal the variant that is faster than each bucket's frozen kernel. Gates print pass or why they refuse; exits with 1 if all refuse.
+"""For each bucket, seal a variant that is faster than its frozen kernel. Gates print pass or why they refuse; exits with 1 if all refuse.
 
-On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry: any measured one
-replaces it.
+On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry, which any measured
+entry replaces.
 
-Without --variant a bucket's candidates are those that the op itself chooses for its problems. With --recorded, times of a GPU that is
-not here now fill buckets that hold no measured entry, where the machine code is still the same.
+Without --variant, a bucket's candidates are those that the op itself chooses for its problems. With --recorded, earlier times from a
+GPU fill buckets without a measured entry, provided that the machine code is still the same.
 
 \b
 Examples:
@@ -33,10 +33,10 @@ BucketNames = Annotated[
     list[str] | None,
     typer.Option("--bucket", metavar="NAME", help="only this bucket, e.g. sm_90a/bfloat16/nk_whole/smooth/outputs_beyond; repeatable"),
 ]
-IsFallback = Annotated[bool, typer.Option("--fallback", help="freeze it as a fallback, which serves what no measured kernel does")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="pass the gates, measure and say what would be done; write nothing")]
-ForceReason = Annotated[str, typer.Option("--force-reason", metavar="TEXT", help="promote though it is not faster; TEXT is recorded")]
-Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="less than this is the same")]
+IsFallback = Annotated[bool, typer.Option("--fallback", help="freeze it as a fallback, which serves what no other kernel does")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="run the gates, measure and say what would be done; write nothing")]
+ForceReason = Annotated[str, typer.Option("--force-reason", metavar="TEXT", help="promote although it is not faster; TEXT is recorded")]
+Margin = Annotated[float, typer.Option("--margin", min=0.01, max=50.0, metavar="PERCENT", help="a smaller change counts as the same")]
 Confidence = Annotated[float, typer.Option("--confidence", min=50.0, max=99.999, metavar="PERCENT", help="of a bucket's decision")]
 RecordedFile = Annotated[
     Path | None,

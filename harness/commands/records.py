@@ -1,4 +1,4 @@
-"""Export records with all samples, or import what a file holds and the database does not.
+"""Export records with all samples, or import those records of a file that the database lacks.
 
 \b
 Examples:
@@ -32,7 +32,7 @@ class Action(StrEnum):
 
 ActionName = Annotated[Action, typer.Argument(help="export writes the file, import reads it", show_default=False)]
 FilePath = Annotated[Path, typer.Argument(metavar="FILE", help="*.json, *.csv or *.parquet", show_default=False, dir_okay=False)]
-OnlyOp = Annotated[str | None, typer.Option("--op", metavar="OP", help="export this op's records alone")]
+OnlyOp = Annotated[str | None, typer.Option("--op", metavar="OP", help="export only this op's records")]
 
 
 def run(action: ActionName, file: FilePath, op: OnlyOp = None) -> ExitCode:

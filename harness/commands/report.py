@@ -1,12 +1,12 @@
-"""Show the newest recorded figures of each variant, or the runs named, and write a page with all of them in pictures.
+"""Show the newest recorded figures of each variant, or the runs named, and write a page with charts of all records.
 
-The page is one file that needs nothing else. Where the database has no times of a GPU, the published ones are shown.
+The page is one self-contained file. If the database has no times from a GPU, the published ones are shown.
 
 \b
 Examples:
   # the newest bench here, and everything in .aicf/reports/softmax.html
   python -m harness report softmax
-  # with no GPU: the page of what profiles/ holds
+  # without a GPU: the page of what profiles/ holds
   python -m harness report gemm_bias_act --published --html report.html
   # one run, for another program
   python -m harness report softmax --run 12 --json
@@ -39,13 +39,13 @@ from harness.terminal.tables import print_tables
 from harness.verbs.report import write_report
 
 RunIds = Annotated[
-    list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; the newest of each variant when left out")
+    list[int] | None, typer.Option("--run", "-r", metavar="ID", help="a run to show, repeatable; by default the newest of each variant")
 ]
 # Results by which a run is the newest; what compares or sweeps is shown where it is asked for.
 _SHOWN = ("bench", "counters", "verify", "profile")
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="print the timings as a Markdown page")]
 PagePath = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="where the page goes; .aicf/reports/OP.html when left out", dir_okay=False)
+    Path | None, typer.Option("--html", metavar="FILE", help="where the page goes (default: .aicf/reports/OP.html)", dir_okay=False)
 ]
 
 

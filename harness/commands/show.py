@@ -1,6 +1,6 @@
-"""Show what the compiler made of a variant; building it first where needed. Without an option: the resource report and paths.
+"""Show what the compiler made of a variant, building it first if needed. Without an option: the resource report and paths.
 
-Without a variant: the names of those that there are.
+Without a variant: the names of all variants.
 
 \b
 Examples:
@@ -28,7 +28,7 @@ def run(
     op: OpName,
     variant: Annotated[
         str | None,
-        typer.Argument(metavar="[VARIANT]", help="one variant, e.g. naive/bm16_bn16; all are listed when left out", show_default=False),
+        typer.Argument(metavar="[VARIANT]", help="one variant, e.g. naive/bm16_bn16; by default all are listed", show_default=False),
     ] = None,
     ptx: Annotated[bool, typer.Option("--ptx", help="the PTX that the emulated device runs")] = False,
     sass: Annotated[bool, typer.Option("--sass", help="the machine code, disassembled")] = False,

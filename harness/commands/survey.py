@@ -1,9 +1,9 @@
-"""Fit models of frozen kernels' times, by which problems that nobody measured get their kernel, and judge the choices.
+"""Fit the time models that choose frozen kernels for unmeasured problems, and evaluate the choices.
 
-`measure` times all frozen kernels that serve drawn problems, on a GPU. `fit` fits models to such times and says what problems that
-were held out say of the choices; `adopt` puts the models into the frozen set too. `regret` times the chosen kernel against all others
-on problems that no model has seen; `recorded` holds the choices against published times, without a GPU. `report` writes
-profiles/selection/h200.md from the records beside it.
+`measure` times all frozen kernels that serve drawn problems, on a GPU. `fit` fits models to such times and evaluates the choices on
+held-out problems; `adopt` also puts the models into the frozen set. `regret` times the chosen kernel against all others on problems
+that no model has seen; `recorded` compares the choices with published times, without a GPU. `report` writes
+profiles/selection/h200.md from the records next to it.
 
 \b
 Examples:
@@ -69,11 +69,11 @@ OptionalOp = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of
 Files = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="fit, adopt: files that measure wrote", show_default=False)]
 Arch = Annotated[str | None, typer.Option("--arch", metavar="NAME", help=f"the architecture that was timed (default: {_ARCH})")]
 Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, help=f"of the drawn problems (default: measure {_SEEDS[Action.MEASURE]}, regret 2)")
+    int | None, typer.Option("--seed", min=0, help=f"seed of the drawn problems (default: measure {_SEEDS[Action.MEASURE]}, regret 2)")
 ]
-NumProblems = Annotated[int | None, typer.Option("--problems", min=1, help=f"how many are drawn (default: {_NUM_PROBLEMS})")]
+NumProblems = Annotated[int | None, typer.Option("--problems", min=1, help=f"how many problems are drawn (default: {_NUM_PROBLEMS})")]
 Budget = Annotated[
-    float | None, typer.Option("--budget", min=0.0, metavar="SECONDS", help=f"no problem is begun later (default: {_BUDGET_S:g})")
+    float | None, typer.Option("--budget", min=0.0, metavar="SECONDS", help=f"start no problem later than this (default: {_BUDGET_S:g})")
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="where the record goes (default: profiles/selection)")]
 
@@ -99,7 +99,7 @@ def run(
         "--out": out,
     }
     if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
-        raise UseError(f"{stray[0]} means nothing to survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
+        raise UseError(f"{stray[0]} is not an option of survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
     folder = out or find_folder()
     if action is Action.REPORT:
         return _report(folder)

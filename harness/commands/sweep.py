@@ -1,16 +1,16 @@
-"""Build a sample of an op's tunable space, prove each variant on small problems, time it briefly, and measure the fastest anew.
+"""Build a sample of an op's tunable space, verify each variant on small problems, time it briefly, and measure the fastest again.
 
-Compilers and the GPU work at the same time. Every result is recorded at once: an interrupted sweep goes on with --resume. The
-fastest listed variant is the incumbent, and stays the winner unless a finalist is FASTER on fresh samples. On the emulated device
+Compilers and the GPU work at the same time. Every result is recorded immediately: an interrupted sweep continues with --resume. The
+fastest listed variant is the incumbent and remains the winner unless a finalist is FASTER on fresh samples. On the emulated device
 nothing is timed: variants are ranked by the time model.
 
 \b
 Examples:
-  # 24 variants of each kernel; with no GPU, ranked by the time model
+  # 24 variants of each kernel; without a GPU, ranked by the time model
   python -m harness sweep transpose
-  # go on after an interrupt
+  # continue after an interrupt
   python -m harness sweep transpose --resume
-  # let Optuna look among more, and give up early on what is slow
+  # let Optuna search a larger space, and abandon slow variants early
   python -m harness sweep softmax --strategy tpe --per-kernel 60 --prune 2
   # a hundred variants in all
   python -m harness sweep softmax --strategy tpe --trials 100
@@ -38,25 +38,25 @@ StrategyChoice = Annotated[
     typer.Option("--strategy", help="random: a sample of each kernel's space; grid: all of it; tpe, cmaes: Optuna learns from the results"),
 ]
 PerKernel = Annotated[
-    int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, the listed ones too; not of grid")
+    int, typer.Option("--per-kernel", min=1, metavar="N", help="variants of each kernel, including the listed ones; not for grid")
 ]
 Trials = Annotated[
-    int | None, typer.Option("--trials", min=1, metavar="N", help="variants in all, in place of --per-kernel of each; not of grid")
+    int | None, typer.Option("--trials", min=1, metavar="N", help="variants in total, instead of --per-kernel; not for grid")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="tpe, cmaes: where the sampler starts")]
-Samples = Annotated[int, typer.Option("--samples", min=5, metavar="N", help="cold launches that are timed of each in the screen")]
+Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="tpe, cmaes: seed of the sampler")]
+Samples = Annotated[int, typer.Option("--samples", min=5, metavar="N", help="cold launches timed per variant in the screen")]
 Prune = Annotated[
     float,
     typer.Option(
-        "--prune", min=0.0, metavar="FACTOR", help="give a variant up after a few samples if it is this much slower than the best; 0: never"
+        "--prune", min=0.0, metavar="FACTOR", help="abandon a variant after a few samples if it is this much slower than the best; 0: never"
     ),
 ]
 Keep = Annotated[
-    float, typer.Option("--keep", min=0.01, max=1.0, metavar="SHARE", help="random, grid: time only the first of the time model's order")
+    float, typer.Option("--keep", min=0.01, max=1.0, metavar="SHARE", help="random, grid: time only this share, the best by the time model")
 ]
 WithSpills = Annotated[bool, typer.Option("--with-spills", help="also time unlisted variants whose registers ptxas spills")]
-Finalists = Annotated[int, typer.Option("--finalists", min=0, metavar="N", help="variants that are measured anew beside the incumbent")]
-Resume = Annotated[bool, typer.Option("--resume", help="take what an earlier sweep recorded of the same builds, and measure the rest")]
+Finalists = Annotated[int, typer.Option("--finalists", min=0, metavar="N", help="variants that are measured again, against the incumbent")]
+Resume = Annotated[bool, typer.Option("--resume", help="reuse what an earlier sweep recorded for the same builds, and measure the rest")]
 Gpus = Annotated[int, typer.Option("--gpus", min=1, metavar="N", help="measure on this many GPUs of this machine, through Dask")]
 Scheduler = Annotated[str | None, typer.Option("--scheduler", metavar="tcp://…", help="measure on the workers of this Dask scheduler")]
 SavePath = Annotated[

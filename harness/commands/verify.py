@@ -1,4 +1,4 @@
-"""Prove every variant against the float64 reference; on the emulated device with the sanitizer on. Exits with 1 if one fails.
+"""Check every variant against the float64 reference; on the emulated device, under the sanitizer. Exits with 1 if one fails.
 
 \b
 Examples:

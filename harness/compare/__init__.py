@@ -1,1 +1,1 @@
-"""Is it faster? Contests in one process, verdicts, and an op's goals beside its peers."""
+"""Is it faster? Contests in one process, verdicts, and an op's goals against its peers."""

@@ -1,4 +1,4 @@
-"""A contest: one incumbent, a second copy of it as the control, and candidates, timed in the same rounds until there is something to say.
+"""A contest: an incumbent, a second copy of it as the control, and candidates, timed in the same rounds until a verdict is possible.
 
 The control is the same machine code loaded once more. Where it comes out faster or slower than the incumbent, what the run measures is
 not the kernels, and all its verdicts are void.

@@ -1,4 +1,4 @@
-"""An op's goals on a GPU: its own choice and the peers on every problem of every goal, in one run and in the same rounds, cold.
+"""An op's goals on a GPU: its own choice and the peers on every problem of every goal, cold, in the same rounds of one run.
 
 A problem's ratio is the time of the fastest of the goal's peers over the time of the op's own choice (:attr:`harness.spec.Op.choose`);
 more than 1 is faster than the peer. A peer whose output misses the op's bound counts all the same: leaving it out would flatter. Other

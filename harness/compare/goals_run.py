@@ -1,4 +1,4 @@
-"""What ``compare`` does when nothing is named: build and verify the op's choices, measure its goals, show and publish them."""
+"""What ``compare`` does by default: build and verify the op's choices, measure its goals, show and publish them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _measure(request: GoalsRequest) -> GoalsMeasured:
     found: dict[str, dict[str, Timed]] = {}
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
         if session.device.is_emulated:
-            raise UnavailableError(f"goals are times, which need a GPU; what is published is shown by: python -m harness report {op}")
+            raise UnavailableError(f"goals are times, which need a GPU; to see published ones: python -m harness report {op}")
         ready = make_ready(session, variants, quiet=request.quiet)
         ready.require_right()
         by_name = {b.variant.name: b for b in ready.builds}

@@ -1,4 +1,4 @@
-"""What ``compare`` does: sides are opened, hold a contest on each problem, and every sample and verdict is recorded."""
+"""Comparison of variants: open both sides, hold a contest on each problem, and record every sample and verdict."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def compare_records(incumbent: Result, candidate: Result, criteria: Criteria) ->
         raise RecordUseError(f"records {incumbent.id} and {candidate.id} are of different problems or modes: {problems} {modes}")
     labels = {r.figures.get("clock_label", "fixed-power") for r in sides}
     if len(labels) > 1:
-        raise RecordUseError(f"records {incumbent.id} and {candidate.id} were taken at {' and '.join(sorted(labels))}: not to be compared")
+        raise RecordUseError(f"records {incumbent.id} and {candidate.id} were taken at {' and '.join(sorted(labels))}: not comparable")
     times = [read_samples(r).astype(np.float64) for r in sides]
     effect = find_unpaired_effect(times[0], times[1], criteria.error)
     outcome = Outcome(judge_effect(effect, max(criteria.margin, _APART_MARGIN)), effect)

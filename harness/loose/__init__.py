@@ -1,1 +1,1 @@
-"""A loose kernel, which lies in a file and in no folder of ``ops/``: described in Python, and written out as an op like any other."""
+"""A loose kernel, in a file outside of ``ops/``: described in Python, and written as the folder of an op."""

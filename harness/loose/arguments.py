@@ -138,7 +138,7 @@ def _check_argument(name: str, argument: Argument, sizes: frozenset[str]) -> Non
     if isinstance(argument, Size):
         size = argument.of or name
         if size not in sizes:
-            raise SpecError(f"{where} is the size {size!r}, which there is not (sizes: {', '.join(sorted(sizes))}); write Size(of=...)")
+            raise SpecError(f"{where} is the size {size!r}, which does not exist (sizes: {', '.join(sorted(sizes))}); write Size(of=...)")
         if argument.dtype not in _WHOLE:
             raise SpecError(f"{where} has dtype {argument.dtype!r}: a size is one of {', '.join(_WHOLE)}")
     elif isinstance(argument, Value):
@@ -150,6 +150,6 @@ def _check_argument(name: str, argument: Argument, sizes: frozenset[str]) -> Non
         try:
             find_dtype(argument.dtype)
         except TypeError as error:
-            raise SpecError(f"{where} has dtype {argument.dtype!r}, which is no name of NumPy's, nor bfloat16") from error
+            raise SpecError(f"{where} has dtype {argument.dtype!r}, which is neither a NumPy dtype nor bfloat16") from error
         if not all(isinstance(d, str) or (isinstance(d, int) and d >= 1) for d in argument.shape):
             raise SpecError(f"{where} has shape {argument.shape!r}: a dimension is a size, a formula of sizes, or a number from 1 on")

@@ -1,4 +1,4 @@
-"""Writing a loose kernel as the folder of an op, which the workbench takes like any other."""
+"""Writing a loose kernel as the folder of an op that the workbench can use."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _write_arguments(kernel: LooseKernel) -> str:
         return ", ".join(f'{n}=values["{n}"]' for n in known)
     if unknown := [p for p in parameters if p not in known and parameters[p].default is inspect.Parameter.empty]:
         there = ", ".join(known) or "none"
-        raise SpecError(f"reference has parameter {unknown[0]}, which is no input, scalar or size of the kernel (there are: {there})")
+        raise SpecError(f"reference has parameter {unknown[0]}, which is not an input, scalar or size of the kernel (there are: {there})")
     return ", ".join(f'{n}=values["{n}"]' for n in parameters if n in known)
 
 
@@ -236,7 +236,9 @@ def _describe_launch(kernel: LooseKernel) -> dict[str, Any]:
 
     unknown = [t for t in kernel.template if re.fullmatch(r"[a-z_]\w*", t) and t not in own and t not in _TYPES]
     if unknown:
-        raise SpecError(f"template: {unknown[0]!r} is no tunable (there are: {', '.join(own)}), nor a type; list what the template takes")
+        raise SpecError(
+            f"template: {unknown[0]!r} is neither a tunable (there are: {', '.join(own)}) nor a type; list the template's arguments"
+        )
     parameters = [f"AICF_{own[t].upper()}" if t in own else t for t in kernel.template]
     return {
         "macros": {n: o for n, o in own.items() if n not in kernel.template},

@@ -1,4 +1,4 @@
-"""Grids, blocks and restrictions of a loose kernel: formulas as text, or Python functions that are turned into them."""
+"""Grids, blocks and restrictions of a loose kernel: formulas as text, or Python functions translated into them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _write(value: Any) -> str:
         return value.text
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise SpecError(f"it comes to {value!r}, which is no whole number; divide by //, or round by math.ceil")
+    raise SpecError(f"it comes to {value!r}, which is not a whole number; divide with //, or round with math.ceil")
 
 
 def _combine(left: Any, sign: str, right: Any) -> Symbol:
@@ -118,9 +118,9 @@ def read_formula(what: str, given: Any, names: Iterable[str]) -> str:
     try:
         Formula(text)
     except SpecError as error:
-        raise SpecError(f"{what} {text!r} is no formula: {_GRAMMAR}") from error
+        raise SpecError(f"{what} {text!r} is not a formula: {_GRAMMAR}") from error
     if unknown := sorted({n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)} - {*known, "min", "max", "ceil_div"}):
-        raise SpecError(f"{what} {text!r} asks for {unknown[0]}, which is no size or tunable (there are: {', '.join(known)})")
+        raise SpecError(f"{what} {text!r} asks for {unknown[0]}, which is neither a size nor a tunable (there are: {', '.join(known)})")
     return text
 
 
@@ -128,7 +128,7 @@ def _call(what: str, function: Callable[..., Any], known: Sequence[str]) -> Any:
     """Return what a function comes to with symbols for its parameters."""
     parameters = list(inspect.signature(function).parameters)
     if unknown := [p for p in parameters if p not in known]:
-        raise SpecError(f"{what}: its function has parameter {unknown[0]}, which is no size or tunable (there are: {', '.join(known)})")
+        raise SpecError(f"{what}: its function has parameter {unknown[0]}, neither a size nor a tunable (there are: {', '.join(known)})")
     return _explain(what, function, *(Symbol(p) for p in parameters))
 
 
@@ -162,12 +162,12 @@ def read_restriction(given: str | Callable[..., Any], tunables: Mapping[str, str
         try:
             tree = ast.parse(said, mode="eval").body
         except SyntaxError as error:
-            raise SpecError(f"{what}: {said!r} is no expression ({error.msg}); write e.g. 'bm * bn <= 1024'") from error
+            raise SpecError(f"{what}: {said!r} is not an expression ({error.msg}); write e.g. 'bm * bn <= 1024'") from error
         parameters = sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name)})
         if odd := [n for n in ast.walk(tree) if not isinstance(n, (*_COMPARABLE, ast.cmpop))]:
             raise SpecError(f"{what}: {said!r} has {type(odd[0]).__name__}: use numbers, tunables, + - * // %, comparisons, and, or, not")
     if unknown := [p for p in parameters if p not in tunables]:
-        raise SpecError(f"{what}: {said!r} asks for {unknown[0]}, which is no tunable (there are: {', '.join(tunables)})")
+        raise SpecError(f"{what}: {said!r} asks for {unknown[0]}, which is not a tunable (there are: {', '.join(tunables)})")
     return said, ast.unparse(RenameNames(tunables).visit(tree))
 
 

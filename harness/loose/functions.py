@@ -1,4 +1,4 @@
-"""Python functions as text that stands alone, so that an op's ``op.py`` can hold what a notebook defined.
+"""Python functions as self-contained text, so that an ``op.py`` can hold what a notebook defined.
 
 What a function uses of its module or of an enclosing function comes with it: modules as imports, numbers and texts as constants, other
 functions as text of their own.
@@ -87,7 +87,7 @@ def write_expression(what: str, function: Callable[..., Any]) -> tuple[str, ast.
     node = _find_node(what, function)
     outside = inspect.getclosurevars(function)
     if names := [n for n, v in {**outside.globals, **outside.nonlocals}.items() if not _is_plain(v)]:
-        raise SpecError(f"{what}: {function.__name__} uses {names[0]}: it may use tunables, numbers and texts alone")
+        raise SpecError(f"{what}: {function.__name__} uses {names[0]}: it may use only tunables, numbers and strings")
     if isinstance(node, ast.FunctionDef):
         body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
         if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
@@ -127,7 +127,7 @@ def _find_node(what: str, function: FunctionType) -> ast.FunctionDef | ast.Lambd
     else:
         found = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == code.co_name and _begins(n) == code.co_firstlineno]
     if not found:
-        raise SpecError(f"{what}: the source of {function.__name__} is not to be found; define it in a file or a notebook's cell")
+        raise SpecError(f"{what}: the source of {function.__name__} cannot be found; define it in a file or a notebook cell")
     return found[0]
 
 
@@ -144,7 +144,7 @@ def _read_lines(what: str, function: FunctionType) -> list[str]:
     linecache.checkcache(name)
     lines = linecache.getlines(name, function.__globals__)
     if not lines:
-        raise SpecError(f"{what}: the source of {function.__name__} is not to be found; define it in a file or a notebook's cell")
+        raise SpecError(f"{what}: the source of {function.__name__} cannot be found; define it in a file or a notebook cell")
     return [line.rstrip("\n") for line in lines]
 
 

@@ -97,7 +97,7 @@ def describe_kernel(
     if not callable(reference):
         raise SpecError(f"reference is {reference!r}: give a function of the inputs by their names that returns what the kernel writes")
     if unknown := [s for s in multiple_of or {} if s not in timed[0]]:
-        raise SpecError(f"multiple_of: {unknown[0]!r} is no size (there are: {', '.join(timed[0])})")
+        raise SpecError(f"multiple_of: {unknown[0]!r} is not a size (there are: {', '.join(timed[0])})")
     rules = [restrictions] if isinstance(restrictions, str) or callable(restrictions) else list(restrictions)
     found = LooseKernel(
         name,
@@ -148,7 +148,7 @@ def read_tunables(tunables: Mapping[str, Sequence[int]], sizes: Mapping[str, int
     found = {}
     for name, values in tunables.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise SpecError(f"tunables: {name!r} is no name of C++; use letters, digits and underscores")
+            raise SpecError(f"tunables: {name!r} is not a C++ name; use letters, digits and underscores")
         if name in sizes:
             raise SpecError(f"tunables: {name} is a size, too; call one of them otherwise")
         listed = list(values) if isinstance(values, Sequence | range) and not isinstance(values, str) else None

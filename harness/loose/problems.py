@@ -1,4 +1,4 @@
-"""The problems on which a loose kernel is proved and counted, derived from the sizes on which it is timed."""
+"""The problems on which a loose kernel is verified and counted, derived from the sizes on which it is timed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_sizes(sizes: Any) -> tuple[dict[str, int], ...]:
             raise SpecError(f"sizes: {dict(each)} has other names than {dict(listed[0])}; each problem names all sizes")
         for name, size in each.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise SpecError(f"sizes: {name!r} is no name; use letters, digits and underscores")
+                raise SpecError(f"sizes: {name!r} is not a valid name; use letters, digits and underscores")
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise SpecError(f"sizes: {name} is {size!r}; give a whole number of at least 1")
     lowered = [name.lower() for name in names]

@@ -1,4 +1,4 @@
-"""What the time model is told of one variant on one problem: its launches, what limits its occupancy, counts, and SASS.
+"""The inputs of the time model for one variant on one problem: its launches, occupancy limits, counts, and SASS.
 
 Counts come from the emulated device, of a sample of blocks spread evenly over the grid of the *full* problem: each block does all of its
 own work, edges are sampled in proportion, and totals are the sample's times (blocks of the grid / blocks run). Distinct bytes of the launch

@@ -1,4 +1,4 @@
-"""Fitting the time model's parameters to measured times, and judging it on points that it was not fitted to.
+"""Fitting the time model's parameters to measured times, and evaluating it on points left out of the fit.
 
 Each parameter is positive and starts at a prior: one for the factor of a throughput, a published latency for a latency. The fit is a
 damped Gauss-Newton (Marquardt, 1963) on the logarithm of (modelled / measured), with a small pull of each parameter's logarithm to its

@@ -1,4 +1,4 @@
-"""What one launch is made of: the kernels, grids and blocks it queues, and on the emulated device their exact counters."""
+"""What one launch consists of: the kernels, grids and blocks it queues, and on the emulated device their exact counters."""
 
 from __future__ import annotations
 

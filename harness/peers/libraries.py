@@ -1,4 +1,4 @@
-"""What the peers of several ops share: plans of cuBLASLt that are made and tuned when first met, and device arrays as PyTorch sees them.
+"""What the peers of several ops share: cuBLASLt plans, made and tuned on first use, and device arrays as PyTorch tensors.
 
 Imported on a real device only, by an op's ``peers.py``.
 """

@@ -1,1 +1,1 @@
-"""Worker processes, and the jobs that they do: what one takes down with it is a job, never the command."""
+"""Worker processes and their jobs: a crash costs one job, never the command."""

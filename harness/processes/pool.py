@@ -1,4 +1,4 @@
-"""Worker processes for work that may take its process down: a wrong kernel can corrupt the device's context, crash, or never end.
+"""Worker processes for work that may crash its process: a wrong kernel can corrupt the device's context, crash, or never end.
 
 A job is lost with its worker, never the command: a worker that died, ran out of time, or says it is spent is replaced, and the next job
 goes on in a fresh process.

@@ -1,4 +1,4 @@
-"""The worker's side of a pool: a process that is told what makes its worker, and then does job after job."""
+"""The worker's side of a pool: a process that is told how to make its worker, and then does job after job."""
 
 from __future__ import annotations
 

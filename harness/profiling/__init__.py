@@ -1,1 +1,1 @@
-"""What ``profile`` does: a process that launches one variant, the tools that look at it, and what their figures mean."""
+"""What ``profile`` does: a process that launches one variant, the tools that watch it, and the meaning of their figures."""

@@ -1,4 +1,4 @@
-"""The emulated device as a profiler: its exact counters say the same kind of things, of PTX, with no time."""
+"""The emulated device as a profiler: its exact counters give the same kind of answers, for PTX, without times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An inspection for people: tables in the terminal, and one page of HTML that needs nothing else."""
+"""An inspection for people: tables in the terminal, and one self-contained page of HTML."""
 
 from __future__ import annotations
 

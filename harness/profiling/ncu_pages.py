@@ -98,7 +98,7 @@ def read_source_page(text: str) -> list[LineStalls]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith('"'):
             if names and line.strip():
-                raise ToolError(f"line {number} of ncu's source page is no row: {line[:80]}")
+                raise ToolError(f"line {number} of ncu's source page is not a row: {line[:80]}")
             continue
         if not line.endswith('"') or len(line) < 2:
             raise ToolError(f"ncu's source page is cut off in line {number}")

@@ -1,4 +1,4 @@
-"""One variant on one problem under every tool that was asked for: what each found is recorded at once, and what is missing is said."""
+"""One variant on one problem under every requested tool: findings are recorded immediately, and missing tools are named."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def read_check(check: str, status: int, text: str) -> Checked:
         raise NotServedError(served[1])
     summaries = _SUMMARY.findall(text)
     if not summaries:
-        raise ToolError(f"compute-sanitizer's {check} did not come to its end (status {status}):\n{shorten(text)}")
+        raise ToolError(f"compute-sanitizer's {check} did not finish (status {status}):\n{shorten(text)}")
     num_errors = sum(int(errors or hazards) for errors, hazards in summaries)
     if num_errors == 0 and status:
         raise ToolError(f"the program under compute-sanitizer's {check} failed with status {status}:\n{shorten(text)}")

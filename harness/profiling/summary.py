@@ -1,4 +1,4 @@
-"""What a profile means: what the launch is bound by, why its warps wait, where, and what to try. Pure: metrics in, sentences out.
+"""What a profile means: what bounds the launch, where and why its warps wait, and what to try. Pure: metrics in, sentences out.
 
 Thresholds follow Nsight Compute's *Speed of Light* section (Nsight Compute Documentation 2025.3, Kernel Profiling Guide): a unit at 80 %
 of its peak or more binds; where none reaches 60 %, latency does. A metric that was not measured is named, and nothing is concluded from it.

@@ -1,4 +1,4 @@
-"""The process that a profiler looks at: it launches one variant on one problem, warm, inside a range of its own.
+"""The process under the profiler: it launches one warm variant on one problem, inside its own range.
 
     python -m harness.profiling.target OP VARIANT PROBLEM LAUNCHES guarded|exact
 

@@ -1,4 +1,4 @@
-"""NVIDIA's tools as programs: found once, run with a limit, and remembered where they refuse, so that nobody waits for them again."""
+"""NVIDIA's tools as programs: found once, run with a time limit, and remembered if they refuse, so that nobody waits for them again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Tools:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-                raise ToolError(f"{Path(words[0]).name} did not end within {self.timeout_s:.0f} s, and was ended") from None
+                raise ToolError(f"{Path(words[0]).name} did not end within {self.timeout_s:.0f} s and was stopped") from None
         return Done(process.returncode, text)
 
 

@@ -1,4 +1,4 @@
-"""What was measured, and never overwritten: the database of runs, its files, and its tables in pandas."""
+"""Measurements, never overwritten: the database of runs, its files, and its tables in pandas."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def open_engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise RecordUseError(f"AICF_RECORDS_URL={url!r} is no database URL: write for instance sqlite:////tmp/records.sqlite") from error
+        raise RecordUseError(f"AICF_RECORDS_URL={url!r} is not a database URL: write e.g. sqlite:////tmp/records.sqlite") from error
     is_sqlite = parsed.get_backend_name() == "sqlite"
     try:
         if is_sqlite and parsed.database:
@@ -42,7 +42,7 @@ def open_engine(url: str) -> Engine:
             warnings.simplefilter("error", SAWarning)
             engine = create_engine(parsed, pool_pre_ping=not is_sqlite)
     except SAWarning as error:
-        raise RecordUseError(f"AICF_RECORDS_URL={hide_password(url)!r} cannot be obeyed: {str(error).partition(';')[0]}") from error
+        raise RecordUseError(f"AICF_RECORDS_URL={hide_password(url)!r} cannot be used: {str(error).partition(';')[0]}") from error
     except OSError as error:
         raise RecordUseError(
             f"cannot make the folder of {parsed.database}: {error.strerror}; set AICF_RECORDS_URL to another place"

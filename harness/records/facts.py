@@ -1,4 +1,4 @@
-"""What is recorded, before it is a row: the environment of a run, and one result."""
+"""What is recorded, before it becomes a row: the environment of a run, and one result."""
 
 from __future__ import annotations
 

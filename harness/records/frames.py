@@ -1,4 +1,4 @@
-"""Records as a pandas table, for pictures and notebooks: one row a result, with all samples and with rates beside the times.
+"""Records as a pandas table, for charts and notebooks: one row per result, with all samples and with rates next to the times.
 
 Columns
 -------

@@ -40,7 +40,7 @@ def export_records(records: Records, path: Path, op: str | None = None) -> int:
     if op is not None and not results:
         known = sorted({r.op for r in records.list_results()})
         there = ", ".join(known) or "no op"
-        raise RecordUseError(f"--op {op}: there are no results of it{suggest(op, known)} (there are of {there})")
+        raise RecordUseError(f"--op {op}: it has no results{suggest(op, known)} (there are of {there})")
     rows = [r.to_json() for r in results]
     path.parent.mkdir(parents=True, exist_ok=True)
     if suffix == ".json":
@@ -68,7 +68,7 @@ def import_records(records: Records, path: Path) -> tuple[int, int]:
                 added += _insert(session, row)
     except (OverflowError, SQLAlchemyError) as error:
         text = str(error).partition("\n")[0][:300]
-        raise RecordUseError(f"{path} cannot be imported: {type(error).__name__}: {text}; nothing of it was kept") from error
+        raise RecordUseError(f"{path} cannot be imported: {type(error).__name__}: {text}; nothing was imported") from error
     return added, len(rows) - added
 
 

@@ -1,4 +1,4 @@
-"""Records that are published in ``profiles/``: what was measured on a GPU, read where there is no GPU and no database of it.
+"""Records published in ``profiles/``: measurements from a GPU, read where there is neither a GPU nor a database of it.
 
 ``profiles/<op>/*-records.*`` are exports of the records, in any of the formats of :mod:`harness.records.interchange`. They are read into a
 database in memory, so that whoever reads records reads these too. ``profiles/model/*-sweep-<op>.json`` are the points of sweeps, with no

@@ -1,4 +1,4 @@
-"""What is wrong with a row of a file of records, in the words of the file: it is another program's, or a later version's, perhaps."""
+"""What is wrong with a row in a file of records, in the terms of that file, which another program or a later version may have written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find_row_fault(row: Any) -> str:
         for name in filter(None, where.split(".")):
             part = part.get(name)
         if not isinstance(part, Mapping):
-            return f"{where or 'it'} is no object"
+            return f"{where or 'it'} is not an object"
         prefix = f"{where}." if where else ""
         columns = {c.name: c for c in table.__table__.columns if c.name not in OWN_KEYS}
         if unknown := sorted(set(part) - set(columns) - OWN_KEYS):

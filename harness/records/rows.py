@@ -1,4 +1,4 @@
-"""Rows of the table of records: of a result, of a point of a published sweep, of a problem of published goals."""
+"""Rows of the table of records: for a result, a point of a published sweep, a problem of published goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points of a sweep, and the file that keeps them: a variant on a problem each, with its time or the reason why there is none."""
+"""Points of a sweep, and their file: a variant on a problem each, with its time or the reason why there is none."""
 
 from __future__ import annotations
 

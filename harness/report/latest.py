@@ -1,4 +1,4 @@
-"""The newest figures of each variant: what an op's records say as a whole, whichever runs they come from."""
+"""The newest figures of each variant over all runs of an op's records."""
 
 from __future__ import annotations
 

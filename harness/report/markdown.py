@@ -1,4 +1,4 @@
-"""Recorded timings as a Markdown page for ``profiles/``: where they were taken, and each variant's rate beside its best peer's."""
+"""Recorded timings as a Markdown page for ``profiles/``: where they were taken, and each variant's rate next to its best peer's."""
 
 from __future__ import annotations
 

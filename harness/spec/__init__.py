@@ -1,4 +1,4 @@
-"""The vocabulary in which an op describes itself.
+"""The vocabulary with which an op describes itself.
 
 An ``ops/<name>/op.py`` builds one :class:`Op` from these frozen values and binds it to the module-level name ``OP``.
 Everything else in the workbench (build, verify, bench, docs, plots) reads sizes, tolerances, reference and cost from there,

@@ -1,4 +1,4 @@
-"""What a call of an op is given: tensors, attributes, scalars; and the sizes that follow from others."""
+"""The arguments of an op: tensors, attributes, scalars; and sizes that follow from others."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Tensor:
             return f"tensor {self.name}: elements of its last dimension must be neighbours (Strides.OUTER)"
         values = self.resolve_values(problem)
         if isinstance(values, Indices) and isinstance(values.below, str) and values.below not in problem.sizes:
-            return f"tensor {self.name}: its values are below size {values.below}, which there is not"
+            return f"tensor {self.name}: its values are below size {values.below}, which does not exist"
         return ""
 
 
@@ -202,7 +202,7 @@ class Scalar:
     def find_fault(self, value: float) -> str:
         """Return what is wrong with a value, "" where nothing is."""
         if self.is_whole and value != int(value):
-            return f"{self.name}={value!r} is no whole number"
+            return f"{self.name}={value!r} is not a whole number"
         if self.choices:
             return "" if value in self.choices else f"{self.name}={value!r} is not one of {list(self.choices)}"
         return "" if self.low <= value <= self.high else f"{self.name}={value!r} is not from {self.low!r} to {self.high!r}"

@@ -1,4 +1,4 @@
-"""Error bounds that ops share: roundings of a dtype, of sums in any order, of CUDA's functions. Each op's ``tolerance`` adds them up.
+"""Error bounds that ops share: rounding errors of a dtype, of sums in any order, of CUDA's functions. An op's ``tolerance`` adds them up.
 
 A bound is derived from the arithmetic, never guessed; a probabilistic one holds for all results of a problem with probability 1 - 1e-9.
 """

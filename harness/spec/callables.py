@@ -1,4 +1,4 @@
-"""Calling the functions that an op describes itself with, so that a mistake in one is told by its place in ``op.py``."""
+"""Calling the functions with which an op describes itself, so that an error in one is reported with its place in ``op.py``."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def read_condition(row: Mapping[str, Any]) -> Condition:
         return Count(row["count"], row.get("min", 1), row.get("max"), row.get("multiple", 1))
     if "tensor" in row:
         return Rows(row["tensor"], row.get("address", 1), row.get("stride", 1), row.get("max_stride"))
-    raise ValueError(f"{dict(row)} is no condition: it has none of attribute, count and tensor")
+    raise ValueError(f"{dict(row)} is not a condition: it has none of attribute, count and tensor")
 
 
 def find_broken(conditions: Sequence[Condition], facts: Facts) -> Condition | None:

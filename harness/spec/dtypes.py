@@ -1,4 +1,4 @@
-"""Element types of tensors: NumPy's, and bfloat16, which NumPy itself does not have (the package ``ml_dtypes`` adds it)."""
+"""Element types of tensors: NumPy's, and bfloat16, which NumPy lacks (the package ``ml_dtypes`` adds it)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas over sizes and whole-number attributes: one text, evaluated here and translated to C.
+"""Formulas over sizes and integer attributes: one text, evaluated here and translated to C.
 
 They have ``+ - * // %``, brackets, whole numbers, names, and ``min``, ``max`` and ``ceil_div`` of two. ``//`` rounds down, as in Python.
 """
@@ -50,7 +50,7 @@ class Formula:
         try:
             return _evaluate(self._parse(), values)
         except KeyError as error:
-            raise SpecError(f"formula {self.text!r} asks for {error.args[0]}, which is no size or whole-number attribute") from error
+            raise SpecError(f"formula {self.text!r} asks for {error.args[0]}, which is neither a size nor an integer attribute") from error
         except ZeroDivisionError as error:
             raise SpecError(f"formula {self.text!r} divides by zero") from error
 

@@ -1,4 +1,4 @@
-"""The ladder of an op: kernels with their tunables, variants, what a launch is; and what an op is measured against."""
+"""The ladder of an op: kernels with their tunables, variants, what can be launched; and the peers that an op is measured against."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Tunable:
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z]+", self.name):  # a variant's id is names and numbers joined by underscores
-            raise SpecError(f"tunable name {self.name!r}: use lower-case letters alone")
+            raise SpecError(f"tunable name {self.name!r}: use only lower-case letters")
         if not self.values:
             raise SpecError(f"tunable {self.name}: no values given")
 

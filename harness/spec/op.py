@@ -1,4 +1,4 @@
-"""One op, whole."""
+"""One complete op."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Op:
         self._check_axes()
         named = {name for tie in self.ties for name in (*(c.attribute for c in tie.when), *tie.then)}
         if unknown := sorted(named - {a.name for a in self.attributes}):
-            raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which there is not")
+            raise SpecError(f"op {self.name}: a tie names attribute {', '.join(unknown)}, which does not exist")
         for problem in self.problems:
             self._check_suites(problem)
             self.check_problem(problem)

@@ -1,4 +1,4 @@
-"""The problems that users of an op bring, as groups to draw from: what an op is judged on beside the problems that it lists itself.
+"""The problems that users of an op bring, as groups to draw from: what an op is judged on besides the problems that it lists.
 
 A population is data and plain functions. Drawing from it (:mod:`harness.compare.drawn.problems`) gives the same problems on every machine.
 """

@@ -1,4 +1,4 @@
-"""A problem: what one call of an op is about."""
+"""A problem: the sizes, attributes and layout of one call of an op."""
 
 from __future__ import annotations
 

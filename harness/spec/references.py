@@ -1,4 +1,4 @@
-"""References of ops that are described by a plain function: its outputs by name, and the bound of what is a sum of products."""
+"""References of ops described by a plain function: its outputs by name, and a bound for sums of products."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def bound_products(
         sums = reference(magnitudes, problem)
     except NotASumError as error:
         raise NotASumError(
-            f"no bound can be derived, since the reference is no sum of products: {error}; give tolerance=, a function of inputs, outputs "
+            f"no bound can be derived, as the reference is not a sum of products: {error}; give tolerance=, a function of inputs, outputs "
             "and problem that returns the largest absolute error by output (harness.spec.bounds helps)"
         ) from error
     found = {}

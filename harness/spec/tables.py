@@ -1,4 +1,4 @@
-"""Functions of a problem's attributes as tables, for whoever cannot call them: C, and readers of the frozen set."""
+"""Functions of a problem's attributes as tables, for those who cannot call them: C, and readers of the frozen set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the elements of an input may be: the domains that every input distribution keeps to."""
+"""What the elements of an input may be: the domains that every input distribution respects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting a survey into the frozen set: models fitted to files of times become a line of the op's index, recorded like any change."""
+"""Putting a survey into the frozen set: models fitted to files of times become a row of the op's index, recorded like any change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems on which nothing was measured: drawn from an op's population, or around the problems that it is benched on."""
+"""Unmeasured problems: drawn from an op's population, or around the problems that it is benched on."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
     ``facts`` are the line's ``device`` and ``record``. Raises :class:`FrozenUseError` for an op whose index says nothing of its cost.
     """
     if frozen.description["cost"] is None:
-        raise FrozenUseError(f"{frozen.name} says nothing of its cost (op.py: cost): its kernels' times cannot be modelled")
+        raise FrozenUseError(f"{frozen.name} declares no cost (op.py: cost), so its kernels' times cannot be modelled")
     core = open_core(frozen, arch)
     measured = [*rows, *_list_medians(frozen, arch)]
     asked = [ask(core, row) for row in measured]

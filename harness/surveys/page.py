@@ -1,4 +1,4 @@
-"""The page of what selection and calls cost, and how good the choices are, from the records in ``profiles/selection``."""
+"""The page about the cost of selections and calls and the quality of choices, from the records in ``profiles/selection``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regret on problems that were measured before: what times already published say of the choices, with no GPU.
+"""Regret on problems that were measured before: what published times say about the choices, without a GPU.
 
 The tables ``*-h200.csv`` of an op hold cold times of variants that were timed beside each other. Of those variants that are frozen, the
 fastest on a problem is compared with the one that is chosen: from the index as it is (``known``); from the index without the medians of

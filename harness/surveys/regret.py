@@ -1,4 +1,4 @@
-"""Regret: how much longer the chosen kernel takes than the fastest one of those that were timed, as a share."""
+"""Regret: how much longer the chosen kernel takes than the fastest one that was timed, as a share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of all frozen kernels that serve a problem, taken together, cold; the chosen one among them."""
+"""Times of all frozen kernels that serve a problem, including the chosen one, taken together, cold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring on several GPUs: one Dask worker a GPU, on this machine or behind a scheduler's address.
+"""Measuring on several GPUs: one Dask worker per GPU, on this machine or behind a scheduler's address.
 
 A Dask worker never opens a GPU itself. It keeps a *station*: measuring processes (:func:`harness.processes.pool.run_jobs`) that see the
 worker's GPU alone. So a kernel that takes its context or its process along costs one of these, and Dask loses a worker only with its host
@@ -194,7 +194,7 @@ def open_cluster(scheduler: str | None, num_gpus: int, per_gpu: int, *, is_emula
             try:
                 client = distributed.Client(scheduler, timeout=_START_TIMEOUT_S)
             except ValueError as error:
-                raise UseError(f"--scheduler {scheduler}: is no address ({error}); write tcp://HOST:PORT") from error
+                raise UseError(f"--scheduler {scheduler}: is not an address ({error}); write tcp://HOST:PORT") from error
             except (OSError, TimeoutError) as error:
                 raise UnavailableError(f"no Dask scheduler answers at {scheduler}: {error}") from error
             with client:
@@ -230,5 +230,5 @@ def find_devices(count: int) -> list[str]:
     """Return the names of the first ``count`` GPUs that this process may see, as ``CUDA_VISIBLE_DEVICES`` has them."""
     seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     if seen and count > len(seen):
-        raise UnavailableError(f"{count} GPUs are wanted, and CUDA_VISIBLE_DEVICES={','.join(seen)} shows {len(seen)}")
+        raise UnavailableError(f"{count} GPUs were requested, but CUDA_VISIBLE_DEVICES={','.join(seen)} shows {len(seen)}")
     return seen[:count] if seen else [str(i) for i in range(count)]

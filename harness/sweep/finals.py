@@ -1,4 +1,4 @@
-"""The finals of a sweep: the fastest of the screen are measured anew, in turns, against the fastest listed variant."""
+"""The finals of a sweep: the fastest variants of the screen are measured again, in turns, against the fastest listed variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging the time model against measured sweeps: points, cross-validation, tables, and the files that keep them.
+"""Evaluating the time model on measured sweeps: points, cross-validation, tables, and their files.
 
 Two ways of holding out: *by variant* (five folds, all problems of a variant together: how well are unseen variants of known ops ranked)
 and *by op* (each op by a fit to the others: how well is an op ranked that the fit has never seen). Parameters in ``machines.toml`` are

@@ -1,4 +1,4 @@
-"""What a sweep finds: points with their samples, and what they cost the GPU."""
+"""The results of a sweep: points with their samples, and the GPU time they took."""
 
 from __future__ import annotations
 

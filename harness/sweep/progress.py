@@ -1,4 +1,4 @@
-"""What a person is told of a sweep: how far it is and what is best so far, and at its end how well it used the GPUs."""
+"""What a sweep reports: how far it is and the best so far, and at the end how well it used the GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A strategy's proposals and their results in step, across threads: what comes next depends on results alone, not on who was quick."""
+"""A strategy's proposals and their results in step, across threads: the next proposal depends on results alone, not on who was faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``sweep`` does: builds what a strategy proposes, leaves out what is not worth a GPU's time, measures the rest, and records all.
+"""What ``sweep`` does: builds what a strategy proposes, leaves out what is not worth the GPU's time, measures and records the rest.
 
 Variants pass in this order: the constraints of ``op.py``; ptxas' resources; the records of earlier sweeps; the time model's ranking,
 where it is asked for; the screen. The finals come after it (:mod:`harness.sweep.finals`).

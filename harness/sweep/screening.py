@@ -1,4 +1,4 @@
-"""The screen of a sweep: every variant is built, weighed before it costs the GPU anything, and measured, all at the same time.
+"""The screen of a sweep: variants are built, checked before they use the GPU, and measured, all at the same time.
 
 Threads hand variants on: one builds what a strategy proposes, one hands over what is built, one keeps the measuring processes supplied,
 and the caller's takes what comes and records it. So compilers, GPU and records never wait for each other. A variant that hangs, faults or

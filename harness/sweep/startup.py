@@ -1,4 +1,4 @@
-"""What a sweep needs in any case, begun before anything else: it takes seconds, and needs no session.
+"""What every sweep needs, started before anything else: it takes seconds, and needs no session.
 
 This module imports next to nothing, so that the processes which measure start while their parent is still importing.
 """

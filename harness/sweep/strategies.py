@@ -1,4 +1,4 @@
-"""Which variants a sweep tries next: lists that are known beforehand, and Optuna's samplers, which learn from what was measured.
+"""Which variants a sweep tries next: lists known beforehand, and Optuna's samplers, which learn from the measurements.
 
 A sampler knows nothing of constraints. So what it suggests is moved to the nearest variant of the frozen space (:func:`list_space`) that
 was not tried yet: a variant that the constraints forbid is never built or measured, and none is tried twice. Each kernel has tunables of

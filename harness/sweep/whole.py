@@ -1,4 +1,4 @@
-"""A whole sweep: the screen, the finals of each problem, the file of points, and what a person is told of them."""
+"""A whole sweep: the screen, the finals of each problem, the file of points, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measuring process of a sweep: proves variants on the op's small problems and times them on the sweep's.
+"""The measuring process of a sweep: verifies variants on the op's small problems and times them on those of the sweep.
 
 Several of these share a GPU and take turns (:class:`harness.timing.gpu_lock.GpuLock`): while one has the GPU, the others load their next
 variant, judge outputs and send what they found. A variant's turn is one stretch: launches on the small problems, then the timing. What

@@ -1,1 +1,1 @@
-"""What a person sees on the terminal: progress while work goes on, and tables of any width."""
+"""What a person sees on the terminal: progress during work, and tables of any width."""

@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: a progress bar on a terminal and in a notebook, plain lines elsewhere.
+"""What a person sees during work: a progress bar on a terminal and in a notebook, plain lines elsewhere.
 
 The lines go to stderr, since results go to stdout.
 """

@@ -1,4 +1,4 @@
-"""Progress in a notebook: one line with a bar, which is replaced as the work goes on and taken away at its end.
+"""Progress in a notebook: one line with a bar, updated in place and removed at the end.
 
 Plain HTML, since every front end shows it; widgets are an extension that may be missing.
 """

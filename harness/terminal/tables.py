@@ -1,4 +1,4 @@
-"""Tables on a terminal of any width: as tables where there is room, else row by row, so that no column is lost."""
+"""Tables on a terminal of any width: as tables if there is room, otherwise row by row, so that no column is lost."""
 
 from __future__ import annotations
 

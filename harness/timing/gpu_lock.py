@@ -1,4 +1,4 @@
-"""Whose turn it is to use a GPU, among processes: what one times, no other disturbs."""
+"""Whose turn it is to use a GPU, among processes, so that none disturbs another's timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What timing needs on the device beside the kernel that is timed: holding a stream, reading the SM's clock, an empty launch.
+"""What timing needs on the device besides the timed kernel: holding a stream, reading the SM's clock, an empty launch.
 
 A held stream starts nothing until the host has queued all of a batch, so that no launch waits for the host while it is timed (as nvbench's
 blocking kernel does). The clock of a sample is that of one multiprocessor, read before and after it, over the nanoseconds between.

@@ -1,4 +1,4 @@
-"""The GPU's own view of its clock while it is being timed, through the driver's ``libnvidia-ml.so.1``; nothing is ever set.
+"""The GPU's own report of its clock during timing, through the driver's ``libnvidia-ml.so.1``; nothing is ever set.
 
 Declarations follow NVIDIA's NVML API reference (R580). Where the library or a query is not there, readings are left out.
 """

@@ -1,4 +1,4 @@
-"""Sampling one subject while the GPU never waits: the next batch is queued before the last one is read.
+"""Sampling one subject without the GPU ever waiting: the next batch is queued before the last one is read.
 
 Warm-up runs into the samples: the batch that is on its way when two windows agree is the first that counts. Nothing is queued ahead only
 where what is on its way may be all that is wanted.

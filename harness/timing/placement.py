@@ -1,4 +1,4 @@
-"""One problem in many places of device memory, for launches so short that the place shows.
+"""One problem at many places in device memory, for launches so short that the place matters.
 
 A cold launch of 5 us takes 4.6 us or 5.0 us on an H200, depending on where its buffers lie: the same in every sample of a place, and
 another in the next process, which gets other memory (``profiles/timing/h200.md``). So a short launch is timed over many

@@ -1,4 +1,4 @@
-"""What is asked of a timing, the samples as they come, and what came of them."""
+"""A timing's request, its samples as they come, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing verified variants and peers on a GPU, problem by problem: all of them in the same rounds, and each output judged afterwards.
+"""Timing verified variants and peers on a GPU, problem by problem, all in the same rounds; each output is judged afterwards.
 
 Whoever is timed later meets a warmer GPU; in rounds of A B ... B A everybody meets the same one.
 """

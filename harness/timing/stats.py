@@ -1,4 +1,4 @@
-"""Statistics of timing samples: pure, deterministic, in NumPy alone.
+"""Statistics of timing samples: pure and deterministic, with NumPy only.
 
 The median is the figure and its bootstrap interval the uncertainty (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
 chapter 13: percentile interval). Samples that follow each other are alike, because clock and temperature move slowly: whole blocks of

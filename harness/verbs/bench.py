@@ -1,4 +1,4 @@
-"""``bench``: variants built, verified, and timed beside their peers on a GPU, or counted on the emulated device."""
+"""``bench``: variants built, verified, and timed against their peers on a GPU, or counted on the emulated device."""
 
 from __future__ import annotations
 

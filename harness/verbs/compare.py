@@ -1,4 +1,4 @@
-"""``compare``: an op beside its libraries on its goals, variants or records beside each other, and what users get on drawn problems."""
+"""``compare``: an op against libraries on its goals, variants or records against each other, and what users get on drawn problems."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def compare(
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
         if given or goals or variants or problems or mode != "cold" or published:
-            raise SpecError("--drawn goes with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish alone")
+            raise SpecError("--drawn goes only with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish")
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         command = _name_drawn(name, drawn, seed, regret, cliffs, peers)
         request = Request(loaded, drawn, seed, command, seconds, regret, tuple(peers), use, folder, device, target, jobs, quiet)
@@ -131,7 +131,7 @@ def _find_first_variant(op: Op) -> str | None:
 def _check_goals(publish: Path | None, published: bool, problems: list[str], mode: str) -> None:
     """Raise SpecError for options that the goals do not take, or where nothing can be published."""
     if published:
-        raise SpecError("--published goes with --record: the goals are measured anew")
+        raise SpecError("--published goes with --record: the goals are always measured")
     if problems or mode != "cold":
         raise SpecError("the goals fix problems and the cold mode: --problem and --mode go with --base or --against")
     if publish is not None:
@@ -145,7 +145,7 @@ def _check_sides(num_given: int, goals: list[str], publish: Path | None, measure
     if num_given > 1:
         raise SpecError("compare needs one of --base NAME, --against REV, and --record ID twice")
     if measures_published:
-        raise SpecError("--published goes with --record: variants are measured anew")
+        raise SpecError("--published goes with --record: variants are always measured")
     if mode not in ("cold", "hot"):
         raise SpecError(f"--mode {mode}: must be cold or hot")
 

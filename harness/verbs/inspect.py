@@ -1,4 +1,4 @@
-"""``inspect``: what each source line of a variant became, and costs."""
+"""``inspect``: what each source line of a variant compiles to and costs."""
 
 from __future__ import annotations
 

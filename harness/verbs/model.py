@@ -1,4 +1,4 @@
-"""``model``: variants ranked by their modelled time, and the model held against measured times."""
+"""``model``: variants ranked by their modelled time, and the model compared with measured times."""
 
 from __future__ import annotations
 

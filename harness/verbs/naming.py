@@ -1,4 +1,4 @@
-"""What a verb is given for an op: its name, or the op itself."""
+"""How a verb is given an op: by its name, or as an object."""
 
 from __future__ import annotations
 

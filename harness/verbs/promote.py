@@ -1,4 +1,4 @@
-"""``promote``: the variants that are faster than what is frozen, through the gates and into the frozen set."""
+"""``promote``: variants that are faster than what is frozen, through the gates and into the frozen set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``report``: one page of everything recorded of an op, with pictures."""
+"""``report``: one page with charts of all records of an op."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def sweep(
     loaded = take_op(op)
     chosen = find_strategy(strategy)
     if scheduler is not None and not re.fullmatch(r"([a-z]+://)?[^\s/:]+:\d+|inproc://.+", scheduler):
-        raise UseError(f"--scheduler {scheduler}: is no address; write tcp://HOST:PORT")
+        raise UseError(f"--scheduler {scheduler}: is not an address; write tcp://HOST:PORT")
     if save is not None:
         save = Path(save)
         claim_output(save, "--save")

@@ -1,1 +1,1 @@
-"""Is it right? Inputs, the float64 reference, runs under watch, and the judgement."""
+"""Is it right? Inputs, the float64 reference, supervised runs, and the verdict."""

@@ -1,4 +1,4 @@
-"""Errors that all go one way: what their mean says. Pure.
+"""Errors with the same sign: what their mean says. Pure.
 
 Roundings go up as often as down, so that the errors of a right kernel nearly cancel in the mean. Were the errors of the rows of an output
 independent, of mean zero and within the bound, then their mean over m rows would reach the share t of the bound with a chance below

@@ -1,4 +1,4 @@
-"""What verify says about a variant: faults by stable keyword, per problem and over all. Plain data, printable and JSON-able."""
+"""The findings of verify about a variant: faults by stable keyword, per problem and in total. Plain data, printable and JSON-able."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random values that keep to a tensor's domain, whatever the distribution: indices below a size, booleans, probabilities, ranges.
+"""Random values within a tensor's domain, for every distribution: indices below a size, booleans, probabilities, ranges.
 
 A distribution keeps its point where the domain has room for it: ``ties`` draws few values, the ``largest_`` ones put one value of each row
 above the others, at the place that they name; the others draw evenly.

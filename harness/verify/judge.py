@@ -1,4 +1,4 @@
-"""The judge: proves a variant right on its problems, or says what is wrong with it.
+"""The judge: verifies a variant on its problems, or says what is wrong with it.
 
 The protocol on one problem, on normal inputs, all on a non-default, non-blocking stream:
 

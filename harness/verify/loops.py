@@ -1,4 +1,4 @@
-"""How many turns of its loops a kernel may take on a problem before the emulated device calls one endless.
+"""How many loop iterations a kernel may take on a problem before the emulated device reports an endless loop.
 
 A warp that keeps everything to itself (no store, no atomic, no barrier) for as many turns as the whole problem has operations and bytes,
 four times over, does not get anywhere: one thread that did all of the problem's work before its first store would need fewer. With the

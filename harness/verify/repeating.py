@@ -1,4 +1,4 @@
-"""Thousands of launches of one small problem: a kernel must not know how often it was launched."""
+"""Thousands of launches of one small problem: a kernel must not depend on how often it has been launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large problems: a part of the outputs is judged, and on the emulated device only a few blocks of a launch are run.
+"""Large problems: part of the outputs is judged, and on the emulated device only a few blocks of a launch are run.
 
 Running a bench problem whole on the emulated device would take minutes to hours. So the first block, the last one and some drawn between
 them are run once with nothing in memory, to see which elements they write; then inputs are put where those elements need them
@@ -81,7 +81,7 @@ class SampledRun:
     def run(self) -> None:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
         if self.op.sampling is None:
-            raise NotJudgedError("op.py says nothing of sampling, so that its reference is all or nothing")
+            raise NotJudgedError("op.py declares no sampling, so its reference can only be computed whole")
         self._check_memory()
         if self.device.observer is None:
             self._check_time()

@@ -1,4 +1,4 @@
-"""Orders of blocks and warps for the emulated device: a right kernel gives the same bits under all of them."""
+"""Orders of blocks and warps for the emulated device: a correct kernel gives the same bits under all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems that an op does not list, as large as those that it is benched on, or larger than indices of 32 bits."""
+"""Problems that an op does not list, as large as its bench problems, or too large for 32-bit indices."""
 
 from __future__ import annotations
 

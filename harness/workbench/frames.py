@@ -1,4 +1,4 @@
-"""What verbs return, as pandas data frames: a row per variant, or per variant and problem.
+"""What verbs return, as pandas data frames: one row per variant, or per variant and problem.
 
 ``frame.attrs`` holds what is said of all rows: ``ok`` (nothing is wrong), ``where`` (device and run), and for some ``note`` or ``faults``.
 Times are microseconds, rates and shares as in :mod:`harness.records.frames`.

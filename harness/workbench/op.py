@@ -1,4 +1,4 @@
-"""An op from Python: a method per verb, with the options, errors and records of the command line, and data frames back."""
+"""An op from Python: one method per verb, with the options, errors and records of the command line, returning data frames."""
 
 from __future__ import annotations
 

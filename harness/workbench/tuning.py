@@ -1,4 +1,4 @@
-"""Tuning a loose kernel: every candidate built, proved, timed or modelled and recorded, with no folder of ``ops/``."""
+"""Tuning a loose kernel: candidates are built, verified, timed or modelled, and recorded, without a folder in ``ops/``."""
 
 from __future__ import annotations
 
@@ -125,26 +125,38 @@ def tune(
     """Tune a kernel that lies in a file: build each candidate, prove it against ``reference``, time it, and record all of it.
 
     Without a GPU candidates are proved under the emulated device's sanitizer, and ranked by the time model; ``Tuned.note`` says so. An
-    interrupt loses nothing: the same call goes on from the records (``resume=False`` measures anew).
+    interrupt loses nothing: the same call goes on from the records (``resume=False`` measures anew). Raises SpecError where the
+    description is wrong, with the argument's name and the remedy.
 
     Parameters
     ----------
-    source, name : the file, or its text; and the ``__global__`` function in it
-    sizes : elements by name, of the problem that is timed, or a list of them
-    arguments : what each parameter is given, in order: ``In``, ``Out`` or ``InOut`` with a shape, ``Size()``, ``Value(default, low, high)``
-    tunables : values by name; the kernel sees them as macros, or as template arguments where ``template`` lists them in order
-    grid, block, shared : blocks, threads, and bytes of dynamic shared memory: numbers, formulas or functions of sizes and tunables
-    reference : a function of inputs, sizes and scalars by their names that returns what is written, in NumPy
-    restrictions : expressions (``"bm * bn <= 1024"``) or functions of tunables; what they forbid is never built
-    multiple_of : what a size must be a multiple of, by size, where the kernel checks no bounds
-    proving_sizes : small sizes to prove it on, in place of those that are derived
-    tolerance : largest errors from (inputs, outputs, problem), for a reference that is no sum of products
-    terms, flops : formulas of sizes: how many products an output sums up, and the operations of the whole; both are derived
-    flags : for nvcc, beside the workbench's own
-    strategy, trials, options : those of ``sweep``: ``grid`` (every candidate; the default without ``trials``), ``random``, ``tpe``,
+    source, name
+        the file, or its text; and the ``__global__`` function in it
+    sizes
+        elements by name, of the problem that is timed, or a list of them
+    arguments
+        what each parameter is given, in order: ``In``, ``Out`` or ``InOut`` with a shape, ``Size()``, ``Value(default, low, high)``
+    tunables
+        values by name; the kernel sees them as macros, or as template arguments where ``template`` lists them in order
+    grid, block, shared
+        blocks, threads, and bytes of dynamic shared memory: numbers, formulas or functions of sizes and tunables
+    reference
+        a function of inputs, sizes and scalars by their names that returns what is written, in NumPy
+    restrictions
+        expressions (``"bm * bn <= 1024"``) or functions of tunables; what they forbid is never built
+    multiple_of
+        what a size must be a multiple of, by size, where the kernel checks no bounds
+    proving_sizes
+        small sizes to prove it on, in place of those that are derived
+    tolerance
+        largest errors from (inputs, outputs, problem), for a reference that is no sum of products
+    terms, flops
+        formulas of sizes: how many products an output sums up, and the operations of the whole; both are derived
+    flags
+        for nvcc, beside the workbench's own
+    strategy, trials, options
+        those of ``sweep``: ``grid`` (every candidate; the default without ``trials``), ``random``, ``tpe``,
         ``cmaes``; ``prune``, ``keep``, ``samples``, ``finalists``, ``with_spills``, ``gpus``, ...
-
-    Raises SpecError where the description is wrong, with the argument's name and the remedy.
     """
     kernel = describe_kernel(
         source,

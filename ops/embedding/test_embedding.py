@@ -106,6 +106,7 @@ def test_the_gradient_is_the_slope_of_the_reference() -> None:
         assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_reads_a_row_for_a_wrong_index_is_refused(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(tmp_path, "common/indices.cuh", "return -1;", "return 0;")
     variant = VARIANTS["naive"]

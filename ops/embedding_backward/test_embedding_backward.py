@@ -72,6 +72,7 @@ def test_the_gradient_scales_with_dy_to_the_bit(device: Device, open_kernel: Ope
     np.testing.assert_array_equal(scaled["dtable"], once["dtable"] * 4.0)
 
 
+@pytest.mark.slow
 def test_a_chunk_that_is_taken_for_a_whole_segment_is_refused(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(
         tmp_path, "embedding_backward/kernels.cu", "if (has_chunks) add_rows", "if (has_chunks && last - first > 64) add_rows"

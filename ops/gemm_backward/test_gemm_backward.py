@@ -23,6 +23,8 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("plain", "wgmma")
 FP32_KERNELS = ("plain", "ffma")
 BENCH = OP.select_problems("bench")
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")

@@ -25,6 +25,8 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("naive", "mma", "wgmma")
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
 HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned")
@@ -95,6 +97,7 @@ def test_operands_off_their_boundaries_are_refused_by_address_alone(device: Devi
             assert open_kernel(kernel).supports(**case.arguments).startswith(f"{tensor}: address")
 
 
+@pytest.mark.slow
 def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, open_kernel: Open) -> None:
     variant = open_kernel("turned")
 

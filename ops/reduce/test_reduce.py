@@ -23,6 +23,8 @@ from harness.verify.runner import Case
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[min(1, len(k.variants) - 1)]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("naive", "row_groups")
 OVERS = {
     "naive": ("columns", "rows", "all"),
     "row_groups": ("columns",),
@@ -149,6 +151,7 @@ def _select(reduction: str) -> set[str]:
     return {p.name for p in OP.select_problems("verify") if p.attributes["reduction"] == reduction}
 
 
+@pytest.mark.slow
 def test_the_last_of_equal_elements_and_a_maximum_without_nan_are_refused(device: Device, tmp_path: Path) -> None:
     lies = (("key > state.key ?", "key >= state.key ?"), ("max.NaN.f32", "max.f32"))
     liar = UNDER_TEST

@@ -72,6 +72,7 @@ def _make_call(
     return make_params(interface, sizes, {"chain": chain.name, "dtype": dtype}, addresses, strides), arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "shape"), [("float32", (5, 1000)), ("bfloat16", (7, 129)), ("float16", (1, 64))])
 def test_an_unseen_chain_is_built_of_sealed_sources_and_right(
     device: Device, frozen: FrozenOp, engine: FrozenKernel, dtype: str, shape: tuple[int, int]

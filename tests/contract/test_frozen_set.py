@@ -79,7 +79,7 @@ def test_the_projects_own_set_is_read() -> None:
         (lambda m: m.update(schema=2), r": schema: is of format 2, and this version reads format 1"),
         (
             lambda m: m.update(kernel="plain__threads32__00000009"),
-            r": kernel: it says that it is of tiny/plain__threads32__0+9",
+            r": kernel: it claims to be tiny/plain__threads32__0+9",
         ),
         (lambda m: m.update(interface="0" * 64), r": interface: it is not the C interface that index.jsonl describes"),
     ],
@@ -229,7 +229,7 @@ def test_a_flag_that_could_run_something_is_refused(frozen_dir: Path, flag: str 
         (lambda i: i["tensors"][0].update(name="x=print('run'))"), r"interface/tensors/0/name: .* does not match"),
         (lambda i: i["tensors"][0].update(name="class"), r"interface: class is a keyword of Python"),
         (lambda i: i["tensors"][0].update(field="gone"), r"interface/tensors/x: gone is not one of n, x, y"),
-        (lambda i: i["tensors"][0].update(field="n"), r"interface/tensors/x: field n is no pointer"),
+        (lambda i: i["tensors"][0].update(field="n"), r"interface/tensors/x: field n is not a pointer"),
         (lambda i: i["tensors"][1].update(name="x"), r"interface: x is given twice"),
         (lambda i: i["sizes"].update(n="x"), r"interface/fields: x is a pointer, and holds a number"),
         (lambda i: i.update(include="../../../etc/passwd"), r"interface/include: .* does not match"),

@@ -206,6 +206,7 @@ def test_a_liar_is_refused(verdicts: dict[str, VerifyResult], liar: str) -> None
 MEANS = OpUnderTest(Path(__file__).parent / "ops" / "row_mean")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", MEANS.op.variants, ids=lambda v: v.name)
 def test_rows_and_elements_of_ops_common(device: Device, variant: Variant) -> None:
     problems = MEANS.verify(device, variant, MEANS.open([variant])(variant), Effort(num_hidden=2, num_drawn=9, num_launches=64))

@@ -168,7 +168,7 @@ def test_a_kernel_of_the_same_name_with_another_content_is_refused(tmp_path: Pat
     before = read_everything(frozen_dir / OP)
     rows, files = make_rows("plain__threads64__00000002", "short", reason="again")
     files[f"{REVISION}/sources/tiny/op.py"] = b"OP = 1\n"
-    with pytest.raises(FrozenError, match="is there already, with another content"):
+    with pytest.raises(FrozenError, match="already exists with different content"):
         change_index(frozen_dir, OP, "promote", "", put=rows, files=files)
     assert read_everything(frozen_dir / OP) == before
 

@@ -96,7 +96,7 @@ def test_a_tree_with_changes_is_refused_but_for_the_frozen_set(tmp_path: Path) -
     def git(*words: str) -> None:
         subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
 
-    assert "is no git checkout" in find_changes(tmp_path)
+    assert "is not a git checkout" in find_changes(tmp_path)
     git("init", "-q")
     (tmp_path / "kernel.cu").write_text("1")
     assert "kernel.cu the first: commit them" in find_changes(tmp_path)
@@ -152,7 +152,7 @@ def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused[0].detail == "16 bytes spilled, 0 allowed"
     assert "was not run" in refused[1].detail
     build = replace(build, resources=Resources(32))
-    assert "verifies rows1_columns1 alone" in run_gates(loaded, build, monkeypatch, problem="rows1_columns1")[0].detail
+    assert "verifies only rows1_columns1" in run_gates(loaded, build, monkeypatch, problem="rows1_columns1")[0].detail
     assert "verify says race" in run_gates(loaded, build, monkeypatch, ok=False)[0].detail
     build = replace(build, library=None, error="kernels.cu(3): error")
     assert [(g.name, g.detail) for g in run_gates(loaded, build, monkeypatch)] == [("built", "kernels.cu(3): error")]

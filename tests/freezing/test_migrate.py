@@ -102,8 +102,8 @@ def edit(path: Path, **changes: Any) -> None:
         ("gone", "sources/tiny/op.py is not there"),
         ("stray", "sources/stray.cu was added"),
         ("manifest", "it was edited after it was sealed"),
-        ("other", "it says that it is of tiny/plain__threads64__00000002"),
-        ("no manifest", "is no manifest of the earlier layout"),
+        ("other", "it claims to be tiny/plain__threads64__00000002"),
+        ("no manifest", "is not a manifest of the earlier layout"),
         ("index", "index.jsonl: (changed|unreadable)"),
         ("event", "history/.*: changed: its name does not hold its hash"),
         ("link", "link: it is a symbolic link"),
@@ -212,7 +212,7 @@ def test_a_rollback_to_a_kernel_that_was_sealed_anew_is_refused(frozen_dir: Path
     rows, files = make_rows(OTHER, "long", sources=CHANGED)
     change_index(frozen_dir, OP, "promote", "again", put=rows, files=files, disk=QuickDisk())
     assert check_op(frozen_dir, OP) == []
-    with pytest.raises(FrozenError, match=f"{OTHER} was pruned and sealed anew since"):
+    with pytest.raises(FrozenError, match=f"{OTHER} was pruned and has been sealed again since"):
         roll_back(frozen_dir, OP, events[1][0], "back")
 
 

@@ -209,4 +209,4 @@ def test_the_schemas_are_those_of_the_format(frozen_dir: Path) -> None:
 def test_the_verb_checks_what_lies_beside_the_ops_too(frozen_dir: Path) -> None:
     (frozen_dir / "notes.txt").write_text("")
     findings, _ = check_frozen(frozen_dir, [OP], None)
-    assert [f.describe() for f in findings] == ["notes.txt: added: it is no op's folder, and nothing names it"]
+    assert [f.describe() for f in findings] == ["notes.txt: added: it is not an op's folder, and nothing names it"]

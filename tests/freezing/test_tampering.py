@@ -198,7 +198,7 @@ def test_a_kernel_that_was_swapped_for_another_is_found(frozen_dir: Path) -> Non
     folder = frozen_dir / OP
     shutil.copyfile(folder / name_manifest(OTHER), folder / MANIFEST)
     details = [f.detail for f in check_op(frozen_dir, OP)]
-    assert any("says that it is of tiny/plain__threads64__00000002" in d for d in details)
+    assert any("claims to be tiny/plain__threads64__00000002" in d for d in details)
 
 
 @pytest.mark.parametrize("name", [INDEX, MANIFEST, f"{REVISION}/{TREE}"])
@@ -246,7 +246,7 @@ def test_a_tree_that_was_edited_is_found_however_much_is_put_right_with_it(froze
         assert (name_manifest(kernel), "its seal is not the one that the index names") in {
             (f.path, f.detail) for f in check_op(frozen_dir, OP)
         }
-        with pytest.raises(FrozenError, match="is there already, with another content"):
+        with pytest.raises(FrozenError, match="already exists with different content"):
             rows, files = make_rows(kernel, "else")
             change_index(frozen_dir, OP, "promote", "", put=rows, files=files, disk=QuickDisk())
 

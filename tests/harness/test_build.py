@@ -207,6 +207,7 @@ def test_an_edit_while_the_compiler_runs_never_puts_old_code_under_the_new_sourc
     assert started == 0 and again.code_hash == built.code_hash
 
 
+@pytest.mark.slow
 def test_sources_that_never_hold_still_are_said_and_not_cached(bench: Bench) -> None:
     [built], _ = bench.build(compiler=EditingCompiler(bench.ops / "common" / "tiny.cuh", 99))
     assert built.library is None and built.error is not None and "when they are still" in built.error
@@ -258,6 +259,7 @@ def test_a_corrupt_entry_is_told_as_it_is_found(tmp_path: Path) -> None:
     assert len(told) == 1 and "file changed since it was built" in told[0]
 
 
+@pytest.mark.slow
 def test_a_new_op_compiles(tmp_path: Path) -> None:
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "common").symlink_to(find_project_root() / "ops" / "common")

@@ -33,7 +33,7 @@ def test_an_environment_refuses_to_run_in_another_checkout(clone: Path, words: t
     for folder in (clone, clone / "ops"):
         done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode in (2, 4), done.stdout + done.stderr  # 4: pytest's own code for wrong use
-        assert f"you stand in {clone}" in done.stderr and f"the project of {own}" in done.stderr
+        assert f"the working directory is in {clone}" in done.stderr and f"the project of {own}" in done.stderr
         assert f"{clone}/.venv/bin/python, which `make env` makes there" in done.stderr
         assert "Traceback" not in done.stderr and "the code of the clone" not in done.stdout
 

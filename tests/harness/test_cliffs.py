@@ -47,7 +47,7 @@ def test_a_jump_is_beyond_what_there_is_more_to_do(low_us: float, high_us: float
 def test_causes_are_told_apart() -> None:
     op = make_toy()
     lost = explain_jump(op, make_pair("N", 128), (FAST, SLOW), {})
-    assert "rows of B, Y are whole multiples of 8 on one side alone" in lost and "fast does not serve M512_N129_K64" in lost
+    assert "rows of B, Y are whole multiples of 8 only on one side" in lost and "fast does not serve M512_N129_K64" in lost
     both = FrozenChoice("slow", "v", legal=("fast", "slow"))
     assert explain_jump(op, make_pair("M", 512), (FAST, both), {}) == "other kernels: fast and slow"
     assert explain_jump(op, make_pair("M", 512), (FAST, FAST), {"fast": TILES}) == "1 and 2 waves of fast"

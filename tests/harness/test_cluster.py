@@ -130,10 +130,13 @@ def test_what_ends_a_station_reaches_all_who_wait_and_all_who_come_later(monkeyp
 
 
 def test_an_address_that_is_none_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UseError, match=r"--scheduler nonsense: is no address .*; write tcp://HOST:PORT"), open_cluster("nonsense", 1, 1):
+    with (
+        pytest.raises(UseError, match=r"--scheduler nonsense: is not an address .*; write tcp://HOST:PORT"),
+        open_cluster("nonsense", 1, 1),
+    ):
         pass
     code, _, err = run(capsys, "sweep", "transpose", "--scheduler", "nonsense")
-    assert code == 2 and err == "harness: --scheduler nonsense: is no address; write tcp://HOST:PORT\n"
+    assert code == 2 and err == "harness: --scheduler nonsense: is not an address; write tcp://HOST:PORT\n"
 
 
 def test_leaving_early_ends_what_runs() -> None:

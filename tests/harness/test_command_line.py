@@ -108,7 +108,7 @@ def test_every_verb_has_help_with_examples_that_fit_a_narrow_terminal(
 def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
     folder = create_op("fused_scale", ops_dir=tmp_path)
     assert sorted(p.name for p in folder.iterdir()) == [
-        "README.md", "api.hpp", "kernels.cu", "launcher.cu", "op.py", "pybind.cpp", "test_fused_scale.py",
+        "README.md", "api.hpp", "kernels.cu", "launcher.cu", "op.py", "opset.py", "pybind.cpp", "test_fused_scale.py",
     ]  # fmt: skip
     assert "@" not in "".join(p.read_text() for p in folder.iterdir() if p.suffix != ".py")
     op = find_op("fused_scale", tmp_path).op
@@ -167,7 +167,7 @@ def test_a_variant_id_names_each_tunable_once() -> None:
 
 
 def test_a_tunable_name_that_would_not_read_back_is_refused() -> None:
-    with pytest.raises(SpecError, match="lower-case letters alone"):
+    with pytest.raises(SpecError, match="only lower-case letters"):
         Tunable("num_stages", (2,), "stages")
 
 

@@ -93,6 +93,7 @@ def test_every_op_still_loads() -> None:
         assert find_op(name).op.name == name
 
 
+@pytest.mark.slow
 def test_a_broken_reference_is_said_once_and_no_variant_is_blamed(
     emulated_device: Device, tmp_path: Path, store: Records, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_broken_row_among_good_ones_leaves_nothing(full: Records, tmp_path: Pa
     del rows[2]["run"]
     path.write_text(json.dumps(rows))
     other = Records(f"sqlite:///{tmp_path / 'other.sqlite'}")
-    with pytest.raises(RecordError, match="row 3: run is no object"):
+    with pytest.raises(RecordError, match="row 3: run is not an object"):
         import_records(other, path)
     assert other.list_results() == []
     other.close()
@@ -124,8 +124,8 @@ def test_what_is_wrong_with_a_file_is_said_in_its_own_words(full: Records, tmp_p
     (row, *_) = json.loads(path.read_text())
     cases: list[tuple[object, str]] = [
         ({}, "it is not a list"),
-        ([3], "row 1: it is no object"),
-        ([row, {k: v for k, v in row.items() if k != "run"}], "row 2: run is no object"),
+        ([3], "row 1: it is not an object"),
+        ([row, {k: v for k, v in row.items() if k != "run"}], "row 2: run is not an object"),
         ([{k: v for k, v in row.items() if k != "variant"}], "row 1: variant is missing"),
         ([row | {"energy_mj": 3.0}], "row 1: energy_mj is not known to this version of the project: use the version that wrote the file"),
         (

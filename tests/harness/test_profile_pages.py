@@ -135,7 +135,7 @@ def test_wherever_a_raw_page_is_cut_it_is_refused_or_its_last_value_alone_is_sho
         (SOURCE[: len(SOURCE) // 2 + 3], "cut off in line"),
         (SOURCE.replace('"# Samples"', '"# Things"'), "no column '# Samples'"),
         ('"File Path","a.cu"\n"Line No","Source","# Samples","stall_wait"\n"1","x","3"\n', "line 3 has 3 of 4 columns"),
-        ('"Line No","Source","# Samples"\nnot a row\n', "line 2 of ncu's source page is no row"),
+        ('"Line No","Source","# Samples"\nnot a row\n', "line 2 of ncu's source page is not a row"),
     ],
 )
 def test_a_source_page_that_is_not_whole_is_refused(text: str, message: str) -> None:
@@ -230,7 +230,7 @@ def test_a_clean_check_is_clean() -> None:
 @pytest.mark.parametrize(
     ("status", "text", "kind", "message"),
     [
-        (0, "========= COMPUTE-SANITIZER\n", ToolError, "did not come to its end"),
+        (0, "========= COMPUTE-SANITIZER\n", ToolError, "did not finish"),
         (1, "Traceback\n========= ERROR SUMMARY: 0 errors\n", ToolError, "failed with status 1"),
         (1, "harness: not served: columns too long\n========= ERROR SUMMARY: 0 errors\n", NotServedError, "columns too long"),
     ],

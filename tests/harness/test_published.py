@@ -170,6 +170,7 @@ def test_the_statistics_of_published_samples_come_out_as_recorded(op: str) -> No
         assert found.low <= found.median <= found.high
 
 
+@pytest.mark.slow
 def test_published_records_give_a_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{tmp_path / 'empty.sqlite'}")
     frame = records.load("gemm_bias_act", "published")

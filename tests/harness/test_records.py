@@ -228,7 +228,7 @@ def test_a_schema_of_the_future_is_refused(url: str) -> None:
 
 
 def test_bad_places_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="is no database URL"):
+    with pytest.raises(RecordError, match="is not a database URL"):
         Records("not a url")
     with pytest.raises(RecordError, match="no driver for"):
         Records("nosuchdb://host/db")

@@ -191,7 +191,7 @@ def test_drawn_scalars_differ_from_their_defaults_and_stay_in_range() -> None:
         (("eps", 1.0), "give it low and high"),
         (("eps", 2.0, 0.0, 1.0), "its default is wrong: eps=2.0 is not from 0.0 to 1.0"),
         (("eps", 0.5, 0.0, 1.0, "float16"), "dtype 'float16' is not one of"),
-        (("n", 0.5, 0.0, 1.0, "int32"), "n=0.5 is no whole number"),
+        (("n", 0.5, 0.0, 1.0, "int32"), "n=0.5 is not a whole number"),
         (("eps", 0.5, 0.0, 1.0, "float32", (), True), "a logarithm needs low > 0"),
     ],
 )

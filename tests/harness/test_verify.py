@@ -333,7 +333,7 @@ def test_what_cannot_be_judged_is_said_and_is_no_fault() -> None:
     result = Verifier(op, device, Effort(num_hidden=0, num_large=14)).verify(op.variants[0], ToyKernel(device))
     assert result.ok
     assert {p.status for p in result.problems if p.large} == {Status.NOT_RUN}
-    assert "op.py says nothing of sampling" in result.problems[-1].reason
+    assert "op.py declares no sampling" in result.problems[-1].reason
 
 
 def test_drawn_problems_have_offsets_and_count_when_they_are_served() -> None:

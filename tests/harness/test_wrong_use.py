@@ -182,12 +182,12 @@ def test_every_verb_has_a_case() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words", "message"),
     [
-        ("AICF_CACHE_DIR", "{file}", "build softmax", "is no folder, and none can be made there"),
+        ("AICF_CACHE_DIR", "{file}", "build softmax", "is not a folder, and none can be created there"),
         ("AICF_CACHE_DIR", "{file}/x", "show softmax naive/threads64", "AICF_CACHE_DIR"),
         ("AICF_CACHE_DIR", "/proc/none", "build softmax", "AICF_CACHE_DIR"),
-        ("AICF_RECORDS_URL", "nonsense", "records export {folder}/x.json", "is no database URL"),
+        ("AICF_RECORDS_URL", "nonsense", "records export {folder}/x.json", "is not a database URL"),
         ("AICF_RECORDS_URL", "nodialect://x", "records export {folder}/x.json", "no driver for nodialect"),
-        ("AICF_RECORDS_URL", "postgresql://host:port/x", "records export {folder}/x.json", "is no database URL"),
+        ("AICF_RECORDS_URL", "postgresql://host:port/x", "records export {folder}/x.json", "is not a database URL"),
         ("AICF_RECORDS_URL", "sqlite:///{folder}", "report softmax", "unable to open database file"),
         ("AICF_RECORDS_URL", "sqlite:///{file}", "report softmax", "file is not a database"),
         ("AICF_RECORDS_URL", "sqlite:///{file}/x/y", "report softmax", "cannot make the folder"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,17 +13,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed.pages import write_script
+from tests.installed.tour import BESIDE, INSTALL, PAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 # This machine's level alone, and what is compiled already: another level and a release's build folder are the build's own business.
 NATIVE = ("-C", "cmake.define.AICF_ENGINE_LEVELS=native")
-VARIANT = "scalar/threads128"
+# Of the installed frozen set, by kernels that are installed compiled: eagerly, and on arrays of NumPy.
 CALL = """
 import numpy as np
 import aicf.ops
-x = np.arange(1000, dtype=np.float32) - 500
-got = aicf.ops.scale_shift(x, np.full(1000, 2, np.float32), np.ones(1000, np.float32))
-np.testing.assert_array_equal(got, np.maximum(2 * x + 1, 0))
-np.testing.assert_allclose(aicf.ops.softmax(np.ones((2, 4), np.float32)), 0.25)
+from aicf import Tensor, functional as F
+from aicf.device.toolchain import find_toolchain
+x = np.ones((2, 4), np.float32)
+np.testing.assert_allclose(F.softmax(Tensor(x, backend="cuda")).numpy(), 0.25)
+np.testing.assert_allclose(aicf.ops.softmax(x), 0.25)
+try:
+    find_toolchain()
+except Exception as error:
+    print("no compiler:", error)
 """
 
 
@@ -37,10 +46,15 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
         return cls(folder)
 
-    def run(self, *words: object, cwd: Path, code: int = 0) -> str:
+    def run(self, *words: object, cwd: Path, code: int = 0, path: str | None = None) -> str:
+        """Run a command and return what it says; ``path`` is where programs are looked for behind the environment's own."""
         ours = ("AICF_", "PYTHON", "VIRTUAL_ENV", "MAKE", "MFLAGS", "op")
         environ = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-        environ |= {"PATH": f"{self.folder / 'bin'}:{environ['PATH']}", "HOME": str(self.folder.parent), "AICF_DEVICE": "emulated"}
+        environ |= {
+            "PATH": f"{self.folder / 'bin'}:{environ['PATH'] if path is None else path}",
+            "HOME": str(self.folder.parent),
+            "AICF_DEVICE": "emulated",
+        }
         done = subprocess.run([str(w) for w in words], cwd=cwd, env=environ, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == code, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
@@ -50,33 +64,36 @@ class Environment:
 
 
 @pytest.mark.slow
-def test_a_project_of_ones_own_from_the_wheel_to_a_library(tmp_path: Path) -> None:
-    fresh, project = Environment.make(tmp_path / "venv"), tmp_path / "project"
-    project.mkdir()
+def test_the_pages_from_the_wheel_to_a_library_and_a_trained_plan(tmp_path: Path) -> None:
+    fresh = Environment.make(tmp_path / "venv")
     fresh.run("pip", "wheel", "--quiet", "--no-deps", *NATIVE, "-C", "build-dir=build/{wheel_tag}", "-w", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("aicf-*.whl")
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {t for t in tops if not t.endswith(".dist-info")} == {"aicf", "aicf_emulator"}
-    fresh.install(f"{wheel}[workbench]", cwd=tmp_path)
+    fresh.run(sys.executable, ROOT / "scripts" / "pack_kernels.py", "--out", tmp_path, "softmax", cwd=tmp_path)
+    (kernels,) = tmp_path.glob("aicf_kernels-*.whl")
+    fresh.install(wheel, kernels, cwd=tmp_path)
+    assert "no compiler: no nvcc" in fresh.run("python", "-c", CALL, cwd=tmp_path, path="/nowhere")
 
+    fresh.install(f"{wheel}[workbench]", cwd=tmp_path)
     told = fresh.run("aicf", "--version", cwd=tmp_path)
     assert "toolchain: nvcc 13.0" in told and "x86-64-v" in told and "frozen set: format 1" in told
-    assert "run `aicf init`" in fresh.run("aicf", "bench", "softmax", cwd=project, code=2)
+    assert "run `aicf init`" in fresh.run("aicf", "bench", "softmax", cwd=tmp_path, code=2)
 
-    fresh.run("aicf", "init", cwd=project)
-    fresh.run("make", "op=my_sum", "new", "args=--kind reduction", cwd=project)
-    assert {"scale_shift", "my_sum"} <= set(fresh.run("make", "list", cwd=project).split())
-    assert "passed" in fresh.run("aicf", "verify", "scale_shift", "--variant", VARIANT, cwd=project)
-    for words in (("init", "-q"), ("add", "-A"), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")):
-        fresh.run("git", *words, cwd=project)
-    assert "1 of 1 variants verified" in fresh.run("make", "op=scale_shift", "bench", f"variant={VARIANT}", cwd=project)
-    assert "1 of 1 buckets changed" in fresh.run("aicf", "promote", "scale_shift", "--fallback", "--variant", VARIANT, cwd=project)
+    minutes, way, sanitizer = (write_script(page, frozenset({INSTALL})) for page in PAGES)
+    told = fresh.run("bash", "-c", minutes, cwd=tmp_path)
+    assert "4 of 4 variants verified" in told and "scale_shift" in told
+    project = tmp_path / "my-kernels"
+    told = fresh.run("bash", "-c", way, cwd=project)
+    assert "1 of 1 buckets changed" in told and "0 findings" in told and "[[0.25" in told and " launches\n" in told
     assert (project / "frozen" / "scale_shift" / "index.jsonl").is_file()
-
-    fresh.run("python", "-c", CALL, cwd=project)
-    fresh.run("aicf", "deploy", "scale_shift", cwd=project)
     assert "aicf_scale_shift(" in (project / "build" / "prefix" / "include" / "aicf_kernels.h").read_text()
     assert list((project / "build" / "prefix").glob("lib*/libaicf_kernels.a"))
+    for command in BESIDE:
+        fresh.run("bash", "-c", command, cwd=project)
+
+    told = fresh.run("bash", "-c", sanitizer, cwd=tmp_path)
+    assert re.search(r"out_of_bounds_read.*sum\.cu:6", told, re.DOTALL) and re.search(r"shared_race.*sum\.cu:8", told, re.DOTALL)
 
 
 @pytest.mark.slow

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "workbench.md"
-BLOCK = re.compile(r"^```(python|c\+\+ (\S+))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|c\+\+ title=\"(\S+)\")\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{tmp_path / 'records.sqlite'}")

@@ -50,12 +50,12 @@ def test_a_function_for_a_grid_becomes_the_formula_that_it_computes(n: int, t: i
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("ceil_div(n, threads)", "asks for threads, which is no size or tunable .there are: n, t."),
-        ("n / t", "is no formula: use"),
-        (lambda n, m: n, "its function has parameter m, which is no size or tunable"),
+        ("ceil_div(n, threads)", "asks for threads, which is neither a size nor a tunable .there are: n, t."),
+        ("n / t", "is not a formula: use"),
+        (lambda n, m: n, "its function has parameter m, neither a size nor a tunable"),
         (lambda n: n if n > 3 else 1, "cannot be made a formula: it decides by a size"),
-        (lambda n, t: n / t, "which is no whole number; divide by //, or round by math.ceil"),
-        (1.5, "comes to 1.5, which is no whole number"),
+        (lambda n, t: n / t, "which is not a whole number; divide with //, or round with math.ceil"),
+        (1.5, "comes to 1.5, which is not a whole number"),
         ((1, 2, 3, 4), "has 4 parts: give x, .x, y. or .x, y, z."),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_restriction_is_a_text_or_a_function_of_tunables_or_of_one_dict() -> N
         read_restriction(lambda p: p["block_size_x"] * p["tile"] <= limit and p["tile"] != 3, names),
     ]
     assert {expression for _, expression in texts} == {"t['blocksizex'] * t['tile'] <= 1024 and t['tile'] != 3"}
-    with pytest.raises(SpecError, match=r"asks for bm, which is no tunable .there are: block_size_x, tile."):
+    with pytest.raises(SpecError, match=r"asks for bm, which is not a tunable .there are: block_size_x, tile."):
         read_restriction("bm > 1", names)
     with pytest.raises(SpecError, match="has Call: use numbers, tunables"):
         read_restriction("__import__('os')", names)
@@ -108,7 +108,7 @@ def test_tunables_get_names_of_letters_that_differ() -> None:
         ({"sizes": {"n": 0}}, "sizes: n is 0; give a whole number of at least 1"),
         ({"sizes": {}}, "sizes: give a dict"),
         ({"arguments": {"c": In("n")}}, "arguments: no array is written; make one Out"),
-        ({"arguments": {"c": Out("n"), "m": Size()}}, r"arguments: m is the size 'm', which there is not \(sizes: n\)"),
+        ({"arguments": {"c": Out("n"), "m": Size()}}, r"arguments: m is the size 'm', which does not exist \(sizes: n\)"),
         ({"arguments": {"c": Out("n"), "a": np.zeros(3)}}, "arguments: a is array.*: give In, Out or InOut"),
         ({"arguments": {"c": Out("n", dtype="float31")}}, "arguments: c has dtype 'float31'"),
         ({"tunables": {"block_size_x": [1.5]}}, "tunables: block_size_x has value 1.5; a tunable is a whole number"),
@@ -116,7 +116,7 @@ def test_tunables_get_names_of_letters_that_differ() -> None:
         ({"tunables": {"n": [1]}}, "tunables: n is a size, too"),
         ({"restrictions": "block_size_x > 4096"}, "restrictions: none of the 4 bindings of the tunables is allowed; loosen one"),
         ({"grid": "ceil_div(m, 32)"}, "grid .* asks for m"),
-        ({"multiple_of": {"m": 4}}, r"multiple_of: 'm' is no size \(there are: n\)"),
+        ({"multiple_of": {"m": 4}}, r"multiple_of: 'm' is not a size \(there are: n\)"),
         ({"reference": 3}, "reference is 3: give a function"),
     ],
 )
@@ -130,9 +130,9 @@ def test_a_mistake_names_the_argument_and_the_remedy(changes: dict[str, Any], me
     [
         (
             {"reference": lambda a, d: a},
-            r"reference has parameter d, which is no input, scalar or size .* \(there are: a, b, n\)",
+            r"reference has parameter d, which is not an input, scalar or size .* \(there are: a, b, n\)",
         ),
-        ({"template": ("bm",)}, r"template: 'bm' is no tunable \(there are: block_size_x, is_guarded\), nor a type"),
+        ({"template": ("bm",)}, r"template: 'bm' is neither a tunable \(there are: block_size_x, is_guarded\) nor a type"),
         ({"flags": ("-arch=sm_80",)}, "flag '-arch=sm_80' cannot be given"),
     ],
 )

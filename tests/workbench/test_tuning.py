@@ -33,6 +33,7 @@ def count_results(url: str, kind: str) -> dict[str, int]:
     return {name: names.count(name) for name in names}
 
 
+@pytest.mark.slow
 def test_a_loose_kernel_is_tuned_in_its_file_and_nothing_is_lost_on_an_interrupt(
     records_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,1 +1,1 @@
-"""How an op does on problems that nobody listed: drawn from its population, timed as a user gets it, beside the libraries."""
+"""How an op performs on problems that nobody listed: drawn from its population, timed as users get it, against the libraries."""

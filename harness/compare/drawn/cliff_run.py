@@ -1,4 +1,4 @@
-"""What ``compare --cliffs`` does: neighbours of drawn problems, those likeliest to jump first, timed on a GPU or modelled without one."""
+"""What ``compare --cliffs`` does: neighbours of drawn problems, the likeliest jumps first, timed on a GPU or modelled without one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run_cliffs(request: Request) -> CliffsFound:
     pairs = list_pairs(op, [d.problem for d in draw_problems(op, request.count, request.seed)])
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
         if session.device.is_emulated and not has_machine(session.target.name):
-            raise UnavailableError(f"cliffs are times: they need a GPU, or a time model, of which {session.target.name} has none")
+            raise UnavailableError(f"cliffs are found in times: they need a GPU, or a time model, and {session.target.name} has none")
         problems = list({p.name: p for pair in pairs for p in (pair.low, pair.high)}.values())
         found = choose_frozen(op, problems, session.target.real_arch)
         choices = {p.name: c for p, c in zip(problems, found, strict=True)}

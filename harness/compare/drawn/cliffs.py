@@ -1,4 +1,4 @@
-"""Cliffs: neighbours in the sizes whose times jump. Pure but for whoever tells the times.
+"""Cliffs: neighbouring sizes whose times jump. Pure, except for the source of the times.
 
 Around each drawn problem lie its neighbours: one size one less or one more, and the two sides of the nearest borders: multiples of 8 (which
 vector accesses and tensor copies ask for) and of the edges of tiles. A pair jumps by the ratio of its times over the ratio of its work.
@@ -97,7 +97,7 @@ def explain_jump(op: Op, pair: Pair, choices: tuple[FrozenChoice, FrozenChoice],
     found = []
     alignments = [_find_alignments(op, p) for p in (pair.low, pair.high)]
     if lost := sorted({t for t in alignments[0] if alignments[0][t] != alignments[1].get(t, alignments[0][t])}):
-        found.append(f"rows of {', '.join(lost)} are whole multiples of {_ALIGNMENT} on one side alone")
+        found.append(f"rows of {', '.join(lost)} are whole multiples of {_ALIGNMENT} only on one side")
     low, high = (c.kernel for c in choices)
     if low != high:
         unserved = [(k, p) for k, p, c in ((low, pair.high, choices[1]), (high, pair.low, choices[0])) if k and k not in c.legal]

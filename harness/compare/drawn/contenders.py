@@ -1,4 +1,4 @@
-"""Building and opening those who are timed on drawn problems: frozen kernels from sealed sources, variants of the op, libraries."""
+"""Building and opening the contenders on drawn problems: frozen kernels from sealed sources, variants of the op, libraries."""
 
 from __future__ import annotations
 

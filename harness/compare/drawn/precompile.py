@@ -1,4 +1,4 @@
-"""Peers that compile, compiled ahead in many processes: each launches them once on its share of the problems and leaves the caches warm.
+"""Peers that compile are compiled beforehand in many processes: each launches its share of the problems once and leaves warm caches.
 
 The process that times finds the code on disk; it tunes what is tuned by itself, alone on the GPU.
 """

@@ -65,7 +65,7 @@ def _draw_new(op: Op, group: Group, stream: random.Random, seen: set[tuple[Any, 
         if problem is not None and (key := identify(op, problem)) not in seen:
             seen.add(key)
             return problem
-    raise SpecError(f"op {op.name}, group {group.name}: {_MAX_TRIES} draws gave no problem that is new and kept; widen its ranges")
+    raise SpecError(f"op {op.name}, group {group.name}: {_MAX_TRIES} draws gave no new problem that fits the group; widen its ranges")
 
 
 def _draw(op: Op, group: Group, stream: random.Random) -> Problem | None:

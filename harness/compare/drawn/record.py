@@ -1,4 +1,4 @@
-"""What was measured on drawn problems: rows as they come, runs that merge, and what a group comes to. Plain values, no device.
+"""Measurements on drawn problems: rows as they come, runs that merge, and the result of a group. Plain values, no device.
 
 A row's *ratio* is the time of the fastest of its group's libraries over the time of what users get; more than 1 is faster than all of them.
 """

@@ -1,4 +1,4 @@
-"""What ``compare --drawn`` does: draw, ask the framework, build, time beside the libraries (or model, without a GPU), record, publish."""
+"""What ``compare --drawn`` does: draw, ask the framework, build, time against the libraries (or model, without a GPU), record, publish."""
 
 from __future__ import annotations
 

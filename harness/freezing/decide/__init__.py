@@ -1,1 +1,1 @@
-"""Which kernel takes a bucket: candidates timed against the incumbent, or by recorded times, and what is written of that."""
+"""Which kernel takes a bucket: candidates timed against the incumbent, or judged by recorded times, and what is written about it."""

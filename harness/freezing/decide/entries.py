@@ -166,7 +166,7 @@ def _find_manifest(frozen: Index, winner: Candidate, writing: Writing) -> Mappin
         # Sealed before, for another bucket: the same device sources, flags and architecture.
         manifest = read_kernel(frozen.folder, kernel).manifest
         if manifest["build"]["machine_code"] != winner.manifest["build"]["machine_code"]:
-            raise FrozenError(f"{kernel} is sealed with other machine code: the compiler is another one ({manifest['build']['toolchain']})")
+            raise FrozenError(f"{kernel} is sealed with other machine code, by another compiler ({manifest['build']['toolchain']})")
         return manifest
     for document, value in zip(("manifest", "tree"), split(winner.manifest), strict=True):
         if fault := find_schema_fault(document, value):

@@ -1,4 +1,4 @@
-"""Promotion from recorded times: of a bucket without a measured entry, the kernel that the records speak for."""
+"""Promotion from recorded times: for a bucket without a measured entry, the kernel that the records favour."""
 
 from __future__ import annotations
 

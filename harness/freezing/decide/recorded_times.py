@@ -1,4 +1,4 @@
-"""Times that were recorded earlier, on a GPU that is not here now: published records, or an op's goals (``compare`` without more words).
+"""Times recorded earlier on another GPU: published records, or an op's goals (``compare`` without options).
 
 They may fill buckets that hold no measured entry. They challenge none: that takes contests in one process.
 """

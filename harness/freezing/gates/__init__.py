@@ -1,1 +1,1 @@
-"""What a kernel passes on its way into the frozen set; each gate says pass, or why it refuses."""
+"""The gates on the way into the frozen set; each says pass, or why it refuses."""

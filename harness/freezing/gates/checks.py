@@ -44,7 +44,7 @@ def find_changes(root: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"git cannot be run: {error}"
     if done.returncode != 0:
-        return f"{root} is no git checkout, so that no commit says what was promoted"
+        return f"{root} is not a git checkout, so no commit says what was promoted"
     lines = done.stdout.splitlines()
     return f"{len(lines)} files differ from the commit, {lines[0].strip()} the first: commit them" if lines else ""
 
@@ -98,7 +98,7 @@ def _find_unverified(session: Session, judged: Judged, record: Result) -> str:
     if not judged.ok:
         return f"verify says {judged.reason}; `python -m harness verify {session.loaded.op.name} --variant {judged.variant.name}` says more"
     if record.problem != "*":
-        return f"record {record.id} verifies {record.problem} alone, not all problems"
+        return f"record {record.id} verifies only {record.problem}, not all problems"
     problems = {p["problem"]: p["status"] for p in record.figures["problems"]}
     plan = make_plan(session.loaded.op.narrow(judged.variant), Effort())
     if missing := [s.problem.name for s in plan if s.problem.name not in problems]:

@@ -1,4 +1,4 @@
-"""Holding a kernel's declared domain against what its compiled ``supports`` says, on random calls: no memory is touched."""
+"""Checking a kernel's declared domain against its compiled ``supports`` on random calls; no memory is touched."""
 
 from __future__ import annotations
 

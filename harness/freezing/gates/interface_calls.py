@@ -1,4 +1,4 @@
-"""Calling a kernel's C entry points by its interface as data, as whoever has only the frozen set does; and whether that comes out right."""
+"""Calling a kernel's C entry points through its interface as data, as a reader of the frozen set would, and checking the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a verdict is on what is going to be sealed, and which commit holds that."""
+"""Whether a verdict applies to what is about to be sealed, and which commit holds that."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A sealed kernel: its sources, its manifest, the op's interface and cost as data, and building it again from these alone."""
+"""A sealed kernel: its sources, its manifest, the op's interface and cost as data, and rebuilding it from these alone."""

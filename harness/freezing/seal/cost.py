@@ -1,4 +1,4 @@
-"""An op's cost as data: ``cost()`` of ``op.py`` as tables of formulas of the sizes, which the decision core evaluates."""
+"""An op's cost as data: ``cost()`` of ``op.py`` as tables of formulas over the sizes, which the decision core evaluates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracing a function of sizes: called with symbols in the place of numbers, it gives the formula that it computes.
+"""Tracing a function of sizes: called with symbols instead of numbers, it returns the formula that it computes.
 
 Arithmetic of symbols is written down. A comparison takes part in control flow (``if``, ``min``, ``max``), so the function is called once
 for either outcome, and the formulas that come of it are joined: by a minimum or maximum where that is what differs, else by a selection.
@@ -207,7 +207,7 @@ def trace(function: Callable[[Mapping[str, Any]], Any], sizes: tuple[str, ...]) 
         value = function({name: Symbol(node, cases) for name, node in nodes.items()})
         if len(cases.taken) == len(given):
             if not isinstance(value, (int, float, Symbol)):
-                raise TracingError(f"gives {value!r}, which is no number")
+                raise TracingError(f"gives {value!r}, which is not a number")
             return value.node if isinstance(value, Symbol) else Node(_check_number(value))
         comparison = list(cases.taken)[len(given)]
         return _join(comparison, explore((*given, True)), explore((*given, False)))

@@ -1,4 +1,4 @@
-"""``frozen verify``: sealed kernels rebuilt from their sources alone, held against their pinned machine code, and proved right again."""
+"""``frozen verify``: sealed kernels rebuilt from their sources alone, compared with their pinned machine code, and verified again."""
 
 from __future__ import annotations
 

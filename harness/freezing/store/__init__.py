@@ -1,1 +1,1 @@
-"""The set on the disk: reading it with all that is wrong, its history, and changes that happen whole or not at all."""
+"""The set on disk: reading it with all its faults, its history, and changes that are made completely or not at all."""

@@ -1,4 +1,4 @@
-"""Changes of the index: rows come and go together with the event that records it, in one step."""
+"""Changes of the index: rows are added and removed together with the event that records it, in one step."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _require_kernels(op: str, rows: Sequence[Row], events: Sequence[tuple[str, R
             how = f"`python -m harness promote {op} --at {at}`" if at else "`python -m harness promote`"
             raise FrozenUseError(f"{kernel} was pruned by {name}: promote it again ({how}), or go back to a later event")
         if seals[kernel] != row["seal"]:
-            raise FrozenUseError(f"{kernel} was pruned and sealed anew since; go back to a later event, or promote what is missing")
+            raise FrozenUseError(f"{kernel} was pruned and has been sealed again since; go back to a later event, or promote it again")
 
 
 def prune(frozen_dir: Path, op: str, message: str, *, disk: Disk | None = None) -> Row | None:

@@ -1,4 +1,4 @@
-"""What is wrong in the frozen set: where, of what kind, and in words."""
+"""Faults found in the frozen set: where, of what kind, and in words."""
 
 from __future__ import annotations
 

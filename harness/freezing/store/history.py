@@ -1,4 +1,4 @@
-"""An op's history: the events by which its index came to be, each named by its hash, and what they lead to."""
+"""An op's history: the events that produced its index, each named by its hash, and the result of replaying them."""
 
 from __future__ import annotations
 

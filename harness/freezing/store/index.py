@@ -1,4 +1,4 @@
-"""Reading the index of an op: rows that its schema allows, and findings that say what is wrong with the others."""
+"""Reading the index of an op: rows that its schema allows, and findings about all others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def list_frozen_ops(frozen_dir: Path) -> list[str]:
 def read_frozen_op(frozen_dir: Path, op: str) -> Index:
     """Return an op's index, each line validated; raises :class:`FrozenError` that names file, line and fault."""
     if not is_op_name(op):
-        raise FrozenError(f"{op!r} is no op's name: lower-case letters, digits and underscores, a letter first")
+        raise FrozenError(f"{op!r} is not an op's name: use lower-case letters, digits and underscores, starting with a letter")
     folder = frozen_dir / op
     rows, findings = check_index(folder)
     if findings:

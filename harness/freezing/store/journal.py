@@ -1,4 +1,4 @@
-"""The journal of a change: what it adds and takes away, and of a change that was cut short what is to be cleared up.
+"""The journal of a change: what it adds and removes, and how to clean up after one that was interrupted.
 
 A journal is data: it may name what a change adds, and of that nothing that the set itself has; and what a change takes away, and of that
 nothing that the set still needs.

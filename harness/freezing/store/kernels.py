@@ -1,4 +1,4 @@
-"""Finding what disagrees among an op's sealed kernels and the trees of sources that they share."""
+"""Finding contradictions among an op's sealed kernels and the source trees that they share."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _check_manifest(folder: Path, kernel: str, manifest: Row, tree: Row, seal: s
     elif manifest["seal"] != seal:
         yield Finding(folder.name, name, "changed", "its seal is not the one that the index names")
     if manifest["kernel"] != kernel or manifest["op"] != folder.name:
-        yield Finding(folder.name, name, "changed", f"it says that it is of {manifest['op']}/{manifest['kernel']}")
+        yield Finding(folder.name, name, "changed", f"it claims to be {manifest['op']}/{manifest['kernel']}")
 
 
 def _check_tree(folder: Path, revision: str, tree: Row, kernels: Sequence[str]) -> Iterator[Finding]:

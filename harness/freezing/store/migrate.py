@@ -1,4 +1,4 @@
-"""``frozen migrate``: from the layout in which every kernel had a copy of its sources to that in which kernels share a revision's tree.
+"""``frozen migrate``: from the layout with a copy of the sources per kernel to the one where kernels share the tree of a revision.
 
 Seals, index, evidence and events stay as they are, bit for bit. This module alone reads the earlier layout, and goes with it.
 """
@@ -50,12 +50,12 @@ def _read_kernel(folder: Path) -> tuple[Row, dict[str, bytes]]:
     """Return the manifest and sources of a kernel in the earlier layout; raises :class:`FrozenError` unless they are what was sealed."""
     manifest = load_document(folder / OLD_MANIFEST, "nothing was changed")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict) or "op" not in manifest or "kernel" not in manifest:
-        raise FrozenError(f"{folder / OLD_MANIFEST}: it has no op, kernel and files: it is no manifest of the earlier layout")
+        raise FrozenError(f"{folder / OLD_MANIFEST}: it has no op, kernel and files: it is not a manifest of the earlier layout")
     for document, value in zip(("manifest", "tree"), split(manifest), strict=True):
         if fault := find_schema_fault(document, value):
             raise FrozenError(f"{folder / OLD_MANIFEST}: {fault}; nothing was changed")
     if manifest["kernel"] != folder.name:
-        raise FrozenError(f"{folder / OLD_MANIFEST}: it says that it is of {manifest['op']}/{manifest['kernel']}; nothing was changed")
+        raise FrozenError(f"{folder / OLD_MANIFEST}: it claims to be {manifest['op']}/{manifest['kernel']}; nothing was changed")
     present = {str(Path(place, name).relative_to(folder)) for place, _, names in os.walk(folder) for name in names}
     if stray := sorted(present ^ {OLD_MANIFEST, *manifest["files"]}):
         what = "is not there" if stray[0] in manifest["files"] else "was added: the manifest does not list it"

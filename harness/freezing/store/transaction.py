@@ -1,4 +1,4 @@
-"""Changing an op's frozen set in one step, whatever happens on the way.
+"""Changing an op's frozen set in one step, whatever happens meanwhile.
 
 A change adds files (sealed kernels, evidence, at last its event), replaces the index if it changes that, and then removes what it takes
 away. Nothing reads the added files before the index names them, and nothing needs the removed ones: the index's rename, or the event's
@@ -68,7 +68,7 @@ def lock_op(frozen_dir: Path, op: str, *, wait: bool = False) -> Iterator[Path]:
     to ``wait``, and where the lock cannot be taken.
     """
     if not is_op_name(op):
-        raise FrozenError(f"{op!r} is no op's name: lower-case letters, digits and underscores, a letter first")
+        raise FrozenError(f"{op!r} is not an op's name: use lower-case letters, digits and underscores, starting with a letter")
     folder = frozen_dir / op
     for path in (frozen_dir, folder):
         if path.is_symlink():
@@ -161,7 +161,7 @@ def _find_new(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
         if not os.path.lexists(path):
             new[name] = content
         elif path.is_symlink() or not path.is_file() or read_plain_file(path) != content:
-            raise FrozenError(f"{path} is there already, with another content: `python -m harness frozen verify {folder.name}` says more")
+            raise FrozenError(f"{path} already exists with different content: `python -m harness frozen verify {folder.name}` says more")
     return new
 
 

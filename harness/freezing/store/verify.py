@@ -1,4 +1,4 @@
-"""Finding what in the frozen set disagrees with itself, or is not of it: nothing here compiles or runs a kernel.
+"""Finding what contradicts itself in the frozen set, or does not belong to it, without compiling or running a kernel.
 
 The chain of trust: a history event's name holds its hash, and an event names those it follows; the events, replayed, give the index; an
 entry of the index holds the hash of its evidence and its kernel's seal; the seal is of the manifest with the hash of every source, as the
@@ -59,7 +59,7 @@ def check_set(frozen_dir: Path) -> list[Finding]:
         if path.is_symlink():
             findings.append(Finding("", path.name, "link", "it is a symbolic link: put the file or folder itself there"))
         elif not (path.is_dir() and (is_op_name(path.name) or path.name == SCHEMA)) and not (is_lock and path.is_file()):
-            findings.append(Finding("", path.name, "added", "it is no op's folder, and nothing names it"))
+            findings.append(Finding("", path.name, "added", "it is not an op's folder, and nothing names it"))
     ops = list_frozen_ops(frozen_dir)
     gone = {name.split("/")[0] for name in list_committed_events(frozen_dir)} - set(ops)
     findings += [Finding(op, INDEX, "missing", "the last commit has this op; `git checkout` restores it") for op in sorted(gone)]

@@ -1,4 +1,4 @@
-"""Migrations of the records' tables, by Alembic: one file a step in ``versions``, run when a store is opened.
+"""Migrations of the records' tables, by Alembic: one file per step in ``versions``, run when a store is opened.
 
 A new step gets the next number as its revision, names the one before, and changes :mod:`harness.records.tables` in the same commit; a test
 holds the two together. Steps add and never lose: rows that were recorded under an older schema are kept, whatever it takes to fill in.

@@ -1,4 +1,4 @@
-"""What the records say of contests and goals: one row a candidate against its incumbent, and an op's choices beside its peers."""
+"""What the records say about contests and goals: one row per candidate against its incumbent, and an op's choices against its peers."""
 
 from __future__ import annotations
 

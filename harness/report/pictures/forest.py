@@ -1,4 +1,4 @@
-"""Forest plots: the effect of every comparison with its interval, and an op's times beside its peers' problem by problem."""
+"""Forest plots: the effect of every comparison with its interval, and an op's times against its peers', problem by problem."""
 
 from __future__ import annotations
 

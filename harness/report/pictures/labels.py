@@ -1,4 +1,4 @@
-"""Short names for long ones: what all of a set have in common is left out, as long as no two become the same."""
+"""Short names for long ones: whatever all names of a set share is left out, as long as no two become the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of an op's page: what is said and drawn of one problem, of sweeps, contests, goals, drawn problems and history."""
+"""Parts of an op's page: text and charts for one problem, for sweeps, contests, goals, drawn problems and history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the records is shown: the newest run of each problem on one GPU, the verdicts, the counters, and the runs before."""
+"""Which records are shown: the newest run of each problem on one GPU, the verdicts, the counters, and the earlier runs."""
 
 from __future__ import annotations
 

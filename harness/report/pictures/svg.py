@@ -1,4 +1,4 @@
-"""Figures as small SVG, for a page or for themselves: colours by name, paths in few digits, styles written once for all of a page.
+"""Figures as small SVG, inside a page or alone: colours by name, paths with few digits, styles written once per page.
 
 A path is kept in tenths of a pixel, and in steps from point to point: a page shows no figure larger than it was made.
 """

@@ -40,6 +40,7 @@ class Call:
 
 SPECIAL: dict[str, list[Any]] = {
     "log": [positive(3, 4)],
+    "log1p": [positive(3, 4)],
     "sqrt": [positive(3, 4)],
     "rsqrt": [positive(3, 4)],
     "div": [normal(3, 4), positive(4)],

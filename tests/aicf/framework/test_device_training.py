@@ -93,6 +93,7 @@ def test_mixed_precision_trains_on_16_bit_kernels(tmp_path: Path) -> None:
     assert [loaded(*b).item() for b in BATCHES] == [step(*b).item() for b in BATCHES]
 
 
+@pytest.mark.slow
 def test_eager_training_has_the_truths_losses() -> None:
     found = []
     for backend in ("numpy", "cuda"):
@@ -108,6 +109,7 @@ def test_eager_training_has_the_truths_losses() -> None:
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
 def test_norms_train_as_the_truth_does(norm: type[nn.Module]) -> None:
     def make_normed() -> nn.Module:

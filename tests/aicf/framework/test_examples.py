@@ -41,3 +41,13 @@ def test_digits_are_learned(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert lines[2] == "the weights are the same, bit for bit"
     for line in lines[:2]:
         assert float(line.split("accuracy")[1].split()[0]) > 0.97
+
+
+def test_an_onnx_model_runs_as_the_reference_does(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnx_ir", reason="onnx-ir is not installed here: pip install 'aicf[onnx]'")
+    monkeypatch.setattr("sys.argv", ["onnx_infer.py"])
+    load("onnx_infer").main()
+    network, *_, line = capsys.readouterr().out.splitlines()
+    assert network == "Imported(digits.onnx"
+    assert line.startswith("probability (64, 10): at most ")
+    assert float(line.split("at most ")[1].split()[0]) < 1e-6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,11 @@ import pytest
 
 from aicf.autograd import grad
 from aicf.errors import GradientError
+from aicf.gradient_check import BOUND, find_slope, gradcheck
 from aicf.opset import find_op, list_ops
 from aicf.tensor import Tensor, apply
 from tests.aicf.framework.calls import CALLS, Call
 
-STEP = 1e-5
-# Central differences: the third derivative's share and rounding's, of values of about 1; both are below 1e-9 at this step.
-BOUND = 2e-7
 NO_GRADIENT = {"Full", "Adam", "SGD", "Lion", "Advance", "elementwise", "flat", "optimizer", "reduce"} | {
     f"{norm}{way}" for norm in ("layernorm", "rmsnorm") for way in ("", "_backward")
 }
@@ -47,19 +45,6 @@ def weigh(outputs: Sequence[Tensor], weights: Sequence[Any]) -> Tensor:
 def make_weights(call: Call) -> list[Any]:
     rng = np.random.default_rng(11)
     return [rng.uniform(0.5, 1.5, size=t.shape).astype(t.dtype if t.type.is_float else "float64") for t in run(call, {})]
-
-
-def find_slope(function: Callable[[Any], float], x: Any) -> Any:
-    """Return the gradient of a function of an array by central differences."""
-    x, found = np.array(x), np.zeros_like(x)
-    for at in np.ndindex(x.shape):
-        before = x[at]
-        x[at] = before + STEP
-        above = function(x)
-        x[at] = before - STEP
-        found[at] = (above - function(x)) / (2.0 * STEP)
-        x[at] = before
-    return found
 
 
 def count_outputs(call: Call) -> int:
@@ -133,3 +118,12 @@ def test_a_rule_reads_only_what_it_saves(call: Call) -> None:
                 elif not op.moves:
                     total.backward()
         assert outputs[0].creator is not None
+
+
+def test_gradcheck_says_where_a_gradient_is_wrong() -> None:
+    x = Tensor(np.array([[0.5, -1.25], [2.0, 3.0]]))
+    gradcheck(lambda x, y: x * y + x.sum(0), [x, x + 1.0])
+    with pytest.raises(GradientError, match=r"input 0 at \(1, 1\): the gradient is 0, and differences say \d\.\d+"):
+        gradcheck(lambda x: (x * 2.0)[:, :1] + x.detach()[:, 1:] * Tensor([[0.0], [2.0]], dtype="float64"), [x])
+    with pytest.raises(TypeError, match=r"input 0 is float32; differences need float64"):
+        gradcheck(lambda x: x, [x.cast("float32")])

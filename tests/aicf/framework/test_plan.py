@@ -115,7 +115,7 @@ def test_a_wait_that_is_left_out_is_found() -> None:
         (lambda p: change(p, 0, lambda s: replace(s, waits=(3,))), "waits for step 3, which does not come before"),
         (lambda p: change(p, 0, lambda s: replace(s, outputs=(move(s.outputs[0], 2**20),))), "is not inside the"),
         (lambda p: change(p, 0, lambda s: replace(s, outputs=(move(s.outputs[0], 4),))), "is not aligned|not inside"),
-        (lambda p: change(p, 0, lambda s: replace(s, outputs=(replace(s.outputs[0], region="nowhere"),))), "which there is not"),
+        (lambda p: change(p, 0, lambda s: replace(s, outputs=(replace(s.outputs[0], region="nowhere"),))), "which does not exist"),
         (lambda p: drop_writer(p), "which nothing writes"),
         (lambda p: replace(p, steps=(*p.steps, p.steps[-1])), "has written"),
         (lambda p: change(p, 0, lambda s: replace(s, outputs=(p.inputs[0][1],))), "for callers to write|over"),

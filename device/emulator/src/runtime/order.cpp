@@ -17,7 +17,6 @@ struct State {
     std::vector<uint32_t> free_components;
     Clock host;
     std::deque<EventWait> event_waits;
-    uint64_t calls = 0;
     bool is_concurrent = false;
 };
 
@@ -25,9 +24,6 @@ State& state() {
     static auto* all = new State;
     return *all;
 }
-
-thread_local const char* current_function = "";
-thread_local uint64_t current_call = 0;
 
 uint32_t take_component() {
     State& s = state();
@@ -75,7 +71,7 @@ std::shared_ptr<Work> make_work(const Operation& operation, const Stream& stream
     work->is_blocking = stream.is_blocking();
     work->ordinal = stream.ordinal;
     work->site = site;
-    work->queued = current_call;
+    work->queued = thread_state().call;
     work->component = component;
     work->number = ++state().numbers[component];
     work->clock = std::move(clock);
@@ -85,13 +81,13 @@ std::shared_ptr<Work> make_work(const Operation& operation, const Stream& stream
 
 void note_record(const Operation& operation, const Work& work) {
     if (const auto* record = std::get_if<RecordOp>(&operation))
-        record->event->order = {work.clock, work.component, work.number, current_call};
+        record->event->order = {work.clock, work.component, work.number, thread_state().call};
 }
 
 void note_wait(EventWait wait) {
     if (wait.event.number == 0) return;
-    wait.function = current_function;
-    wait.call = current_call;
+    wait.function = thread_state().function;
+    wait.call = thread_state().call;
     state().event_waits.push_back(std::move(wait));
     if (state().event_waits.size() > kMostEventWaits) state().event_waits.pop_front();
 }
@@ -109,14 +105,8 @@ std::string describe_queue(const Work& work) {
     return "node " + std::to_string(work.node) + " of a graph that call " + std::to_string(work.queued) + " launched in " + stream;
 }
 
-void note_call(Runtime& runtime, const char* function) {
-    if (function[0] == '_') return;  // __cudaPushCallConfiguration and its like: the compiler's
-    current_function = function;
-    current_call = ++state().calls;
-}
-
 CallSite current_site(const Runtime& runtime) {
-    return {current_function, current_call, is_ordering(runtime) ? capture_host_place() : HostPlace{}};
+    return {thread_state().function, thread_state().call, is_ordering(runtime) ? capture_host_place() : HostPlace{}};
 }
 
 bool is_ordering(const Runtime& runtime) { return (runtime.options.checks & kStreamcheck) != 0; }
@@ -140,7 +130,7 @@ std::shared_ptr<Work> begin_work(Runtime& runtime, Stream& stream, const Operati
     if (!is_ordering(runtime)) return nullptr;
     if (stream.kind != Stream::Kind::kLegacy || runtime.devices.size() > 1) note_concurrency();
     if (stream.component == 0) stream.component = take_component();
-    const CallSite site = needs_footprints(runtime) ? current_site(runtime) : CallSite{current_function, current_call, {}};
+    const CallSite site = needs_footprints(runtime) ? current_site(runtime) : CallSite{thread_state().function, thread_state().call, {}};
     auto work = make_work(operation, stream, site, stream.component, clock_before(runtime, stream));
     stream.clock = work->clock;
     note_record(operation, *work);

@@ -42,9 +42,6 @@ struct EventWait {
     uint64_t call = 0;
 };
 
-// What the current thread's call is; set by run_api().
-void note_call(Runtime& runtime, const char* function);
-
 // The call that the current thread is in; the place only where work is ordered.
 CallSite current_site(const Runtime& runtime);
 

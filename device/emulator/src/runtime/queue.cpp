@@ -50,16 +50,16 @@ bool is_ready(const Task& task) {
 class WorkScope {
 public:
     explicit WorkScope(std::shared_ptr<Work> work, const HostPlace* queued_at = nullptr)
-        : before_(std::exchange(thread_state().current_work, std::move(work))),
-          queued_before_(std::exchange(thread_state().queued_at, queued_at)) {}
+        : before_(std::exchange(thread_.current_work, std::move(work))), queued_before_(std::exchange(thread_.queued_at, queued_at)) {}
     ~WorkScope() {
-        thread_state().current_work = std::move(before_);
-        thread_state().queued_at = queued_before_;
+        thread_.current_work = std::move(before_);
+        thread_.queued_at = queued_before_;
     }
     WorkScope(const WorkScope&) = delete;
     WorkScope& operator=(const WorkScope&) = delete;
 
 private:
+    ThreadState& thread_ = thread_state();
     std::shared_ptr<Work> before_;
     const HostPlace* queued_before_;
 };

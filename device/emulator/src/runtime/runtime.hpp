@@ -41,6 +41,8 @@ struct ThreadState {
     int last_error = 0;
     int capture_mode = abi::kCaptureGlobal;  // cudaThreadExchangeStreamCaptureMode
     bool in_call = false;                    // holds the runtime's mutex
+    const char* function = "";               // of CUDA's that it has called last
+    uint64_t call = 0;                       // its number, Runtime::num_calls
     bool in_host_function = false;           // CUDA calls are refused there
     int device = 0;                          // cudaSetDevice
     bool has_context = false;                // whether cuCtxGetCurrent has one: a thread's first call that needs it makes it current
@@ -115,6 +117,7 @@ public:
     std::string wrong_setting;  // a variable of the environment that cannot be obeyed, "": none; every call is refused
     int sticky_error = 0;
     uint32_t last_race_launch = 0;  // LaunchResult::race_launch
+    uint64_t num_calls = 0;         // of CUDA's functions by the program
     std::string sticky_message;
 
     std::unique_ptr<Registry> registry;
