@@ -11,8 +11,22 @@ class SelectionError(LookupError):
     """No frozen kernel serves the problem, or none has what is preferred; the message says why each was dropped."""
 
 
+# cudaErrorInvalidDeviceFunction, ...InvalidKernelImage, NoKernelImageForDevice, InvalidPtx, JitCompilerNotFound, UnsupportedPtxVersion,
+# JitCompilationDisabled, LaunchOutOfResources: nothing has run, and nothing is broken.
+_REFUSED_AT_LOAD = frozenset({98, 200, 209, 218, 221, 222, 223, 701})
+
+
 class LaunchError(RuntimeError):
-    """A kernel refused its parameters, or a CUDA call in its launcher failed."""
+    """A kernel refused its parameters, or a CUDA call in its launcher failed; ``cuda_code`` is that call's ``cudaError_t``, 0 without."""
+
+    def __init__(self, message: str, cuda_code: int = 0) -> None:
+        super().__init__(message)
+        self.cuda_code = cuda_code
+
+    @property
+    def is_refused_at_load(self) -> bool:
+        """Whether the device cannot load the kernel's code: another kernel may do."""
+        return self.cuda_code in _REFUSED_AT_LOAD
 
 
 class GradientError(RuntimeError):

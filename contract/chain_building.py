@@ -33,13 +33,26 @@ def build_chain(engine: FrozenKernel, chain: Chain, cache_dir: Path | None = Non
     :class:`FrozenError` where the engine has no chain or a source is not what was sealed, :class:`BuildError` with the compiler's text, and
     :class:`UnavailableError` where there is no compiler.
     """
-    digest = sha256(f"{engine.manifest['seal']}\0{chain.name}\0{chain.key}".encode()).hexdigest()[:16]
     root = (cache_dir or read_settings().cache_dir) / "frozen" / engine.op
+    kernel = derive_kernel(engine, chain, root)
+    return kernel, find_or_build(root / f"{chain.name}-{_hash(engine, chain)}", kernel, _accept)
+
+
+def derive_kernel(engine: FrozenKernel, chain: Chain, root: Path) -> FrozenKernel:
+    """Return the kernel of the engine's sources that computes ``chain``, with the header that it includes written below ``root``.
+
+    Raises :class:`FrozenError` where the engine has no chain or a source is not what was sealed.
+    """
+    digest = _hash(engine, chain)
     header = root / f".chains-{digest}" / engine.op / "chains.hpp"
     kernel = _derive(engine, f"{chain.name}__{digest[:8]}", header.parents[1])
     engine.check_sources()
     _write_header(header, write_chains(engine.op, {OWN: chain}))
-    return kernel, find_or_build(root / f"{chain.name}-{digest}", kernel, _accept)
+    return kernel
+
+
+def _hash(engine: FrozenKernel, chain: Chain) -> str:
+    return sha256(f"{engine.manifest['seal']}\0{chain.name}\0{chain.key}".encode()).hexdigest()[:16]
 
 
 def specialise(interface: Mapping[str, Any], chain: Chain) -> dict[str, Any]:

@@ -3,15 +3,11 @@
 #define AICF_DECIDE_API static inline
 #include "decide.c"
 
-#include "aicf_kernels.h"
+#include "status.h"
 
-#include <cuda_runtime_api.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 _Static_assert((int)AICF_BY_MEASUREMENT == (int)AICF_MEASURED && (int)AICF_BY_FALLBACK == (int)AICF_FALLBACK, "one numbering of steps");
 
@@ -63,29 +59,6 @@ typedef struct Op {
     int num_sizes, num_attributes, num_tensors, num_archs;
     const Arch* archs;
 } Op;
-
-static AicfStatus make_status(int code, const char* format, ...) {
-    AicfStatus status;
-    memset(&status, 0, sizeof status);
-    status.code = code;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(status.reason, sizeof status.reason, format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-static AicfStatus make_ok(void) {
-    AicfStatus status;
-    memset(&status, 0, sizeof status);
-    return status;
-}
-
-static AicfStatus make_cuda_error(cudaError_t error) {
-    AicfStatus status = make_status(AICF_CUDA_ERROR, "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
-    status.cuda_code = (int32_t)error;
-    return status;
-}
 
 static int64_t read_number(const void* params, const Number* number) {
     int64_t wide = 0;
@@ -210,18 +183,6 @@ static AicfStatus find_own_arch(const Op* op, const Arch** arch) {
     if (found >= 0) return make_ok();
     return make_status(AICF_UNSUPPORTED, "%s: this library has no kernel for compute capability %d.%d; the first that it has is for %s",
                        op->name, major, minor, op->archs[0].name);
-}
-
-/* Makes the current device's context current on this thread, once: a launcher's calls of the driver (encoders of tensor maps) need one, and
- * a thread whose first CUDA call is a launch has none. */
-static AicfStatus bind_thread(void) {
-    static _Thread_local int bound = -1;
-    int device = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess && device != bound) error = cudaSetDevice(device);
-    if (error != cudaSuccess) return make_cuda_error(error);
-    bound = device;
-    return make_ok();
 }
 
 static AicfStatus launch(const Op* op, const void* params, const AicfPreferences* preferences, void* workspace, size_t workspace_bytes,

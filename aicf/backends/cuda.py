@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import Backend
-from aicf.backends.frozen import open_calls
-from aicf.errors import NotFrozenError, UnsupportedError
+from aicf.backends.frozen import FAILURES, FrozenCall, open_calls
+from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, type_of
 from device import DeviceArray, open_device
 from device.runtime import RuntimeArray, RuntimeDevice
@@ -62,10 +62,24 @@ class CudaBackend(Backend):
     def _launch(
         self, op: OpDef, inputs: Sequence[Any | None], types: Sequence[Type | None], attrs: Attrs, results: Sequence[Type]
     ) -> tuple[Any, ...]:
-        try:
-            call = open_calls(deterministic=True).find(op.name, types, attrs)
-        except NotFrozenError as error:
-            raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
+        calls = open_calls(deterministic=True)
+        while True:
+            try:
+                call = calls.find(op.name, types, attrs)
+            except NotFrozenError as error:
+                raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
+            try:
+                return self._launch_call(call, op, inputs, attrs, results)
+            except LaunchError as error:
+                if not error.is_refused_at_load:
+                    raise
+                calls.refuse(call, error)
+            except FAILURES as error:
+                calls.refuse(call, error)
+
+    def _launch_call(
+        self, call: FrozenCall, op: OpDef, inputs: Sequence[Any | None], attrs: Attrs, results: Sequence[Type]
+    ) -> tuple[Any, ...]:
         places = [op.find_taken(i, len(inputs), attrs) for i in range(len(results))]
         sources = [None if i is None else inputs[i] for i in places]
         # A kernel that works in place gets a copy: what it overwrites is still the caller's.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from aicf.errors import SelectionError
+from aicf.errors import FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_dtype, find_op
@@ -24,8 +26,13 @@ from contract.expressions.cuda import read_chains
 from contract.expressions.language import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
-from device import open_device
+from device import UnavailableError, open_device
+from device.settings import read_settings
+from device.toolchain import BuildError
 
+_log = logging.getLogger("aicf.kernels")
+# What stands between a kernel and its use that another kernel may be without.
+FAILURES = (BuildError, FrozenError, UnavailableError)
 ELEMENTWISE, FLAT, OPTIMIZER = "elementwise", "flat", "optimizer"
 WORD_BYTES = 4
 # What a launch takes that moves next to nothing, in a graph, on an H200.
@@ -67,6 +74,15 @@ class FrozenCall:
         self.handle.load().launch(params, workspace, stream)
 
 
+def _try_building(call: FrozenCall) -> Exception | None:
+    try:
+        call.handle.build()
+        call.handle.load()
+    except FAILURES as error:
+        return error
+    return None
+
+
 def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None]) -> dict[str, int]:
     return {name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)}
 
@@ -78,6 +94,7 @@ class FrozenCalls:
         self._registry = registry
         self._prefs = prefs
         self._known: dict[str, FrozenCall] = {}
+        self._num_refused = 0
         self._signatures: dict[str, Signature] = {}
         self._chains = ChainCalls(registry, prefs)
 
@@ -88,10 +105,59 @@ class FrozenCalls:
         no frozen kernel at all.
         """
         key = json.dumps([op, [None if t is None else str(t) for t in types], sorted(attrs.items())])
+        if self._num_refused != self._registry.num_refused:
+            self._known.clear()
+            self._num_refused = self._registry.num_refused
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._select(op, types, attrs)
         return found
+
+    def find_ready(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
+        """Return the kernel that the registry decides for, loaded; one that cannot be is refused, and the next one is taken.
+
+        Raises as :meth:`find`, and what :meth:`refuse` raises.
+        """
+        while True:
+            call = self.find(op, types, attrs)
+            try:
+                call.handle.load()
+                return call
+            except FAILURES as error:
+                self.refuse(call, error)
+
+    def build(self, calls: Iterable[FrozenCall]) -> list[tuple[FrozenCall, Exception]]:
+        """Build and load the kernels of calls, several at a time; returns those that cannot be, with the reasons."""
+        unique = list({call.seal: call for call in calls}.values())
+        with ThreadPoolExecutor(read_settings().jobs) as pool:
+            failures = pool.map(_try_building, unique)
+        return [(call, error) for call, error in zip(unique, failures, strict=True) if error is not None]
+
+    def refuse(self, call: FrozenCall, error: Exception) -> str:
+        """Leave a call's kernel out of all choices from now on, and say so in the log; returns what was said.
+
+        Raises the error itself for the kernel of a chain that is not frozen: there is no other.
+        """
+        handle = call.handle
+        if handle.chain is not None:
+            raise error
+        first_line = str(error).partition("\n")[0]
+        self._registry.refuse(handle.op, handle.seal, first_line)
+        said = f"{handle.op}/{handle.kernel} cannot be used here, and the next kernel that serves the call takes its place: {first_line}"
+        _log.warning("%s", said)
+        return said
+
+    def list_seals(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> list[str]:
+        """Return the seals of all kernels that serve a call and have what is preferred; of a chain's the chosen one alone."""
+        if op == FLAT:
+            return self.list_seals(*_join_members(split_inputs(types, attrs)[0], attrs))
+        if op == ELEMENTWISE:
+            return [self.find(op, types, attrs).seal]
+        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        query = tables.interface.make_query(self._make_problem(op, types, attrs)[0])
+        legal = self._registry.keep_usable(tables, tables.core.ask(query).legal)
+        kept = self._registry.find_preferred(tables, query, legal, self._prefs)
+        return [str(kernel.manifest["seal"]) for i, kernel in enumerate(tables.kernels) if kept >> i & 1]
 
     def find_sealed(self, op: str, types: Sequence[Type | None], attrs: Attrs, seal: str) -> FrozenCall:
         """Return the call with the kernel that has this seal: nothing is decided.
@@ -101,10 +167,7 @@ class FrozenCalls:
         if op == FLAT:
             return self._select_flat(types, attrs, seal)
         if op == ELEMENTWISE:
-            found = self.find(op, types, attrs)
-            if found.seal == seal:
-                return found
-            raise SelectionError(_say_lost(op, seal))
+            return self._chains.find_sealed(op, types, attrs, seal)
         tables = self._registry.find_tables(op, HwCaps.of(open_device()))
         problem, names = self._make_problem(op, types, attrs)
         query = tables.interface.make_query(problem)
@@ -125,11 +188,7 @@ class FrozenCalls:
     def _select_flat(self, types: Sequence[Type | None], attrs: Attrs, seal: str | None) -> FrozenCall:
         """Return the kernel that takes lists of members as one array each: a call has the address of each list's first member."""
         operands, members = split_inputs(types, attrs)
-        name = str(attrs["op"])
-        head = (1,) if name == REDUCE else ()
-        whole = [Type(each[0].dtype, (*head, find_offsets(each)[1])) if len(each) > 1 else each[0] for each in operands]
-        inner = make_attrs(name, read_attrs(attrs), whole)
-        filled = find_op(name).fill(inner)
+        name, whole, filled = _join_members(operands, attrs)
         call = self.find(name, whole, filled) if seal is None else self.find_sealed(name, whole, filled, seal)
         hidden: tuple[tuple[str, ...], ...] = ((),) * (members - 1)
         inputs = [part for names, each in zip(call.inputs, operands, strict=True) for part in (names, *hidden[: len(each) - 1])]
@@ -161,6 +220,14 @@ class FrozenCalls:
         return self._signatures[op]
 
 
+def _join_members(operands: Sequence[Sequence[Type]], attrs: Attrs) -> tuple[str, list[Type], Attrs]:
+    """Return the call that a flat one makes for all members: its op, types and attributes."""
+    name = str(attrs["op"])
+    head = (1,) if name == REDUCE else ()
+    whole = [Type(each[0].dtype, (*head, find_offsets(each)[1])) if len(each) > 1 else each[0] for each in operands]
+    return name, whole, find_op(name).fill(make_attrs(name, read_attrs(attrs), whole))
+
+
 def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> FrozenCall:
     """Return a handle as a call. Outputs are in the opset's order: those that take an input's place have its name in the interface."""
     op = find_op(handle.op)
@@ -176,6 +243,32 @@ def _say_lost(op: str, seal: str) -> str:
     return f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again"
 
 
+@dataclass(frozen=True)
+class _ChainQuestion:
+    """A call of a chain as the registry knows it; ``listed`` is the name that the set has for the chain's meaning, None without."""
+
+    tables: Tables
+    chain: Chain
+    sizes: Mapping[str, int]
+    dtype: str
+    listed: str | None
+    inputs: tuple[tuple[str, ...], ...]
+    outputs: tuple[tuple[str, ...], ...]
+
+    @property
+    def problem(self) -> Problem:
+        """The call of the chain that the set lists."""
+        return Problem(dict(self.sizes), {"chain": self.listed or "", "dtype": self.dtype})
+
+    def make_own(self) -> KernelHandle:
+        """Return the kernel that is built of a sealed engine."""
+        return _make_chain_handle(self.tables, self.chain, self.sizes, self.dtype)
+
+    def call(self, handle: KernelHandle) -> FrozenCall:
+        """Return the call by a kernel."""
+        return FrozenCall(handle, self.inputs, self.outputs, {})
+
+
 class ChainCalls:
     """Finds kernels of chains: the frozen one of a chain that the set lists by the same meaning, else one built of a sealed engine."""
 
@@ -186,22 +279,37 @@ class ChainCalls:
 
     def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         """Return the kernel for a chain; raises :class:`~aicf.errors.NotFrozenError` where there is no engine."""
+        asked = self._ask(op, types, attrs)
+        if asked.listed is not None:
+            try:
+                return asked.call(self._registry.select(op, asked.problem, HwCaps.of(open_device()), self._prefs))
+            except SelectionError:  # listed among the op's chains, and not frozen
+                pass
+        return asked.call(asked.make_own())
+
+    def find_sealed(self, op: str, types: Sequence[Type | None], attrs: Attrs, seal: str) -> FrozenCall:
+        """Return the kernel for a chain that has a seal: nothing is decided. Raises :class:`~aicf.errors.SelectionError`."""
+        asked = self._ask(op, types, attrs)
+        if asked.listed is not None:
+            query = asked.tables.interface.make_query(asked.problem)
+            for i, kernel in enumerate(asked.tables.kernels):
+                if kernel.manifest["seal"] == seal and asked.tables.core.ask(query).legal >> i & 1:
+                    decision = Decision(i, How.FALLBACK, None, "named by a plan")
+                    return asked.call(self._registry.make_handle(asked.tables, query, decision))
+        own = asked.make_own()
+        if own.seal != seal:
+            raise SelectionError(_say_lost(op, seal))
+        return asked.call(own)
+
+    def _ask(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> _ChainQuestion:
         chain = read_chain(str(attrs["chain"]))
-        caps = HwCaps.of(open_device())
-        tables = self._registry.find_tables(op, caps)
+        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
         sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
         dtype = find_generic(types, chain)
         listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))
-        if listed is not None:
-            try:
-                handle = self._registry.select(op, Problem(sizes, {"chain": listed, "dtype": dtype}), caps, self._prefs)
-            except SelectionError:  # listed among the op's chains, and not frozen
-                listed = None
-        if listed is None:
-            handle = _make_chain_handle(tables, chain, sizes, dtype)
-        results = read_results(str(attrs["results"]))
         inputs = [("counter",), *_name_words("in", [t for t in types[1:] if t is not None])]
-        return FrozenCall(handle, tuple(inputs), tuple(_name_words("out", results)), {})
+        outputs = _name_words("out", read_results(str(attrs["results"])))
+        return _ChainQuestion(tables, chain, sizes, dtype, listed, tuple(inputs), tuple(outputs))
 
     def _list_chains(self, engine: FrozenKernel, dtype: str) -> dict[str, str]:
         """Return the names of the chains of the op's catalogue by their meaning, as the sealed sources have them."""

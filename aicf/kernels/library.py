@@ -45,7 +45,7 @@ class KernelLibrary:
 
     def _check(self, status: Status) -> None:
         if status.code:
-            raise LaunchError(f"{self._name}: {status.read_reason()}")
+            raise LaunchError(f"{self._name}: {status.read_reason()}", status.cuda_code)
 
 
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:

@@ -30,6 +30,9 @@ class Chooser(Protocol):
     def predict_us(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> float | None:
         """Return the time that the kernel for a call is expected to take, in us; infinity where none serves it, None where nobody knows."""
 
+    def prepare(self, nodes: Sequence[Node]) -> Sequence[str]:
+        """Have the kernels of nodes ready; returns what is to be said of those that cannot be had, and are not chosen from now on."""
+
     def choose(self, node: Node) -> Choice:
         """Return the kernel for a node; raises :class:`~aicf.errors.SelectionError` where none serves it."""
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aicf.ir import Graph, Node, State, Value
 from aicf.opset import Attr, Attrs, Type, find_op
-from aicf.passes.context import Choice
 from aicf.plan.arena import align, place
 from aicf.plan.data import ARENA, CONSTANT, GRADIENT, INPUT, OUTPUT, REGIONS, STATE, Plan, Slot, StateSlot, Step
 from aicf.plan.lists import find_lists, find_member_bytes, find_roots
 from aicf.plan.schedule import Clocks, find_conflicts, find_lower_bound
+
+if TYPE_CHECKING:
+    from aicf.passes.context import Choice
 
 # States lie by role, parameters first, each role in owner order: what an optimizer changes together is together.
 _ROLE_ORDER = ("parameter", "exp_avg", "exp_avg_sq", "momentum", "master", "buffer", "control", "random")

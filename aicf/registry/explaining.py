@@ -63,7 +63,7 @@ def explain(
     tables = registry.find_tables(op, hw_caps)
     query = tables.interface.make_query(problem)
     asked, core = tables.core.ask(query), tables.core
-    legal = asked.legal
+    legal = registry.keep_usable(tables, asked.legal)
     kept = registry.find_preferred(tables, query, legal, prefs)
     decision = decide(tables, asked, kept)
     near = core.find_nearest(asked, kept or legal, in_bucket=True)

@@ -46,6 +46,7 @@ class Registry:
     def __init__(self, frozen_dir: Path | None = None) -> None:
         self._frozen_dir = frozen_dir
         self._ops: dict[str, _Op] = {}
+        self._refused: dict[tuple[str, str], str] = {}  # by op and seal: why
         self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
 
     @classmethod
@@ -82,10 +83,27 @@ class Registry:
         own = Problem(dict(problem.sizes), dict(problem.attributes), dict(problem.strides), dict(problem.addresses), dict(problem.scalars))
         query = tables.interface.make_query(own)
         asked = tables.core.ask(query)
-        decision = decide(tables, asked, self.find_preferred(tables, query, asked.legal, prefs))
+        decision = decide(tables, asked, self.find_preferred(tables, query, self.keep_usable(tables, asked.legal), prefs))
         if decision is None:
             raise SelectionError(self._describe_refusal(tables, query, asked, prefs))
         return self.make_handle(tables, query, decision)
+
+    def refuse(self, op: str, seal: str, why: str) -> None:
+        """Leave a kernel out of all choices from now on: it cannot be built or loaded here."""
+        self._refused[op, seal] = why
+        self._chosen = {key: handle for key, handle in self._chosen.items() if (handle.op, handle.seal) != (op, seal)}
+
+    @property
+    def num_refused(self) -> int:
+        """How many kernels are left out; what is remembered of choices holds as long as this stays."""
+        return len(self._refused)
+
+    def keep_usable(self, tables: Tables, kernels: int) -> int:
+        """Return those kernels that are not left out, a bit each."""
+        if not self._refused:
+            return kernels
+        out = (1 << i for i, kernel in enumerate(tables.kernels) if (kernel.op, str(kernel.manifest["seal"])) in self._refused)
+        return kernels & ~sum(out)
 
     def read(self, op: str) -> _Op:
         """Return an op of the frozen set, read and validated the first time."""
@@ -116,6 +134,8 @@ class Registry:
     def explain_dislike(self, tables: Tables, query: Query, kernel: int, prefs: Preferences) -> str:
         """Return what of the preferences a kernel does not have, "" where it has all; a choice by memory compares, and is not here."""
         manifest = tables.kernels[kernel].manifest
+        if why := self._refused.get((tables.interface.op, str(manifest["seal"]))):
+            return f"it cannot be used here: {why}"
         if prefs.deterministic and not manifest["deterministic"]:
             return "its results may differ from run to run"
         if prefs.accumulate is not None and manifest.get("accumulate") != prefs.accumulate:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from aicf.backends.frozen import open_calls
+from aicf.backends.frozen import FrozenCall, open_calls
 from aicf.errors import NotFrozenError, SelectionError
 from aicf.ir import Node
 from aicf.opset import Attrs, Builder, Type, find_op
@@ -31,11 +32,25 @@ class FrozenChooser:
         except (SelectionError, NotFrozenError):
             return math.inf
 
+    def prepare(self, nodes: Sequence[Node]) -> Sequence[str]:
+        """Build and load the kernels of nodes; those that cannot be are refused, and the next legal ones are built in their place."""
+        said: list[str] = []
+        while failures := self._calls.build([self._find(node) for node in nodes]):
+            said += [self._calls.refuse(call, error) for call, error in failures]
+        return said
+
+    def _find(self, node: Node) -> FrozenCall:
+        return self._calls.find(node.op, [None if v is None else v.type for v in node.inputs], node.attrs)
+
     def choose(self, node: Node) -> Choice:
         """Return the kernel for a node."""
-        call = self._calls.find(node.op, [None if v is None else v.type for v in node.inputs], node.attrs)
-        handle = call.handle
-        return Choice(node.op, handle.kernel, call.seal, handle.predicted_us, handle.workspace_bytes, handle.reason)
+        return replace(make_choice(self._find(node)), op=node.op)
+
+
+def make_choice(call: FrozenCall) -> Choice:
+    """Return a call's kernel as plans keep it."""
+    handle = call.handle
+    return Choice(handle.op, handle.kernel, call.seal, handle.predicted_us, handle.workspace_bytes, handle.reason)
 
 
 class _Pricing(Builder):

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.backends.frozen import FrozenCall, open_calls
-from aicf.opset import find_dtype, find_op
+from aicf.backends.frozen import FrozenCall, FrozenCalls, open_calls
+from aicf.errors import LaunchError
+from aicf.opset import Type, find_dtype
 from aicf.plan import Plan, Slot, Step
-from aicf.plan.data import GRADIENT, STATE
+from aicf.plan.data import GRADIENT, INPUT, STATE
 from aicf.runtime.executor import Executor
+from aicf.runtime.launches import describe_launches
+from aicf.runtime.places import list_copies
 from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
-from device import DeviceArray, Event, Graph, Stream, UnavailableError, open_device
+from device import Buffer, DeviceArray, Event, Graph, Stream, UnavailableError, open_device
 from device.runtime import RuntimeDevice
-from device.settings import read_settings
 
 Launch = Callable[[], None]
 
@@ -42,26 +44,39 @@ class DeviceExecutor(Executor):
     With ``capture`` the second run and later ones replay one graph; the first is stepwise, so that every kernel is loaded before.
     """
 
-    def __init__(self, plan: Plan, *, capture: bool = True) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Plan, lender: Executor | None = None, *, capture: bool = True) -> None:
+        super().__init__(plan, lender)
         device = open_device()
         assert isinstance(device, RuntimeDevice)  # both kinds are
+        assert lender is None or isinstance(lender, DeviceExecutor)
         self._device = device
-        self.regions = {name: device.allocate(max(size, 1)) for name, size in plan.sizes.items()}
-        for name in (STATE, GRADIENT):  # what lies between the members of a list is computed on, and must be zero
+        lent = {} if lender is None else {STATE: lender.regions[STATE]}
+        made = {name: device.allocate(max(size, 1)) for name, size in plan.sizes.items() if name not in lent}
+        self.regions: dict[str, Buffer] = lent | made
+        # What lies between the members of a list is computed on, and rows of an input may be left out: both are zero.
+        for name in {STATE, GRADIENT, INPUT} & made.keys():
             if plan.sizes.get(name):
                 self.regions[name].write(np.zeros(plan.sizes[name], np.uint8))
         for slot, value in plan.constants:
             self.write(slot, np.full(slot.type.shape, value, find_dtype(slot.type.dtype)))
         # Streams that wait for the default one: what callers copy in or out there is in order with the plan's work.
-        self._streams = [device.create_stream(non_blocking=False) for _ in range(plan.num_streams)]
+        lent_streams: list[Stream] = [] if lender is None else lender._streams[: plan.num_streams]
+        new = plan.num_streams - len(lent_streams)
+        self._streams: list[Stream] = [*lent_streams, *(device.create_stream(non_blocking=False) for _ in range(new))]
         self._targets = [_Target(s.type.shape, find_dtype(s.type.dtype), self._find_address(s), s.type.size_bytes) for _, s in plan.inputs]
         self._waited = {j for step in plan.steps for j in step.waits}
         self._events: dict[int, Event] = {}
-        self.calls = [_find_call(step) for step in plan.steps]
-        _build({call.seal: call for call in self.calls if call is not None}.values())
-        pairs = zip(plan.steps, self.calls, strict=True)
-        self._launches = [self._prepare(step, call, self._streams[step.stream]) for step, call in pairs]
+        self._frozen = open_calls(deterministic=True)
+        self._workspaces: dict[int, Buffer] = {}  # by step: of kernels that want more than the plan has for them
+        self.calls = [_find_call(self._frozen, step) for step in plan.steps]
+        failed = {call.seal: error for call, error in self._frozen.build(call for call in self.calls if call is not None)}
+        self._launches: list[Launch] = []
+        for i, call in enumerate(self.calls):
+            self._launches.append(lambda: None)
+            if call is not None and call.seal in failed:
+                self._replace(i, failed[call.seal])
+            else:
+                self._launches[i] = self._prepare(i)
         self._ranges = [mark(name_step(plan.name, i, step)) for i, step in enumerate(plan.steps)]
         self._range = mark(plan.name)
         self._captures = capture
@@ -100,30 +115,53 @@ class DeviceExecutor(Executor):
         self._device.synchronize()
         self.regions[region].write(data)
 
+    def describe_launches(self) -> dict[str, Any]:
+        """Return what runs the plan without Python, as a value of JSON."""
+        return describe_launches(self.plan, self.calls)
+
     def _find_address(self, slot: Slot) -> int:
         return self.regions[slot.region].address + slot.offset
 
-    def _prepare(self, step: Step, call: FrozenCall | None, stream: Stream) -> Launch:
+    def _replace(self, index: int, error: Exception) -> None:
+        """Give a step the next kernel that serves it, loudly; the plan names that one from now on. Raises where there is none."""
+        step, failed = self.plan.steps[index], self.calls[index]
+        assert failed is not None
+        self._frozen.refuse(failed, error)
+        call = self.calls[index] = self._frozen.find_ready(step.op, _list_types(step), step.attrs)
+        changed = replace(step, kernel=call.handle.kernel, seal=call.seal, predicted_us=call.handle.predicted_us)
+        self.plan = replace(self.plan, steps=(*self.plan.steps[:index], changed, *self.plan.steps[index + 1 :]))
+        self._launches[index] = self._prepare(index)
+
+    def _find_workspace(self, index: int, wanted: int) -> int:
+        """Return the address of a step's workspace, in the arena where the plan has enough there."""
+        slot = self.plan.steps[index].workspace
+        if slot is not None and slot.type.size_bytes >= wanted:
+            return self._find_address(slot)
+        if wanted == 0:
+            return 0
+        buffer = self._workspaces[index] = self._device.allocate(wanted)
+        return buffer.address
+
+    def _prepare(self, index: int) -> Launch:
         """Return a step's launch with its parameters bound; without a call it is a copy."""
-        outputs = [self._find_address(slot) for slot in step.outputs]
+        return self._bind(index, self.calls[index])
+
+    def _bind(self, index: int, call: FrozenCall | None) -> Launch:
+        step = self.plan.steps[index]
+        stream = self._streams[step.stream]
+        device = self._device  # a launch that held the executor would keep its memory until the collector comes
+        copies = [(self._find_address(target), self._find_address(source), n) for target, source, n in list_copies(step)]
         if call is None:
-            assert step.inputs[0] is not None
-            source, size_bytes = self._find_address(step.inputs[0]), step.inputs[0].type.size_bytes
-            return lambda: self._device.copy(outputs[0], source, size_bytes, stream)
-        op = find_op(step.op)
-        copies = []  # of what is changed in place, where the plan keeps the old value
-        for i, made in enumerate(step.outputs):
-            place = op.find_taken(i, len(step.inputs), step.attrs)
-            taken = None if place is None else step.inputs[place]
-            if taken is not None and self._find_address(taken) != self._find_address(made):
-                copies.append((self._find_address(made), self._find_address(taken), made.type.size_bytes))
-        params = call.make_params([None if slot is None else self._find_address(slot) for slot in step.inputs], outputs)
+            ((target, source, size_bytes),) = copies
+            return lambda: device.copy(target, source, size_bytes, stream)
+        inputs = [None if slot is None else self._find_address(slot) for slot in step.inputs]
+        params = call.make_params(inputs, [self._find_address(slot) for slot in step.outputs])
         library = call.handle.load()
-        workspace = 0 if step.workspace is None else self._find_address(step.workspace)
+        workspace = self._find_workspace(index, call.handle.workspace_bytes)
 
         def launch() -> None:
             for target, source, size_bytes in copies:
-                self._device.copy(target, source, size_bytes, stream)
+                device.copy(target, source, size_bytes, stream)
             library.launch(params, workspace, stream.handle)
 
         return launch
@@ -133,22 +171,35 @@ class DeviceExecutor(Executor):
 
         Raises :class:`~device.UnavailableError` on the emulated device, which has no time.
         """
+        return min(self._time(index, self._launches[index], repeats, 3))
+
+    def reach(self, index: int) -> None:
+        """Run the steps before one: its inputs are what they are in a run."""
+        for i in range(index):
+            self.run_step(i)
+
+    def time_call(self, index: int, call: FrozenCall) -> list[float]:
+        """Return times in microseconds of a step by a kernel, in the plan's own buffers; what it writes changes. Raises as time_step."""
+        return self._time(index, self._bind(index, call), 16, 9)
+
+    def _time(self, index: int, launch: Launch, repeats: int, count: int) -> list[float]:
         if self._device.is_emulated:
             raise UnavailableError("the emulated device has no time; profile on a GPU")
         stream = self._streams[self.plan.steps[index].stream]
+        launch()  # loads the kernel
         self._device.synchronize()
         with self._device.capture(stream) as graphs:
             for _ in range(repeats):
-                self._launches[index]()
+                launch()
         begin, end = self._device.create_event(), self._device.create_event()
         times = []
-        for _ in range(4):
+        for _ in range(count + 1):
             stream.record(begin)
             graphs[0].launch(stream)
             stream.record(end)
             end.synchronize()
             times.append(end.elapsed_us(begin) / repeats)
-        return min(times[1:])
+        return times[1:]  # the first one warms up
 
     def profile(self) -> list[StepTime]:
         """Return each step's time; raises :class:`~device.UnavailableError` on the emulated device."""
@@ -165,20 +216,42 @@ class DeviceExecutor(Executor):
 
     def run_step(self, index: int) -> None:
         """Launch one step and wait for it."""
-        self._launches[index]()
+        self._launch(index)
         self._device.synchronize()
 
     def run_steps(self) -> None:
-        """Queue every step's launch, with events between streams."""
-        for i, (step, launch) in enumerate(zip(self.plan.steps, self._launches, strict=True)):
+        """Queue every step's launch, with events between streams; other streams fork from the first and join it again."""
+        if len(self._streams) > 1:
+            fork = self._device.create_event(timing=False)
+            self._streams[0].record(fork)
+            for stream in self._streams[1:]:
+                stream.wait(fork)
+        self._run_steps()
+        for stream in self._streams[1:]:
+            joined = self._device.create_event(timing=False)
+            stream.record(joined)
+            self._streams[0].wait(joined)
+
+    def _run_steps(self) -> None:
+        for i, step in enumerate(self.plan.steps):
             stream = self._streams[step.stream]
             for j in step.waits:
                 stream.wait(self._events[j])
             with self._ranges[i]:
-                launch()
+                self._launch(i)
             if i in self._waited:
                 event = self._events.setdefault(i, self._device.create_event(timing=False))
                 stream.record(event)
+
+    def _launch(self, index: int) -> None:
+        """Queue a step's launch. A kernel that the device refuses to load has done nothing: the next one that serves takes its place."""
+        while True:
+            try:
+                return self._launches[index]()
+            except LaunchError as error:
+                if not error.is_refused_at_load:
+                    raise
+                self._replace(index, error)
 
     def run(self) -> None:
         """Queue a run: stepwise the first time, by the captured graph after that."""
@@ -192,34 +265,19 @@ class DeviceExecutor(Executor):
             self.graph.launch(self._streams[0])
 
     def capture(self) -> Graph:
-        """Return the plan as one graph; other streams fork from the first and join it again."""
-        first = self._streams[0]
-        with self._device.capture(first) as graphs:
-            fork = self._device.create_event(timing=False)
-            first.record(fork)
-            for stream in self._streams[1:]:
-                stream.wait(fork)
+        """Return the plan as one graph."""
+        with self._device.capture(self._streams[0]) as graphs:
             self.run_steps()
-            for stream in self._streams[1:]:
-                joined = self._device.create_event(timing=False)
-                stream.record(joined)
-                first.wait(joined)
         return graphs[0]
 
 
-def _find_call(step: Step) -> FrozenCall | None:
+def _list_types(step: Step) -> list[Type | None]:
+    return [None if slot is None else slot.type for slot in step.inputs]
+
+
+def _find_call(calls: FrozenCalls, step: Step) -> FrozenCall | None:
     """Return the kernel that a plan names for a step; None for a copy."""
-    if step.op == "Copy":
-        return None
-    types = [None if slot is None else slot.type for slot in step.inputs]
-    return open_calls(deterministic=True).find_sealed(step.op, types, step.attrs, step.seal)
-
-
-def _build(calls: Iterable[FrozenCall]) -> None:
-    """Build what is not in the cache, several kernels at a time."""
-    with ThreadPoolExecutor(read_settings().jobs) as pool:
-        for _ in pool.map(lambda call: call.handle.build(), calls):
-            pass
+    return None if step.op == "Copy" else calls.find_sealed(step.op, _list_types(step), step.attrs, step.seal)
 
 
 EXECUTOR = DeviceExecutor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,26 @@ from numpy.typing import NDArray
 from aicf.errors import UnsupportedError
 from aicf.opset import find_dtype, type_of
 from aicf.plan import Plan, Slot
+from aicf.plan.data import STATE
 from aicf.runtime.profiling import StepTime
 
 _PLACES = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
 
 
-class Executor(ABC):
-    """Runs one plan in memory of its own. Inputs are copied in; outputs and states stay where they are until the next run."""
+class MismatchError(ValueError):
+    """Inputs are of other types than the plan was made for; the message names the first."""
 
-    def __init__(self, plan: Plan) -> None:
+
+class Executor(ABC):
+    """Runs one plan in memory of its own. Inputs are copied in; outputs and states stay where they are until the next run.
+
+    An executor that is given a ``lender`` has that one's states, which lie in the same places, and its work is in order with that one's.
+    """
+
+    def __init__(self, plan: Plan, lender: Executor | None = None) -> None:
         self.plan = plan
+        if lender is not None and not has_states_of(plan, lender.plan):
+            raise ValueError(f"{plan.name}: its states lie in other places than those of {lender.plan.name}")
 
     @abstractmethod
     def view(self, slot: Slot) -> Any:
@@ -60,15 +71,25 @@ class Executor(ABC):
         """Return each step's time; raises :class:`~aicf.errors.UnsupportedError` where steps cannot be timed."""
         raise UnsupportedError(f"{self.plan.name}: is compiled for {self.plan.backend}, which has no time; compile it for cuda on a GPU")
 
+    def describe_launches(self) -> dict[str, Any] | None:
+        """Return what runs the plan without Python, as a value of JSON; None for a backend without kernels."""
+        return None
+
     def put(self, arrays: Sequence[Any]) -> None:
-        """Copy inputs in; raises ValueError naming the one whose type the plan was not made for."""
+        """Copy inputs in; raises :class:`MismatchError` naming the one whose type the plan was not made for, with nothing copied."""
         if len(arrays) != len(self.plan.inputs):
             names = ", ".join(name for name, _ in self.plan.inputs)
             raise ValueError(f"{self.plan.name}: takes {len(self.plan.inputs)} inputs ({names}), got {len(arrays)}")
         for (name, slot), array in zip(self.plan.inputs, arrays, strict=True):
             if type_of(array) != slot.type:
-                raise ValueError(f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too")
+                raise MismatchError(f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too")
+        for (_, slot), array in zip(self.plan.inputs, arrays, strict=True):
             self.write(slot, array)
+
+    def put_leading(self, arrays: Sequence[Any]) -> None:
+        """Copy inputs in, of which some may have fewer rows than the plan; the rows behind are of earlier inputs, or zero."""
+        for (_, slot), array in zip(self.plan.inputs, arrays, strict=True):
+            self.write(replace(slot, type=type_of(array)), array)
 
     def load_states(self, values: Mapping[tuple[str, str], NDArray[Any]]) -> None:
         """Overwrite states by (owner, role); raises ValueError naming one that is missing."""
@@ -79,7 +100,13 @@ class Executor(ABC):
             self.write(state.slot, found.astype(find_dtype(state.slot.type.dtype), copy=False).reshape(state.slot.type.shape))
 
 
-def make_executor(plan: Plan, **options: Any) -> Executor:
-    """Return an executor of a plan's backend; options are that executor's own."""
-    made: Executor = importlib.import_module(_PLACES[plan.backend]).EXECUTOR(plan, **options)
+def has_states_of(plan: Plan, other: Plan) -> bool:
+    """Whether the states of two plans are the same, in the same places."""
+    places = [[(s.owner, s.role, s.slot.offset, s.slot.type) for s in each.states] for each in (plan, other)]
+    return plan.backend == other.backend and places[0] == places[1] and plan.sizes.get(STATE) == other.sizes.get(STATE)
+
+
+def make_executor(plan: Plan, lender: Executor | None = None, **options: Any) -> Executor:
+    """Return an executor of a plan's backend, with a lender's states where there is one; options are that executor's own."""
+    made: Executor = importlib.import_module(_PLACES[plan.backend]).EXECUTOR(plan, lender, **options)
     return made

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aicf.opset import find_dtype, find_op
 from aicf.plan import Plan, Slot
-from aicf.plan.data import ALIGNMENT_BYTES, ARENA
+from aicf.plan.data import ALIGNMENT_BYTES, ARENA, STATE
 from aicf.runtime.executor import Executor
 
 _POISON = 0xFF  # every float of these bytes is NaN
@@ -18,9 +18,13 @@ _POISON = 0xFF  # every float of these bytes is NaN
 class HostExecutor(Executor):
     """Runs a plan's steps in order. With ``poison`` bytes of the arena are NaN before they are written and after their last use."""
 
-    def __init__(self, plan: Plan, *, poison: bool = False) -> None:
-        super().__init__(plan)
-        self.regions = {name: _allocate(size) for name, size in plan.sizes.items()}
+    def __init__(self, plan: Plan, lender: Executor | None = None, *, poison: bool = False) -> None:
+        super().__init__(plan, lender)
+        assert lender is None or isinstance(lender, HostExecutor)
+        lent = {} if lender is None else {STATE: lender.regions[STATE]}
+        self.regions: dict[str, NDArray[np.uint8]] = {
+            name: lent[name] if name in lent else _allocate(size) for name, size in plan.sizes.items()
+        }
         self._poison = poison
         for slot, value in plan.constants:
             self.view(slot)[...] = value

@@ -1,25 +1,31 @@
-"""Whole programs compiled once: inference, and forward, backward and update of a training step as one plan."""
+"""Whole programs compiled once: inference, and forward, backward and update of a training step as one plan; and their training loop.
+
+A name is imported when it is first used: loading a saved program needs nothing of what makes one.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from aicf.errors import PlanError
-from aicf.train.compiled import Compiled, Report, read_saved
-from aicf.train.program import Program, compile  # noqa: A004  # as the field has it
-from aicf.train.step import Step, compile_step
+if TYPE_CHECKING:
+    from aicf.train.compiled import Compiled, Program, Report, Step, load
+    from aicf.train.loop import History, fit
+    from aicf.train.program import compile  # noqa: A004  # as the field has it
+    from aicf.train.step import compile_step
 
-__all__ = ["Compiled", "Program", "Report", "Step", "compile", "compile_step", "load"]
+_PLACES = {
+    **dict.fromkeys(("Compiled", "Program", "Report", "Step", "load"), "compiled"),
+    **dict.fromkeys(("History", "fit"), "loop"),
+    "compile": "program",
+    "compile_step": "step",
+}
 
-_KINDS: dict[str, type[Program] | type[Step]] = {"Program": Program, "Step": Step}
+__all__ = ["Compiled", "History", "Program", "Report", "Step", "compile", "compile_step", "fit", "load"]
 
 
-def load(folder: Path | str) -> Program | Step:
-    """Return a program or a step that was saved: it runs with no pass and no selection.
-
-    Raises :class:`~aicf.errors.PlanError` or :class:`~aicf.errors.StateError` naming the file that cannot be read.
-    """
-    kind, arrays = read_saved(folder)
-    if kind not in _KINDS:
-        raise PlanError(f"{folder}: holds a program of kind {kind!r}; there are: {', '.join(_KINDS)}")
-    return _KINDS[kind].read(Path(folder), arrays)
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        found = globals()[name] = getattr(importlib.import_module(f"aicf.train.{_PLACES[name]}"), name)
+        return found
+    raise AttributeError(f"module 'aicf.train' has no attribute {name!r}")

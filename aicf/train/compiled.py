@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aicf.backends import find_backend
 from aicf.errors import PlanError, StateError
-from aicf.ir import Graph
-from aicf.passes import LogEntry
+from aicf.opset import Type, find_dtype
 from aicf.plan import Plan, load_plan, save_plan, verify
 from aicf.plan.data import OUTPUT, STATE
-from aicf.runtime import Executor, StepError, StepTime, check_steps, make_executor
+from aicf.runtime import Executor, MismatchError, StepError, StepTime, check_steps, has_states_of, make_executor
 from aicf.state import read_arrays, write_arrays
 from aicf.tensor import Tensor
+from contract.files import write_atomically
 
-PLAN, STATES = "plan.json", "states.safetensors"
+if TYPE_CHECKING:  # a program that is loaded needs neither graphs nor passes
+    from aicf.ir import Graph
+    from aicf.passes import LogEntry
+    from aicf.train.variants import Variants
+
+PLAN, STATES, LAUNCHES = "plan.json", "states.safetensors", "launches.json"
 Key = tuple[str, str]
 
 
@@ -43,7 +50,9 @@ class Compiled:
     """A plan with its memory. States of a model are views of it: eager and compiled code share the weights.
 
     ``tensors`` are the states' by (owner, role); without them, as after loading, they are made here. ``recorded`` is the graph as it was
-    recorded, ``graph`` as the passes left it, and ``log`` what each of them did; a loaded plan has none of these.
+    recorded, ``graph`` as the passes left it, and ``log`` what each of them did; a loaded plan has none of these. With a ``lender``, a
+    program of other shapes, states are in that one's memory where both plans have them in the same places (``shares_states``).
+    ``variants`` are the programs of other shapes; without them other shapes are refused.
     """
 
     def __init__(
@@ -53,24 +62,39 @@ class Compiled:
         recorded: Graph | None = None,
         graph: Graph | None = None,
         log: Sequence[LogEntry] = (),
+        lender: Compiled | None = None,
     ) -> None:
-        self.plan = plan
         self.recorded = recorded
         self.graph = graph
         self.log = tuple(log)
-        self.executor: Executor = make_executor(plan)
+        self.variants: Variants | None = None
+        home = lender if lender is not None and has_states_of(plan, lender.plan) else None
+        self.shares_states = home is not None
+        self.executor: Executor = make_executor(plan, None if home is None else home.executor)
         self._backend = find_backend(plan.backend)
         written = {slot.offset for step in plan.steps for slot in step.writes if slot.region == STATE}
         self._written = {(s.owner, s.role) for s in plan.states if s.slot.offset in written}
-        self._views = {(s.owner, s.role): self.executor.view(s.slot) for s in plan.states}
+        self._views: Mapping[Key, Any] = (
+            {(s.owner, s.role): self.executor.view(s.slot) for s in plan.states} if home is None else home._views
+        )
         self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
         self._outputs = tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in plan.outputs)
-        if tensors is not None:
-            self._share_states()
+        if tensors is not None and home is None:
+            self.take_over()
         self._held = [(self.tensors[key], view) for key, view in self._views.items()]
         self._changed = [*(self.tensors[key] for key in self._written), *self._outputs]
 
-    def _share_states(self) -> None:
+    @property
+    def plan(self) -> Plan:
+        """The plan as it runs: a kernel that cannot be loaded here has been replaced."""
+        return self.executor.plan
+
+    @property
+    def writes_states(self) -> bool:
+        """Whether a run changes states."""
+        return bool(self._written)
+
+    def take_over(self) -> None:
         """Copy each state in, and make its tensor a view of the plan's memory.
 
         One that lives in another program's memory stays there, unless this plan changes it: who trains has the weights.
@@ -105,13 +129,33 @@ class Compiled:
             self.executor.write(state.slot, tensor.data if here else tensor.backend.to_host(tensor.data))
 
     def run(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Run the plan on inputs; returns its outputs, which are overwritten by the next run."""
+        """Run the plan on inputs, or that of another shape; returns its outputs, which are overwritten by the next run."""
+        arrays = [x.data if isinstance(x, Tensor) else x for x in inputs]
         self._follow_states()
-        self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
+        try:
+            self.executor.put(arrays)
+        except MismatchError:
+            if self.variants is None:
+                raise
+            return self.variants.run(arrays)
+        self._execute()
+        return self._outputs
+
+    def run_leading(self, arrays: Sequence[Any], rows: int, row_outputs: Sequence[bool]) -> tuple[Tensor, ...]:
+        """Run the plan on inputs that have fewer rows than it was made for; outputs that have rows have as many."""
+        self._follow_states()
+        self.executor.put_leading(arrays)
+        self._execute()
+        found = []
+        for slot, tensor, has_rows in zip(self.plan.outputs, self._outputs, row_outputs, strict=True):
+            cut = replace(slot, type=Type(slot.type.dtype, (rows, *slot.type.shape[1:]))) if has_rows else slot
+            found.append(Tensor.wrap(self.executor.view(cut), self._backend, tensor.version) if has_rows else tensor)
+        return tuple(found)
+
+    def _execute(self) -> None:
         self.executor.run()
         for tensor in self._changed:
             tensor.version.count += 1
-        return self._outputs
 
     def verify_replay(self, runs: int) -> Report:
         """Run ``runs`` times step by step and again as :meth:`run` does, from the same states and inputs, and compare outputs and states.
@@ -151,13 +195,36 @@ class Compiled:
         self.executor.write_bytes(STATE, before)
         return found
 
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return copies of all states in host memory, by ``role:owner``: weights, moments, the step, random counters."""
+        return {f"{s.role}:{s.owner}": np.array(self.tensors[s.owner, s.role].numpy()) for s in self.plan.states}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Overwrite all states; raises ValueError for one that is missing, unknown or of another type, and nothing is changed then."""
+        mine = {f"{s.role}:{s.owner}": s for s in self.plan.states}
+        missing, unknown = sorted(mine.keys() - state.keys()), sorted(state.keys() - mine.keys())
+        if missing or unknown:
+            raise ValueError(
+                f"state does not fit {self.plan.name}: missing {', '.join(missing) or 'none'}; unknown {', '.join(unknown) or 'none'}"
+            )
+        for name, held in mine.items():
+            found, wanted = np.asarray(state[name]), held.slot.type
+            if found.shape != wanted.shape or found.dtype != find_dtype(wanted.dtype):
+                raise ValueError(f"{name}: expected {wanted}, got {found.dtype}{list(found.shape)}")
+        for name, held in mine.items():
+            tensor = self.tensors[held.owner, held.role]
+            tensor.backend.copy_into(tensor.data, tensor.backend.from_host(np.asarray(state[name])))
+            tensor.version.count += 1
+
     def save(self, folder: Path | str) -> None:
-        """Write plan and states into a folder; each file is replaced as a whole."""
+        """Write plan and states into a folder; each file is replaced as a whole. On ``cuda`` also what ``deploy`` makes C of."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        states = {f"{s.role}:{s.owner}": np.array(self.tensors[s.owner, s.role].numpy()) for s in self.plan.states}
-        write_arrays(place / STATES, states, {"kind": type(self).__name__})
+        write_arrays(place / STATES, self.state_dict(), {"kind": type(self).__name__})
         save_plan(self.plan, place / PLAN)
+        launches = self.executor.describe_launches()
+        if launches is not None:
+            write_atomically(place / LAUNCHES, json.dumps(launches, indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path, arrays: Mapping[str, Any]) -> Self:
@@ -170,6 +237,38 @@ class Compiled:
         except KeyError as error:
             raise PlanError(f"{folder / STATES}: has no state {error}; save the program again") from error
         return made
+
+
+class Program(Compiled):
+    """A model's forward pass, compiled: call it like the model."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return the model's outputs, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
+        outputs = self.run(inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+class Step(Compiled):
+    """A training step, compiled: call it with a batch."""
+
+    def __call__(self, *batch: Any) -> Tensor:
+        """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
+        return self.run(batch)[0]
+
+
+_KINDS: dict[str, type[Program] | type[Step]] = {"Program": Program, "Step": Step}
+
+
+def load(folder: Path | str) -> Program | Step:
+    """Return a program or a step that was saved: it runs with no pass, no selection, and no compiler where its kernels are in the cache.
+
+    It has the shapes that it was saved with. Raises :class:`~aicf.errors.PlanError` or :class:`~aicf.errors.StateError` naming the file
+    that cannot be read.
+    """
+    kind, arrays = read_saved(folder)
+    if kind not in _KINDS:
+        raise PlanError(f"{folder}: holds a program of kind {kind!r}; there are: {', '.join(_KINDS)}")
+    return _KINDS[kind].read(Path(folder), arrays)
 
 
 def read_saved(folder: Path | str) -> tuple[str, Mapping[str, Any]]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aicf.errors import UnsupportedError
 from aicf.frontends.recording import Recording, record
 from aicf.ir import Graph
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.passes import PASSES, Context, LogEntry, run_passes
-from aicf.passes.context import Chooser, Training
-from aicf.plan import Plan, make_plan, verify
+from aicf.passes.context import Choice, Chooser, Training
+from aicf.plan import Plan, verify
+from aicf.plan.planner import make_plan
 from aicf.tensor import Tensor
-from aicf.train.compiled import Compiled
+from aicf.train.compiled import Program
+from aicf.train.variants import Bounds, Variants
 
 
 @dataclass(frozen=True)
@@ -22,22 +27,93 @@ class Options:
     """How programs are compiled.
 
     ``backend`` is the model's by default. ``amp`` is a compute dtype or None. ``deterministic`` kernels alone are chosen. ``passes`` off
-    leaves those out that compilation does not need.
+    leaves those out that compilation does not need. ``bounds`` are those of the programs of other shapes. For ``tune_seconds`` kernels are
+    timed in the plan's own buffers.
     """
 
     backend: str | None = None
     amp: str | None = None
     deterministic: bool = True
     passes: bool = True
+    bounds: Bounds = field(default_factory=Bounds)
+    tune_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.tune_seconds >= 0.0:
+            raise ValueError(f"tune_seconds={self.tune_seconds}: must be at least 0")
 
 
-class Program(Compiled):
-    """A model's forward pass, compiled: call it like the model."""
+@dataclass(frozen=True)
+class Made:
+    """What a compilation makes: the plan, the tensors that its states are, the graph as it was recorded and as the passes left it."""
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Return the model's outputs, which the next call overwrites. Raises ValueError for types that it was not compiled for."""
-        outputs = self.run(inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+    plan: Plan
+    tensors: Mapping[tuple[str, str], Tensor]
+    recorded: Graph
+    graph: Graph
+    log: Sequence[LogEntry]
+    choices: Mapping[int, Choice]
+
+
+class Recipe(ABC):
+    """How a program is made for inputs of given types: what is done again for other shapes, in the modes that modules had at first."""
+
+    def __init__(self, model: Module, options: Options) -> None:
+        self.model = model
+        self.options = options
+        self.backend = find_backend_name(model, options)
+        self._modes = [(module, module.training) for _, module in model.modules()]
+
+    @contextmanager
+    def _in_first_modes(self) -> Iterator[None]:
+        before = [(module, module.training) for module, _ in self._modes]
+        for module, mode in self._modes:
+            module.training = mode
+        try:
+            yield
+        finally:
+            for module, mode in before:
+                module.training = mode
+
+    def record(self, types: Sequence[Type]) -> Recording:
+        """Return the function recorded for inputs of these types."""
+        with self._in_first_modes():
+            return self.trace({f"x{i}": t for i, t in enumerate(types)})
+
+    @abstractmethod
+    def trace(self, types: Mapping[str, Type]) -> Recording:
+        """Return the function recorded for inputs of these types, by name."""
+
+    @abstractmethod
+    def make(self, recording: Recording) -> Made:
+        """Return the plan of what was recorded."""
+
+    def make_tuned(self, inputs: Sequence[Tensor]) -> Made:
+        """Return the plan for inputs; where time is given for it, with the kernels that are fastest on them."""
+        made = self.make(self.record(list_types(inputs)))
+        if not self.options.tune_seconds:
+            return made
+        if self.backend != "cuda":
+            raise UnsupportedError(f"tune_seconds={self.options.tune_seconds}: backend {self.backend} has no kernels to choose from")
+        from aicf.runtime.tuning import choose_by_time
+
+        values = {key: tensor.backend.to_host(tensor.data) for key, tensor in made.tensors.items()}
+        arrays = [x.backend.to_host(x.data) for x in inputs]
+        changed, said = choose_by_time(made.plan, values, arrays, self.options.tune_seconds, deterministic=self.options.deterministic)
+        choices = {**made.choices, **changed}
+        plan = make_plan(made.graph, self.backend, choices)
+        verify(plan)
+        entry = LogEntry("tune", len(made.graph.nodes), len(made.graph.nodes), tuple(said))
+        return replace(made, plan=plan, choices=choices, log=[*made.log, entry])
+
+
+class _ProgramRecipe(Recipe):
+    def trace(self, types: Mapping[str, Type]) -> Recording:
+        return record(lambda m, *xs: m(*xs), self.model, types, type(self.model).__name__)
+
+    def make(self, recording: Recording) -> Made:
+        graph, log, plan, choices = build(recording, None, self.backend, self.options)
+        return Made(plan, recording.tensors, recording.graph, graph, log, choices)
 
 
 def compile(  # noqa: A001  # as the field has it
@@ -48,24 +124,33 @@ def compile(  # noqa: A001  # as the field has it
     amp: str | None = None,
     deterministic: bool = True,
     passes: bool = True,
+    cache_plans: int = 16,
+    cache_bytes: int | None = None,
+    tune_seconds: float = 0.0,
 ) -> Program:
     """Return a model's forward pass as a program for inputs of these types.
 
+    Called with other shapes it compiles a plan for those too, and logs why (``aicf.train``). Where rows go through the network each by
+    itself, numbers of rows are rounded up to the next power of two or to those of ``inputs``. At most ``cache_plans`` such plans, of
+    ``cache_bytes`` in all, are kept, the last used ones; 0 plans refuse other shapes. For up to ``tune_seconds`` the kernels that serve
+    each call are timed on the GPU, in the plan's buffers and on ``inputs``; times are kept in the cache. Other shapes are not tuned.
+
     Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, and :class:`~aicf.errors.UnsupportedError` listing all
-    calls that no kernel serves.
+    calls that no kernel serves. To tune without a GPU raises :class:`~aicf.errors.UnsupportedError` or :class:`~device.UnavailableError`.
     """
-    options = Options(backend, amp, deterministic, passes)
-    recording = record(lambda m, *xs: m(*xs), model, name_inputs(inputs), type(model).__name__)
-    graph, log, plan = build(recording, None, find_backend_name(model, options), options)
-    return Program(plan, recording.tensors, recording.graph, graph, log)
+    recipe = _ProgramRecipe(model, Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds))
+    made = recipe.make_tuned(inputs)
+    program = Program(made.plan, made.tensors, made.recorded, made.graph, made.log)
+    program.variants = Variants.of(program, recipe, pads_rows=True)
+    return program
 
 
-def name_inputs(inputs: Sequence[Any]) -> dict[str, Type]:
-    """Return the types of inputs by name: x0, x1, ...; raises TypeError for one that is not a tensor."""
+def list_types(inputs: Sequence[Any]) -> list[Type]:
+    """Return the types of inputs; raises TypeError for one that is not a tensor."""
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"expected tensors as inputs, got {type(x).__name__}; Tensor(values) makes one")
-    return {f"x{i}": x.type for i, x in enumerate(inputs)}
+    return [x.type for x in inputs]
 
 
 def find_backend_name(model: Module, options: Options) -> str:
@@ -78,14 +163,16 @@ def find_backend_name(model: Module, options: Options) -> str:
     return next(iter(names), "numpy")
 
 
-def build(recording: Recording, training: Training | None, backend: str, options: Options) -> tuple[Graph, list[LogEntry], Plan]:
-    """Return the graph after all passes, their log, and the verified plan."""
+def build(
+    recording: Recording, training: Training | None, backend: str, options: Options
+) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
+    """Return the graph after all passes, their log, the verified plan, and the kernels by node id."""
     context = Context(training, _find_chooser(backend, options), options.amp)
     chosen = [each for each in PASSES if options.passes or each.is_needed]
     graph, log = run_passes(recording.graph, context, chosen)
     plan = make_plan(graph, backend, context.choices)
     verify(plan)
-    return graph, log, plan
+    return graph, log, plan, context.choices
 
 
 def _find_chooser(backend: str, options: Options) -> Chooser | None:

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from aicf.frontends.recording import Recorder, record
+from aicf.frontends.recording import Recorder, Recording, record
 from aicf.ir import Rewriter, Value
 from aicf.ir.graph import CONTROL
 from aicf.modes import no_grad, recording
 from aicf.nn import Module
+from aicf.opset import Type
 from aicf.optim import Optimizer
 from aicf.optim.clipping import find_factor, find_norm
 from aicf.passes.context import Training, Updates
 from aicf.tensor import Tensor
-from aicf.train.compiled import Compiled
-from aicf.train.program import Options, build, find_backend_name, name_inputs
+from aicf.train.compiled import Step
+from aicf.train.program import Made, Options, Recipe, build
+from aicf.train.variants import Bounds, Variants
 
 Loss = Callable[..., Tensor]
 
 
-class Step(Compiled):
-    """A training step, compiled: call it with a batch."""
+class _StepRecipe(Recipe):
+    def __init__(self, model: Module, loss: Loss, optimizer: Optimizer, clip_norm: float | None, options: Options) -> None:
+        super().__init__(model, options)
+        self._loss, self._optimizer, self._clip_norm = loss, optimizer, clip_norm
 
-    def __call__(self, *batch: Any) -> Tensor:
-        """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for types that it was not compiled for."""
-        return self.run(batch)[0]
+    def trace(self, types: Mapping[str, Type]) -> Recording:
+        return record(self._loss, self.model, types, f"step of {type(self.model).__name__}")
+
+    def make(self, recording: Recording) -> Made:
+        tensors = dict(recording.tensors)
+        owners = _find_owners(self.model, self._optimizer)
+        attach = _Attachment(self._optimizer, owners, tensors, self._clip_norm)
+        graph, log, plan, choices = build(recording, Training(tuple(owners.values()), attach), self.backend, self.options)
+        return Made(plan, tensors, recording.graph, graph, log, choices)
 
 
 def compile_step(
@@ -39,21 +48,25 @@ def compile_step(
     amp: str | None = None,
     deterministic: bool = True,
     passes: bool = True,
+    cache_plans: int = 16,
+    cache_bytes: int | None = None,
+    tune_seconds: float = 0.0,
 ) -> Step:
     """Return a training step for batches of these types: ``loss(model, *batch)``, its gradients, and the optimizer's update.
 
-    Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. Raises
-    :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
+    Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. A batch of
+    other shapes gets a plan of its own on the same states, within ``cache_plans`` and ``cache_bytes`` as :func:`aicf.compile` says; rows
+    are not padded, since a loss is made of all of them. ``tune_seconds`` is as there; states are as before afterwards.
+
+    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
     gradient, and :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves.
     """
-    options = Options(backend, amp, deterministic, passes)
-    recorded = record(loss, model, name_inputs(batch), f"step of {type(model).__name__}")
-    tensors = dict(recorded.tensors)
-    owners = _find_owners(model, optimizer)
-    attach = _Attachment(optimizer, owners, tensors, clip_norm)
-    training = Training(tuple(owners.values()), attach)
-    graph, log, plan = build(recorded, training, find_backend_name(model, options), options)
-    return Step(plan, tensors, recorded.graph, graph, log)
+    options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds)
+    recipe = _StepRecipe(model, loss, optimizer, clip_norm, options)
+    made = recipe.make_tuned(batch)
+    step = Step(made.plan, made.tensors, made.recorded, made.graph, made.log)
+    step.variants = Variants.of(step, recipe, pads_rows=False)
+    return step
 
 
 def _find_owners(model: Module, optimizer: Optimizer) -> dict[int, str]:

@@ -7,10 +7,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import deploy
 from contract.decision import SOURCE
 from deploy.__main__ import write
 from deploy.selection import DeployedOp
 from device.toolchain import find_toolchain
+
+DEPLOY = Path(deploy.__file__).parent
 
 
 class Choice(ctypes.Structure):
@@ -39,7 +42,7 @@ def build_dispatcher(folder: Path, ops: Sequence[DeployedOp]) -> ctypes.CDLL:
                 symbol = kernel.manifest["entry_points"][call]
                 stubs.append(f"AicfStatus {symbol}(const {struct}* p{more}) {{ AicfStatus s_; memset(&s_, 0, sizeof s_); return s_; }}\n")
     (folder / "stubs.c").write_text("".join(stubs))
-    includes = [f"-I{path}" for path in (folder, SOURCE.parent, find_toolchain().cuda_include)]
+    includes = [f"-I{path}" for path in (folder, DEPLOY, SOURCE.parent, find_toolchain().cuda_include)]
     flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-shared", "-fPIC", *includes]
     objects = []
     for source, strict in ((folder / "aicf_dispatch.c", ["-Wall", "-Wextra", "-Werror"]), (folder / "stubs.c", [])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -23,16 +24,32 @@ from device.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cpp_mlp"
+NETWORK = ROOT / "examples" / "cpp_network"
 PATTERNS = ("naive__*", "row_in_registers__*")
+# Compiles the example's network of the library's kernels alone.
+MAKE_NETWORK = """
+import fnmatch, runpy, sys
+from pathlib import Path
+from aicf.registry import HwCaps, open_registry
+
+registry = open_registry()
+for op in ("gemm_bias_act", "softmax"):
+    for kernel in registry.find_tables(op, HwCaps.parse("sm_90a")).kernels:
+        if not any(fnmatch.fnmatch(kernel.name, pattern) for pattern in sys.argv[3:]):
+            registry.refuse(op, kernel.manifest["seal"], "it is not in the library")
+runpy.run_path(sys.argv[1])["main"](Path(sys.argv[2]))
+"""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A library of some of the frozen kernels, and the example linked with it."""
+    """A library of some of the frozen kernels and a network, and the examples linked with it."""
 
     prefix: Path
     build: Path
     program: Path
+    network: Path
+    values: Path
 
 
 def run(*command: object, cwd: Path = ROOT, timeout: float = 300) -> str:
@@ -48,11 +65,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     prefix, build = folder / "prefix", folder / "build"
     nvcc = find_toolchain().nvcc
     words = [f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DPython3_EXECUTABLE={sys.executable}", f"-DAICF_NVCC={nvcc}", "-DAICF_ARCHS=sm_90a"]
-    run("cmake", "-S", ROOT / "deploy", "-B", build, "-G", "Ninja", *words, f"-DAICF_KERNELS={';'.join(PATTERNS)}")
+    values = folder / "values"
+    make_network(values)
+    words += [f"-DAICF_KERNELS={';'.join(PATTERNS)}", f"-DAICF_NETWORKS={values / 'mlp'}"]
+    run("cmake", "-S", ROOT / "deploy", "-B", build, "-G", "Ninja", *words)
     run("ninja", "-C", build, "install")
-    run("cmake", "-S", EXAMPLE, "-B", folder / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
-    run("ninja", "-C", folder / "example")
-    return Built(prefix, build, folder / "example" / "cpp_mlp")
+    for example in (EXAMPLE, NETWORK):
+        run("cmake", "-S", example, "-B", folder / example.name, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+        run("ninja", "-C", folder / example.name)
+    return Built(prefix, build, folder / "cpp_mlp" / "cpp_mlp", folder / "cpp_network" / "cpp_network", values)
+
+
+def make_network(folder: Path) -> None:
+    command = [sys.executable, "-c", MAKE_NETWORK, str(NETWORK / "make_network.py"), str(folder), *PATTERNS]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"AICF_DEVICE": "emulated"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def list_symbols(archive: Path) -> set[str]:
@@ -65,6 +92,8 @@ def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built
     for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS):
         expected |= {f"aicf_{op.name}{call}" for call in ("", "_choose", "_choose_on", "_workspace_bytes")}
         expected |= {symbol for k in op.kernels for symbol in k.manifest["entry_points"].values()}
+    calls = re.findall(r"\b(aicf_network_\w+)\(", (ROOT / "deploy" / "aicf_network.h").read_text().partition("*/")[2])
+    expected |= {"aicf_network_mlp", *calls}
     archive = built.prefix / "lib" / "libaicf_kernels.a"
     assert list_symbols(archive) == expected
     assert any("row_in_registers" in s for s in expected) and not any("wgmma" in s for s in expected)
@@ -73,6 +102,7 @@ def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built
 
 def test_the_build_says_which_ops_and_how_many_kernels_it_has(built: Built) -> None:
     lines = (built.build / "generated" / "summary.txt").read_text().splitlines()
+    assert lines.pop(0).startswith("network mlp: 3 steps, 132608 bytes of weights, ")
     assert lines[-1] == summarize(select(find_frozen_dir(), [], ["sm_90a"], PATTERNS)).splitlines()[-1]
     told = {line.partition(":")[0]: int(line.split()[1]) for line in lines[:-1]}
     chosen = {op.name: len(op.kernels) for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS)}
@@ -87,7 +117,11 @@ def test_the_machine_code_in_the_library_is_what_was_sealed(built: Built) -> Non
 
 
 def run_example(built: Built, expected: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "device", "run", str(built.program), str(expected)]
+    return run_program(built.program, expected)
+
+
+def run_program(program: Path, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "device", "run", str(program), *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
@@ -107,8 +141,29 @@ def test_the_example_notices_a_value_that_is_off(emulated_device: object, built:
     assert "cpp_mlp: y[31, 7] = " in done.stderr + done.stdout
 
 
-def test_the_program_needs_no_python(built: Built) -> None:
-    needed = [line.split()[-1] for line in run("readelf", "-d", built.program).splitlines() if "(NEEDED)" in line]
+def test_a_compiled_network_runs_in_cpp_with_the_bits_of_python(emulated_device: object, built: Built) -> None:
+    done = run_program(built.network, built.values / "x.bin", built.values / "y.bin")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for how in ("launch by launch", "as one graph"):
+        assert f"{how}: 2048 values, the same bits" in done.stdout
+    # Of the library's objects there are those of the network's kernels alone.
+    plan = json.loads((built.values / "mlp" / "plan.json").read_text())
+    launches = {line.split()[-1] for line in run("nm", built.network).splitlines() if "_launch__" in line}
+    assert launches == {f"{step['op']}_launch__{step['kernel']}" for step in plan["steps"]}
+
+
+def test_the_cpp_network_notices_a_bit_that_is_off(emulated_device: object, built: Built, tmp_path: Path) -> None:
+    y = np.fromfile(built.values / "y.bin", np.float32)
+    y[1000] = np.nextafter(y[1000], np.float32(1.0))
+    y.tofile(tmp_path / "y.bin")
+    done = run_program(built.network, built.values / "x.bin", tmp_path / "y.bin")
+    assert done.returncode == 1
+    assert "cpp_network: launch by launch: value 1000 is " in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("name", ["program", "network"])
+def test_the_program_needs_no_python(built: Built, name: str) -> None:
+    needed = [line.split()[-1] for line in run("readelf", "-d", getattr(built, name)).splitlines() if "(NEEDED)" in line]
     assert any("libcudart.so.13" in name for name in needed)
     assert not any("python" in name for name in needed)
 

@@ -30,6 +30,9 @@ class Eager:
     def predict_us(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> float | None:
         return 1.0 if op in ("Linear", "LinearGrad") else float("inf")
 
+    def prepare(self, nodes: Sequence[object]) -> Sequence[str]:
+        return ()
+
     def choose(self, node: object) -> Choice:
         return Choice("", "", "", None, 0, "")
 
@@ -44,6 +47,9 @@ class Everything:
 
     def predict_us(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> float | None:
         return 1.0
+
+    def prepare(self, nodes: Sequence[Node]) -> Sequence[str]:
+        return ()
 
     def choose(self, node: Node) -> Choice:
         return Choice(node.op, "", "", None, 0, "")

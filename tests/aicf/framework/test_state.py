@@ -146,7 +146,7 @@ def test_a_loader_goes_on_where_it_was_left() -> None:
     resumed.load_state_dict(other.state_dict())
     assert first + [batch[1].tolist() for batch in resumed.epochs(3)] == batches
     assert batches[:5] != batches[5:10]
-    with pytest.raises(ValueError, match="seed 3, and this loader has seed 4"):
+    with pytest.raises(ValueError, match="seed 3, but this loader has seed 4"):
         DataLoader((X, Y), batch=8, seed=4).load_state_dict(other.state_dict())
     with pytest.raises(ValueError, match="batch=41"):
         DataLoader((X, Y), batch=41)

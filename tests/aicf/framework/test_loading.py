@@ -1,0 +1,62 @@
+"""A saved plan runs with no pass, no selection and no compiler where the cache holds its kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from device import Device
+
+ROOT = Path(__file__).resolve().parents[3]
+X, Y = np.random.default_rng(4).normal(size=(8, 16)).astype(np.float32), np.arange(8) % 4
+
+# Runs in a process of its own, where deciding and starting programs raise.
+LOADING = """
+import json, subprocess, sys, time
+import numpy as np
+import contract.decision
+import aicf
+from contract.decision import DecisionCore
+
+def refuse(*arguments, **options):
+    raise AssertionError(f"called with {arguments}")
+
+begin = time.perf_counter()
+contract.decision.load_core()
+DecisionCore.decide = subprocess.Popen.__init__ = subprocess.run = refuse
+step = aicf.load(sys.argv[1])
+rng = np.random.default_rng(4)
+x, y = rng.normal(size=(8, 16)).astype(np.float32), np.arange(8) % 4
+losses = [step(x, y).item() for _ in range(3)]
+makers = ("aicf.passes", "aicf.frontends", "aicf.train.program", "aicf.train.step", "aicf.runtime.chooser")
+made = [name for name in sys.modules if name.startswith(makers)]
+print(json.dumps({"losses": losses, "made": made, "seconds": time.perf_counter() - begin}))
+"""
+
+
+def test_a_saved_step_needs_no_pass_no_selection_and_no_compiler(device: Device, tmp_path: Path) -> None:
+    aicf.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    batch = (Tensor(X), Tensor(Y))
+    step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x), y), optimizer, batch, backend="cuda")
+    step.save(tmp_path)
+    expected = [step(X, Y).item() for _ in range(3)]
+    # A chain that is not frozen is named too, by its engine and itself.
+    assert any(s.op == "elementwise" for s in step.plan.steps)
+    environ = os.environ | {"AICF_DEVICE": "emulated" if device.is_emulated else "cuda"}
+    command = [sys.executable, "-c", LOADING, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["losses"] == expected
+    assert found["made"] == []
+    print(f"loaded and run three times in {found['seconds']:.2f} s")
