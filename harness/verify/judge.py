@@ -8,8 +8,8 @@ The protocol on one problem, on normal inputs, all on a non-default, non-blockin
 4. ``stale``        fresh inputs in the same buffers give fresh results;
 5. ``capture``      the launch is captured into a graph: nothing may run while capturing, the graph must hold a kernel, and its replay
                     gives the same bits. Work on another stream, and calls that a graph cannot hold, show here on every device;
-6. ``sanitizer``    on an emulated device the launch is repeated on exactly sized allocations with memcheck, initcheck, synccheck and
-                    racecheck on;
+6. ``sanitizer``    on an emulated device the launch is repeated on exactly sized allocations with memcheck, initcheck, synccheck,
+                    racecheck and streamcheck on;
 7. ``schedules``    where asked for, on an emulated device: the launch is repeated under several orders of blocks and warps, all of which
                     must give the same bits. Where they differ within the bound and the kernel uses atomics, that is said to be their
                     order; a kernel that is declared otherwise need only stay within the bound.
