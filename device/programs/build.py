@@ -11,9 +11,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from device.programs.compile import list_link_options, make_links
 from device.programs.find import Program, find_header
 from device.programs.missing import explain, find_missing_header, find_missing_library, lacks_symbols
+from device.programs.nvcc import list_link_options, make_links
 from device.programs.process import find_driver
 from device.programs.recipe import choose_standard
 from device.toolchain import Toolchain

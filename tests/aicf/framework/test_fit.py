@@ -22,6 +22,7 @@ from aicf.data import DataLoader
 from aicf.errors import StateError
 from aicf.train import Step, fit
 from aicf.train.progress import Report
+from device import Device
 from tests.aicf.framework.killed_training import X, Y, make_step, read_content
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -190,3 +191,32 @@ def test_an_empty_loader_is_an_error(step: Step) -> None:
         fit(step, Empty((X, Y), batch=8), steps=1, show=False)
     with pytest.raises(ValueError, match="either steps or epochs"):
         fit(step, make_loader(), show=False)
+
+
+def test_batches_come_from_pinned_memory_through_two_buffers(device: Device) -> None:
+    step = make_step("cuda")[0]
+    loader = make_loader()
+    expected = [step(*batch).item() for batch in make_loader().epochs(2)]
+    step.load_state_dict(make_step("cuda")[0].state_dict())
+    feed, found, addresses = step.feed(loader), [], []
+    for _ in range(2):
+        for batch in feed:
+            addresses.append([array.address for array in batch])
+            found.append(step(*batch))  # nobody waits here
+            assert loader.state_dict()["position"] == (len(addresses) - 1) % 5 + 1
+    assert found[-1].item() == expected[-1]
+    # Two places take turns, and each batch has its rows.
+    assert addresses == (addresses[:2] * 5)
+    rows = [(x.copy_to_host(), y.copy_to_host()) for x, y in step.feed(make_loader())]
+    for (x, y), (x_true, y_true) in zip(rows, make_loader(), strict=True):
+        assert np.array_equal(x, x_true) and np.array_equal(y, y_true)
+    # What the plan was not made for is passed on as it is.
+    (batch, *_) = step.feed(DataLoader((X, Y), batch=4))
+    assert isinstance(batch[0], np.ndarray)
+
+
+def test_training_on_the_device_has_the_bits_of_a_plain_loop(device: Device) -> None:
+    step, loader = make_step("cuda")
+    expected = [step(*batch).item() for batch in loader.epochs(2)]
+    step.load_state_dict(make_step("cuda")[0].state_dict())
+    assert list(fit(step, make_loader(), epochs=2, read_every=1, show=False).losses) == expected
