@@ -93,7 +93,8 @@ def test_the_pages_from_the_wheel_to_a_library_and_a_trained_plan(tmp_path: Path
         fresh.run("bash", "-c", command, cwd=project)
 
     told = fresh.run("bash", "-c", sanitizer, cwd=tmp_path)
-    assert re.search(r"out_of_bounds_read.*sum\.cu:6", told, re.DOTALL) and re.search(r"shared_race.*sum\.cu:8", told, re.DOTALL)
+    assert re.search(r"Invalid read of size 4 bytes in global memory\n=+ +at sum\.cu:6 ", told)
+    assert re.search(r"Race in shared memory \(read after write\).*\n.*\n.*\n=+ +at sum\.cu:8 ", told)
 
 
 @pytest.mark.slow
