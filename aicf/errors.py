@@ -29,6 +29,10 @@ class LaunchError(RuntimeError):
         return self.cuda_code in _REFUSED_AT_LOAD
 
 
+class ChainError(RuntimeError):
+    """The kernel of a fused chain that is not frozen cannot be built here; its parts may be frozen."""
+
+
 class GradientError(RuntimeError):
     """A backward pass that cannot be made: its graph was freed, or what it needs was changed in place."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from contract.building import find_or_build
 from contract.errors import FrozenError
 from contract.expressions.cuda import OWN, write_chains
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from contract.files import write_atomically
 from contract.kernels import FrozenKernel
 from device.settings import read_settings

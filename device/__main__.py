@@ -11,8 +11,8 @@ import typer
 from device import UnavailableError, read_settings
 from device.interface import DeviceError
 from device.loader import find_emulator_library, find_gpus
-from device.programs.compile import compile_program
 from device.programs.find import find_programs
+from device.programs.nvcc import compile_program
 from device.programs.process import RunOptions, run_program
 from device.settings import TARGETS, SettingError, parse_choice
 from device.toolchain import find_toolchain

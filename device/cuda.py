@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from device.cudart import Cudart
 from device.interface import UnavailableError
 from device.loader import find_gpus, load_cuda
-from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
+from device.memory import RuntimeArray, RuntimeBuffer
+from device.runtime import RuntimeDevice
 
 if TYPE_CHECKING:
     from types import ModuleType

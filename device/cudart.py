@@ -127,6 +127,8 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaGraphLaunch": (c_void_p, c_void_p),
     "cudaGraphNodeGetType": (c_void_p, POINTER(c_int)),
     "cudaMalloc": (POINTER(c_void_p), c_size_t),
+    "cudaMallocHost": (POINTER(c_void_p), c_size_t),
+    "cudaFreeHost": (c_void_p,),
     "cudaMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
     "cudaMemcpy2D": (c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int),
     "cudaMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),

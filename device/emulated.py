@@ -10,7 +10,8 @@ from typing import Any
 from device.cudart import ERROR_INITIALIZATION, Cudart
 from device.interface import DeviceError, KernelLines, LaunchCounters, LineCounters, Observer, Report
 from device.loader import load_emulator
-from device.runtime import RuntimeArray, RuntimeBuffer, RuntimeDevice
+from device.memory import RuntimeArray, RuntimeBuffer
+from device.runtime import RuntimeDevice
 from device.settings import SettingError, Settings
 
 _DLPACK_CPU = 1

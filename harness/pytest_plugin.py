@@ -24,7 +24,7 @@ from device.settings import SettingError
 from harness.spec import Launchable
 from harness.timing.batches import Launch, Mode
 from harness.timing.timer import Timer, Timing
-from harness.verify.runner import Case
+from harness.verify.case import Case
 
 
 class _SampleClock:

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from device import Device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
-from harness.build.builder import BuildResult, build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import BuildResult, build_op
 from harness.discover import LoadedOp, load_op
 from harness.spec import Launchable, Problem, Variant
 from harness.targets import find_target
+from harness.verify.case import Case
 from harness.verify.findings import ProblemResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 
 class OpUnderTest:

@@ -29,7 +29,8 @@ from contests import QUICK, Kernels, tune
 from device import Device, open_device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.compare.contest import run_contest
 from harness.discover import find_op
 from harness.freezing.decide.promote import PROMOTION
@@ -37,8 +38,8 @@ from harness.freezing.decide.ruling import judge_challenger, share_error
 from harness.records.provenance import find_commit
 from harness.targets import find_target
 from harness.timing.timer import Launch, Mode, Timer
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 # A bucket is a name and, by problem, the launches of incumbent, control and challenger.
 Bucket = dict[str, tuple[Launch, Launch, Launch]]

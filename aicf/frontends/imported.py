@@ -143,6 +143,8 @@ class Imported(Module):
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        for call in network.calls:  # parts are shown in the order in which they run
+            self._find_part(call.owner)
         for path, tensor in network.tensors.items():
             owner, _, name = path.rpartition(".")
             setattr(self._find_part(owner), name, tensor)

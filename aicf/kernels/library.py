@@ -10,7 +10,7 @@ from aicf.errors import LaunchError
 from contract.building import build_kernel
 from contract.chain_building import build_chain
 from contract.entry_points import EntryPoints
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import Status
 from device import open_device

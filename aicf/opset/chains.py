@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from aicf.opset.definition import REQUIRED, Arrays, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type
 from contract.expressions.evaluate import Draws, evaluate
-from contract.expressions.language import MAX_INPUTS, MAX_OUTPUTS, Chain, Extent, parse_chain
+from contract.expressions.language import MAX_INPUTS, MAX_OUTPUTS, parse_chain
+from contract.expressions.tree import Chain, Extent
 
 # How chains name dtypes.
 NAMES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "bool": "bool", "int64": "i64", "uint64": "i64"}

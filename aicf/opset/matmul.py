@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,11 +42,17 @@ def _differentiate_matmul(g: Backward, dy: V) -> list[V | None]:
     return [da, db]
 
 
-def _lower_matmul(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
+def _lower_matmul(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    """Lower a product with one matrix on the right; batches on both sides have no frozen op."""
     left, right = inputs
+    shape, columns = b.type_of(left).shape, b.type_of(right).shape[0 if attrs["transpose_b"] else -1]
+    if len(b.type_of(right).shape) > 2 or (attrs["transpose_a"] and len(shape) > 2):
+        return None
     if attrs["transpose_a"]:
-        left = b.one("Permute", left, order=(1, 0))
-    return [b.one("gemm_bias_act", left, right, None, b_layout="nk" if attrs["transpose_b"] else "kn")]
+        left, shape = b.one("Permute", left, order=(1, 0)), shape[::-1]
+    rows = b.reshape(left, (math.prod(shape[:-1]), shape[-1]))
+    made = b.one("gemm_bias_act", rows, right, None, b_layout="nk" if attrs["transpose_b"] else "kn")
+    return [b.reshape(made, (*shape[:-1], columns))]
 
 
 OPS = (

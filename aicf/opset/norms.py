@@ -13,14 +13,15 @@ from aicf.opset.types import Attrs, Type
 
 
 def _infer_layer_norm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    return _infer("LayerNorm", types, 2)
+    return infer_norm("LayerNorm", types, 2)
 
 
 def _infer_rms_norm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    return _infer("RMSNorm", types, 1)
+    return infer_norm("RMSNorm", types, 1)
 
 
-def _infer(op: str, types: Types, num_statistics: int) -> tuple[Type, ...]:
+def infer_norm(op: str, types: Types, num_statistics: int) -> tuple[Type, ...]:
+    """Return the types of a normalisation: of x, then of its statistics; raises ValueError for operands that do not fit."""
     names = ("x", "weight", "bias")[: len(types)]
     same_floats(op, names, types)
     x = types[0]
@@ -38,14 +39,16 @@ def _scale(value: Any, weight: Any, bias: Any = None) -> Any:
     return value if bias is None else value + bias
 
 
-def _layer_norm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+def compute_layer_norm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    """Return y, mean and rstd of a layer normalisation."""
     x, weight, bias = arrays
     mean = x.mean(-1, keepdims=True)
     rstd = 1.0 / np.sqrt(np.square(x - mean).mean(-1, keepdims=True) + attrs["eps"])
     return _scale((x - mean) * rstd, weight, bias), mean, rstd
 
 
-def _rms_norm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+def compute_rms_norm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    """Return y and rrms of a root-mean-square normalisation."""
     x, weight = arrays
     rrms = 1.0 / np.sqrt(np.square(x).mean(-1, keepdims=True) + attrs["eps"])
     return _scale(x * rrms, weight), rrms
@@ -92,14 +95,15 @@ def _infer_rms_norm_grad(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 def _infer_grad(op: str, types: Types, num_scales: int) -> tuple[Type, ...]:
     dy, x, weight, *statistics = types
     assert dy is not None and x is not None
-    wanted = _infer(op, (x, weight), len(statistics))
+    wanted = infer_norm(op, (x, weight), len(statistics))
     for name, found, expected in zip(("dy", "statistics", "statistics"), (dy, *statistics), wanted, strict=False):
         if found != expected:
             raise ValueError(f"{op}: {name}: expected {expected}, got {found}")
     return (x, *[x.reshape(x.shape[-1:])] * num_scales)
 
 
-def _layer_norm_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
+def compute_layer_norm_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
+    """Return dx, dweight and dbias of a layer normalisation."""
     dy, x, weight, mean, rstd = arrays
     rows = tuple(range(dy.ndim - 1))
     h, d = (x - mean) * rstd, _scale(dy, weight)
@@ -107,7 +111,8 @@ def _layer_norm_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
     return [dx, (dy * h).sum(rows), dy.sum(rows)]
 
 
-def _rms_norm_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
+def compute_rms_norm_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
+    """Return dx and dweight of a root-mean-square normalisation."""
     dy, x, weight, rrms = arrays
     h, d = x * rrms, _scale(dy, weight)
     return [rrms * (d - h * (d * h).mean(-1, keepdims=True)), (dy * h).sum(tuple(range(dy.ndim - 1)))]
@@ -206,76 +211,13 @@ def _lower(b: Builder, op: str, inputs: Sequence[V | None], attrs: Attrs) -> lis
     return [b.reshape(y, t.shape), *(b.cast(b.reshape(s, (*t.shape[:-1], 1)), t.dtype) for s in statistics)]
 
 
-# ---- the frozen ops
-
-
-def _infer_layernorm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    return _infer_frozen("layernorm", types, 2 if attrs["with_statistics"] else 0)
-
-
-def _infer_rmsnorm(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    return _infer_frozen("rmsnorm", types, 1 if attrs["with_rstd"] else 0)
-
-
-def _infer_frozen(op: str, types: Types, num_statistics: int) -> tuple[Type, ...]:
-    x, residual, *scales = types
-    if residual is not None:
-        raise ValueError(f"{op}: residual: a preceding addition is not supported in plans yet")
-    y, *_ = _infer(op, (x, *scales), 0)
-    if len(y.shape) != 2:
-        raise ValueError(f"{op}: x: expected a matrix, got {y}")
-    return (y, *[Type("float32", y.shape[:1])] * num_statistics)
-
-
-def _layernorm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    x, _, weight, bias = arrays
-    y, *statistics = _layer_norm((x, weight, bias), attrs)
-    return (y, *(s[:, 0] for s in statistics if attrs["with_statistics"]))
-
-
-def _rmsnorm(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    x, _, weight = arrays
-    y, rstd = _rms_norm((x, weight), attrs)
-    return (y, rstd[:, 0]) if attrs["with_rstd"] else (y,)
-
-
-def _infer_layernorm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    return _infer_backward("layernorm_backward", types, 2 if attrs["with_bias"] else 1)
-
-
-def _infer_rmsnorm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    return _infer_backward("rmsnorm_backward", types, 1)
-
-
-def _infer_backward(op: str, types: Types, num_scales: int) -> tuple[Type, ...]:
-    dy, x, weight, *statistics, dsum = types
-    if dsum is not None:
-        raise ValueError(f"{op}: dsum: a preceding addition is not supported in plans yet")
-    assert dy is not None and x is not None
-    (dx,) = _infer(op, (x, weight), 0)
-    if dy != x or len(x.shape) != 2 or any(s != Type("float32", x.shape[:1]) for s in statistics):
-        raise ValueError(f"{op}: expected matrices of one type, and float32 statistics of their rows; got {', '.join(map(str, types))}")
-    return (dx, *[x.reshape(x.shape[-1:])] * num_scales)
-
-
-def _layernorm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
-    dy, x, weight, mean, rstd, _ = arrays
-    made = _layer_norm_grad((dy, x, weight, mean[:, np.newaxis], rstd[:, np.newaxis]), attrs)
-    return made if attrs["with_bias"] else made[:2]
-
-
-def _rmsnorm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
-    dy, x, weight, rstd, _ = arrays
-    return _rms_norm_grad((dy, x, weight, rstd[:, np.newaxis]), attrs)
-
-
 OPS = (
     OpDef(
         "LayerNorm",
         ("x", "weight?", "bias?"),
         ("y", "mean", "rstd"),
         _infer_layer_norm,
-        _layer_norm,
+        compute_layer_norm,
         {"eps": 1e-5},
         _differentiate_layer_norm,
         lambda attrs, needed: {"x", "mean", "rstd", "weight"},
@@ -287,7 +229,7 @@ OPS = (
         ("x", "weight?"),
         ("y", "rrms"),
         _infer_rms_norm,
-        _rms_norm,
+        compute_rms_norm,
         {"eps": 1e-6},
         _differentiate_rms_norm,
         lambda attrs, needed: {"x", "rrms", "weight"},
@@ -299,7 +241,7 @@ OPS = (
         ("dy", "x", "weight?", "mean", "rstd"),
         ("dx", "dweight", "dbias"),
         _infer_layer_norm_grad,
-        _layer_norm_grad,
+        compute_layer_norm_grad,
         {},
         _differentiate_grad,
         _save_grad,
@@ -311,47 +253,11 @@ OPS = (
         ("dy", "x", "weight?", "rrms"),
         ("dx", "dweight"),
         _infer_rms_norm_grad,
-        _rms_norm_grad,
+        compute_rms_norm_grad,
         {},
         _differentiate_grad,
         _save_grad,
         amp="never",
         lower=_lower_rms_norm_grad,
-    ),
-    OpDef(
-        "layernorm",
-        ("x", "residual?", "weight", "bias?"),
-        ("y", "mean", "rstd"),
-        _infer_layernorm,
-        _layernorm,
-        {"eps": 1e-5, "with_statistics": False},
-        is_frozen=True,
-    ),
-    OpDef(
-        "rmsnorm",
-        ("x", "residual?", "weight"),
-        ("y", "rstd"),
-        _infer_rmsnorm,
-        _rmsnorm,
-        {"eps": 1e-6, "with_rstd": False},
-        is_frozen=True,
-    ),
-    OpDef(
-        "layernorm_backward",
-        ("dy", "x", "weight", "mean", "rstd", "dsum?"),
-        ("dx", "dweight", "dbias"),
-        _infer_layernorm_backward,
-        _layernorm_backward,
-        {"with_bias": True},
-        is_frozen=True,
-    ),
-    OpDef(
-        "rmsnorm_backward",
-        ("dy", "x", "weight", "rstd", "dsum?"),
-        ("dx", "dweight"),
-        _infer_rmsnorm_backward,
-        _rmsnorm_backward,
-        {},
-        is_frozen=True,
     ),
 )

@@ -49,6 +49,15 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
     return [b.reshape(made, shape)]
 
 
+def _lower_log(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
+    """Lower to reductions and chains, in fp32 whatever the dtype is: what lies between is not to be rounded to 16 bits."""
+    dtype, axis = b.type_of(inputs[0]).dtype, len(b.type_of(inputs[0]).shape) - 1
+    x = b.cast(inputs[0], "float32")
+    shifted = b.sub(x, b.reduce("max", x, (axis,), keep=True))
+    made = b.sub(shifted, b.each("log", b.reduce("sum", b.each("exp", shifted), (axis,), keep=True)))
+    return [b.cast(made, dtype)]
+
+
 def _save_output(attrs: Attrs, needed: set[str]) -> set[str]:
     return {"y"}
 
@@ -65,6 +74,7 @@ OPS = (
         _differentiate_log_softmax,
         _save_output,
         amp="never",
+        lower=_lower_log,
     ),
     OpDef("softmax", ("x",), ("y",), _infer, _softmax, {}, _differentiate_softmax, _save_output, is_frozen=True),
 )

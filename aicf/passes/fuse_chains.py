@@ -17,8 +17,8 @@ from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import Attr, Type, find_dtype
 from aicf.opset.chains import COUNTERS, MAX_INPUTS, MAX_OUTPUTS, NAMES, read_chain
 from aicf.passes.context import Context
-from contract.expressions.language import Call, Extent, Name, Number, format_node
-from contract.expressions.language import Node as Tree
+from contract.expressions.tree import Call, Extent, Name, Number, format_node
+from contract.expressions.tree import Node as Tree
 
 _EXTENTS = {Extent.FULL: "", Extent.ROWS: "[rows]", Extent.COLUMNS: "[columns]", Extent.ONE: "[]"}
 

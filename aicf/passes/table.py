@@ -22,7 +22,10 @@ from aicf.passes import (
 )
 from aicf.passes.context import Context, LogEntry, Run
 
-__all__ = ["PASSES", "Context", "LogEntry", "Pass", "run_passes"]
+__all__ = ["FUSE_CHAINS", "PASSES", "Context", "LogEntry", "Pass", "run_passes"]
+
+# The pass that may make kernels that nobody has frozen.
+FUSE_CHAINS = "fuse chains"
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,11 @@ PASSES: tuple[Pass, ...] = (
     Pass("merge common again", merge_common.run),
     Pass("remove dead again", remove_dead.run),
     Pass("fuse", fuse.run, is_exact=False),
+    Pass("add in products", fuse.add_in_products, is_exact=False),
     Pass("join sums", flatten.join_sums, is_exact=False),
     Pass("lower", lower.run, is_exact=False, is_needed=True),
     Pass("remove dead last", remove_dead.run),
-    Pass("fuse chains", fuse_chains.run, is_exact=False),
+    Pass(FUSE_CHAINS, fuse_chains.run, is_exact=False),
     Pass("remove dead constants", remove_dead.run),
     Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),

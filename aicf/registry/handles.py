@@ -13,7 +13,7 @@ from contract.building import build_kernel
 from contract.calls import Interface, Query
 from contract.chain_building import build_chain
 from contract.decision import How
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
 

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.backends.frozen import FrozenCall, FrozenCalls, open_calls
+from aicf.backends.calls import FrozenCall
+from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
 from aicf.errors import LaunchError
+from aicf.kernels.library import KernelLibrary
 from aicf.opset import Type, find_dtype
 from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import GRADIENT, INPUT, STATE
 from aicf.runtime.executor import Executor
-from aicf.runtime.launches import describe_launches
+from aicf.runtime.feeding import Feed
+from aicf.runtime.launches import SavedLaunch, describe_launches, read_launches
 from aicf.runtime.places import list_copies
 from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
 from device import Buffer, DeviceArray, Event, Graph, Stream, UnavailableError, open_device
 from device.runtime import RuntimeDevice
+from device.settings import read_settings
 
 Launch = Callable[[], None]
+_NO_TIME = "the emulated device has no time; profile on a GPU"
 
 
 class _Target(NamedTuple):
@@ -42,9 +48,10 @@ class DeviceExecutor(Executor):
     """Runs a plan's launches. All that a launch needs is made ready here: a run allocates nothing and asks nobody.
 
     With ``capture`` the second run and later ones replay one graph; the first is stepwise, so that every kernel is loaded before.
+    Launches that were ``saved`` with the plan are made as they were described; the registry is asked only where one cannot be.
     """
 
-    def __init__(self, plan: Plan, lender: Executor | None = None, *, capture: bool = True) -> None:
+    def __init__(self, plan: Plan, lender: Executor | None = None, *, capture: bool = True, saved: Mapping[str, Any] | None = None) -> None:
         super().__init__(plan, lender)
         device = open_device()
         assert isinstance(device, RuntimeDevice)  # both kinds are
@@ -67,16 +74,9 @@ class DeviceExecutor(Executor):
         self._waited = {j for step in plan.steps for j in step.waits}
         self._events: dict[int, Event] = {}
         self._frozen = open_calls(deterministic=True)
+        self._found: list[FrozenCall | None] | None = None
         self._workspaces: dict[int, Buffer] = {}  # by step: of kernels that want more than the plan has for them
-        self.calls = [_find_call(self._frozen, step) for step in plan.steps]
-        failed = {call.seal: error for call, error in self._frozen.build(call for call in self.calls if call is not None)}
-        self._launches: list[Launch] = []
-        for i, call in enumerate(self.calls):
-            self._launches.append(lambda: None)
-            if call is not None and call.seal in failed:
-                self._replace(i, failed[call.seal])
-            else:
-                self._launches[i] = self._prepare(i)
+        self._launches: list[Launch] = self._bind_saved(saved) or self._bind_all()
         self._ranges = [mark(name_step(plan.name, i, step)) for i, step in enumerate(plan.steps)]
         self._range = mark(plan.name)
         self._captures = capture
@@ -97,6 +97,10 @@ class DeviceExecutor(Executor):
                 self._device.copy(target.address, array.address, target.size_bytes, self._streams[0])
         else:
             super().put(arrays)
+
+    def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """Return a loader whose batches come on the device, copied while the plan runs."""
+        return Feed(loader, self._device, [slot.type for _, slot in self.plan.inputs], self._streams[0])
 
     def write(self, slot: Slot, values: Any) -> None:
         """Overwrite a slot's bytes, from the host or from a device array."""
@@ -121,6 +125,49 @@ class DeviceExecutor(Executor):
 
     def _find_address(self, slot: Slot) -> int:
         return self.regions[slot.region].address + slot.offset
+
+    @property
+    def calls(self) -> list[FrozenCall | None]:
+        """The kernels that the plan names, by step; None for a copy. Raises :class:`~aicf.errors.SelectionError` for one that is lost."""
+        if self._found is None:
+            self._found = [_find_call(self._frozen, step) for step in self.plan.steps]
+        return self._found
+
+    def _bind_saved(self, saved: Mapping[str, Any] | None) -> list[Launch]:
+        """Return launches as they were saved; none where there are none, or a kernel cannot be had."""
+        if saved is None:
+            return []
+        try:
+            launches = read_launches(saved)
+            with ThreadPoolExecutor(read_settings().jobs) as pool:
+                libraries = list(pool.map(lambda each: None if each is None else each.load(), launches))
+        except FAILURES:
+            return []  # asked one by one, the registry says what is wrong, or has another kernel
+        pairs = enumerate(zip(launches, libraries, strict=True))
+        return [
+            self._bind(i, None) if each is None or library is None else self._bind_params(i, library, *self._place(i, each))
+            for i, (each, library) in pairs
+        ]
+
+    def _place(self, index: int, launch: SavedLaunch) -> tuple[Any, int]:
+        """Return a saved launch's parameters, and its workspace's address."""
+        params = launch.make_params(lambda region, offset: self.regions[region].address + offset)
+        if launch.workspace is None:
+            return params, self._find_workspace(index, launch.own_workspace_bytes)
+        region, offset = launch.workspace
+        return params, self.regions[region].address + offset
+
+    def _bind_all(self) -> list[Launch]:
+        """Return launches of the kernels that the plan names; those that cannot be had are replaced."""
+        failed = {call.seal: error for call, error in self._frozen.build(call for call in self.calls if call is not None)}
+        self._launches = []
+        for i, call in enumerate(self.calls):
+            self._launches.append(lambda: None)
+            if call is not None and call.seal in failed:
+                self._replace(i, failed[call.seal])
+            else:
+                self._launches[i] = self._prepare(i)
+        return self._launches
 
     def _replace(self, index: int, error: Exception) -> None:
         """Give a step the next kernel that serves it, loudly; the plan names that one from now on. Raises where there is none."""
@@ -147,17 +194,22 @@ class DeviceExecutor(Executor):
         return self._bind(index, self.calls[index])
 
     def _bind(self, index: int, call: FrozenCall | None) -> Launch:
-        step = self.plan.steps[index]
-        stream = self._streams[step.stream]
-        device = self._device  # a launch that held the executor would keep its memory until the collector comes
-        copies = [(self._find_address(target), self._find_address(source), n) for target, source, n in list_copies(step)]
+        step, device = (
+            self.plan.steps[index],
+            self._device,
+        )  # a launch that held the executor would keep its memory until the collector comes
         if call is None:
-            ((target, source, size_bytes),) = copies
+            ((target, source, size_bytes),) = self._list_copies(step)
+            stream = self._streams[step.stream]
             return lambda: device.copy(target, source, size_bytes, stream)
         inputs = [None if slot is None else self._find_address(slot) for slot in step.inputs]
         params = call.make_params(inputs, [self._find_address(slot) for slot in step.outputs])
         library = call.handle.load()
-        workspace = self._find_workspace(index, call.handle.workspace_bytes)
+        return self._bind_params(index, library, params, self._find_workspace(index, call.handle.workspace_bytes))
+
+    def _bind_params(self, index: int, library: KernelLibrary, params: Any, workspace: int) -> Launch:
+        step, device = self.plan.steps[index], self._device
+        stream, copies = self._streams[step.stream], self._list_copies(step)
 
         def launch() -> None:
             for target, source, size_bytes in copies:
@@ -165,6 +217,9 @@ class DeviceExecutor(Executor):
             library.launch(params, workspace, stream.handle)
 
         return launch
+
+    def _list_copies(self, step: Step) -> list[tuple[int, int, int]]:
+        return [(self._find_address(target), self._find_address(source), n) for target, source, n in list_copies(step)]
 
     def time_step(self, index: int, repeats: int = 32) -> float:
         """Return what a step takes in microseconds as one of many in a graph, where it is repeated; what it writes changes.
@@ -182,23 +237,34 @@ class DeviceExecutor(Executor):
         """Return times in microseconds of a step by a kernel, in the plan's own buffers; what it writes changes. Raises as time_step."""
         return self._time(index, self._bind(index, call), 16, 9)
 
+    def time_run(self, count: int = 15) -> list[float]:
+        """Return times of replays in microseconds, behind a warm-up; states change. Raises as :meth:`time_step`."""
+        if self._device.is_emulated:
+            raise UnavailableError(_NO_TIME)
+        for _ in range(3):
+            self.run()
+        return self._time_graph(self.graph or self.capture(), self._streams[0], count)
+
     def _time(self, index: int, launch: Launch, repeats: int, count: int) -> list[float]:
         if self._device.is_emulated:
-            raise UnavailableError("the emulated device has no time; profile on a GPU")
+            raise UnavailableError(_NO_TIME)
         stream = self._streams[self.plan.steps[index].stream]
         launch()  # loads the kernel
         self._device.synchronize()
         with self._device.capture(stream) as graphs:
             for _ in range(repeats):
                 launch()
+        return [us / repeats for us in self._time_graph(graphs[0], stream, count)]
+
+    def _time_graph(self, graph: Graph, stream: Stream, count: int) -> list[float]:
         begin, end = self._device.create_event(), self._device.create_event()
         times = []
         for _ in range(count + 1):
             stream.record(begin)
-            graphs[0].launch(stream)
+            graph.launch(stream)
             stream.record(end)
             end.synchronize()
-            times.append(end.elapsed_us(begin) / repeats)
+            times.append(end.elapsed_us(begin))
         return times[1:]  # the first one warms up
 
     def profile(self) -> list[StepTime]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,6 +85,10 @@ class Executor(ABC):
                 raise MismatchError(f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too")
         for (_, slot), array in zip(self.plan.inputs, arrays, strict=True):
             self.write(slot, array)
+
+    def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """Return a loader of the same batches, brought to where the plan runs ahead of time where that is elsewhere."""
+        return loader
 
     def put_leading(self, arrays: Sequence[Any]) -> None:
         """Copy inputs in, of which some may have fewer rows than the plan; the rows behind are of earlier inputs, or zero."""

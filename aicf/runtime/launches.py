@@ -1,18 +1,30 @@
-"""A plan's launches as data for programs without Python: kernels by seal, parameters as bytes, and which of them are addresses.
+"""A plan's launches as data: kernels by seal, parameters as bytes, and which of them are addresses.
 
-``deploy`` turns it into C. A parameter that is an address is told by its place in the C struct, a region of memory, and an offset there.
+A plan that is loaded runs by them and asks no registry; ``deploy`` turns them into C for programs without Python. A parameter that is an
+address is given by its place in the C struct, a region of memory, and an offset there.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from aicf.backends.frozen import FrozenCall
+from aicf.backends.calls import FrozenCall
+from aicf.errors import NotFrozenError, PlanError
+from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
 from aicf.opset import find_dtype
 from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import REGIONS, StateSlot
+from aicf.registry import HwCaps
 from aicf.runtime.places import list_copies
+from contract.expressions.language import parse_chain
+from contract.expressions.tree import Chain
+from contract.kernels import FrozenKernel, read_kernel
+from contract.layout import INDEX, find_frozen_dirs
+from device import open_device
 
 VERSION = 1
 # Regions lie further apart than any is large.
@@ -82,3 +94,62 @@ def _describe_step(step: Step, call: FrozenCall | None) -> Value:
 def _mark(slot: Slot) -> int:
     """Return a number that stands for a slot's address: its region and offset can be read back."""
     return (REGIONS.index(slot.region) + 1 << _REGION_BITS) + slot.offset
+
+
+@dataclass(frozen=True)
+class SavedLaunch:
+    """A launch as it was described: its kernel, parameters without addresses, and the places of these."""
+
+    kernel: FrozenKernel
+    chain: Chain | None
+    params: bytes
+    pointers: tuple[tuple[int, str, int], ...]
+    workspace: tuple[str, int] | None
+    own_workspace_bytes: int
+
+    def load(self) -> KernelLibrary:
+        """Return the kernel's library, built unless it is in the cache. Raises as :func:`~aicf.kernels.library.load_kernel`."""
+        return load_kernel(self.kernel) if self.chain is None else load_chain(self.kernel, self.chain)
+
+    def make_params(self, find_address: Callable[[str, int], int]) -> Any:
+        """Return the parameters with addresses, by a region's name and an offset."""
+        made = (ctypes.c_uint64 * -(-len(self.params) // 8))()
+        ctypes.memmove(made, self.params, len(self.params))
+        for place, region, offset in self.pointers:
+            ctypes.c_uint64.from_buffer(made, place).value = find_address(region, offset)
+        return made
+
+
+def read_launches(value: Mapping[str, Any]) -> list[SavedLaunch | None]:
+    """Return the launches of a description by step, None for a copy.
+
+    Nothing is decided: kernels are found by name and seal. Raises :class:`~aicf.errors.SelectionError` for a device that they are not made
+    for, :class:`~aicf.errors.FrozenError` where the frozen set does not have one, and :class:`PlanError` for what is no description.
+    """
+    if value.get("version") != VERSION:
+        raise PlanError(f"launches: version {value.get('version')!r}, and this is for version {VERSION}; save the program again")
+    caps = HwCaps.of(open_device())
+    kernels: dict[tuple[str, str, str], FrozenKernel] = {}
+    found: list[SavedLaunch | None] = []
+    for step in value["steps"]:
+        row = step.get("kernel")
+        if row is None:
+            found.append(None)
+            continue
+        key = (row["op"], row["name"], row["seal"])
+        if key not in kernels:
+            caps.find_arch(row["op"], [value["arch"]])
+            kernels[key] = read_kernel(_find_folder(row["op"]), row["name"], seal=row["seal"])
+        chain = None if row["chain"] is None else parse_chain(row["chain"]["name"], row["chain"]["text"])
+        pointers = tuple((int(place), str(region), int(offset)) for place, region, offset in step["pointers"])
+        workspace = None if step["workspace"] is None else (str(step["workspace"][0]), int(step["workspace"][1]))
+        found.append(SavedLaunch(kernels[key], chain, bytes.fromhex(step["params"]), pointers, workspace, step["own_workspace_bytes"]))
+    return found
+
+
+def _find_folder(op: str) -> Path:
+    """Return an op's folder: in the first frozen set that has the op."""
+    for place in find_frozen_dirs():
+        if (place / op / INDEX).is_file():
+            return place / op
+    raise NotFrozenError(f"op {op!r} is not frozen; the saved program needs it")

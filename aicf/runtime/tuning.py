@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from aicf.backends.frozen import FAILURES, FrozenCall, open_calls
+from aicf.backends.calls import FrozenCall
+from aicf.backends.frozen import FAILURES, open_calls
 from aicf.opset import Attrs, Type
 from aicf.passes.context import Choice
 from aicf.plan import Plan, Step
@@ -85,28 +86,46 @@ class Medians:
         write_atomically(self._path, json.dumps(merged, indent=1) + "\n")
 
 
-def choose_by_time(
-    plan: Plan, states: Mapping[tuple[str, str], Any], inputs: Sequence[Any], seconds: float, *, deterministic: bool
-) -> tuple[dict[int, Choice], list[str]]:
-    """Return other kernels for a plan's nodes, by node id, that are faster on these inputs and states; and what decided, a line per call.
+class Bench:
+    """A GPU, and the states and inputs on which plans are timed.
 
     Raises :class:`~device.UnavailableError` on the emulated device.
     """
-    device = open_device()
-    if device.is_emulated:
-        raise UnavailableError(
-            f"tune_seconds={seconds:g}: the emulated device has no time to choose kernels by; leave it 0, where the registry's "
-            "measured medians and models decide, or compile on a GPU"
-        )
-    executor = DeviceExecutor(plan, capture=False)
 
-    def reset() -> None:
-        executor.load_states(states)
-        executor.put(inputs)
+    def __init__(self, states: Mapping[tuple[str, str], Any], inputs: Sequence[Any], seconds: float, *, deterministic: bool) -> None:
+        self._device = open_device()
+        if self._device.is_emulated:
+            raise UnavailableError(
+                f"tune_seconds={seconds:g}: the emulated device has no time to choose kernels by; leave it 0, where the registry's "
+                "measured medians and models decide, or compile on a GPU"
+            )
+        self._states, self._inputs, self._seconds = states, inputs, seconds
+        self._calls = open_calls(deterministic=deterministic)
 
-    calls, said = tune(executor, open_calls(deterministic=deterministic), Medians.of(device), seconds, reset)
-    reason = "the least time measured in the plan's buffers"
-    return {plan.steps[i].node: replace(make_choice(call), predicted_us=us, reason=reason) for i, (call, us) in calls.items()}, said
+    def _open(self, plan: Plan) -> DeviceExecutor:
+        executor = DeviceExecutor(plan)
+        self._reset(executor)
+        return executor
+
+    def _reset(self, executor: DeviceExecutor) -> None:
+        executor.load_states(self._states)
+        executor.put(self._inputs)
+
+    def choose_kernels(self, plan: Plan) -> tuple[dict[int, Choice], list[str]]:
+        """Return other kernels for a plan's nodes that are faster, by node id; and what decided, a line per call."""
+        executor = self._open(plan)
+        calls, said = tune(executor, self._calls, Medians.of(self._device), self._seconds, lambda: self._reset(executor))
+        reason = "the least time measured in the plan's buffers"
+        return {plan.steps[i].node: replace(make_choice(call), predicted_us=us, reason=reason) for i, (call, us) in calls.items()}, said
+
+    def time_steps(self, plan: Plan) -> list[float]:
+        """Return each step's time in microseconds; in their order, so that each reads what it reads in a run."""
+        executor = self._open(plan)
+        return [executor.time_step(i) for i in range(len(plan.steps))]
+
+    def time_run(self, plan: Plan) -> float:
+        """Return the median time of a replay in microseconds."""
+        return statistics.median(self._open(plan).time_run())
 
 
 def tune(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -52,7 +53,7 @@ class Compiled:
     ``tensors`` are the states' by (owner, role); without them, as after loading, they are made here. ``recorded`` is the graph as it was
     recorded, ``graph`` as the passes left it, and ``log`` what each of them did; a loaded plan has none of these. With a ``lender``, a
     program of other shapes, states are in that one's memory where both plans have them in the same places (``shares_states``).
-    ``variants`` are the programs of other shapes; without them other shapes are refused.
+    ``variants`` are the programs of other shapes; without them other shapes are refused. ``launches`` are those saved with the plan.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Compiled:
         graph: Graph | None = None,
         log: Sequence[LogEntry] = (),
         lender: Compiled | None = None,
+        launches: Mapping[str, Any] | None = None,
     ) -> None:
         self.recorded = recorded
         self.graph = graph
@@ -70,7 +72,8 @@ class Compiled:
         self.variants: Variants | None = None
         home = lender if lender is not None and has_states_of(plan, lender.plan) else None
         self.shares_states = home is not None
-        self.executor: Executor = make_executor(plan, None if home is None else home.executor)
+        options = {} if launches is None else {"saved": launches}
+        self.executor: Executor = make_executor(plan, None if home is None else home.executor, **options)
         self._backend = find_backend(plan.backend)
         written = {slot.offset for step in plan.steps for slot in step.writes if slot.region == STATE}
         self._written = {(s.owner, s.role) for s in plan.states if s.slot.offset in written}
@@ -140,6 +143,13 @@ class Compiled:
             return self.variants.run(arrays)
         self._execute()
         return self._outputs
+
+    def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
+        """Return a loader of the same batches for this program: on ``cuda`` they are copied from pinned memory while the device computes.
+
+        ``for x, y in step.feed(loader): step(x, y)``; a batch is overwritten two batches later.
+        """
+        return self.executor.feed(loader)
 
     def run_leading(self, arrays: Sequence[Any], rows: int, row_outputs: Sequence[bool]) -> tuple[Tensor, ...]:
         """Run the plan on inputs that have fewer rows than it was made for; outputs that have rows have as many."""
@@ -224,6 +234,7 @@ class Compiled:
         save_plan(self.plan, place / PLAN)
         launches = self.executor.describe_launches()
         if launches is not None:
+            launches["plan"] = _hash(place / PLAN)
             write_atomically(place / LAUNCHES, json.dumps(launches, indent=1) + "\n")
 
     @classmethod
@@ -231,7 +242,7 @@ class Compiled:
         """Return a saved plan with its states: no pass runs, and nothing is selected. Raises :class:`PlanError`."""
         plan = load_plan(folder / PLAN)
         verify(plan)
-        made = cls(plan)
+        made = cls(plan, launches=_read_launches(folder))
         try:
             made.executor.load_states({(s.owner, s.role): arrays[f"{s.role}:{s.owner}"] for s in plan.states})
         except KeyError as error:
@@ -269,6 +280,19 @@ def load(folder: Path | str) -> Program | Step:
     if kind not in _KINDS:
         raise PlanError(f"{folder}: holds a program of kind {kind!r}; there are: {', '.join(_KINDS)}")
     return _KINDS[kind].read(Path(folder), arrays)
+
+
+def _hash(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _read_launches(folder: Path) -> dict[str, Any] | None:
+    """Return the launches that were saved with a plan; None where there are none of this very plan."""
+    try:
+        value = json.loads((folder / LAUNCHES).read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) and value.get("plan") == _hash(folder / PLAN) else None
 
 
 def read_saved(folder: Path | str) -> tuple[str, Mapping[str, Any]]:

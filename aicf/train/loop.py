@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +115,7 @@ class _Run:
 
     def go(self, is_asked_to_stop: Callable[[], bool], report: Report | None) -> None:
         progress = self.progress
-        batches = _repeat(self.loader)
+        batches = _repeat(self.step.feed(self.loader))
         while progress.done < self.total:
             value = self.step(*next(batches))
             progress.done += 1
@@ -143,7 +143,7 @@ class _Run:
         History(tuple(self.progress.steps), tuple(self.progress.losses)).draw(self.store.folder / CURVE)
 
 
-def _repeat(loader: Loader) -> Iterator[tuple[Any, ...]]:
+def _repeat(loader: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield batches for ever; an epoch that was left at its very end has none left, two such are an empty loader."""
     empty = 0
     while empty < 2:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aicf.errors import UnsupportedError
+from aicf.errors import ChainError, UnsupportedError
 from aicf.frontends.recording import Recording, record
 from aicf.ir import Graph
 from aicf.nn import Module
 from aicf.opset import Type
-from aicf.passes import PASSES, Context, LogEntry, run_passes
+from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
 from aicf.passes.context import Choice, Chooser, Training
 from aicf.plan import Plan, verify
 from aicf.plan.planner import make_plan
+from aicf.plan.streams import choose_streams
 from aicf.tensor import Tensor
 from aicf.train.compiled import Program
 from aicf.train.variants import Bounds, Variants
+
+_log = logging.getLogger("aicf.train")
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Options:
 
     ``backend`` is the model's by default. ``amp`` is a compute dtype or None. ``deterministic`` kernels alone are chosen. ``passes`` off
     leaves those out that compilation does not need. ``bounds`` are those of the programs of other shapes. For ``tune_seconds`` kernels are
-    timed in the plan's own buffers.
+    timed in the plan's own buffers, and steps are put side by side where that is faster.
     """
 
     backend: str | None = None
@@ -95,15 +99,19 @@ class Recipe(ABC):
             return made
         if self.backend != "cuda":
             raise UnsupportedError(f"tune_seconds={self.options.tune_seconds}: backend {self.backend} has no kernels to choose from")
-        from aicf.runtime.tuning import choose_by_time
+        from aicf.runtime.tuning import Bench
 
         values = {key: tensor.backend.to_host(tensor.data) for key, tensor in made.tensors.items()}
         arrays = [x.backend.to_host(x.data) for x in inputs]
-        changed, said = choose_by_time(made.plan, values, arrays, self.options.tune_seconds, deterministic=self.options.deterministic)
+        bench = Bench(values, arrays, self.options.tune_seconds, deterministic=self.options.deterministic)
+        changed, said = bench.choose_kernels(made.plan)
         choices = {**made.choices, **changed}
         plan = make_plan(made.graph, self.backend, choices)
         verify(plan)
-        entry = LogEntry("tune", len(made.graph.nodes), len(made.graph.nodes), tuple(said))
+        plan, told = choose_streams(
+            plan, bench.time_steps(plan), lambda streams: make_plan(made.graph, self.backend, choices, streams), bench.time_run
+        )
+        entry = LogEntry("tune", len(made.graph.nodes), len(made.graph.nodes), (*said, told))
         return replace(made, plan=plan, choices=choices, log=[*made.log, entry])
 
 
@@ -166,10 +174,21 @@ def find_backend_name(model: Module, options: Options) -> str:
 def build(
     recording: Recording, training: Training | None, backend: str, options: Options
 ) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
-    """Return the graph after all passes, their log, the verified plan, and the kernels by node id."""
-    context = Context(training, _find_chooser(backend, options), options.amp)
+    """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
+
+    Where a fused chain cannot be built, since there is no compiler, its parts run unfused.
+    """
     chosen = [each for each in PASSES if options.passes or each.is_needed]
-    graph, log = run_passes(recording.graph, context, chosen)
+    context = Context(training, _find_chooser(backend, options), options.amp)
+    try:
+        graph, log = run_passes(recording.graph, context, chosen)
+    except ChainError as error:
+        unfused = [each for each in chosen if each.name != FUSE_CHAINS]
+        if len(unfused) == len(chosen):
+            raise
+        _log.warning("%s: elementwise calls stay apart: %s", recording.graph.name, str(error).partition("\n")[0])
+        context = Context(training, context.chooser, options.amp)
+        graph, log = run_passes(recording.graph, context, unfused)
     plan = make_plan(graph, backend, context.choices)
     verify(plan)
     return graph, log, plan, context.choices

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from contract.expressions.functions import COMPARISONS, COUNTING, FUNCTIONS, LOGIC
-from contract.expressions.language import Call, Chain, Extent, Name, Node, Number, Operand, parse_chain
+from contract.expressions.language import parse_chain
+from contract.expressions.tree import Call, Chain, Extent, Name, Node, Number, Operand
 
 # The number of a chain that the op's catalogue does not hold, also in the field of its Params.
 OWN = -1

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.expressions.functions import COMPARISONS, COUNTING, FUNCTIONS, LOGIC
-from contract.expressions.language import Call, Chain, Name, Node, Number
 from contract.expressions.philox import draw_words, find_kept
+from contract.expressions.tree import Call, Chain, Name, Node, Number
 
 U = 2.0**-24
 _LARGEST = 3.4028234663852886e38

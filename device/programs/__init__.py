@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from device.programs.build import BuildOptions, Built, build_program
 from device.programs.find import Program, find_programs
-from device.programs.run import RunOptions, Verdict, judge, run_program
+from device.programs.verdicts import RunOptions, Verdict, judge, run_program
 
 __all__ = ["BuildOptions", "Built", "Program", "RunOptions", "Verdict", "build_program", "find_programs", "judge", "run_program"]

@@ -18,7 +18,7 @@ from device import UnavailableError, read_settings
 from device.loader import find_emulator_library
 from device.programs.build import BuildOptions
 from device.programs.find import find_programs
-from device.programs.run import STATUSES, RunOptions, Verdict, run_program
+from device.programs.verdicts import STATUSES, RunOptions, Verdict, run_program
 from device.toolchain import find_toolchain
 
 _STYLES = dict(zip(STATUSES, ("green", "green", "bold red", "yellow", "cyan", "magenta", "blue"), strict=True))

@@ -15,7 +15,8 @@ from device.interface import KernelNode, LaunchCounters
 from harness.benchmark.rows import BenchRow, Statics
 from harness.benchmark.session import Judged, Session
 from harness.benchmark.workers import Counted, Job, count_variants
-from harness.build.builder import BuildResult, open_variant
+from harness.build.binding import open_variant
+from harness.build.builder import BuildResult
 from harness.build.resources import find_occupancy
 from harness.model.counters import sum_counts
 from harness.model.features import read_features

@@ -19,7 +19,8 @@ from device.interface import Device
 from device.settings import Settings, find_project_root, read_settings
 from device.toolchain import Toolchain, find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
-from harness.build.builder import BuildResult, build_binding, build_op, open_store
+from harness.build.binding import build_binding
+from harness.build.builder import BuildResult, build_op, open_store
 from harness.build.compiler import Compiler
 from harness.build.store import hash_text
 from harness.discover import LoadedOp

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from device import open_device
 from device.toolchain import find_toolchain
-from harness.build.builder import describe_build, open_variant
+from harness.build.binding import open_variant
+from harness.build.builder import describe_build
 from harness.build.disassemble import read_sass_of
 from harness.build.sass import SassKernel
 from harness.discover import load_op

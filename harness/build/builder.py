@@ -7,19 +7,13 @@ unchanged; a compile error is data of its variant and never stops the others.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
-from typing import cast
 
 from contract.files import write_atomically
 from device.cubin import hash_host_code, hash_machine_code
@@ -30,8 +24,7 @@ from harness.build.generate import define_variant, generate_sources, includes_ge
 from harness.build.resources import Resources, parse_ptxas, parse_ptxas_by_kernel
 from harness.build.store import Entry, Store, full_disk_as_error, hash_text
 from harness.discover import LoadedOp
-from harness.errors import BuildError
-from harness.spec import Launchable, Op, Variant
+from harness.spec import Variant
 from harness.targets import Target
 from harness.terminal.console import print_warning
 
@@ -253,61 +246,6 @@ def _write_compile_commands(loaded: LoadedOp, variants: Sequence[Variant], toolc
     with full_disk_as_error(store.root):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
-
-
-def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None = None, compiler: Compiler | None = None) -> Path:
-    """Build the op's Python binding and return the extension's path; raises :class:`BuildError` with the compiler's text."""
-    import pybind11
-
-    cache = store or open_store()
-    source = loaded.folder / "pybind.cpp"
-    name = f"_{loaded.op.name}.so"
-    roots = (loaded.include_dir, *write_generated(loaded, cache))
-    includes = [*roots, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
-    # Of -O2 a third more of the compiler's seconds goes into code that only hands arguments over.
-    flags = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", *(f"-I{path}" for path in includes)]
-    abi = f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
-    request = hash_text("binding 1", str(source), *flags, abi, toolchain.cxx_version)
-    if entry := cache.find("bindings", request):
-        return entry.folder / name
-    with cache.lock(request), cache.scratch() as scratch:
-        if entry := cache.find("bindings", request):
-            return entry.folder / name
-        made = scratch / "made"
-        with full_disk_as_error(cache.root):
-            made.mkdir()
-        command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
-        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, roots)
-        if status != 0:
-            raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
-        entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
-    return entry.folder / name
-
-
-def load_binding(path: Path) -> ModuleType:
-    """Import a binding by its path; the same file is imported once a process. Raises :class:`BuildError` when it cannot be."""
-    name = path.stem
-    known = sys.modules.get(name)
-    if known is not None and known.__file__ == str(path):
-        return known
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BuildError(f"{path} is no Python extension")
-    try:
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        raise BuildError(f"the binding {path} cannot be imported: {error}") from error
-    sys.modules[name] = module
-    return module
-
-
-def open_variant(op: Op, binding: Path, library: Path, variant: Variant) -> Launchable:
-    """Load a built variant through its op's binding. The device must be open: it decides which CUDA runtime the variant binds to."""
-    module = load_binding(binding)
-    if not hasattr(module, "Variant"):
-        raise BuildError(f"the binding of op {op.name} ({binding.name}) has no class Variant")
-    return cast("Launchable", module.Variant(str(library), variant.symbol_suffix))
 
 
 def describe_build(variant: Variant, library: Path) -> BuildResult:

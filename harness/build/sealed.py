@@ -12,7 +12,8 @@ from contract.building import PTXAS_LOG, build_kernel
 from contract.kernels import read_kernel
 from contract.layout import find_frozen_dir, hash_value
 from device.toolchain import Toolchain
-from harness.build.builder import BuildResult, build_binding
+from harness.build.binding import build_binding
+from harness.build.builder import BuildResult
 from harness.build.interface import describe_interface, read_api
 from harness.build.resources import parse_ptxas
 from harness.build.store import Store

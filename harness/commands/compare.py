@@ -48,7 +48,7 @@ from harness.terminal.console import print_json
 from harness.terminal.figures import format_us
 from harness.terminal.tables import print_tables
 from harness.timing.verdicts import format_p_value
-from harness.verbs.compare import VariantsCompared, compare
+from harness.verbs.compare import Comparison, VariantsCompared, compare
 
 BaseName = Annotated[str | None, typer.Option("--base", "-b", metavar="NAME", help="the incumbent: a variant by its exact name")]
 Revision = Annotated[str | None, typer.Option("--against", metavar="REV", help="the incumbent is each variant as it was at this revision")]
@@ -130,18 +130,23 @@ def run(
     )
     if json:
         print_json(found.to_json())
-    elif isinstance(found, VariantsCompared):
-        _print(found.rows, found.where)
+    else:
+        _print(found)
+    return ExitCode.CHECK_FAILED if found.is_failed else ExitCode.DONE
+
+
+def _print(found: Comparison) -> None:
+    if isinstance(found, VariantsCompared):
+        _print_variants(found.rows, found.where)
     elif isinstance(found, GoalsMeasured):
         print_goals(found)
     elif isinstance(found, DrawnDone):
         print_drawn(found)
     else:
         print_cliffs(found)
-    return ExitCode.CHECK_FAILED if found.is_failed else ExitCode.DONE
 
 
-def _print(rows: list[Compared], where: str) -> None:
+def _print_variants(rows: list[Compared], where: str) -> None:
     styles = {"FASTER": "bold green", "SLOWER": "bold red", "SAME": "", "AMBIGUOUS": "yellow"}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("problem", "incumbent", "us", "candidate", "us", "verdict", *_NUMBERS):

@@ -33,7 +33,7 @@ from harness.errors import ExitCode, UseError
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
 from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import make_page
-from harness.surveys.recorded import HELD_OUT, judge_published, read_published_times
+from harness.surveys.published_regret import HELD_OUT, judge_published, read_published_times
 from harness.surveys.records import find_folder, make_times_document, write_record
 from harness.surveys.regret import Summary
 from harness.surveys.timing import POLICY, FrozenKernels, time_problems

@@ -15,7 +15,8 @@ from typing import Any
 
 from harness.benchmark.run import open_peers, record_timed
 from harness.benchmark.session import Session
-from harness.build.builder import BuildResult, open_variant
+from harness.build.binding import open_variant
+from harness.build.builder import BuildResult
 from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
 from harness.timing.rounds import Timed, time_problem
 from harness.timing.stats import StopRule, find_ratio_interval

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from harness.benchmark.session import Session
-from harness.build.builder import BuildResult, build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import BuildResult, build_op
 from harness.build.revision import find_op_at
 from harness.compare.contest import Contest, run_contest
 from harness.errors import BuildError, RecordUseError

@@ -94,10 +94,7 @@ def describe_kernel(
     known = Arguments(arguments, frozenset(timed[0]))
     values = read_tunables(tunables, timed[0])
     names = [*timed[0], *values]
-    if not callable(reference):
-        raise SpecError(f"reference is {reference!r}: give a function of the inputs by their names that returns what the kernel writes")
-    if unknown := [s for s in multiple_of or {} if s not in timed[0]]:
-        raise SpecError(f"multiple_of: {unknown[0]!r} is not a size (there are: {', '.join(timed[0])})")
+    _check_reference(reference)
     rules = [restrictions] if isinstance(restrictions, str) or callable(restrictions) else list(restrictions)
     found = LooseKernel(
         name,
@@ -111,7 +108,7 @@ def describe_kernel(
         shared="" if shared is None else read_formula("shared", shared, names),
         template=tuple(template),
         restrictions=tuple(read_restriction(r, name_tunables(values)) for r in rules),
-        multiple_of={s: _read_step(s, f, values) for s, f in (multiple_of or {}).items()},
+        multiple_of=_read_steps(multiple_of or {}, timed[0], values),
         proving_sizes=read_sizes(proving_sizes) if proving_sizes else (),
         tolerance=tolerance,
         terms="" if terms is None else read_formula("terms", terms, timed[0]),
@@ -121,6 +118,17 @@ def describe_kernel(
     if not found.list_bindings():
         raise SpecError(f"restrictions: none of the {math.prod(map(len, values.values()))} bindings of the tunables is allowed; loosen one")
     return found
+
+
+def _check_reference(reference: object) -> None:
+    if not callable(reference):
+        raise SpecError(f"reference is {reference!r}: give a function of the inputs by their names that returns what the kernel writes")
+
+
+def _read_steps(given: Mapping[str, FormulaLike], sizes: Mapping[str, int], tunables: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    if unknown := [s for s in given if s not in sizes]:
+        raise SpecError(f"multiple_of: {unknown[0]!r} is not a size (there are: {', '.join(sizes)})")
+    return {size: _read_step(size, formula, tunables) for size, formula in given.items()}
 
 
 def _read_step(size: str, given: FormulaLike, tunables: Mapping[str, Sequence[int]]) -> str:

@@ -24,9 +24,10 @@ from harness.build.resources import Occupancy, Resources, find_occupancy
 from harness.build.sass import SassInstruction, SassKernel, Stall
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.input_domains import find_limit
 from harness.verify.inputs import draw
-from harness.verify.runner import Case, Layout
 
 # Threads of the blocks that are run; at least and at most so many blocks.
 _SAMPLE_THREADS = 2048

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from device.interface import Device, KernelNode, LaunchCounters
 from harness.model.features import Features
 from harness.spec import Launchable, Op, Problem
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 
 @dataclass(frozen=True)

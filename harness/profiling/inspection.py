@@ -10,7 +10,8 @@ from device.cubin import read_ptx
 from device.interface import KernelNode
 from device.settings import read_settings
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant, read_resources
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op, read_resources
 from harness.build.disassemble import read_sass
 from harness.build.resources import Occupancy, Resources
 from harness.discover import LoadedOp
@@ -20,8 +21,9 @@ from harness.model.time_model import predict
 from harness.profiling.side_by_side import Inspection, make_kernel, read_sources
 from harness.spec import SpecError
 from harness.targets import find_target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 
 def inspect_variant(loaded: LoadedOp, variant_name: str, problem_name: str, target_name: str | None) -> Inspection:

@@ -13,13 +13,15 @@ import sys
 from device import open_device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.errors import ExitCode
 from harness.nvtx_ranges import mark_range
 from harness.targets import find_target
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case, Layout
 
 _NUM_WARMUPS = 3
 # Ranges end in this word; the tools' filters ask for it.

@@ -8,7 +8,7 @@ from contract.expressions import parse_chain as parse_chain
 from contract.expressions.evaluate import Draws as Draws
 from contract.expressions.language import MAX_INPUTS as MAX_INPUTS
 from contract.expressions.language import MAX_OUTPUTS as MAX_OUTPUTS
-from contract.expressions.language import Call as Call
-from contract.expressions.language import Name as Name
-from contract.expressions.language import Node as Node
-from contract.expressions.language import Number as Number
+from contract.expressions.tree import Call as Call
+from contract.expressions.tree import Name as Name
+from contract.expressions.tree import Node as Node
+from contract.expressions.tree import Number as Number

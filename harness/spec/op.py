@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contract.axes import Axes
 from contract.errors import FrozenError
-from contract.expressions.language import Chain
+from contract.expressions.tree import Chain
 from device.settings import suggest
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier

@@ -14,7 +14,7 @@ import numpy as np
 from contract.decision import open_core
 from contract.frozen_set import read_op
 from harness.surveys.fitting import TimesRow
-from harness.surveys.recorded import ESTIMATED, HELD_OUT
+from harness.surveys.published_regret import ESTIMATED, HELD_OUT
 from harness.surveys.regret import Summary, cross_validate, judge
 
 _ARCH = "sm_90a"

@@ -18,7 +18,8 @@ import numpy as np
 
 from device import open_device
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.build.disassemble import read_sass
 from harness.discover import LoadedOp, find_op
 from harness.errors import RecordError

@@ -69,7 +69,7 @@ def _open_device(device: str | None) -> None:
 
 def _build_binding(loaded: LoadedOp) -> Path:
     from device.toolchain import find_toolchain
-    from harness.build.builder import build_binding
+    from harness.build.binding import build_binding
 
     return build_binding(loaded, find_toolchain())
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from device import open_device
 from device.interface import UnavailableError
 from device.toolchain import find_toolchain
-from harness.build.builder import BuildResult, describe_build, open_variant
+from harness.build.binding import open_variant
+from harness.build.builder import BuildResult, describe_build
 from harness.build.disassemble import read_sass
 from harness.build.sass import SassKernel
 from harness.discover import load_op

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from device import open_device
 from device.interface import Device, DeviceError
-from harness.build.builder import open_variant
+from harness.build.binding import open_variant
 from harness.build.resources import Resources, find_occupancy
 from harness.discover import load_op
 from harness.nvtx_ranges import mark_range, name_range
@@ -36,9 +36,9 @@ from harness.timing.results import Run
 from harness.timing.rounds import TIMING_DISTRIBUTION
 from harness.timing.stats import StopReason, StopRule
 from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import References
-from harness.verify.runner import Case
 
 # So many cold samples are queued at once in a screen, and as many behind them: the host never makes the GPU wait, and each takes up to
 # 1 us more.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from device.interface import Device, Stream
 from harness.spec import Launchable, Op, Problem
 from harness.timing.batches import InPlaceLaunch, Launch, Mode
-from harness.verify.runner import Case
+from harness.verify.case import Case
 
 NUM_PLACES = 16
 # Of more data than this a launch takes longer than the place of a few pages can show.

@@ -9,7 +9,8 @@ from typing import Any
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.benchmark.first_look import select_first_look
-from harness.build.builder import BuildResult, build_binding, build_op, describe_result, open_store
+from harness.build.binding import build_binding
+from harness.build.builder import BuildResult, build_op, describe_result, open_store
 from harness.targets import Target, find_target
 from harness.terminal.console import open_progress
 from harness.verbs.naming import Names, OpLike, list_names, take_op

@@ -83,34 +83,40 @@ def compare(
 ) -> Comparison:
     """Compare what the options name; without any, the op's goals, or its ladder where it has none.
 
-    Raises SpecError for options that do not go together, UnavailableError where what is asked for needs a GPU, BuildError where a side
-    is not right.
+    Raises SpecError for options that do not go together, UnavailableError where a GPU is needed, BuildError where a side is wrong.
     """
     loaded = take_op(op)
     name, folder = loaded.op.name, Path(publish) if publish is not None else None
     variants, problems, goals, peers = list_names(variant), list_names(problem), list_names(goal), list_names(peer)
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
-        if given or goals or variants or problems or mode != "cold" or published:
-            raise SpecError("--drawn goes only with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish")
+        _check_drawn(bool(given or goals or variants or problems or published), mode)
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         command = _name_drawn(name, drawn, seed, regret, cliffs, peers)
         request = Request(loaded, drawn, seed, command, seconds, regret, tuple(peers), use, folder, device, target, jobs, quiet)
         return run_cliffs(request) if cliffs else run_drawn(request, _draw)
-    if seed is not None or seconds != 600.0 or regret or cliffs or peers or use:
-        raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
+    _refuse_drawn_options(seed, seconds, regret or cliffs, peers, use)
     if not given and (goals or folder or (base := _find_first_variant(loaded.op)) is None):
         _check_goals(folder, published, problems, mode)
         wanted = GoalsRequest(loaded, goals, variants, folder, device, target, jobs, quiet, lead_goals(loaded.op, folder))
         return run_goals(wanted, _draw_goals)
     _check_sides(given, goals, folder, published and record is None, mode)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
-    if record is not None:
-        rows, where = _compare_records(loaded, list(record), criteria, published)
-    else:
-        sides = VariantsRequest(loaded, base, against, variants, problems, mode, criteria, device, target, jobs, quiet)
-        rows, where = run_variants(sides)
+    sides = VariantsRequest(loaded, base, against, variants, problems, mode, criteria, device, target, jobs, quiet)
+    rows, where = run_variants(sides) if record is None else _compare_records(loaded, list(record), criteria, published)
     return VariantsCompared(name, rows, where, criteria, is_gate=given > 0, keeps_problems=against is not None)
+
+
+def _check_drawn(has_others: bool, mode: str) -> None:
+    """Raise SpecError for options that drawn problems do not take."""
+    if has_others or mode != "cold":
+        raise SpecError("--drawn goes only with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish")
+
+
+def _refuse_drawn_options(seed: int | None, seconds: float, is_for_drawn: bool, peers: list[str], use: str) -> None:
+    """Raise SpecError for options that only drawn problems take."""
+    if seed is not None or seconds != 600.0 or is_for_drawn or peers or use:
+        raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
 
 
 def _name_drawn(op: str, count: int, seed: int, regret: bool, cliffs: bool, peers: list[str]) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from device import open_device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.errors import BuildError
 from harness.spec import SpecError
 from harness.targets import find_target

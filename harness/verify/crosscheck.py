@@ -22,8 +22,8 @@ from harness.errors import RecordError, RecordUseError
 from harness.nvtx_ranges import mark_range
 from harness.spec import Launchable, Op, Problem, Variant
 from harness.spec.dtypes import find_dtype, is_float
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 Outputs = dict[str, NDArray[Any]]
 _SEPARATOR = "|"

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from device.interface import Device, Stream
 from harness.spec import Launchable
+from harness.verify.allocations import POISON_NAN
+from harness.verify.case import Case
 from harness.verify.differences import describe_difference, find_different_bits
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.reference import Expected
-from harness.verify.runner import POISON_NAN, Case
 
 CHECK = "launches"
 # Launches take microseconds. Where a kernel is slow to start, fewer are made within this time of the processor, and the count is recorded.

@@ -21,13 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
-from harness.spec import Arrays, Launchable, Op, Problem, Role, Tensor
+from harness.spec import Launchable, Op, Problem, Role
+from harness.verify.allocations import POISON_NAN, Layout
+from harness.verify.case import Case, plan_arguments
 from harness.verify.compare import compare
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
+from harness.verify.places import Places, Restriction, find_in_grid, find_indices, thin
 from harness.verify.reference import compute_expected
-from harness.verify.runner import POISON_NAN, Case, Layout, plan_arguments
-from harness.verify.unlisted import make_generator, settle_sizes
+from harness.verify.unlisted import settle_sizes
 
 CHECK = "sampled"
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second), also
@@ -46,12 +48,8 @@ _MEMORY_SHARE = 0.8
 _MAX_LAUNCH_S = 2.0
 _PARTS = (4096, 256, 16)
 _MIN_PART = 64
-# Elements that are located, and the work of the reference for those that are judged.
+# Elements that are located.
 _MAX_ELEMS = 1 << 20
-_MAX_REFERENCE = 4e6
-_MAX_PLACES = 128
-
-Places = dict[int, NDArray[np.intp]]
 
 
 class NotJudgedError(Exception):
@@ -77,6 +75,10 @@ class SampledRun:
     tally: Tally
     stream: Stream
     seed: int = 1
+
+    @property
+    def _restriction(self) -> Restriction:
+        return Restriction(self.op, self.problem, self.seed)
 
     def run(self) -> None:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
@@ -105,7 +107,7 @@ class SampledRun:
 
     def _judge_places(self, case: Case, before: Mapping[str, _Written]) -> None:
         """Launch on inputs that some places of the outputs need, and judge those; ``before`` is what blocks write where only some run."""
-        places = self._choose_places({n: w.indices for n, w in before.items()})
+        places = self._restriction.choose_places({n: w.indices for n, w in before.items()})
         restricted, problem = self._upload(case, places)
         self._launch(case, _MAX_INSTRUCTIONS)
         self._judge(case, places, restricted, problem, before or None)
@@ -138,10 +140,6 @@ class SampledRun:
             replace(self, tally=Tally())._launch(case, _MAX_INSTRUCTIONS, counters=True)
         if any(c.counts.get("global_atomics", 0) or c.counts.get("bulk_reduce_bytes", 0) for c in observer.take_counters()):
             raise NotJudgedError("its blocks use atomics on global memory, by which those that run may depend on those that do not")
-
-    @property
-    def _outputs(self) -> list[Tensor]:
-        return [t for t in self.op.outputs if t.present(self.problem)]
 
     def _check_memory(self) -> None:
         """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
@@ -196,10 +194,6 @@ class SampledRun:
         if self.device.observer is not None and moved > _MAX_WHOLE_BYTES:
             raise NotJudgedError(f"its few blocks move {moved / 1e6:.0f} MB, too many to run here")
 
-    def _make_draws(self, what: str) -> np.random.Generator:
-        """Return random numbers of this problem's own: what one problem's draw misses, another's does not."""
-        return make_generator(self.op, f"{what}\0{self.problem.name}", self.seed)
-
     def _capture(self, case: Case) -> Graph:
         with self.device.capture(self.stream) as graphs:
             case.launch(self.launchable, self.stream)
@@ -216,7 +210,7 @@ class SampledRun:
             return
         options = {
             "sample_blocks": str(NUM_BLOCKS),
-            "sample_seed": str(self._make_draws("blocks").integers(1, 2**31)),
+            "sample_seed": str(self._restriction.make_draws("blocks").integers(1, 2**31)),
             "instruction_limit": str(limit),
             "read_only": ",".join(map(str, case.input_addresses)),
         }
@@ -245,7 +239,7 @@ class SampledRun:
 
     def _find_written(self, case: Case) -> dict[str, _Written]:
         """Return what was written of each output since the case was made."""
-        found = {tensor.name: self._locate(case, tensor.name) for tensor in self._outputs}
+        found = {tensor.name: self._locate(case, tensor.name) for tensor in self._restriction.outputs}
         if all(w.num_elems == 0 for w in found.values()):
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{NUM_BLOCKS} blocks ran, the first and the last among them, and wrote no output")
         return found
@@ -257,10 +251,10 @@ class SampledRun:
         item = array.dtype.itemsize
         runs = np.array(observer.find_written(array.address, array.span_bytes), np.int64).reshape(-1, 2)
         count = int((runs[:, 1] - runs[:, 0]).sum()) // item
-        runs = _thin(runs, _MAX_ELEMS * item)
+        runs = thin(runs, _MAX_ELEMS * item)
         starts, lengths = runs[:, 0] // item, -(-(runs[:, 1] - runs[:, 0]) // item)
         rest = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-        indices, beside = _find_indices(rest, array.shape, [stride // item for stride in array.strides_bytes])
+        indices, beside = find_indices(rest, array.shape, [stride // item for stride in array.strides_bytes])
         if beside.any():
             place = [int(i[np.argmax(beside)]) for i in indices]
             self.tally.add(
@@ -268,71 +262,15 @@ class SampledRun:
             )
         return _Written(tuple(i[~beside] for i in indices), count)
 
-    # ---------------------------------------------------------------------------------------------------------- places
-
-    def _find_axis(self, tensor: str, axis: int) -> int:
-        sampling = self.op.sampling
-        return axis if sampling is None or sampling.find_axis is None else sampling.find_axis(tensor, axis, self.problem)
-
-    @property
-    def _axes(self) -> list[int]:
-        """The op's axes, the longest first: what is left after it is small, whatever the others are."""
-        assert self.op.sampling is not None
-        first = self._outputs[0]
-        shape = first.resolve_shape(self.problem)
-        return sorted(self.op.sampling.axes, key=lambda axis: -shape[self._find_axis(first.name, axis)])
-
-    def _choose_places(self, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
-        """Choose where along each of the op's axes outputs are judged: some of what was ``written``, the first and the last always.
-
-        Where nothing is known of that, the launch is whole and writes everything.
-        """
-        count = _MAX_PLACES
-        while True:
-            places = {axis: _pick(self._find_candidates(axis, written), count, self._make_draws(f"places {axis}")) for axis in self._axes}
-            sizes = self._restrict({}, places, dry=True)[1]
-            cost = self.op.cost(sizes)
-            if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
-                return places
-            count //= 2
-
-    def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
-        """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
-        if written:
-            return np.unique(np.concatenate([np.unique(found[self._find_axis(name, axis)]) for name, found in written.items()]))
-        shapes = {t.name: t.resolve_shape(self.problem) for t in self._outputs}
-        return range(max(shape[self._find_axis(name, axis)] for name, shape in shapes.items()))
-
-    def _restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:
-        """Return inputs and problem of the outputs at ``places``. ``dry`` uses inputs that are nothing but shapes."""
-        sampling = self.op.sampling
-        assert sampling is not None
-        taken = {n: np.broadcast_to(np.int8(0), s) for n, s in self._input_shapes.items()} if dry else dict(inputs)
-        problem = self.problem
-        for axis, chosen in places.items():
-            if len(chosen):
-                taken, problem = sampling.restrict(taken, problem, axis, chosen)
-        return taken, problem
-
-    @property
-    def _input_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {t.name: t.resolve_shape(self.problem) for t in self.op.inputs if t.present(self.problem)}
+    # ---------------------------------------------------------------------------------------------------------- upload
 
     def _upload(self, case: Case, places: Places) -> tuple[dict[str, NDArray[Any]], Problem]:
         """Put inputs where the outputs at ``places`` need them; return those inputs alone, and their problem."""
-        shapes = self._input_shapes
-        needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
-        problem = self.problem
-        for axis in range(max(map(len, shapes.values()), default=0)):
-            lines, problem = self._restrict_axis(axis, places, whole=False)
-            if not all(line.all() for line in lines.values()):
-                lines, problem = self._restrict_axis(axis, places, whole=True)
-            for name, line in lines.items():
-                needed[name].append(line - 1)
+        needed, problem = self._restriction.find_needed(places)
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
         # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along.
-        inputs = {name: values for name, values in self._restrict({}, places, dry=True)[0].items() if name not in shapes}
+        inputs = {name: values for name, values in self._restriction.restrict({}, places, dry=True)[0].items() if name not in needed}
         for tensor in self.op.inputs:
             if tensor.name not in needed:
                 continue
@@ -341,25 +279,6 @@ class SampledRun:
             inputs[tensor.name] = values
             case.write_grid(tensor.name, axes, values)
         return inputs, problem
-
-    def _restrict_axis(self, axis: int, places: Places, *, whole: bool) -> tuple[dict[str, NDArray[np.int64]], Problem]:
-        """Return which places of ``axis``, counted from 1, each input needs for the outputs at ``places``.
-
-        Arrays of places are restricted as the inputs would be. An axis may be billions long: unless ``whole``, the arrays hold the chosen
-        places alone, and 0 elsewhere, which takes no memory; a 0 in the result says that others are needed.
-        """
-        shapes = self._input_shapes
-        chosen = np.unique(np.concatenate([np.zeros(0, np.intp), *places.values()]))
-        axes = {n: np.arange(1, n + 1) if whole else _mark_places(n, chosen) for n in {s[axis] for s in shapes.values() if axis < len(s)}}
-        lines = {
-            name: np.broadcast_to(
-                axes[s[axis]].reshape([-1 if i == axis else 1 for i in range(len(s))]) if axis < len(s) else np.int64(0), s
-            )
-            for name, s in shapes.items()
-        }
-        taken, problem = self._restrict(lines, places)
-        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken}
-        return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
 
     # ----------------------------------------------------------------------------------------------------------- judge
 
@@ -375,16 +294,16 @@ class SampledRun:
         self.tally.note_check(CHECK)
         (part,) = compute_expected(self.op, problem, inputs, math.inf).parts
         written = self._find_written(case) if self.device.observer is not None else {}
-        for tensor in self._outputs:
-            taken = {self._find_axis(tensor.name, axis): chosen for axis, chosen in places.items()}
+        for tensor in self._restriction.outputs:
+            taken = {self._restriction.find_axis(tensor.name, axis): chosen for axis, chosen in places.items()}
             grid = [taken[axis] if axis in taken else np.arange(n) for axis, n in enumerate(tensor.resolve_shape(self.problem))]
             actual = case.read_grid(tensor.name, grid)
             known = np.ones(actual.shape, np.bool_)
             if before is not None and tensor.role is Role.INOUT:
                 # The host has written it as well since then.
-                known = _mark(before[tensor.name].indices, grid)
+                known = find_in_grid(before[tensor.name].indices, grid)
             elif tensor.name in written:
-                known = _mark(written[tensor.name].indices, grid)
+                known = find_in_grid(written[tensor.name].indices, grid)
                 wanted = math.prod(tensor.resolve_shape(self.problem))
                 if before is None and written[tensor.name].num_elems < wanted:
                     detail = f"{wanted - written[tensor.name].num_elems} of {wanted} elements of {tensor.name} were not written"
@@ -415,59 +334,3 @@ class SampledRun:
             f"expected {result.expected!r}, error {abs(result.actual - result.expected):.3g} where {result.bound:.3g} is allowed"
         )
         self.tally.add(kind, CHECK, detail)
-
-
-def _find_indices(
-    offsets: NDArray[np.int64], shape: Sequence[int], strides: Sequence[int]
-) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Return the index along each axis of elements at offsets, and which of them lie between the tensor's own."""
-    indices = [np.zeros(len(offsets), np.int64) for _ in shape]
-    beside = np.zeros(len(offsets), np.bool_)
-    # From the slowest in memory; what has one place alone says nothing.
-    for axis in sorted((i for i, n in enumerate(shape) if n > 1), key=lambda i: -strides[i]):
-        indices[axis] = offsets // strides[axis]
-        offsets = offsets % strides[axis]
-        beside |= indices[axis] >= shape[axis]
-    return indices, beside | (offsets > 0)
-
-
-def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return zeros with one more than each chosen place at that place."""
-    line = np.zeros(length, np.int64)
-    inside = chosen[chosen < length]
-    line[inside] = inside + 1
-    return line
-
-
-def _pick(values: NDArray[np.intp] | range, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return at most ``count`` of ascending values: the ends and some drawn between; a range is one from 0."""
-    if len(values) <= count:
-        return np.asarray(values, np.intp)
-    edges = np.arange(count + 1) * len(values) // count
-    chosen = rng.integers(edges[:-1], edges[1:])
-    chosen[-1] = len(values) - 1
-    if count > 1:
-        chosen[0] = 0
-    return chosen if isinstance(values, range) else values[chosen]
-
-
-def _thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:
-    """Leave out runs of bytes from the middle where there are too many, and cut long ones."""
-    share = max(most_bytes // max(len(runs), 1), 4096)
-    if int((runs[:, 1] - runs[:, 0]).sum()) > most_bytes:
-        keep = _pick(np.arange(len(runs)), max(most_bytes // share, 1), np.random.Generator(np.random.PCG64(0)))
-        runs = runs[keep].copy()
-        runs[:, 1] = np.minimum(runs[:, 1], runs[:, 0] + share)
-    return runs
-
-
-def _mark(indices: tuple[NDArray[np.intp], ...], grid: Sequence[NDArray[np.intp]]) -> NDArray[np.bool_]:
-    """Return which elements of a grid (ascending places per axis) are among the indexed ones."""
-    marked = np.zeros(tuple(map(len, grid)), np.bool_)
-    where, inside = [], np.ones(len(indices[0]), np.bool_)
-    for index, places in zip(indices, grid, strict=True):
-        at = np.minimum(np.searchsorted(places, index), len(places) - 1)
-        inside &= places[at] == index
-        where.append(at)
-    marked[tuple(at[inside] for at in where)] = True
-    return marked

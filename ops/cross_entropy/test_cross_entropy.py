@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from device import Device
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
+from harness.verify.case import Case
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op

@@ -17,9 +17,9 @@ from device import Device, Stream
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Goal, Launchable, Problem, SpecError
 from harness.testing import OpUnderTest
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
-from harness.verify.runner import Case
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op

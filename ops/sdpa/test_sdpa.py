@@ -14,10 +14,10 @@ from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
+from harness.verify.case import Case, plan_arguments
 from harness.verify.inputs import make_inputs
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
-from harness.verify.runner import Case, plan_arguments
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op

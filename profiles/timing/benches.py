@@ -16,13 +16,14 @@ from contests import dump
 
 from device import open_device
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.targets import find_target
 from harness.timing.batches import Launch
 from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 BENCHED = (
     ("transpose", "vectorised/bm64_bn64_threads256", "rows512_columns512"),

@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from device import Device, open_device
 from device.interface import Buffer
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.spec import Launchable
 from harness.targets import find_target
 from harness.timing.batches import Mode, Subject
 from harness.timing.timer import Timer, TimingPolicy
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import Case
 
 VARIANTS = ("vectorised/bm64_bn64_threads256", "naive/bm8_bn32", "tiled/bm32_bn32_threads256_pad1")
 PROBLEM = "rows512_columns512"

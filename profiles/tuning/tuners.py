@@ -104,7 +104,8 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
 def compare_winners(winners: Sequence[dict[str, int]], out: Path) -> None:
     """Measure the first winner against the others, in turns, and write the verdicts."""
     from harness.benchmark.session import Session
-    from harness.build.builder import build_binding, build_op
+    from harness.build.binding import build_binding
+    from harness.build.builder import build_op
     from harness.compare.variants import Side, compare_sides
     from harness.discover import LoadedOp, load_op
     from harness.timing.timer import Mode, Timer

@@ -14,8 +14,8 @@ from contract.expressions import FUNCTIONS, ExpressionError, evaluate, find_boun
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.evaluate import Draws
 from contract.expressions.functions import COMPARISONS, LOGIC
-from contract.expressions.language import Call, Chain, Extent, Name, Node, Number
 from contract.expressions.philox import draw_words, find_kept, make_blocks
+from contract.expressions.tree import Call, Chain, Extent, Name, Node, Number
 
 # Derivatives in the table, and what they are of.
 SLOPES = {

@@ -81,7 +81,7 @@ def test_the_projects_own_set_is_read() -> None:
             lambda m: m.update(kernel="plain__threads32__00000009"),
             r": kernel: it claims to be tiny/plain__threads32__0+9",
         ),
-        (lambda m: m.update(interface="0" * 64), r": interface: it is not the C interface that index.jsonl describes"),
+        (lambda m: m.update(interface="0" * 64), r": interface: it is neither the C interface that index.jsonl describes"),
     ],
 )
 def test_a_manifest_is_held_against_schema_name_and_interface(frozen_dir: Path, change: Any, message: str) -> None:

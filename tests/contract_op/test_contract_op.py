@@ -18,7 +18,8 @@ from device import Device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
-from harness.build.builder import build_binding, build_op
+from harness.build.binding import build_binding
+from harness.build.builder import build_op
 from harness.freezing.gates.domain import find_disagreement
 from harness.records.provenance import find_device_kind
 from harness.spec import Launchable, Problem, SpecError, Variant
@@ -26,10 +27,10 @@ from harness.targets import find_target
 from harness.testing import OpUnderTest
 from harness.timing.batches import InPlaceLaunch, Mode
 from harness.timing.placement import Placements
+from harness.verify.case import Case, plan_arguments
 from harness.verify.findings import VerifyResult
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
-from harness.verify.runner import Case, plan_arguments
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend")
 OP = UNDER_TEST.op

@@ -12,7 +12,8 @@ import pytest
 from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
-from harness.build.builder import BuildResult, build_binding, build_op
+from harness.build.binding import build_binding
+from harness.build.builder import BuildResult, build_op
 from harness.compare.contest import Contest, judge_rounds
 from harness.compare.variants import Held, Side
 from harness.discover import find_op

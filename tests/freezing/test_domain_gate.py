@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from device import Device
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.freezing.gates.domain import find_disagreement
 from harness.spec import Launchable, Op, Problem, SpecError

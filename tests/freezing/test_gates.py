@@ -19,7 +19,8 @@ from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
 from harness.benchmark.session import Judged
-from harness.build.builder import BuildResult, build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import BuildResult, build_op
 from harness.build.interface import describe_interface, read_api, read_struct
 from harness.build.resources import Resources
 from harness.build.sealed import SealedVariant

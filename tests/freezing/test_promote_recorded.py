@@ -91,7 +91,7 @@ def test_times_of_another_machine_code_are_refused(monkeypatch: pytest.MonkeyPat
     builds = [make_candidate(OLD, 1).build, make_candidate(NEW, 2).build]
     recording = Recording({}, CONDITIONS, "HEAD", {OLD: f"{1:064x}", NEW: f"{3:064x}"})
     found = find_untimed_code(make_session(), recording, builds)
-    assert found[OLD] == "" and found[NEW] == "the machine code that was timed at HEAD is another one: time it again"
+    assert found[OLD] == "" and found[NEW] == "the machine code that was timed at HEAD differs: time it again"
     # A file without hashes: the variants are built as they were at its commit.
     session = make_session()
     session.toolchain, session.settings = None, SimpleNamespace(jobs=1)

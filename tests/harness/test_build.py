@@ -20,7 +20,8 @@ from contract.files import write_atomically
 from device.cubin import read_ptx
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.build.builder import BuildResult, build_binding, build_op
+from harness.build.binding import build_binding
+from harness.build.builder import BuildResult, build_op
 from harness.build.compiler import Compiler
 from harness.build.store import Store, full_disk_as_error
 from harness.discover import LoadedOp, find_op

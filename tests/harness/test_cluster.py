@@ -167,7 +167,7 @@ def test_each_worker_sees_one_of_the_gpus_that_this_process_may_see(monkeypatch:
     assert find_devices(3) == ["0", "1", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
     assert find_devices(2) == ["GPU-b", "GPU-a"]
-    with pytest.raises(UnavailableError, match="3 GPUs are wanted"):
+    with pytest.raises(UnavailableError, match="3 GPUs were requested"):
         find_devices(3)
 
 

@@ -9,7 +9,8 @@ from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, verify_variants
-from harness.build.builder import build_binding, build_op
+from harness.build.binding import build_binding
+from harness.build.builder import build_op
 from harness.build.store import Store
 from harness.discover import find_op
 from harness.scaffold import create_op

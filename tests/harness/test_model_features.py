@@ -10,7 +10,8 @@ import pytest
 from device import Device
 from device.interface import KernelLines, LineCounters
 from device.toolchain import find_toolchain
-from harness.build.builder import BuildResult, build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import BuildResult, build_op
 from harness.build.resources import Occupancy
 from harness.build.sass import SassInstruction, SassKernel
 from harness.discover import LoadedOp, load_op

@@ -65,7 +65,7 @@ def test_every_op_draws_problems_of_its_own_that_it_does_not_list(name: str, see
 
 # Of the first 40 problems of seed 7: whoever changes a population or the way of drawing changes what earlier seeds meant.
 GOLDEN = {
-    "gemm_backward": "2c7e4d64b72cec1a",
+    "gemm_backward": "b485e3b39d77fa40",
     "gemm_bias_act": "6b4561ab8626a07a",
     "softmax": "a3c3bc11828ffebe",
     "transpose": "a25e25d0093a9bfd",
@@ -110,7 +110,7 @@ def test_sizes_follow_from_those_before_and_ties_are_held() -> None:
 def test_a_group_that_is_exhausted_says_so_and_an_op_without_population_too() -> None:
     one = Group("one", "one", {"M": (5,), "N": (6,), "K": (7,)}, ())
     assert len(draw_problems(make_op(one), 1, 0)) == 1
-    with pytest.raises(SpecError, match="group one: 2000 draws gave no problem that is new"):
+    with pytest.raises(SpecError, match="group one: 2000 draws gave no new problem"):
         draw_problems(make_op(one), 2, 0)
     with pytest.raises(SpecError, match="no population to draw from"):
         draw_problems(make_toy(), 1, 0)

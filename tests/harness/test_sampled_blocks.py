@@ -13,6 +13,7 @@ from device.interface import LaunchCounters
 from harness.discover import find_op
 from harness.spec import Problem
 from harness.verify.findings import FaultKind, Tally
+from harness.verify.places import Restriction
 from harness.verify.sampling import NotJudgedError, SampledRun
 
 OP = find_op("softmax").op
@@ -34,8 +35,8 @@ class Observer:
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return, filled as they come, whether each launch is counted; nothing else is done."""
     made: list[bool] = []
-    for name, answer in (("_find_written", {}), ("_choose_places", {}), ("_upload", ({}, None))):
-        monkeypatch.setattr(SampledRun, name, lambda *_, _answer=answer: _answer)
+    for owner, name, answer in ((SampledRun, "_find_written", {}), (Restriction, "choose_places", {}), (SampledRun, "_upload", ({}, None))):
+        monkeypatch.setattr(owner, name, lambda *_, _answer=answer: _answer)
     monkeypatch.setattr(SampledRun, "_launch", lambda self, case, limit, *, counters=False: made.append(counters))
     return made
 

@@ -12,10 +12,9 @@ from harness.compare.drawn.timing import expect
 from harness.discover import find_op, find_ops
 from harness.spec import Op, Problem
 from harness.timing.rounds import TIMING_DISTRIBUTION
-from harness.verify.findings import Tally
 from harness.verify.inputs import make_inputs
+from harness.verify.places import Restriction
 from harness.verify.reference import compute_expected
-from harness.verify.sampling import SampledRun
 
 OPS = {name: op for name in find_ops() if (op := find_op(name).op).sampling is not None}
 
@@ -67,7 +66,6 @@ def test_a_row_that_is_wrong_along_all_of_it_is_found() -> None:
 def test_places_of_an_axis_of_billions_are_chosen_without_an_array_of_it() -> None:
     op = find_op("optimizer").op
     length = 2**36  # 512 GiB of indices
-    run = SampledRun(UNUSED, op, Problem({"N": length}), UNUSED, Tally(), UNUSED)
-    (places,) = run._choose_places({}).values()
+    (places,) = Restriction(op, Problem({"N": length}), seed=1).choose_places({}).values()
     assert places[0] == 0 and places[-1] == length - 1
     assert (np.diff(places) > 0).all() and np.diff(places).max() < length // 2

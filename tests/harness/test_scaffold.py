@@ -13,7 +13,8 @@ import pytest
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.build.builder import build_binding, build_op, open_variant
+from harness.build.binding import build_binding, open_variant
+from harness.build.builder import build_op
 from harness.discover import LoadedOp, find_op
 from harness.freezing.gates.domain import find_disagreement
 from harness.model.launches import examine_launch

@@ -11,7 +11,8 @@ from contract.kernels import read_kernel
 from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
-from harness.build.builder import open_store, open_variant
+from harness.build.binding import open_variant
+from harness.build.builder import open_store
 from harness.build.sealed import SealedKernels
 from harness.compare.drawn.frozen_choice import choose_frozen
 from harness.compare.drawn.problems import draw_problems
@@ -19,7 +20,7 @@ from harness.compare.drawn.timing import expect
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.spec import Problem
-from harness.verify.runner import Case
+from harness.verify.case import Case
 
 OP = "softmax"
 KERNEL = "naive__threads64__7036f2d1"

@@ -13,7 +13,8 @@ import pytest
 from device import Device, read_settings
 from device.toolchain import find_toolchain
 from harness.benchmark.workers import Job, WorkerSetup, share_cores, verify_variants
-from harness.build.builder import build_binding, build_op
+from harness.build.binding import build_binding
+from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.records.provenance import find_device_kind
 from harness.targets import find_target

@@ -171,7 +171,7 @@ def test_files_that_are_no_times_of_the_op_are_refused_by_name(tmp_path: Path) -
 
 
 def test_an_op_without_a_cost_cannot_be_surveyed(frozen: FrozenOp) -> None:
-    with pytest.raises(FrozenUseError, match=r"gemm_bias_act says nothing of its cost"):
+    with pytest.raises(FrozenUseError, match=r"gemm_bias_act declares no cost"):
         fit_survey(replace(frozen, description={**frozen.description, "cost": None}), ARCH, [], FACTS)
 
 
@@ -188,8 +188,8 @@ def test_nothing_timed_is_nothing_judged() -> None:
         (["fit", OP], 2, "survey fit needs files of times"),
         (["fit", OP, "nowhere.json"], 2, "nowhere.json: cannot be read"),
         (["fit", "softmax", str(TIMES[0])], 2, "must be times of softmax on one GPU"),
-        (["recorded", OP, "--seed", "3"], 2, "--seed means nothing to survey recorded (its options: OP, --arch, --out)"),
-        (["report", OP], 2, "OP means nothing to survey report (its options: none)"),
+        (["recorded", OP, "--seed", "3"], 2, "--seed is not an option of survey recorded (its options: OP, --arch, --out)"),
+        (["report", OP], 2, "OP is not an option of survey report (its options: none)"),
         (["regret"], 2, f"survey regret needs an op: one of {', '.join(list_ops(find_frozen_dir()))}"),
         (["measure", "no_such_op"], 2, "no_such_op"),
     ],

@@ -19,7 +19,7 @@ from device import Device, DeviceError
 from harness.discover import find_op
 from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import describe_regret, make_page
-from harness.surveys.recorded import ESTIMATED, HELD_OUT, judge_published, read_published_times
+from harness.surveys.published_regret import ESTIMATED, HELD_OUT, judge_published, read_published_times
 from harness.surveys.records import find_folder, make_times_document
 from harness.surveys.regret import Summary, choose, find_regret
 from harness.surveys.timing import FrozenKernels, Launches, time_problems

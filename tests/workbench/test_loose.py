@@ -161,7 +161,7 @@ def test_no_bound_is_derived_of_what_is_no_sum_of_products() -> None:
     loaded = load_loose(describe(reference=lambda a, b: np.exp(a) + b)).op
     problem = loaded.select_problems("verify")[0]
     inputs = {name: np.ones(problem.sizes["n"]) for name in ("a", "b")}
-    with pytest.raises(NotASumError, match="no sum of products: it uses exp; give tolerance="):
+    with pytest.raises(NotASumError, match="not a sum of products: it uses exp; give tolerance="):
         loaded.tolerance(inputs, loaded.reference(inputs, problem), problem)
 
 

@@ -191,6 +191,35 @@ a minute) for its {conditions.cores} cores; in the launches that count, the emul
 """
 
 
+def measure(size: int, tensor_size: int, repeat: int, num_workers: int) -> tuple[Conditions, list[Measurement]]:
+    """Measure every kernel under every setting, and print a line for each."""
+    load_before = os.getloadavg()[0]
+    device = open_device("emulated")
+    observer = device.observer
+    assert isinstance(observer, EmulatorObserver)
+    observer.set_option("workers", str(num_workers))
+    workers = num_workers or len(os.sched_getaffinity(0))
+    results = []
+    wall_s = cpu_s = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        library = build(Path(folder))
+        groups = ((size, KERNELS), (tensor_size, TENSOR_KERNELS), (UNCOALESCED_SIZE, UNCOALESCED_KERNELS))
+        benches = [(Bench(device, observer, library, of), kernels) for of, kernels in groups]
+        print(f"{'kernel':<18}{'checks':<8}{'M warp inst':>12}{'s':>10}{'M/s':>9}{'M/s/core':>10}")
+        for bench, kernel in ((bench, kernel) for bench, kernels in benches for kernel in kernels):
+            instructions = bench.count(kernel)
+            for name, checks in (("none", ()), ("racecheck", ("racecheck",)), ("all", Observer.CHECKS)):
+                best, cpu = bench.best_time(kernel, checks, repeat)
+                wall_s += best
+                cpu_s += cpu
+                rate = instructions / best / 1e6
+                results.append(Measurement(kernel, name, bench.size, workers, instructions, best, rate, rate / workers))
+                print(f"{kernel:<18}{name:<8}{instructions / 1e6:>12.2f}{best:>10.4f}{rate:>9.1f}{rate / workers:>10.1f}")
+    engine = observer.version.split()[-1]
+    busy = cpu_s / (wall_s * workers)
+    return Conditions(find_processor(), workers, engine, repeat, load_before, os.getloadavg()[0], busy), results
+
+
 def main() -> None:
     """Measure every kernel, print a table, and write the measurements where asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -216,32 +245,7 @@ def main() -> None:
         else:
             print(page)
         return
-    load_before = os.getloadavg()[0]
-    device = open_device("emulated")
-    observer = device.observer
-    assert isinstance(observer, EmulatorObserver)
-    observer.set_option("workers", str(options.workers))
-    workers = options.workers or len(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory() as folder:
-        library = build(Path(folder))
-        simt, tensor = (Bench(device, observer, library, size) for size in (options.size, options.tensor_size))
-        uncoalesced = Bench(device, observer, library, UNCOALESCED_SIZE)
-        benches = [(simt, kernel) for kernel in KERNELS] + [(tensor, kernel) for kernel in TENSOR_KERNELS]
-        benches += [(uncoalesced, kernel) for kernel in UNCOALESCED_KERNELS]
-        results = []
-        wall_s = cpu_s = 0.0
-        print(f"{'kernel':<18}{'checks':<8}{'M warp inst':>12}{'s':>10}{'M/s':>9}{'M/s/core':>10}")
-        for bench, kernel in benches:
-            instructions = bench.count(kernel)
-            for name, checks in (("none", ()), ("racecheck", ("racecheck",)), ("all", Observer.CHECKS)):
-                best, cpu = bench.best_time(kernel, checks, options.repeat)
-                wall_s += best
-                cpu_s += cpu
-                rate = instructions / best / 1e6
-                results.append(Measurement(kernel, name, bench.size, workers, instructions, best, rate, rate / workers))
-                print(f"{kernel:<18}{name:<8}{instructions / 1e6:>12.2f}{best:>10.4f}{rate:>9.1f}{rate / workers:>10.1f}")
-    engine = observer.version.split()[-1]
-    conditions = Conditions(find_processor(), workers, engine, options.repeat, load_before, os.getloadavg()[0], cpu_s / (wall_s * workers))
+    conditions, results = measure(options.size, options.tensor_size, options.repeat, options.workers)
     if options.json:
         kept = {"conditions": asdict(conditions), "measurements": [asdict(result) for result in results]}
         options.json.write_text(json.dumps(kept, indent=2) + "\n")

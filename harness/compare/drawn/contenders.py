@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.benchmark.session import Session
-from harness.build.builder import BuildResult, open_store, open_variant
+from harness.build.binding import open_variant
+from harness.build.builder import BuildResult, open_store
 from harness.build.sealed import SealedKernels
 from harness.compare.drawn.frozen_choice import FrozenChoice
 from harness.compare.drawn.problems import DrawnProblem

@@ -18,7 +18,8 @@ from harness.benchmark.run import open_peers
 from harness.compare.drawn.problems import describe_problem, read_problem
 from harness.discover import load_op, load_peers
 from harness.spec import Launchable, Op, Problem
-from harness.verify.runner import Case, Layout
+from harness.verify.allocations import Layout
+from harness.verify.case import Case
 
 _MAX_PROCESSES = 8
 

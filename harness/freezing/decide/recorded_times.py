@@ -171,6 +171,6 @@ def find_untimed_code(session: Session, recording: Recording, builds: Sequence[B
         variants = [loaded.op.find_kernel(b.variant.kernel).bind(dict(b.variant.values)) for b in missing]
         then = build_op(loaded, variants, toolchain=session.toolchain, target=session.target, jobs=session.settings.jobs)
         hashes |= {b.variant.name: b.code_hash for b in then}
-    other = f"the machine code that was timed at {recording.revision[:12]} is another one: time it again"
+    other = f"the machine code that was timed at {recording.revision[:12]} differs: time it again"
     found = {b.variant.name: "" if hashes.get(b.variant.name) == b.code_hash else other for b in builds}
     return found | unknown

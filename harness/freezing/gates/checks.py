@@ -17,7 +17,7 @@ from device import UnavailableError
 from device.settings import find_project_root
 from harness.benchmark.session import Judged, Session
 from harness.benchmark.workers import Job, verify_variants
-from harness.build.builder import open_variant
+from harness.build.binding import open_variant
 from harness.build.interface import describe_interface, read_api
 from harness.build.resources import find_occupancy
 from harness.errors import BuildError, FrozenError
@@ -31,9 +31,9 @@ from harness.freezing.seal.sources import collect_sources
 from harness.model.launches import examine_launch
 from harness.records.tables import Result
 from harness.spec import Launchable, Problem
+from harness.verify.case import Case
 from harness.verify.judge import VERIFY_VERSION
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan
-from harness.verify.runner import Case
 
 
 def find_changes(root: Path) -> str:

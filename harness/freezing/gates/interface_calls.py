@@ -10,9 +10,9 @@ from contract.structs import Status, make_params
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.spec import Launchable, Op, Problem
+from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected
-from harness.verify.runner import Case
 
 # Problems of more work than this are left to the binding's own verification.
 _MAX_FLOPS = 4e6

@@ -14,7 +14,7 @@ from contract.kernels import FrozenKernel, read_kernel
 from contract.layout import name_manifest
 from device.toolchain import Toolchain, name_remedy
 from harness.benchmark.workers import Job, WorkerSetup, verify_variants
-from harness.build.builder import build_binding
+from harness.build.binding import build_binding
 from harness.build.sealed import SealedVariant
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError

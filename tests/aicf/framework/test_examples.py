@@ -51,3 +51,15 @@ def test_an_onnx_model_runs_as_the_reference_does(capsys: pytest.CaptureFixture[
     assert network == "Imported(digits.onnx"
     assert line.startswith("probability (64, 10): at most ")
     assert float(line.split("at most ")[1].split()[0]) < 1e-6
+
+
+def test_a_network_of_pytorch_goes_on_training_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")
+    monkeypatch.setattr("sys.argv", ["torch_import.py"])
+    module = load("torch_import")
+    monkeypatch.setattr(module, "EPOCHS", 1)
+    module.main()
+    *_, apart, accuracy = capsys.readouterr().out.splitlines()
+    # 21 steps of fp32; Adam's slope is steep where a moment is small.
+    assert float(apart.split(": ")[1].split()[0]) < 1e-3
+    assert float(accuracy.split(": ")[1]) > 0.8

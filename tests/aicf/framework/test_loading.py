@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
+from aicf.errors import SelectionError
 from device import Device
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,13 +26,16 @@ import json, subprocess, sys, time
 import numpy as np
 import contract.decision
 import aicf
+from aicf.backends.frozen import FrozenCalls
+from aicf.registry import selection
 from contract.decision import DecisionCore
 
 def refuse(*arguments, **options):
     raise AssertionError(f"called with {arguments}")
 
-begin = time.perf_counter()
 contract.decision.load_core()
+begin = time.perf_counter()
+selection.read_op = FrozenCalls.find = FrozenCalls.find_sealed = refuse
 DecisionCore.decide = subprocess.Popen.__init__ = subprocess.run = refuse
 step = aicf.load(sys.argv[1])
 rng = np.random.default_rng(4)
@@ -59,4 +64,9 @@ def test_a_saved_step_needs_no_pass_no_selection_and_no_compiler(device: Device,
     found = json.loads(done.stdout)
     assert found["losses"] == expected
     assert found["made"] == []
+    # Another plan than the one that the launches were saved with is asked for kernel by kernel.
+    plan = (tmp_path / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(plan.replace(step.plan.steps[0].seal, "0" * 64))
+    with pytest.raises(SelectionError, match="seal 0000000000000000"):
+        aicf.load(tmp_path)
     print(f"loaded and run three times in {found['seconds']:.2f} s")

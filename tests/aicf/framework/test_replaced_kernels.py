@@ -15,11 +15,11 @@ import aicf
 from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.backends import frozen
-from aicf.errors import LaunchError, SelectionError
+from aicf.errors import ChainError, LaunchError, SelectionError
 from aicf.kernels.library import KernelLibrary
 from aicf.registry import Registry
 from contract.layout import PACKAGED_DIR, expand, make_seal
-from device import Device
+from device import Device, UnavailableError
 
 X = np.random.default_rng(0).normal(size=(8, 96)).astype(np.float32)
 
@@ -140,3 +140,30 @@ def test_a_refused_launch_of_another_kind_is_an_error(folder: Path, monkeypatch:
     monkeypatch.setattr(KernelLibrary, "launch", refuse)
     with pytest.raises(LaunchError, match="is not aligned"):
         make_program()(X)
+
+
+def test_without_a_compiler_fused_chains_fall_apart_into_frozen_ones(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Three(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(x) * x + x
+
+    def refuse(*arguments: object) -> None:
+        raise UnavailableError("there is no nvcc")
+
+    monkeypatch.setattr("aicf.registry.handles.build_chain", refuse)
+    program = aicf.compile(Three(), (Tensor(X),), backend="cuda")
+    assert [step.kernel.split("__")[1].split("_")[0] for step in program.plan.steps] == ["relu", "mul", "add"]
+    np.testing.assert_allclose(program(X).numpy(), np.maximum(X, 0) * X + X, rtol=1e-6)
+    (warning,) = [r.getMessage() for r in caplog.records]
+    assert warning.startswith("Three: elementwise calls stay apart: the kernel of the chain ") and "there is no nvcc" in warning
+    with pytest.raises(ChainError, match="there is no nvcc"):
+        aicf.compile(nn.Sequential(Three(), nn.Softmax(), Sine()), (Tensor(X),), backend="cuda")
+
+
+class Sine(nn.Module):
+    """What no frozen chain computes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.sin(x)

@@ -13,11 +13,14 @@ import pytest
 
 import aicf
 from aicf import Tensor, nn
-from aicf.backends.frozen import FrozenCall
+from aicf.backends.calls import FrozenCall
 from aicf.errors import UnsupportedError
 from aicf.opset import Attrs, Type
 from aicf.plan import Plan, Slot, Step
+from aicf.plan import make_plan as plan_graph
+from aicf.plan.streams import choose_streams, predict_us
 from aicf.runtime.device import DeviceExecutor
+from aicf.runtime.host import HostExecutor
 from aicf.runtime.tuning import Medians, tune
 from contract.errors import FrozenError
 from device import Device, UnavailableError
@@ -163,11 +166,67 @@ def test_a_program_is_planned_again_with_what_is_fastest(device: Device, tmp_pat
         patched.setattr("aicf.runtime.tuning.read_settings", lambda: SimpleNamespace(cache_dir=tmp_path))
         patched.setattr("aicf.runtime.tuning.open_device", lambda: SimpleNamespace(is_emulated=False, properties=facts))
         patched.setattr(DeviceExecutor, "time_call", time_call)
+        patched.setattr(DeviceExecutor, "time_step", lambda self, index: 1.0)
         program = aicf.compile(nn.Softmax(), (x,), backend="cuda", tune_seconds=60.0)
     assert not before.plan.steps[0].kernel.startswith("naive")
     assert program.plan.steps[0].kernel.startswith("naive")
     assert program.plan.steps[0].predicted_us == 1.0
     assert len(seen) == 4
+    (entry,) = [e for e in program.log if e.rule == "tune"]
+    assert entry.notes[-1] == "one stream: 1.0 us; side by side 1.0 us are expected at best"
     (path,) = (tmp_path / "tuned").iterdir()
     assert path.name == "a-GPU-driver-1-runtime-2.json"
     np.testing.assert_allclose(program(x).numpy(), before(x).numpy(), rtol=1e-6)
+
+
+class Branches(nn.Module):
+    """Two chains of products side by side, and their sum."""
+
+    def __init__(self) -> None:
+        aicf.manual_seed(0)
+        self.left = nn.Sequential(*(nn.Linear(32, 32) for _ in range(3)))
+        self.right = nn.Sequential(*(nn.Linear(32, 32) for _ in range(3)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.left(x) + self.right(x)
+
+
+def choose(model: nn.Module, lost_us: float) -> tuple[Plan, str]:
+    """Return what is chosen where each product takes 10 us, the rest 1, and a run on two streams that much more than it should."""
+    program = aicf.compile(model, (Tensor(np.ones((4, 32), np.float32)),))
+    assert program.graph is not None
+    graph = program.graph
+    times = [10.0 if step.op == "Linear" else 1.0 for step in program.plan.steps]
+
+    def time_us(plan: Plan) -> float:
+        streams = [step.stream for step in plan.steps]
+        return predict_us(plan, times, streams) + lost_us * (plan.num_streams - 1)
+
+    return choose_streams(program.plan, times, lambda streams: plan_graph(graph, "numpy", streams=streams), time_us)
+
+
+def test_two_streams_are_used_where_they_are_measured_to_win() -> None:
+    plan, told = choose(Branches(), 0.0)
+    assert plan.num_streams == 2
+    left, right = ({s.stream for s in plan.steps if s.owner.startswith(side)} for side in ("left", "right"))
+    assert len(left) == len(right) == 1 and left != right
+    assert told == "2 streams take 32.0 us, one takes 61.0 us"
+    program = aicf.compile(Branches(), (Tensor(np.ones((4, 32), np.float32)),))
+    x = np.random.default_rng(1).normal(size=(4, 32)).astype(np.float32)
+    executor = HostExecutor(plan, poison=True)
+    executor.load_states({key: tensor.numpy() for key, tensor in program.tensors.items()})
+    executor.put([x])
+    executor.run()
+    np.testing.assert_array_equal(executor.read(plan.outputs[0]), program(x).numpy())
+
+
+def test_two_streams_are_not_used_where_they_are_measured_to_lose() -> None:
+    plan, told = choose(Branches(), 40.0)
+    assert plan.num_streams == 1
+    assert told == "2 streams take 72.0 us, one takes 61.0 us: one stream is kept"
+
+
+def test_a_chain_of_steps_stays_on_one_stream_unmeasured() -> None:
+    plan, told = choose(nn.Sequential(*(nn.Linear(32, 32) for _ in range(4))), -100.0)
+    assert plan.num_streams == 1
+    assert told.startswith("one stream: 40.0 us; side by side 40.0 us are expected")

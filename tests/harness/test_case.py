@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.spec import Op, Problem, Role, Tensor
+from harness.verify.allocations import GUARD_BYTES, POISON_FINITE, Layout
+from harness.verify.case import Case, plan_arguments
 from harness.verify.inputs import make_inputs
-from harness.verify.runner import GUARD_BYTES, POISON_FINITE, Case, Layout, plan_arguments
 from tests.harness.fake_device import FakeArray, FakeBuffer, FakeDevice
 from tests.harness.toy_op import ToyKernel, make_toy
 

@@ -1,0 +1,74 @@
+"""An op's Python binding: built once per op by g++, loaded once per process, and the variants that it opens."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from device.toolchain import Toolchain
+from harness.build.builder import open_store, write_generated
+from harness.build.compiler import Compiler, compile_steadily, describe_failure
+from harness.build.store import Store, full_disk_as_error, hash_text
+from harness.discover import LoadedOp
+from harness.errors import BuildError
+from harness.spec import Launchable, Op, Variant
+
+
+def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None = None, compiler: Compiler | None = None) -> Path:
+    """Build the op's Python binding and return the extension's path; raises :class:`BuildError` with the compiler's text."""
+    import pybind11
+
+    cache = store or open_store()
+    source = loaded.folder / "pybind.cpp"
+    name = f"_{loaded.op.name}.so"
+    roots = (loaded.include_dir, *write_generated(loaded, cache))
+    includes = [*roots, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
+    # Of -O2 a third more of the compiler's seconds goes into code that only hands arguments over.
+    flags = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", *(f"-I{path}" for path in includes)]
+    abi = f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
+    request = hash_text("binding 1", str(source), *flags, abi, toolchain.cxx_version)
+    if entry := cache.find("bindings", request):
+        return entry.folder / name
+    with cache.lock(request), cache.scratch() as scratch:
+        if entry := cache.find("bindings", request):
+            return entry.folder / name
+        made = scratch / "made"
+        with full_disk_as_error(cache.root):
+            made.mkdir()
+        command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
+        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, roots)
+        if status != 0:
+            raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
+        entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
+    return entry.folder / name
+
+
+def load_binding(path: Path) -> ModuleType:
+    """Import a binding by its path; the same file is imported once a process. Raises :class:`BuildError` when it cannot be."""
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BuildError(f"{path} is no Python extension")
+    try:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(f"the binding {path} cannot be imported: {error}") from error
+    sys.modules[name] = module
+    return module
+
+
+def open_variant(op: Op, binding: Path, library: Path, variant: Variant) -> Launchable:
+    """Load a built variant through its op's binding. The device must be open: it decides which CUDA runtime the variant binds to."""
+    module = load_binding(binding)
+    if not hasattr(module, "Variant"):
+        raise BuildError(f"the binding of op {op.name} ({binding.name}) has no class Variant")
+    return cast("Launchable", module.Variant(str(library), variant.symbol_suffix))

@@ -1,0 +1,175 @@
+"""Where the outputs of a large problem are judged, and which inputs those places need. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.spec import Arrays, Op, Problem, Tensor
+from harness.verify.unlisted import make_generator
+
+# The work of the reference for the elements that are judged.
+_MAX_REFERENCE = 4e6
+_MAX_PLACES = 128
+
+Places = dict[int, NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """A large problem of an op that declares :class:`harness.spec.Sampling`, restricted to some places of its outputs."""
+
+    op: Op
+    problem: Problem
+    seed: int
+
+    def make_draws(self, what: str) -> np.random.Generator:
+        """Return random numbers of this problem's own: what one problem's draw misses, another's does not."""
+        return make_generator(self.op, f"{what}\0{self.problem.name}", self.seed)
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """The outputs that the problem has."""
+        return [t for t in self.op.outputs if t.present(self.problem)]
+
+    def find_axis(self, tensor: str, axis: int) -> int:
+        """Return which axis of a tensor one of the op's axes is."""
+        sampling = self.op.sampling
+        return axis if sampling is None or sampling.find_axis is None else sampling.find_axis(tensor, axis, self.problem)
+
+    @property
+    def _axes(self) -> list[int]:
+        """The op's axes, the longest first: what is left after it is small, whatever the others are."""
+        assert self.op.sampling is not None
+        first = self.outputs[0]
+        shape = first.resolve_shape(self.problem)
+        return sorted(self.op.sampling.axes, key=lambda axis: -shape[self.find_axis(first.name, axis)])
+
+    def choose_places(self, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
+        """Choose where along each of the op's axes outputs are judged: some of what was ``written``, the first and the last always.
+
+        Where nothing is known of that, the launch is whole and writes everything.
+        """
+        count = _MAX_PLACES
+        while True:
+            places = {axis: pick(self._find_candidates(axis, written), count, self.make_draws(f"places {axis}")) for axis in self._axes}
+            sizes = self.restrict({}, places, dry=True)[1]
+            cost = self.op.cost(sizes)
+            if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
+                return places
+            count //= 2
+
+    def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
+        """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
+        if written:
+            return np.unique(np.concatenate([np.unique(found[self.find_axis(name, axis)]) for name, found in written.items()]))
+        shapes = {t.name: t.resolve_shape(self.problem) for t in self.outputs}
+        return range(max(shape[self.find_axis(name, axis)] for name, shape in shapes.items()))
+
+    def restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:
+        """Return inputs and problem of the outputs at ``places``. ``dry`` uses inputs that are nothing but shapes."""
+        sampling = self.op.sampling
+        assert sampling is not None
+        taken = {n: np.broadcast_to(np.int8(0), s) for n, s in self.input_shapes.items()} if dry else dict(inputs)
+        problem = self.problem
+        for axis, chosen in places.items():
+            if len(chosen):
+                taken, problem = sampling.restrict(taken, problem, axis, chosen)
+        return taken, problem
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the inputs that the problem has."""
+        return {t.name: t.resolve_shape(self.problem) for t in self.op.inputs if t.present(self.problem)}
+
+    def find_needed(self, places: Places) -> tuple[dict[str, list[NDArray[Any]]], Problem]:
+        """Return the places of each input, axis by axis, that the outputs at ``places`` need, and the problem of these."""
+        shapes = self.input_shapes
+        needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
+        problem = self.problem
+        for axis in range(max(map(len, shapes.values()), default=0)):
+            lines, problem = self._restrict_axis(axis, places, whole=False)
+            if not all(line.all() for line in lines.values()):
+                lines, problem = self._restrict_axis(axis, places, whole=True)
+            for name, line in lines.items():
+                needed[name].append(line - 1)
+        return needed, problem
+
+    def _restrict_axis(self, axis: int, places: Places, *, whole: bool) -> tuple[dict[str, NDArray[np.int64]], Problem]:
+        """Return which places of ``axis``, counted from 1, each input needs for the outputs at ``places``.
+
+        Arrays of places are restricted as the inputs would be. An axis may be billions long: unless ``whole``, the arrays hold the chosen
+        places alone, and 0 elsewhere, which takes no memory; a 0 in the result says that others are needed.
+        """
+        shapes = self.input_shapes
+        chosen = np.unique(np.concatenate([np.zeros(0, np.intp), *places.values()]))
+        axes = {n: np.arange(1, n + 1) if whole else _mark_places(n, chosen) for n in {s[axis] for s in shapes.values() if axis < len(s)}}
+        lines = {
+            name: np.broadcast_to(
+                axes[s[axis]].reshape([-1 if i == axis else 1 for i in range(len(s))]) if axis < len(s) else np.int64(0), s
+            )
+            for name, s in shapes.items()
+        }
+        taken, problem = self.restrict(lines, places)
+        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken}
+        return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
+
+
+def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return zeros with one more than each chosen place at that place."""
+    line = np.zeros(length, np.int64)
+    inside = chosen[chosen < length]
+    line[inside] = inside + 1
+    return line
+
+
+def pick(values: NDArray[np.intp] | range, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return at most ``count`` of ascending values: the ends and some drawn between; a range is one from 0."""
+    if len(values) <= count:
+        return np.asarray(values, np.intp)
+    edges = np.arange(count + 1) * len(values) // count
+    chosen = rng.integers(edges[:-1], edges[1:])
+    chosen[-1] = len(values) - 1
+    if count > 1:
+        chosen[0] = 0
+    return chosen if isinstance(values, range) else values[chosen]
+
+
+def find_indices(
+    offsets: NDArray[np.int64], shape: Sequence[int], strides: Sequence[int]
+) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Return the index along each axis of elements at offsets, and which of them lie between the tensor's own."""
+    indices = [np.zeros(len(offsets), np.int64) for _ in shape]
+    beside = np.zeros(len(offsets), np.bool_)
+    # From the slowest in memory; what has one place alone says nothing.
+    for axis in sorted((i for i, n in enumerate(shape) if n > 1), key=lambda i: -strides[i]):
+        indices[axis] = offsets // strides[axis]
+        offsets = offsets % strides[axis]
+        beside |= indices[axis] >= shape[axis]
+    return indices, beside | (offsets > 0)
+
+
+def thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:
+    """Leave out runs of bytes from the middle where there are too many, and cut long ones."""
+    share = max(most_bytes // max(len(runs), 1), 4096)
+    if int((runs[:, 1] - runs[:, 0]).sum()) > most_bytes:
+        keep = pick(np.arange(len(runs)), max(most_bytes // share, 1), np.random.Generator(np.random.PCG64(0)))
+        runs = runs[keep].copy()
+        runs[:, 1] = np.minimum(runs[:, 1], runs[:, 0] + share)
+    return runs
+
+
+def find_in_grid(indices: tuple[NDArray[np.intp], ...], grid: Sequence[NDArray[np.intp]]) -> NDArray[np.bool_]:
+    """Return which elements of a grid (ascending places per axis) are among the indexed ones."""
+    marked = np.zeros(tuple(map(len, grid)), np.bool_)
+    where, inside = [], np.ones(len(indices[0]), np.bool_)
+    for index, places in zip(indices, grid, strict=True):
+        at = np.minimum(np.searchsorted(places, index), len(places) - 1)
+        inside &= places[at] == index
+        where.append(at)
+    marked[tuple(at[inside] for at in where)] = True
+    return marked
