@@ -64,12 +64,13 @@ class RunResult:
 
 
 def find_program(name: str) -> Path:
-    """Return the file of a program given by path or by a name on ``PATH``; raises :class:`ProgramError` when there is none."""
+    """Return the absolute path of a program given by path or by a name on ``PATH``; raises :class:`ProgramError` when there is none."""
     found = shutil.which(name)
     if found is None:
         exists = Path(name).is_file()
         raise ProgramError(f"{name}: " + ("not executable: chmod +x it" if exists else "no such program"))
-    return Path(found)
+    # A Path of `./sum` is `sum`, which would be looked for on PATH when it is started.
+    return Path(found).absolute()
 
 
 def check_program(path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from device.elf import read_executable
 from device.loader import find_emulator_library
+from device.programs.process import find_program
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 
@@ -159,3 +160,11 @@ def test_info_lists_the_options() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert {"checks", "schedule", "error_exitcode"} <= {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+
+
+def test_a_program_here_goes_before_one_of_its_name_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sum").write_text("#!/bin/sh\n")
+    (tmp_path / "sum").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert find_program("./sum") == tmp_path / "sum"
+    assert find_program("sum") != tmp_path / "sum" and find_program("sum").is_absolute()

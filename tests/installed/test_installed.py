@@ -73,7 +73,7 @@ def test_the_pages_from_the_wheel_to_a_library_and_a_trained_plan(tmp_path: Path
     fresh.run(sys.executable, ROOT / "scripts" / "pack_kernels.py", "--out", tmp_path, "softmax", cwd=tmp_path)
     (kernels,) = tmp_path.glob("aicf_kernels-*.whl")
     fresh.install(wheel, kernels, cwd=tmp_path)
-    assert "no compiler: no nvcc" in fresh.run("python", "-c", CALL, cwd=tmp_path, path="/nowhere")
+    assert "no compiler: " in fresh.run("python", "-c", CALL, cwd=tmp_path, path="/nowhere")
 
     fresh.install(f"{wheel}[workbench]", cwd=tmp_path)
     told = fresh.run("aicf", "--version", cwd=tmp_path)
@@ -93,7 +93,8 @@ def test_the_pages_from_the_wheel_to_a_library_and_a_trained_plan(tmp_path: Path
         fresh.run("bash", "-c", command, cwd=project)
 
     told = fresh.run("bash", "-c", sanitizer, cwd=tmp_path)
-    assert re.search(r"out_of_bounds_read.*sum\.cu:6", told, re.DOTALL) and re.search(r"shared_race.*sum\.cu:8", told, re.DOTALL)
+    assert re.search(r"Invalid read of size 4 bytes in global memory\n=+ +at sum\.cu:6 ", told)
+    assert re.search(r"Race in shared memory \(read after write\).*\n.*\n.*\n=+ +at sum\.cu:8 ", told)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ BESIDE = (
     "aicf explain scale_shift n=1000",
     "aicf inspect scale_shift --variant scalar/threads128 --html page.html",
     "aicf model scale_shift --per-kernel 1",
-    "aicf model scale_shift --variant scalar/threads128 --problem n65536",
+    "aicf model scale_shift --variant scalar/threads128 --problem 'n65536*'",
     "aicf new another",
     "aicf show scale_shift scalar/threads128 --sass",
 )
