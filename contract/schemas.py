@@ -10,6 +10,7 @@ from typing import Any
 
 from contract.documents import DocumentError, parse_json, read_plain_file
 from contract.errors import BrokenDocument, FrozenError
+from contract.known_valid import KnownValid
 from contract.layout import SCHEMA_DIR, SCHEMA_VERSION, dump_line, name_schema
 from contract.validator import find_fault
 
@@ -22,6 +23,7 @@ DIGESTS = {
     "manifest": "4c6ac40bc5a45765626c07aa568f0c69b8b817ca4f8e84a97820fa01efa1e1ba",
     "tree": "46579b0c33c31ae7ee3f2d3e35cf200d5047f8537b38b26987cdba8d4c6ddc37",
 }
+_known: list[KnownValid] = []  # one where it was asked for
 # The kinds of lines that an index has.
 LINES = ("op", "entry", "median", "survey")
 
@@ -48,14 +50,30 @@ def find_schema_fault(document: str, value: Any) -> str:
     """Return what is wrong with a document (``index``: one line of it; else a key of ``DIGESTS``), "" where nothing is."""
     if fault := find_version_fault(value):
         return fault
+    known = _known[-1] if _known and _known[-1].schemas == SCHEMA_DIR else None
     try:
-        if document == "index":
-            return _find_row_fault(SCHEMA_DIR, dump_line(value))
-        if document == "event":
-            return _find_event_fault(value)
-        return _find_fault(SCHEMA_DIR, document, value)
+        text = dump_line(value) if known is not None else ""
+        if known is not None and known.has(document, text):
+            return ""
+        fault = _find_document_fault(document, value)
     except RecursionError:
         return "is nested too deeply"
+    if known is not None and not fault:
+        known.add(document, text)
+    return fault
+
+
+def remember_valid(cache: Path) -> None:
+    """Keep in a folder which documents are valid, and check those no more that are known there."""
+    _known[:] = [KnownValid(cache, SCHEMA_DIR)]
+
+
+def _find_document_fault(document: str, value: Any) -> str:
+    if document == "index":
+        return _find_row_fault(SCHEMA_DIR, dump_line(value))
+    if document == "event":
+        return _find_event_fault(value)
+    return _find_fault(SCHEMA_DIR, document, value)
 
 
 def _find_fault(folder: Path, document: str, value: Any) -> str:

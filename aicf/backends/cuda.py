@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import Backend
-from aicf.backends.frozen import FAILURES, FrozenCall, open_calls
+from aicf.backends.calls import FrozenCall
+from aicf.backends.frozen import FAILURES, open_calls
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, type_of
 from device import DeviceArray, open_device

@@ -1,31 +1,23 @@
-"""Calls of frozen ops by types: which kernel serves a call, and its launch on addresses. Only this module asks the registry."""
+"""Calls of frozen ops by types: which kernel serves a call. Only this module and that of chains ask the registry."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from aicf.backends.calls import FrozenCall, say_lost
+from aicf.backends.chain_calls import ELEMENTWISE, ChainCalls
 from aicf.errors import ChainError, FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
-from aicf.opset import Attrs, Type, find_dtype, find_op
-from aicf.opset.chains import COUNTERS, find_generic, read_chain, read_results
+from aicf.opset import Attrs, Type, find_op
 from aicf.opset.flat import REDUCE, find_offsets, make_attrs, read_attrs, split_inputs
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
-from aicf.registry.tables import Tables
-from contract.calls import Interface, Query
-from contract.chain_building import specialise
-from contract.expressions.cuda import read_chains
-from contract.expressions.tree import Chain
-from contract.kernels import FrozenKernel
-from contract.structs import make_params
 from device import UnavailableError, open_device
 from device.settings import read_settings
 from device.toolchain import BuildError
@@ -33,45 +25,7 @@ from device.toolchain import BuildError
 _log = logging.getLogger("aicf.kernels")
 # What stands between a kernel and its use that another kernel may be without.
 FAILURES = (BuildError, FrozenError, UnavailableError)
-ELEMENTWISE, FLAT, OPTIMIZER = "elementwise", "flat", "optimizer"
-WORD_BYTES = 4
-# What a launch takes that moves next to nothing, in a graph, on an H200.
-_LAUNCH_US = 1.5
-
-
-@dataclass(frozen=True)
-class FrozenCall:
-    """A kernel for one call: tensors by their names in the op's interface, inputs as the opset orders them.
-
-    An input or output has one name, or as many as it has words of 32 bits where it is a counter.
-    """
-
-    handle: KernelHandle
-    inputs: tuple[tuple[str, ...], ...]
-    outputs: tuple[tuple[str, ...], ...]
-    scalars: Mapping[str, float]
-
-    @property
-    def seal(self) -> str:
-        """What names the kernel."""
-        return self.handle.seal
-
-    def make_params(self, inputs: Sequence[int | None], outputs: Sequence[int]) -> ctypes.Structure:
-        """Return the C struct for device addresses; raises ValueError naming one that the kernel cannot take.
-
-        A tensor that the kernel changes in place is where the output is: whoever calls has copied the input there.
-        """
-        addresses = _spread(self.inputs, inputs) | _spread(self.outputs, outputs)
-        for name, at in addresses.items():
-            step = self.handle.alignment_bytes.get(name, 1)
-            if at % step:
-                raise ValueError(f"{self.handle.op}: {self.handle.kernel} needs {name} aligned to {step} bytes, got {at:#x}")
-        query = self.handle.query
-        return make_params(self.handle.interface.row, query.by_size, query.attributes, addresses, query.strides, self.scalars)
-
-    def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
-        """Queue the kernel; raises :class:`~aicf.errors.LaunchError` with the reason where it refuses."""
-        self.handle.load().launch(params, workspace, stream)
+FLAT, OPTIMIZER = "flat", "optimizer"
 
 
 def _try_building(call: FrozenCall) -> Exception | None:
@@ -81,10 +35,6 @@ def _try_building(call: FrozenCall) -> Exception | None:
     except FAILURES as error:
         return error
     return None
-
-
-def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None]) -> dict[str, int]:
-    return {name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)}
 
 
 class FrozenCalls:
@@ -177,7 +127,7 @@ class FrozenCalls:
             if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
                 handle = self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
                 return _make_call(handle, names, attrs)
-        raise SelectionError(_say_lost(op, seal))
+        raise SelectionError(say_lost(op, seal))
 
     def _select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         if op == FLAT:
@@ -206,7 +156,7 @@ class FrozenCalls:
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
         known = {a["name"] for a in signature.options}
         scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
-        for name in attrs.keys() - known - scalars:
+        for name in attrs.keys() - known - scalars - set(signature.presence.values()):
             if attrs[name] != find_op(op).attributes[name]:
                 raise SelectionError(f"{op}: the frozen op has no {name}, but {name} = {attrs[name]!r} was requested; promote the op again")
         options = {n: value for n, value in attrs.items() if n in known and isinstance(value, (bool, int, float, str))}
@@ -233,116 +183,14 @@ def _join_members(operands: Sequence[Sequence[Type]], attrs: Attrs) -> tuple[str
 def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> FrozenCall:
     """Return a handle as a call. Outputs are in the opset's order: those that take an input's place have its name in the interface."""
     op = find_op(handle.op)
-    written = [t.name for t in handle.interface.find_layouts(handle.query.values) if t.role == "output"]
-    outputs = [(name,) for name in (*(op.in_place[name] for name in op.outputs if name in op.in_place), *written)]
+    layouts = handle.interface.find_layouts(handle.query.values)
+    written = iter([t.name for t in layouts if t.role == "output"])
+    taken = [op.find_taken(i, len(names), attrs) for i in range(sum(t.role != "input" for t in layouts))]
+    outputs = [(next(written) if place is None else names[place],) for place in taken]
     given = ((scalar["name"], attrs.get(scalar["name"])) for scalar in handle.interface.row.get("scalars", ()))
     return FrozenCall(
         handle, tuple((name,) for name in names), tuple(outputs), {name: value for name, value in given if isinstance(value, (int, float))}
     )
-
-
-def _say_lost(op: str, seal: str) -> str:
-    return f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again"
-
-
-@dataclass(frozen=True)
-class _ChainQuestion:
-    """A call of a chain as the registry knows it; ``listed`` is the name that the set has for the chain's meaning, None without."""
-
-    tables: Tables
-    chain: Chain
-    sizes: Mapping[str, int]
-    dtype: str
-    listed: str | None
-    inputs: tuple[tuple[str, ...], ...]
-    outputs: tuple[tuple[str, ...], ...]
-
-    @property
-    def problem(self) -> Problem:
-        """The call of the chain that the set lists."""
-        return Problem(dict(self.sizes), {"chain": self.listed or "", "dtype": self.dtype})
-
-    def make_own(self) -> KernelHandle:
-        """Return the kernel that is built of a sealed engine."""
-        return _make_chain_handle(self.tables, self.chain, self.sizes, self.dtype)
-
-    def call(self, handle: KernelHandle) -> FrozenCall:
-        """Return the call by a kernel."""
-        return FrozenCall(handle, self.inputs, self.outputs, {})
-
-
-class ChainCalls:
-    """Finds kernels of chains: the frozen one of a chain that the set lists by the same meaning, else one built of a sealed engine."""
-
-    def __init__(self, registry: Registry, prefs: Preferences) -> None:
-        self._registry = registry
-        self._prefs = prefs
-        self._listed: dict[str, dict[str, str]] = {}
-
-    def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
-        """Return the kernel for a chain; raises :class:`~aicf.errors.NotFrozenError` where there is no engine."""
-        asked = self._ask(op, types, attrs)
-        if asked.listed is not None:
-            try:
-                return asked.call(self._registry.select(op, asked.problem, HwCaps.of(open_device()), self._prefs))
-            except SelectionError:  # listed among the op's chains, and not frozen
-                pass
-        return asked.call(asked.make_own())
-
-    def find_sealed(self, op: str, types: Sequence[Type | None], attrs: Attrs, seal: str) -> FrozenCall:
-        """Return the kernel for a chain that has a seal: nothing is decided. Raises :class:`~aicf.errors.SelectionError`."""
-        asked = self._ask(op, types, attrs)
-        if asked.listed is not None:
-            query = asked.tables.interface.make_query(asked.problem)
-            for i, kernel in enumerate(asked.tables.kernels):
-                if kernel.manifest["seal"] == seal and asked.tables.core.ask(query).legal >> i & 1:
-                    decision = Decision(i, How.FALLBACK, None, "named by a plan")
-                    return asked.call(self._registry.make_handle(asked.tables, query, decision))
-        own = asked.make_own()
-        if own.seal != seal:
-            raise SelectionError(_say_lost(op, seal))
-        return asked.call(own)
-
-    def _ask(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> _ChainQuestion:
-        chain = read_chain(str(attrs["chain"]))
-        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
-        sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
-        dtype = find_generic(types, chain)
-        listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))
-        inputs = [("counter",), *_name_words("in", [t for t in types[1:] if t is not None])]
-        outputs = _name_words("out", read_results(str(attrs["results"])))
-        return _ChainQuestion(tables, chain, sizes, dtype, listed, tuple(inputs), tuple(outputs))
-
-    def _list_chains(self, engine: FrozenKernel, dtype: str) -> dict[str, str]:
-        """Return the names of the chains of the op's catalogue by their meaning, as the sealed sources have them."""
-        if dtype not in self._listed:
-            header = engine.read_source(f"sources/{ELEMENTWISE}/chains.hpp").decode()
-            self._listed[dtype] = {chain.find_meaning(dtype): chain.name for chain in read_chains(header).values()}
-        return self._listed[dtype]
-
-
-def _make_chain_handle(tables: Tables, chain: Chain, sizes: Mapping[str, int], dtype: str) -> KernelHandle:
-    interface = Interface(ELEMENTWISE, specialise(tables.interface.row, chain))
-    query = interface.make_query(Problem(dict(sizes), {"chain": chain.name, "dtype": dtype}))
-    engine = tables.kernels[0]
-    us = _LAUNCH_US + 1e6 * _count_bytes(interface, query) / engine.manifest["prior"]["bytes_per_s"]
-    name, reason = f"chain__{chain.key[:8]}", "a chain that is not frozen, built of the sealed engine; the time is that of its bytes"
-    return KernelHandle(ELEMENTWISE, name, tables.arch, How.FALLBACK, reason, us, True, True, {}, query, engine, interface, chain)
-
-
-def _count_bytes(interface: Interface, query: Query) -> int:
-    layouts = interface.find_layouts(query.values)
-    return sum(math.prod(t.list_lengths(query.by_size)) * find_dtype(t.dtype).itemsize for t in layouts)
-
-
-def _name_words(stem: str, types: Sequence[Type]) -> list[tuple[str, ...]]:
-    """Return the names of the operands that each value is: counters have two of 32 bits per element."""
-    names, at = [], 0
-    for t in types:
-        count = 2 * t.num_elems if t.dtype in COUNTERS else 1
-        names.append(tuple(f"{stem}{at + i}" for i in range(count)))
-        at += count
-    return names
 
 
 @lru_cache(maxsize=2)

@@ -17,7 +17,8 @@ from contract.calls import Interface, Problem, Value, find_row
 class Signature:
     """An op as a Python function: input arrays in the interface's order, then the attributes that no array tells.
 
-    ``inputs`` are (name, may be left out); ``options`` are the attributes to be given, ``inferred`` those that dtypes tell.
+    ``inputs`` are (name, may be left out), of which those in ``changed`` are overwritten in place; ``options`` are the attributes to be
+    given, ``inferred`` those that dtypes tell.
     """
 
     def __init__(self, interface: Interface, ties: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -31,6 +32,7 @@ class Signature:
         optional = {t["name"] for t in tensors if any(not row["value"] for row in t["present"])}
         order = sorted(tensors, key=lambda t: t["name"] in optional)
         self.inputs = tuple((str(t["name"]), t["name"] in optional) for t in order)
+        self.changed = frozenset(str(t["name"]) for t in tensors if t["role"] == "inout")
         told = {name for t in tensors for row in t["dtype"] for name in row["when"]}
         rest = [a for a in interface.row["attributes"] if a["name"] not in self.presence.values()]
         self.inferred = tuple(a for a in rest if a["name"] in told)

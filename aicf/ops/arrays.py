@@ -245,6 +245,14 @@ def copy_from_numpy(framework: Framework, values: np.ndarray[Any, Any], like: An
     return torch.from_numpy(values)
 
 
+def overwrite_from_numpy(framework: Framework, target: Any, values: np.ndarray[Any, Any]) -> None:
+    """Put values into a host array of the framework, whose shape and dtype they have."""
+    if isinstance(target, np.ndarray):
+        target[...] = values
+    else:
+        target.detach().copy_(copy_from_numpy(framework, values, target))
+
+
 def _find_exported(module: str, name: str) -> Any:
     """Return what a Cython module exports for the C of others under that name, a capsule; None where it does not."""
     return getattr(sys.modules.get(module), "__pyx_capi__", {}).get(name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aicf.errors import LaunchError
 from aicf.ops.arguments import Signature
-from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework
+from aicf.ops.arrays import Framework, View, copy_from_numpy, copy_to_numpy, find_framework, overwrite_from_numpy
 from aicf.ops.extension import load_extension
 from aicf.registry import HwCaps, KernelHandle, Registry
 from contract.calls import TensorLayout
@@ -139,12 +139,14 @@ class OpCall:
         return [(each, tuple(each.list_lengths(handle.query.by_size))) for each in layouts if each.role == "output"]
 
     def run_on_host(self, framework: Framework, arrays: dict[str, Any], values: Sequence[Any]) -> Any:
-        """Copy host arrays to the device, run there, and copy the outputs back."""
+        """Copy host arrays to the device, run there, and copy back the outputs and what was changed in place."""
         self.select(framework, arrays, values)  # checks all, before anything is copied
         device = open_device()
         copied = {name: device.asarray(copy_to_numpy(framework, array)) for name, array in arrays.items()}
         inputs = [copied.get(name) for name, _ in self.signature.inputs]
         made = self.caller(*inputs, *values[len(inputs) :])
+        for name in self.signature.changed & copied.keys():
+            overwrite_from_numpy(framework, arrays[name], copied[name].copy_to_host())
         first = next(iter(arrays.values()))
         outputs = [copy_from_numpy(framework, each.copy_to_host(), first) for each in (made if isinstance(made, tuple) else (made,))]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

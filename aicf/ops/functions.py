@@ -97,7 +97,8 @@ def describe(signature: Signature) -> str:
         dtypes = ", ".join(dict.fromkeys(row["value"] for row in tensor["dtype"]))
         absent = any(row["value"] is False for row in tensor["present"])
         when = " or ".join(_when(row["when"]).strip() for row in tensor["present"] if row["value"])
-        note = "" if not absent else "; may be None" if tensor["role"] == "input" else f"; returned {when}"
+        note = "" if not absent else f"; returned {when}" if tensor["role"] == "output" else "; may be None"
+        note += "; changed in place" if tensor["role"] == "inout" else ""
         lines.append(f"{tensor['name']} ({tensor['role']}): {shapes}, {dtypes}{note}")
     for attribute in signature.options:
         choices = ", ".join(map(repr, attribute["choices"]))

@@ -103,9 +103,16 @@ def make_schema(call: OpCall) -> str:
 
 
 def _make_fakes(call: OpCall, values: Sequence[Any]) -> list[torch.Tensor]:
-    """Return outputs without data: their shapes, dtypes and device; sizes may be symbols."""
+    """Return outputs without data: their shapes, dtypes and device; sizes may be symbols.
+
+    Raises ValueError for a call that changes a tensor in place: the op's schema does not say so, and PyTorch would move or drop the call.
+    """
     signature = call.signature
     tensors = {n: v for (n, _), v in zip(signature.inputs, values, strict=False) if v is not None}
+    if changed := sorted(signature.changed & tensors.keys()):
+        raise ValueError(
+            f"{changed[0]}: {signature.op} changes it in place, which torch.compile does not see; call it outside of what is compiled"
+        )
     views = {n: View(0, tuple(t.shape), tuple(t.stride()), str(t.dtype).removeprefix("torch.")) for n, t in tensors.items()}
     problem = signature.make_problem(views, call.name_options(values))
     attributes = {a["name"]: a["default"] for a in signature.interface.attributes} | dict(problem.attributes)
@@ -120,6 +127,12 @@ def _make_function(call: OpCall, overload: Any) -> Any:
     """Return a call that is recorded, as PyTorch's autograd wants it: ``apply`` takes the dispatcher's keys and the arguments."""
 
     def forward(ctx: Any, keys: Any, *values: Any) -> tuple[torch.Tensor, ...]:
+        for (name, _), value in zip(call.signature.inputs, values, strict=False):
+            if name in call.signature.changed and value is not None and value.is_floating_point():
+                op = call.signature.op
+                raise ValueError(
+                    f"{name}: {op} changes it in place, which PyTorch's autograd does not record; call it under torch.no_grad()"
+                )
         extended = _extend(call, values)
         with torch._C._AutoDispatchBelowAutograd():
             made = overload.redispatch(keys & torch._C._after_autograd_keyset, *extended)

@@ -46,7 +46,7 @@ def _differentiate_gemm(g: Backward, dy: V | None, dz: V | None = None) -> list[
     wants = [name for name in ("a", "b") if name in g.needed]
     if wants and g.attrs["precision"] == "ieee":
         attrs = {"w_layout": g.attrs["b_layout"], "with_dz": "a" in wants, "with_dbias": False}
-        made = g.call("gemm_backward", (dz, g["b"], g["a"] if "b" in wants else None, None), attrs)
+        made = g.call("gemm_backward", (dz, g["b"], g["a"] if "b" in wants else None, None, None), attrs)
         found |= dict(zip(wants, made, strict=True))
     elif wants:
         found |= _find_products(g, dz, wants)
@@ -58,7 +58,7 @@ def _pass_activation(g: Backward, dy: V, act: str, *, wants_bias: bool) -> tuple
     if act == "none":
         return dy, {}
     kept = g["y" if act == "relu" else "z"]
-    made = g.call("gemm_backward", (dy, None, None, kept), {"act": act, "with_dbias": wants_bias})
+    made = g.call("gemm_backward", (dy, None, None, kept, None), {"act": act, "with_dbias": wants_bias})
     return made[0], {"bias": made[1]} if wants_bias else {}
 
 
@@ -85,9 +85,9 @@ def _save_gemm(attrs: Attrs, needed: set[str]) -> set[str]:
 
 
 def _infer_gemm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    dy, w, x, _ = types
+    dy, w, x, _, total = types
     assert dy is not None
-    same_floats("gemm_backward", ("dy", "w", "x", "z"), types)
+    same_floats("gemm_backward", ("dy", "w", "x", "z", "dw_total"), types)
     check_act("gemm_backward", attrs)
     if w is None:
         k = dy.shape[1]
@@ -95,21 +95,31 @@ def _infer_gemm_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
         n, k = w.shape if attrs["w_layout"] == "nk" else w.shape[::-1]
         if n != dy.shape[1]:
             raise ValueError(f"gemm_backward: dy {dy.shape} does not fit w {w.shape} with w_layout {attrs['w_layout']!r}")
+    if bool(attrs["accumulate"]) != (total is not None) or (total is not None and (w is None or x is None or total.shape != w.shape)):
+        expected = "nothing" if not attrs["accumulate"] else f"w's shape {None if w is None else w.shape}, and x"
+        raise ValueError(f"gemm_backward: dw_total: expected {expected} with accumulate={attrs['accumulate']!r}, got {total}")
     made = [Type(dy.dtype, (dy.shape[0], k))] if attrs["with_dz"] else []
     made += [Type(dy.dtype, (k,))] if attrs["with_dbias"] else []
     return tuple(made + ([w] if x is not None and w is not None else []))
 
 
 def _gemm_backward(arrays: Arrays, attrs: Attrs) -> list[Any]:
-    dy, w, x, z = arrays
+    dy, w, x, z, total = arrays
     is_nk, made = attrs["w_layout"] == "nk", []
     if attrs["with_dz"]:
         dz = dy if w is None else dy @ (w if is_nk else w.T)
         dz = dz if attrs["act"] == "none" else dz * apply_slope(z, attrs["act"])
         made += [dz, dz.sum(0)] if attrs["with_dbias"] else [dz]
     if x is not None:
-        made.append(dy.T @ x if is_nk else x.T @ dy)
+        dw = dy.T @ x if is_nk else x.T @ dy
+        made.append(dw if total is None else total + dw)
     return made
+
+
+def _find_total(output: int, num_inputs: int, attrs: Attrs) -> int | None:
+    """Return that dW, the last output, takes the memory of dw_total, the last input, where it is added to it."""
+    is_dw = output == bool(attrs["with_dz"]) + (bool(attrs["with_dz"]) and bool(attrs["with_dbias"]))
+    return num_inputs - 1 if attrs["accumulate"] and is_dw else None
 
 
 def _differentiate_gemm_backward(g: Backward, *douts: V | None) -> list[V | None]:
@@ -131,25 +141,27 @@ def _differentiate_gemm_backward(g: Backward, *douts: V | None) -> list[V | None
         second = None if ddw is None else g.one("gemm_bias_act", g["x"], ddw, None, b_layout=layout)
         found["dy"] = g.total((first, second))
     if "w" in g.needed and ddz is not None:
-        found["w"] = g.one("gemm_backward", g["dy"], g["w"], ddz, None, w_layout=layout, with_dz=False)
+        found["w"] = g.one("gemm_backward", g["dy"], g["w"], ddz, None, None, w_layout=layout, with_dz=False)
     if "x" in g.needed and ddw is not None:
         found["x"] = g.one("gemm_bias_act", g["dy"], ddw, None, b_layout=turned)
-    return [found.get(name) for name in ("dy", "w", "x", "z")]
+    if "dw_total" in g.needed:
+        found["dw_total"] = ddw
+    return [found.get(name) for name in ("dy", "w", "x", "z", "dw_total")]
 
 
 def _differentiate_slope(g: Backward, ddz: V | None) -> list[V | None]:
     if ddz is None or g.attrs["act"] == "none":
-        return [ddz, None, None, None]
+        return [ddz, None, None, None, None]
     function = f"{g.attrs['act']}_slope"
     curve = None
     if "z" in g.needed and FUNCTIONS[function].slopes:  # a step has none
         inner = Backward(g, ELEMENTWISE, {"function": function}, {"x0": g["z"]}, {"x0": g.of("z")}, {"x0"})
         curve = FUNCTIONS[function].slopes[0].rule(inner, g.mul(ddz, g["dy"]))
-    return [g.mul(ddz, g.each(function, g["z"])) if "dy" in g.needed else None, None, None, curve]
+    return [g.mul(ddz, g.each(function, g["z"])) if "dy" in g.needed else None, None, None, curve, None]
 
 
 _GEMM: Attrs = {"act": "none", "b_layout": "kn", "precision": "ieee", "save_z": False}
-_GEMM_BACKWARD: Attrs = {"act": "none", "w_layout": "nk", "with_dz": True, "with_dbias": False}
+_GEMM_BACKWARD: Attrs = {"act": "none", "w_layout": "nk", "with_dz": True, "with_dbias": False, "accumulate": False}
 
 OPS = (
     OpDef(
@@ -166,7 +178,7 @@ OPS = (
     ),
     OpDef(
         "gemm_backward",
-        ("dy", "w?", "x?", "z?"),
+        ("dy", "w?", "x?", "z?", "dw_total?"),
         ("dz", "dbias", "dw"),
         _infer_gemm_backward,
         _gemm_backward,
@@ -174,5 +186,6 @@ OPS = (
         _differentiate_gemm_backward,
         lambda attrs, needed: {"dy", "w", "x", "z"},
         is_frozen=True,
+        takes=_find_total,
     ),
 )

@@ -46,7 +46,7 @@ def _differentiate_linear(g: Backward, dy: V | None, dz: V | None = None) -> lis
     found: dict[str, V] = {}
     if wants:
         operands = g["x"] if "w" in wants else None, g["w"]
-        made = g.call("LinearGrad", (dz, *operands, None), {"wants": " ".join(wants)})
+        made = g.call("LinearGrad", (dz, *operands, None, None), {"wants": " ".join(wants)})
         found = dict(zip(wants, made, strict=True))
     if "bias" in g.needed:
         rank = len(g.type_of(dz).shape)
@@ -67,13 +67,13 @@ def _lower_linear(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[
     return [b.reshape(value, (*shape[:-1], b.type_of(w).shape[0])) for value in made]
 
 
-# ---- LinearGrad: of y = x w', and of the activation that made x: dx = (dy w) act'(z), dw = dy' x, dbias = sum of dx's rows
+# ---- LinearGrad: of y = x w', and of the activation that made x: dx = (dy w) act'(z), dw = dy' x (+ total), dbias = sum of dx's rows
 
 
 def _infer_linear_grad(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    dy, x, w, z = types
+    dy, x, w, z, total = types
     assert dy is not None and w is not None
-    same_floats("LinearGrad", ("dy", "x", "w", "z"), types)
+    same_floats("LinearGrad", ("dy", "x", "w", "z", "total"), types)
     check_act("LinearGrad", attrs)
     wants = _wants(attrs)
     if not wants or [n for n in ("x", "w", "bias") if n in wants] != wants:
@@ -85,18 +85,23 @@ def _infer_linear_grad(types: Types, attrs: Attrs) -> tuple[Type, ...]:
         raise ValueError(f"LinearGrad: x: expected shape {dx.shape}, got {None if x is None else x.shape}")
     if (attrs["act"] != "none") != (z is not None) or (z is not None and z.shape != dx.shape):
         raise ValueError(f"LinearGrad: z: expected shape {dx.shape} with an activation and nothing without, got act {attrs['act']!r}")
+    if total is not None and ("w" not in wants or total.shape != w.shape):
+        raise ValueError(
+            f"LinearGrad: total: expected shape {w.shape} where w's gradient is wanted and nothing elsewhere, got {total.shape}"
+        )
     return tuple({"x": dx, "w": w, "bias": dy.reshape((w.shape[1],))}[name] for name in wants)
 
 
 def _linear_grad(arrays: Arrays, attrs: Attrs) -> list[Any]:
-    dy, x, w, z = arrays
+    dy, x, w, z, total = arrays
     made = {}
     if "x" in _wants(attrs) or "bias" in _wants(attrs):
         dx = dy @ w
         made["x"] = dx if attrs["act"] == "none" else dx * apply_slope(z, attrs["act"])
         made["bias"] = made["x"].reshape(-1, w.shape[1]).sum(0)
     if "w" in _wants(attrs):
-        made["w"] = dy.reshape(-1, w.shape[0]).T @ x.reshape(-1, w.shape[1])
+        dw = dy.reshape(-1, w.shape[0]).T @ x.reshape(-1, w.shape[1])
+        made["w"] = dw if total is None else total + dw
     return [made[name] for name in _wants(attrs)]
 
 
@@ -112,10 +117,12 @@ def _differentiate_linear_grad(g: Backward, *douts: V | None) -> list[V | None]:
         second = None if ddw is None else g.one("Linear", g["x"], ddw, None)
         found["dy"] = g.total((first, second))
     if "x" in g.needed and ddw is not None:
-        found["x"] = g.one("LinearGrad", g["dy"], None, ddw, None, wants="x")
+        found["x"] = g.one("LinearGrad", g["dy"], None, ddw, None, None, wants="x")
     if "w" in g.needed and ddx is not None:
-        found["w"] = g.one("LinearGrad", g["dy"], ddx, g["w"], None, wants="w")
-    return [found.get(name) for name in ("dy", "x", "w", "z")]
+        found["w"] = g.one("LinearGrad", g["dy"], ddx, g["w"], None, None, wants="w")
+    if "total" in g.needed:
+        found["total"] = ddw
+    return [found.get(name) for name in ("dy", "x", "w", "z", "total")]
 
 
 def _save_linear_grad(attrs: Attrs, needed: set[str]) -> set[str]:
@@ -123,21 +130,21 @@ def _save_linear_grad(attrs: Attrs, needed: set[str]) -> set[str]:
 
 
 def _lower_linear_grad(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
-    dy, x, w, z = inputs
+    dy, x, w, z, total = inputs
     shape, (n, k) = b.type_of(dy).shape, b.type_of(w).shape
     rows, wants = math.prod(shape[:-1]), _wants(attrs)
     flat = b.reshape(dy, (rows, n))
     left = None if x is None else b.reshape(x, (rows, k))
     kept = None if z is None else b.reshape(z, (rows, k))
-    made = _call_gemm_backward(b, flat, left, w, kept, wants, str(attrs["act"]))
+    made = _call_gemm_backward(b, (flat, w, left if "w" in wants else None, kept, total), wants, str(attrs["act"]))
     return [b.reshape(made[name], (*shape[:-1], k)) if name == "x" else made[name] for name in wants]
 
 
-def _call_gemm_backward(b: Builder, dy: V, x: V | None, w: V, z: V | None, wants: Sequence[str], act: str) -> dict[str, V]:
+def _call_gemm_backward(b: Builder, inputs: Sequence[V | None], wants: Sequence[str], act: str) -> dict[str, V]:
     """Return the gradients by one call of the frozen op."""
     with_dz = "x" in wants or "bias" in wants
-    attrs: Attrs = {"act": act, "w_layout": "nk", "with_dz": with_dz, "with_dbias": "bias" in wants}
-    made = b.call("gemm_backward", (dy, w, x if "w" in wants else None, z), attrs)
+    attrs: Attrs = {"act": act, "w_layout": "nk", "with_dz": with_dz, "with_dbias": "bias" in wants, "accumulate": inputs[-1] is not None}
+    made = b.call("gemm_backward", inputs, attrs)
     names = [name for name, there in (("x", with_dz), ("bias", "bias" in wants), ("w", "w" in wants)) if there]
     return dict(zip(names, made, strict=True))
 
@@ -160,7 +167,7 @@ OPS = (
     ),
     OpDef(
         "LinearGrad",
-        ("dy", "x?", "w", "z?"),
+        ("dy", "x?", "w", "z?", "total?"),
         ("dx", "dw", "dbias"),
         _infer_linear_grad,
         _linear_grad,

@@ -1,7 +1,8 @@
 """Activations become epilogues of adjacent matrix products where measured kernels show a gain.
 
 Forward: ``act(Linear(...))`` becomes ``Linear(..., act)``, which keeps z where somebody else reads it. Backward: ``dx act'(z)``, of a
-product ``dx``, becomes that product with the slope in its epilogue, and so does the sum of its rows, the gradient of a bias.
+product ``dx``, becomes that product with the slope in its epilogue, and so does the sum of its rows, the gradient of a bias. The
+gradient of a weight that is used twice is added to the first use's in the epilogue of the second's product.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ class _Fusion:
 
 def run(graph: Graph, context: Context) -> Graph:
     """Return the graph with products and activations fused where that is predicted to be faster."""
-    if context.chooser is None:
-        return graph
-    found = [*_find_forward(graph), *_find_backward(graph)]
+    return graph if context.chooser is None else _apply(graph, [*_find_forward(graph), *_find_backward(graph)], context)
+
+
+def add_in_products(graph: Graph, context: Context) -> Graph:
+    """Return the graph with sums of weights' gradients fused into products where that is predicted to be faster."""
+    return graph if context.chooser is None else _apply(graph, _find_totals(graph), context)
+
+
+def _apply(graph: Graph, found: Sequence[_Fusion], context: Context) -> Graph:
     chosen = [fusion for fusion in found if _pays(fusion, context)]
     first = {fusion.parts[0].id: fusion for fusion in chosen}
     gone = {node.id for fusion in chosen for node in fusion.parts[1:]}
@@ -104,9 +111,32 @@ def _find_backward(graph: Graph) -> list[_Fusion]:
         sums = [n for n in uses.get(readers[0].outputs[0].id, []) if _sums_rows(n)]
         wants = str(node.attrs["wants"]) + (" bias" if sums else "")
         taken = [readers[0].outputs[0], *node.outputs[1:], *(sums[0].outputs if sums else ())]
-        inputs = (*node.inputs[:3], z)
+        inputs = (*node.inputs[:3], z, node.inputs[4])
         parts = (node, readers[0], *sums[:1])
         found.append(_Fusion(parts, "LinearGrad", inputs, {"wants": wants, "act": act}, tuple(taken)))
+    return found
+
+
+def _find_totals(graph: Graph) -> list[_Fusion]:
+    """Find ``known + dw`` of a product's ``dw`` that nobody else reads; ``known`` must be there when the product runs, and end with it."""
+    uses, kept, producers, found = graph.find_uses(), graph.find_kept(), graph.find_producers(), []
+    order = {node.id: i for i, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        wants = str(node.attrs.get("wants", "")).split() if node.op == "LinearGrad" else []
+        if "w" not in wants or node.inputs[4] is not None:
+            continue
+        at = wants.index("w")
+        dw = node.outputs[at]
+        readers = uses.get(dw.id, [])
+        if len(readers) != 1 or dw.id in kept or readers[0].attrs.get("function") != "add":
+            continue
+        others = [v for v in readers[0].inputs if v is not None and v.id != dw.id]
+        if len(others) != 1 or others[0].type != dw.type or len(uses[others[0].id]) != 1 or others[0].id in kept:
+            continue
+        if others[0].id not in producers or not _comes_before(others[0], node, producers, order):
+            continue
+        taken = (*node.outputs[:at], readers[0].outputs[0], *node.outputs[at + 1 :])
+        found.append(_Fusion((node, readers[0]), "LinearGrad", (*node.inputs[:4], others[0]), node.attrs, taken))
     return found
 
 

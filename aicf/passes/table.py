@@ -52,6 +52,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("merge common again", merge_common.run),
     Pass("remove dead again", remove_dead.run),
     Pass("fuse", fuse.run, is_exact=False),
+    Pass("add in products", fuse.add_in_products, is_exact=False),
     Pass("join sums", flatten.join_sums, is_exact=False),
     Pass("lower", lower.run, is_exact=False, is_needed=True),
     Pass("remove dead last", remove_dead.run),

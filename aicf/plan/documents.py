@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.errors import PlanError
-from aicf.opset import Attr, Type
+from aicf.opset import Type, find_op
 from aicf.plan.data import Plan, Slot, StateSlot, Step
 from contract.files import write_atomically
 
@@ -89,11 +89,15 @@ def _step_to_value(step: Step) -> dict[str, Any]:
 
 
 def _read_step(value: Mapping[str, Any]) -> Step:
-    attrs: dict[str, Attr] = {name: tuple(v) if isinstance(v, list) else v for name, v in value["attrs"].items()}
+    """Return a step; what its op has got since the plan was saved (attributes, inputs that may be left out) is at its default."""
+    op = find_op(value["op"])
+    attrs = op.fill({name: tuple(v) if isinstance(v, list) else v for name, v in value["attrs"].items()})
+    inputs = [None if slot is None else _read_slot(slot) for slot in value["inputs"]]
+    added = [None] * (len(op.input_names(len(inputs))) - len(inputs))
     return Step(
         **{name: value[name] for name in _PLAIN},
         attrs=attrs,
-        inputs=tuple(None if slot is None else _read_slot(slot) for slot in value["inputs"]),
+        inputs=(*inputs, *added),
         outputs=tuple(_read_slot(slot) for slot in value["outputs"]),
         waits=tuple(value["waits"]),
         workspace=None if value["workspace"] is None else _read_slot(value["workspace"]),

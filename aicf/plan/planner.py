@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ class _Planner:
         self.drafts: list[_Draft] = []
         self.next_buffer = graph.next_id
         self.arena_sizes: dict[int, int] = {}
+        self.joined: dict[int, int] = {}  # buffers in the arena that another one takes the bytes of
         self.lower_bound = 0
 
     def plan(self) -> Plan:
@@ -60,6 +62,7 @@ class _Planner:
         constants = self._place_constants()
         self._place_lists()
         outputs = self._draft()
+        self._join_in_place()
         clocks = self._order()
         self._place_arena(clocks)
         steps = tuple(self._finish(draft) for draft in self.drafts)
@@ -202,6 +205,22 @@ class _Planner:
             found.append(value)
         return found
 
+    def _join_in_place(self) -> None:
+        """Put what a step changes in place, and nobody else reads, where the step's output is: nothing is copied then."""
+        reads = Counter(self.buffer_of[v.id] for draft in self.drafts for v in draft.inputs if v is not None)
+        for draft in reversed(self.drafts):
+            op = find_op(draft.op)
+            for i, made in enumerate(draft.outputs):
+                at = op.find_taken(i, len(draft.inputs), draft.attrs)
+                taken = None if at is None else draft.inputs[at]
+                if taken is None or self.buffer_of[taken.id] != taken.id or taken.id in self.places or reads[taken.id] > 1:
+                    continue
+                target = self.joined.get(made.id, made.id)
+                if target not in self.places:
+                    self.joined[taken.id] = target
+                elif self.places[target][0] in (GRADIENT, OUTPUT):  # nobody reads these bytes before; a state's are read
+                    self.places[taken.id] = self.places[target]
+
     def _draft_copy(self, source: Value, target: Value) -> None:
         self.drafts.append(_Draft(self._make_buffer(), "Copy", {}, (source,), (target,), 0))
 
@@ -236,11 +255,15 @@ class _Planner:
         for i, draft in enumerate(self.drafts):
             for value in draft.outputs:
                 if value.id not in self.places:
-                    writers[value.id], accesses[value.id] = i, [i]
-                    sizes[value.id] = value.type.size_bytes
+                    buffer = self.joined.get(value.id, value.id)
+                    writers.setdefault(buffer, i)
+                    accesses.setdefault(buffer, []).append(i)
+                    sizes[buffer] = value.type.size_bytes
             for read in draft.inputs:
-                if read is not None and self.buffer_of[read.id] in accesses:
-                    accesses[self.buffer_of[read.id]].append(i)
+                buffer = -1 if read is None else self.buffer_of[read.id]
+                buffer = self.joined.get(buffer, buffer)
+                if buffer in accesses:
+                    accesses[buffer].append(i)
             if draft.workspace is not None:
                 writers[draft.workspace], accesses[draft.workspace] = i, [i]
         buffers = list(writers)
@@ -251,6 +274,7 @@ class _Planner:
         spans = [max(u) - min(u) + 1 for u in uses]
         offsets, self.sizes[ARENA] = place(aligned, spans, find_conflicts(clocks, steps, uses), self.lower_bound)
         self.places |= {buffer: (ARENA, offset) for buffer, offset in zip(buffers, offsets, strict=True)}
+        self.places |= {buffer: self.places[target] for buffer, target in self.joined.items()}
 
     def _finish(self, draft: _Draft) -> Step:
         node, choice = self.nodes.get(draft.node), self.choices.get(draft.node)

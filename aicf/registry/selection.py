@@ -16,6 +16,8 @@ from contract.calls import Problem, Query
 from contract.conditions import describe, list_address_steps
 from contract.decision import Asked, How
 from contract.frozen_set import FrozenOp, read_op
+from contract.schemas import remember_valid
+from device.settings import read_settings
 
 NO_PREFERENCES = Preferences()
 _MAX_REMEMBERED = 65536
@@ -138,7 +140,7 @@ class Registry:
     def explain_dislike(self, tables: Tables, query: Query, kernel: int, prefs: Preferences) -> str:
         """Return what of the preferences a kernel does not have, "" where it has all; a choice by memory compares, and is not here."""
         manifest = tables.kernels[kernel].manifest
-        if why := self._refused.get((tables.interface.op, str(manifest["seal"]))):
+        if self._refused and (why := self._refused.get((tables.interface.op, str(manifest["seal"])))):
             return f"it cannot be used here: {why}"
         if prefs.deterministic and not manifest["deterministic"]:
             return "its results may differ from run to run"
@@ -197,6 +199,7 @@ def _name(query: Query) -> str:
 @lru_cache(maxsize=1)
 def open_registry() -> Registry:
     """Return the registry of all frozen sets, the project's own first; one a process."""
+    remember_valid(read_settings().cache_dir / "frozen")
     return Registry()
 
 

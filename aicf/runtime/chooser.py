@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aicf.backends.frozen import FrozenCall, open_calls
+from aicf.backends.calls import FrozenCall
+from aicf.backends.frozen import open_calls
 from aicf.errors import NotFrozenError, SelectionError
 from aicf.ir import Node
 from aicf.opset import Attrs, Builder, Type, find_op

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.backends.frozen import FAILURES, FrozenCall, FrozenCalls, open_calls
+from aicf.backends.calls import FrozenCall
+from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
 from aicf.errors import LaunchError
 from aicf.kernels.library import KernelLibrary
 from aicf.opset import Type, find_dtype

@@ -80,7 +80,7 @@ def _allocate(size_bytes: int) -> NDArray[np.uint8]:
 
 
 def _find_last_uses(plan: Plan) -> dict[int, list[Slot]]:
-    """Return the arena's slots whose last use each step is."""
+    """Return the arena's slots whose last use each step is, but for those whose bytes the step's outputs took."""
     last: dict[int, tuple[int, Slot]] = {}
     for i, step in enumerate(plan.steps):
         for slot in (*step.reads, *step.writes):
@@ -88,6 +88,8 @@ def _find_last_uses(plan: Plan) -> dict[int, list[Slot]]:
                 last[slot.buffer] = (i, slot)
     freed: dict[int, list[Slot]] = {}
     for i, slot in last.values():
+        if any(slot != made and (slot.region, slot.offset) == (made.region, made.offset) for made in plan.steps[i].outputs):
+            continue
         freed.setdefault(i, []).append(slot)
     return freed
 

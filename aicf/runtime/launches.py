@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aicf.backends.frozen import FrozenCall
+from aicf.backends.calls import FrozenCall
 from aicf.errors import NotFrozenError, PlanError
 from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
 from aicf.opset import find_dtype

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from aicf.backends.frozen import FAILURES, FrozenCall, open_calls
+from aicf.backends.calls import FrozenCall
+from aicf.backends.frozen import FAILURES, open_calls
 from aicf.opset import Attrs, Type
 from aicf.passes.context import Choice
 from aicf.plan import Plan, Step

@@ -32,7 +32,7 @@ typedef struct GemmBackwardParams {
     const void* z;  /* [m, k], row stride ldz: Z + bias, or for relu x itself; needed where dz is wanted and act is not none */
     void* dz;       /* [m, k], row stride lddz: (dY W') * act'(Z + bias); without w dY * act'(Z + bias) */
     void* dbias;    /* [k]: the sums of the columns of dZ, before it is rounded; wanted with dz alone */
-    void* dw;       /* like w, row stride lddw: X' dY */
+    void* dw;       /* like w, row stride lddw: X' dY; NULL where dw_total is wanted */
     int64_t m;      /* rows of Y and X, at least 1 */
     int64_t n;      /* columns of Y, at least 1 */
     int64_t k;      /* columns of X, at least 1 */
@@ -40,6 +40,8 @@ typedef struct GemmBackwardParams {
     int32_t act;      /* AICF_ACT_* of common/activations.h */
     int32_t dtype;    /* AICF_DTYPE_FLOAT32, _BFLOAT16 or _FLOAT16, of all tensors; sums are fp32 */
     int32_t w_layout; /* AICF_W_* */
+    void* dw_total;    /* like w, row stride lddw_total: what X' dY is added to, in place; NULL where dw is wanted */
+    int64_t lddw_total;
 } GemmBackwardParams;
 
 /* A variant's entry points, by the type of its symbols gemm_backward_<call>__<suffix>. */

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from harness.spec import Choice, Problem
 
-from .numerics import find_act, find_dtype, has_w
-from .space import FFMA_NAMES, KERNELS, WGMMA_NAMES, bind
+from .numerics import accumulates, find_act, find_dtype, has_w
+from .space import FFMA_NAMES, KERNELS, MMA_NAMES, WGMMA_NAMES, bind
 
 _NUM_SMS = 132
 SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
@@ -32,12 +32,13 @@ class Features:
     smooth: bool
     has_w: bool
     fp32: bool
+    accumulates: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Features:
         """Read them off a problem."""
         m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
-        return cls(m, n, k, find_act(problem) in SMOOTH, has_w(problem), find_dtype(problem) == "float32")
+        return cls(m, n, k, find_act(problem) in SMOOTH, has_w(problem), find_dtype(problem) == "float32", accumulates(problem))
 
     @property
     def most_elements(self) -> int:
@@ -82,6 +83,12 @@ RULES = (
         "ffma",
         _ffma(128, 128, 8, 64, 64, 8, 16, 4, 1, 8, 2),
         "large tiles read the fewest fragments a multiply-add",
+    ),
+    Rule(
+        lambda f: f.accumulates,
+        "mma",
+        bind(MMA_NAMES, (128, 128, 64, 32, 3, 8))[0],
+        "dW is added in registers, which tensor copies do not pass",
     ),
     Rule(
         lambda f: f.m * f.k <= FEW_ELEMENTS,

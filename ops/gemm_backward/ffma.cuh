@@ -21,6 +21,7 @@ struct FfmaProduct {
     int rows, columns, k;
     int splits;       // blocks that share the k of a tile: neighbours in a cluster, whose size is a multiple
     int strips;       // clusters that lie one below the other; each has cluster / splits tiles, of the same columns
+    bool is_added;     // to what d has
     bool has_vectors;  // rows of d, and of z, start on 16-byte boundaries
 };
 
@@ -156,8 +157,13 @@ template <class L>
 __device__ __forceinline__ void make_weight_grad(const FfmaProduct& dw, const FfmaWork& work, float* shared) {
     multiply_part<L, true, true>(dw, work, shared);
     sync_blocks(dw.splits);
-    visit_share<L>(dw, work, shared, [&](int row, int column, const float4& sums) {
-        store_four(dw.d + row * dw.ldd + column, sums, dw.columns - column, dw.has_vectors);
+    visit_share<L>(dw, work, shared, [&](int row, int column, float4 sums) {
+        float* const place = dw.d + row * dw.ldd + column;
+        if (dw.is_added) {
+            const Pack<float> before = load_pack_or(place, dw.columns - column, dw.has_vectors, 0.0f);
+            sums = {sums.x + before.values[0], sums.y + before.values[1], sums.z + before.values[2], sums.w + before.values[3]};
+        }
+        store_four(place, sums, dw.columns - column, dw.has_vectors);
     });
 }
 

@@ -43,13 +43,14 @@ struct plain_plan {
         if (params.dbias != nullptr) {
             AICF_RETURN_IF_NOT_OK(finish_bias<float>(static_cast<const float*>(workspace), count_sum_rows(params), params, stream));
         }
-        if (params.dw == nullptr) return make_ok();
         const WeightGrad grad = find_weight_grad(params);
+        if (grad.d == nullptr) return make_ok();
         PlainProduct dw = {};
         dw.a = view(grad.a, grad.lda, true);
         dw.b = view(grad.b, grad.ldb, false);
-        dw.d = static_cast<float*>(params.dw);
-        dw.ldd = params.lddw;
+        dw.d = static_cast<float*>(grad.d);
+        dw.ldd = grad.ldd;
+        dw.is_added = grad.is_added;
         dw.rows = static_cast<int>(grad.rows);
         dw.columns = static_cast<int>(grad.columns);
         dw.k = static_cast<int>(params.m);
@@ -121,16 +122,17 @@ struct ffma_plan {
             }
             plan->cluster = std::max(plan->cluster, dz.splits * below);
         }
-        if (params.dw != nullptr) {
-            const WeightGrad grad = find_weight_grad(params);
+        const WeightGrad grad = find_weight_grad(params);
+        if (grad.d != nullptr) {
             dw.a = view(grad.a, grad.lda);
             dw.b = view(grad.b, grad.ldb);
-            dw.d = static_cast<float*>(params.dw);
-            dw.ldd = params.lddw;
+            dw.d = static_cast<float*>(grad.d);
+            dw.ldd = grad.ldd;
+            dw.is_added = grad.is_added;
             dw.rows = static_cast<int>(grad.rows);
             dw.columns = static_cast<int>(grad.columns);
             dw.k = static_cast<int>(params.m);
-            dw.has_vectors = has_vector_rows(params.dw, params.lddw);
+            dw.has_vectors = has_vector_rows(grad.d, grad.ldd);
             dw.splits = count_splits(dw, num_sms);
             plan->cluster = std::max(plan->cluster, dw.splits);
         }
@@ -165,7 +167,7 @@ struct ffma_plan {
         problem.act = static_cast<int>(params.act);
         problem.column_sums = static_cast<float*>(is_finished_apart ? workspace : params.dbias);
         const auto kernel = is_nk(params) ? multiply_ffma<L, true, t.group, t.minblocks> : multiply_ffma<L, false, t.group, t.minblocks>;
-        const std::int64_t blocks = problem.num_dz_blocks + (params.dw != nullptr ? plan.count_blocks(plan.dw) : 0);
+        const std::int64_t blocks = problem.num_dz_blocks + (plan.dw.d != nullptr ? plan.count_blocks(plan.dw) : 0);
         AICF_RETURN_IF_NOT_OK(
             launch_early(kernel, dim3(static_cast<unsigned>(blocks)), L::kThreads, kFfmaSharedBytes<L>, plan.cluster, stream, problem));
         if (!is_finished_apart) return make_ok();

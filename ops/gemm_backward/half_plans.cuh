@@ -43,7 +43,8 @@ struct mma_plan {
                                                nullptr,
                                                0,
                                                static_cast<int>(params.act),
-                                               params.dbias != nullptr ? static_cast<float*>(workspace) : nullptr};
+                                               params.dbias != nullptr ? static_cast<float*>(workspace) : nullptr,
+                                               false};
                 if (params.act != AICF_ACT_NONE) {
                     problem.z = static_cast<const Element*>(params.z);
                     problem.ldz = params.ldz;
@@ -55,20 +56,21 @@ struct mma_plan {
                         finish_bias<Element>(static_cast<const float*>(workspace), count_sum_rows(params), params, stream));
                 }
             }
-            if (params.dw == nullptr) return make_ok();
             const WeightGrad dw = find_weight_grad(params);
+            if (dw.d == nullptr) return make_ok();
             const MmaProblem<Element> problem = {view(dw.a, dw.lda),
                                                  view(dw.b, dw.ldb),
-                                                 static_cast<Element*>(params.dw),
-                                                 params.lddw,
+                                                 static_cast<Element*>(dw.d),
+                                                 dw.ldd,
                                                  static_cast<int>(dw.rows),
                                                  static_cast<int>(dw.columns),
                                                  static_cast<int>(params.m),
-                                                 has_pairs(params.dw, params.lddw),
+                                                 has_pairs(dw.d, dw.ldd),
                                                  nullptr,
                                                  0,
                                                  AICF_ACT_NONE,
-                                                 nullptr};
+                                                 nullptr,
+                                                 dw.is_added};
             return launch_product<true, true>(problem, stream);
         });
     }
@@ -128,6 +130,7 @@ struct wgmma_plan {
     static AicfStatus check(const GemmBackwardParams& params) {
         AICF_RETURN_IF_NOT_OK(require_half(params));
         AICF_RETURN_IF_NOT_OK(require_weights(params));
+        if (params.dw_total != nullptr) return make_unsupported("dw_total: this kernel stores dw; 'mma' adds to what is there");
         AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, 0}, {"w", params.w, 0}}));
         if (params.dz != nullptr) {
             AICF_RETURN_IF_NOT_OK(require_mappable({{"z", params.act != AICF_ACT_NONE ? params.z : nullptr, 0}, {"dz", params.dz, 0}}));

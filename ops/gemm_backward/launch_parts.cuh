@@ -104,11 +104,17 @@ bool is_nk(const GemmBackwardParams& params) { return params.w_layout == AICF_W_
 struct WeightGrad {
     const void *a, *b;
     std::int64_t lda, ldb, rows, columns;
+    void* d;  // null: not wanted
+    std::int64_t ldd;
+    bool is_added;  // to what is there
 };
 
 [[maybe_unused]] WeightGrad find_weight_grad(const GemmBackwardParams& p) {
-    if (is_nk(p)) return {p.dy, p.x, p.lddy, p.ldx, p.n, p.k};
-    return {p.x, p.dy, p.ldx, p.lddy, p.k, p.n};
+    const bool is_added = p.dw_total != nullptr;
+    void* const d = is_added ? p.dw_total : p.dw;
+    const std::int64_t ldd = is_added ? p.lddw_total : p.lddw;
+    if (is_nk(p)) return {p.dy, p.x, p.lddy, p.ldx, p.n, p.k, d, ldd, is_added};
+    return {p.x, p.dy, p.ldx, p.lddy, p.k, p.n, d, ldd, is_added};
 }
 
 // Calls `use` with what a problem is in types: its element (a value of it), and whether W is [n, k], across the k of wgmma.

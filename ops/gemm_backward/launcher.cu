@@ -71,10 +71,12 @@ AicfStatus check_params(const GemmBackwardParams& params) {
     AICF_RETURN_IF_NOT_OK(check_code("act", params.act, AICF_ACT_COUNT));
     AICF_RETURN_IF_NOT_OK(check_code("dtype", params.dtype, AICF_DTYPE_COUNT));
     AICF_RETURN_IF_NOT_OK(check_code("w_layout", params.w_layout, AICF_W_LAYOUT_COUNT));
-    if (params.dz == nullptr && params.dw == nullptr) return make_invalid("dz, dw: null pointers; one of them must be wanted");
+    const bool has_dw = params.dw != nullptr || params.dw_total != nullptr;
+    if (params.dz == nullptr && !has_dw) return make_invalid("dz, dw, dw_total: null pointers; one of them must be wanted");
+    if (params.dw != nullptr && params.dw_total != nullptr) return make_invalid("dw, dw_total: X' dY is stored or added, not both");
     if (params.dz == nullptr && params.dbias != nullptr) return make_invalid("dbias: the sums of dz's columns need dz");
-    if (params.w == nullptr && (params.n != params.k || params.dw != nullptr)) {
-        return make_invalid("w: null pointer; without it n and k must be equal, and dw not wanted");
+    if (params.w == nullptr && (params.n != params.k || has_dw)) {
+        return make_invalid("w: null pointer; without it n and k must be equal, and neither dw nor dw_total wanted");
     }
     const std::int64_t w_row = is_nk(params) ? params.k : params.n;
     AICF_RETURN_IF_NOT_OK(check_matrix("dy", params.dy, params.n, params.lddy));
@@ -85,8 +87,9 @@ AicfStatus check_params(const GemmBackwardParams& params) {
     }
     if (params.dw != nullptr) {
         AICF_RETURN_IF_NOT_OK(check_matrix("dw", params.dw, w_row, params.lddw));
-        AICF_RETURN_IF_NOT_OK(check_matrix("x", params.x, params.k, params.ldx));
     }
+    if (params.dw_total != nullptr) AICF_RETURN_IF_NOT_OK(check_matrix("dw_total", params.dw_total, w_row, params.lddw_total));
+    if (has_dw) AICF_RETURN_IF_NOT_OK(check_matrix("x", params.x, params.k, params.ldx));
     // Rows, columns and steps are counted in 32 bits; the last tile may end this far past the matrix.
     constexpr std::int64_t kMaxExtent = INT_MAX - 1024;
     if (params.m > kMaxExtent || params.n > kMaxExtent || params.k > kMaxExtent) {

@@ -21,6 +21,8 @@ struct MmaProblem {
     std::int64_t ldz;
     int act;
     float* partial_sums;  // [rows of warps, n], or null
+    // Of dW alone:
+    bool is_added;  // to what d has
 };
 
 template <class Element, int kAct, class L>
@@ -91,7 +93,12 @@ __global__ void __launch_bounds__(L::kThreads) multiply_mma(const MmaProblem<Ele
     }
     if (problem.partial_sums != nullptr) store_column_sums<Element, L>(sums, problem, row, column);
     visit_pairs(sums, row, column, problem.m, problem.n, [&](int at_row, int at_column, float first, float second) {
-        store_pair(problem.d + at_row * problem.ldd, at_column, problem.n, problem.has_pairs, first, second);
+        Element* const target = problem.d + at_row * problem.ldd;
+        if (problem.is_added) {
+            first += to_float(target[at_column]);
+            if (at_column + 1 < problem.n) second += to_float(target[at_column + 1]);
+        }
+        store_pair(target, at_column, problem.n, problem.has_pairs, first, second);
     });
 }
 

@@ -24,8 +24,18 @@ def is_nk(problem: Problem) -> bool:
 
 
 def has(problem: Problem, output: str) -> bool:
-    """Return whether ``dz``, ``dbias`` or ``dw`` is wanted."""
+    """Return whether ``dz``, ``dbias`` or ``dw`` is wanted; dW stored or added."""
     return bool(problem.attributes.get(f"with_{output}", True))
+
+
+def accumulates(problem: Problem) -> bool:
+    """Return whether dW is added to what is there."""
+    return bool(problem.attributes.get("accumulate", False))
+
+
+def stores_weights(problem: Problem) -> bool:
+    """Return whether dW is an output of its own."""
+    return has(problem, "dw") and not accumulates(problem)
 
 
 def has_w(problem: Problem) -> bool:
@@ -86,7 +96,7 @@ def _find_gradient(dy: NDArray[np.float64], inputs: Arrays, problem: Problem, *,
 
 
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
-    """Return dZ, dbias and dW, those that are wanted, in float64 from float64 inputs."""
+    """Return dZ, dbias and dW, or the total that this is added to, those that are wanted, in float64 from float64 inputs."""
     outputs: dict[str, NDArray[np.float64]] = {}
     dy = np.asarray(inputs["dy"], np.float64)
     with np.errstate(invalid="ignore"):
@@ -96,7 +106,11 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
             outputs["dbias"] = outputs["dz"].sum(axis=0)
         if has(problem, "dw"):
             x = np.asarray(inputs["x"], np.float64)
-            outputs["dw"] = dy.T @ x if is_nk(problem) else x.T @ dy
+            product = dy.T @ x if is_nk(problem) else x.T @ dy
+            if accumulates(problem):
+                outputs["dw_total"] = np.asarray(inputs["dw_total"], np.float64) + product
+            else:
+                outputs["dw"] = product
     return outputs
 
 
@@ -155,10 +169,15 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
             if "dbias" in outputs:
                 roundings = m * 2.0**-24 / (1.0 - m * 2.0**-24)
                 bounds["dbias"] = (1.0 + roundings) * exact.sum(axis=0) + roundings * np.abs(outputs["dz"]).sum(axis=0)
-        if "dw" in outputs:
+        if has(problem, "dw"):
             x = np.abs(np.asarray(inputs["x"], np.float64))
             magnitudes = dy.T @ x if is_nk(problem) else x.T @ dy
-            bounds["dw"] = find_sum_error(dtype, m, n * k) * magnitudes + (m + 1) * _SMALLEST_SUBNORMAL
+            bound = find_sum_error(dtype, m, n * k) * magnitudes + (m + 1) * _SMALLEST_SUBNORMAL
+            if accumulates(problem):
+                # One rounding more, of the total.
+                bounds["dw_total"] = bound + 2.0**-24 * (np.abs(outputs["dw_total"]) + bound)
+            else:
+                bounds["dw"] = bound
         for name, bound in bounds.items():
             rounded = bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(outputs[name]) + bound) + _OUTPUT_UNDERFLOW[dtype]
             bounds[name] = np.where(np.isfinite(outputs[name]), rounded, 0.0)
@@ -177,6 +196,7 @@ def cost(problem: Problem) -> Cost:
     multiplies = has_w(problem)
     flops = 2.0 * m * n * k * (wants_dz * multiplies + wants_dw) + m * k * (wants_dz * _SLOPE_FLOPS[act] + wants_dbias)
     read = m * (n if multiplies else k) + wants_dz * (multiplies * n * k + (act != "none") * m * k) + wants_dw * m * k
+    read += accumulates(problem) * n * k
     # relu may be given its own output for z: then Z and X are one tensor, which is still counted twice.
     written = wants_dz * m * k + wants_dbias * k + wants_dw * n * k
     item_bytes = ITEM_BYTES[find_dtype(problem)]
@@ -186,9 +206,10 @@ def cost(problem: Problem) -> Cost:
 def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
     """Return inputs and problem of the columns of X, and of dZ, dbias and dW with them, at ``places``. Its one axis is number 0."""
     taken = dict(inputs)
-    for name in ("x", "z", "w"):
+    for name in ("x", "z", "w", "dw_total"):
         if name in inputs:
-            taken[name] = inputs[name][places] if name == "w" and not is_nk(problem) else inputs[name][:, places]
+            is_turned = name in ("w", "dw_total") and not is_nk(problem)
+            taken[name] = inputs[name][places] if is_turned else inputs[name][:, places]
     if not has_w(problem):
         taken["dy"] = inputs["dy"][:, places]
     return taken, Problem(dict(problem.sizes) | {"K": len(places)}, problem.attributes, suites=problem.suites)
@@ -196,4 +217,4 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
 
 def find_axis(output: str, axis: int, problem: Problem) -> int:
     """Return which axis of an output the columns of X are."""
-    return 0 if output == "dbias" or (output == "dw" and not is_nk(problem)) else 1
+    return 0 if output == "dbias" or (output in ("dw", "dw_total") and not is_nk(problem)) else 1

@@ -12,7 +12,20 @@ from collections.abc import Iterable, Mapping
 from harness.spec import Attribute, Axis, Count, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
 from .choose import FEW_ELEMENTS, LONG_SUMS, MIDDLING_FP32, SHORT_SUMS, SMALL_FP32, SMOOTH, WIDE, choose
-from .numerics import cost, find_act, find_axis, find_dtype, has, has_w, is_nk, reference, restrict, tolerance
+from .numerics import (
+    accumulates,
+    cost,
+    find_act,
+    find_axis,
+    find_dtype,
+    has,
+    has_w,
+    is_nk,
+    reference,
+    restrict,
+    stores_weights,
+    tolerance,
+)
 from .population import POPULATION
 from .space import KERNELS
 
@@ -29,11 +42,12 @@ def _problem(
     with_w: bool = True,
     padding: Mapping[str, int] | None = None,
 ) -> Problem:
-    """``kind`` is the dtype and the layout of W; ``outputs`` are those that are wanted."""
+    """``kind`` is the dtype and the layout of W; ``outputs`` are those that are wanted, ``dw_total`` where dW is added to it."""
     attributes: dict[str, bool | int | float | str] = {"act": act}
     attributes |= dict(zip(("dtype", "w_layout"), kind.split(), strict=True))
-    attributes |= {f"with_{name}": name in outputs.split() for name in ("dz", "dbias", "dw")}
-    attributes |= {"with_w": with_w}
+    named = outputs.replace("dw_total", "dw").split()
+    attributes |= {f"with_{name}": name in named for name in ("dz", "dbias", "dw")}
+    attributes |= {"with_w": with_w} | ({"accumulate": True} if "dw_total" in outputs else {})
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
 
 
@@ -112,6 +126,11 @@ PROBLEMS = (
     _problem("verify", 600, 24, 40, "none", "float32 kn", outputs="dz dbias"),
     _problem("verify", 65, 37, 37, "silu", "float32 nk", outputs="dz dbias", with_w=False, padding={"dy": 3, "z": 8}),
     _problem("verify", 130, 264, 264, "relu", "float32 nk", outputs="dz dbias", with_w=False),
+    # dW added to what is there.
+    _problem("verify", 130, 72, 45, "relu", "float32 nk", outputs="dz dbias dw_total"),
+    _problem("verify", 700, 33, 40, "none", "float32 kn", outputs="dw_total", padding={"dw_total": 3}),
+    _problem("verify", 100, 136, 72, "gelu_tanh", "bfloat16 nk", outputs="dz dbias dw_total"),
+    _problem("verify", 65, 31, 29, "none", "float16 kn", outputs="dw_total", padding={"dw_total": 2}),
     _problem("emulated", 384, 320, 256, "gelu_tanh"),
     _problem("emulated", 128, 128, 192, "relu", "float32 nk"),
     *MLP,
@@ -212,7 +231,8 @@ OP = Op(
         Tensor("z", ("M", "K"), Role.INPUT, find_dtype, present=lambda p: has(p, "dz") and find_act(p) != "none", can_pad_rows=True),
         Tensor("dz", ("M", "K"), Role.OUTPUT, find_dtype, present=lambda p: has(p, "dz"), can_pad_rows=True),
         Tensor("dbias", ("K",), Role.OUTPUT, find_dtype, present=lambda p: has(p, "dbias")),
-        Tensor("dw", _name_w, Role.OUTPUT, find_dtype, present=lambda p: has(p, "dw"), can_pad_rows=True),
+        Tensor("dw", _name_w, Role.OUTPUT, find_dtype, present=stores_weights, can_pad_rows=True),
+        Tensor("dw_total", _name_w, Role.INOUT, find_dtype, present=accumulates, can_pad_rows=True),
     ),
     kernels=KERNELS,
     problems=PROBLEMS,
@@ -226,8 +246,9 @@ OP = Op(
     sampling=Sampling((0,), restrict, find_axis),
     ties=(
         # Without W, Y is X: dZ is all there is.
-        Tie((OneOf("with_w", (False,)),), {"with_dz": True, "with_dw": False}, (("N", "K"),)),
+        Tie((OneOf("with_w", (False,)),), {"with_dz": True, "with_dw": False, "accumulate": False}, (("N", "K"),)),
         Tie((OneOf("with_dz", (False,)),), {"with_dbias": False, "with_dw": True}),
+        Tie((OneOf("accumulate", (True,)),), {"with_dw": True}),
     ),
     axes=AXES,
     attributes=(
@@ -238,5 +259,6 @@ OP = Op(
         Attribute("with_dz", (True, False), True, passed=False),
         Attribute("with_dbias", (True, False), True, passed=False),
         Attribute("with_dw", (True, False), True, passed=False),
+        Attribute("accumulate", (False, True), False, passed=False),
     ),
 )

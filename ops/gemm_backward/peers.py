@@ -34,6 +34,8 @@ class _CublasLtPeer:
     def supports(self, **arguments: Any) -> str:
         """Return the reason why there is no epilogue for the problem, else ""."""
         act = arguments["act"]
+        if arguments["dw_total"] is not None:
+            return "cuBLASLt is timed for dw that is stored"
         if arguments["w"] is None and arguments["dz"] is not None:
             return "cuBLASLt has no epilogue without a product"
         if arguments["dz"] is not None and act not in ("none", "gelu_tanh"):
@@ -109,8 +111,8 @@ class _TorchPeer:
         """Queue the kernels on a stream."""
         torch = self._torch
         act, is_nk = arguments["act"], arguments["w_layout"] == "nk"
-        names = ("dy", "w", "x", "z", "dz", "dbias", "dw")
-        dy, w, x, z, dz, dbias, dw = (view_in_torch(torch, arguments[name]) for name in names)
+        names = ("dy", "w", "x", "z", "dz", "dbias", "dw", "dw_total")
+        dy, w, x, z, dz, dbias, dw, dw_total = (view_in_torch(torch, arguments[name]) for name in names)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
             if self._is_compiled:
                 self._compile(act, is_nk)(dy, w, x, z, dz, dbias, dw)
@@ -121,8 +123,13 @@ class _TorchPeer:
                 self._pass(act, dy if w is None else dz, z, dz)
             if dbias is not None:
                 torch.sum(dz, 0, out=dbias)
+            if x is None:
+                return
+            factors = (dy.t(), x) if is_nk else (x.t(), dy)
             if dw is not None:
-                torch.mm(*((dy.t(), x) if is_nk else (x.t(), dy)), out=dw)
+                torch.mm(*factors, out=dw)
+            if dw_total is not None:
+                dw_total.addmm_(*factors)
 
     def _pass(self, act: str, gradient: Any, z: Any, dz: Any) -> None:
         aten = self._torch.ops.aten

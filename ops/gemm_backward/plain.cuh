@@ -19,6 +19,7 @@ struct PlainProduct {
     PlainMatrix a, b;
     float* d;
     std::int64_t ldd;
+    bool is_added;  // to what d has
     int rows, columns, k;
     // Of dZ alone:
     const float* z;  // [rows, columns], row stride ldz, or null
@@ -59,7 +60,8 @@ __global__ void __launch_bounds__(kTile* kTile) multiply_plain(const PlainProduc
     }
     const bool is_inside = row < product.rows && column < product.columns;
     if (is_inside && product.z != nullptr) sum = pass_one(product.act, sum, product.z[row * product.ldz + column]);
-    if (is_inside) product.d[row * product.ldd + column] = sum;
+    float* const place = product.d + row * product.ldd + column;
+    if (is_inside) *place = product.is_added ? *place + sum : sum;
     if (product.partial_sums == nullptr) return;
     tile_a[y][x] = is_inside ? sum : 0.0f;
     __syncthreads();

@@ -11,11 +11,22 @@ HALF = ("bfloat16", "float16")
 _ACTS = ("relu", "gelu_tanh")
 # With tanh-GELU cuBLASLt serves too, with ReLU autograd alone.
 _LIBRARIES = ("torch_autograd", "cublaslt")
-_MAX_FLOPS = 4e12  # of the two products together: some 6 ms on an H200
+# Of the two products together: some 6 ms on an H200.
+_MAX_FLOPS = 4e12
+_MAX_FLOPS_FP32 = 3e11
 
 
 def _is_affordable(sizes: Mapping[str, int]) -> bool:
     return 4 * sizes["M"] * sizes["N"] * sizes["K"] <= _MAX_FLOPS
+
+
+def _is_affordable_in_fp32(sizes: Mapping[str, int]) -> bool:
+    return 4 * sizes["M"] * sizes["N"] * sizes["K"] <= _MAX_FLOPS_FP32
+
+
+def _fp32(name: str, title: str, sizes: Mapping[str, LogRange | tuple[int, ...]], **attributes: tuple[AttributeValue, ...]) -> Group:
+    given = {"dtype": ("float32",), "w_layout": ("nk",), "act": _ACTS} | attributes
+    return Group(name, title, sizes, ("torch_autograd",), given, keep=_is_affordable_in_fp32)
 
 
 def _layers(
@@ -49,6 +60,18 @@ POPULATION = Population(
             {"M": LogRange(1, 8192), "N": LogRange(1, 8192), "K": LogRange(1, 8192)},
             _LIBRARIES,
             {"dtype": HALF, "w_layout": ("nk", "kn"), "act": _ACTS},
+        ),
+        _fp32("fp32_small", "fp32, layers of small networks", {"M": LogRange(1, 512), "N": LogRange(8, 1024), "K": LogRange(8, 1024)}),
+        _fp32("fp32_layers", "fp32, layers of common models", {"M": LogRange(32, 8192), "N": WIDTHS, "K": WIDTHS}),
+        _fp32(
+            "fp32_others",
+            "fp32, W as [K, N], other activations, dZ or dW alone",
+            {"M": LogRange(1, 8192), "N": LogRange(1, 4096), "K": LogRange(1, 4096)},
+            w_layout=("nk", "kn"),
+            act=("none", "silu", "gelu_erf"),
+            with_dbias=(False, True),
+            with_dz=(True, False),
+            with_dw=(True, False),
         ),
         Group(
             "activation_alone",

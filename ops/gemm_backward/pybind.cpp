@@ -1,4 +1,6 @@
 // Python binding of op gemm_backward: checks of arguments, and their translation to GemmBackwardParams.
+#include <iterator>
+
 #include "common/binding.hpp"
 #include "gemm_backward/api.hpp"
 
@@ -6,12 +8,12 @@ namespace {
 
 namespace py = pybind11;
 
-// dy [M, N], w and dw [K, N] or [N, K] by w_layout, x, z and dz [M, K], dbias [K], all of dy's dtype; act by name. What is not wanted or
-// not needed is None. K is that of whatever is there.
+// dy [M, N], w, dw and dw_total [K, N] or [N, K] by w_layout, x, z and dz [M, K], dbias [K], all of dy's dtype; act by name. What is not
+// wanted or not needed is None. K is that of whatever is there.
 GemmBackwardParams read_params(const py::kwargs& arguments) {
     constexpr const char* kTypestrs[AICF_DTYPE_COUNT] = AICF_DTYPE_TYPESTRS;
     constexpr std::int64_t kItemBytes[AICF_DTYPE_COUNT] = {4, 2, 2};
-    aicf::check_argument_names(arguments, {"dy", "w", "x", "z", "dz", "dbias", "dw", "act", "w_layout"});
+    aicf::check_argument_names(arguments, {"dy", "w", "x", "z", "dz", "dbias", "dw", "dw_total", "act", "w_layout"});
     const auto take = [&](const char* name) { return aicf::take_argument(arguments, name); };
     const auto w_layout = aicf::read_choice("w_layout", take("w_layout"), AICF_W_LAYOUT_NAMES);
     const auto dtype = aicf::find_dtype("dy", take("dy"), AICF_DTYPE_TYPESTRS);
@@ -36,11 +38,13 @@ GemmBackwardParams read_params(const py::kwargs& arguments) {
     };
     const auto w = view_weights("w", false);
     const auto dw = view_weights("dw", true);
+    const auto dw_total = view_weights("dw_total", true);
     const auto dbias = aicf::view_optional_array({"dbias", typestr, {k}, true}, take("dbias"));
 
-    const std::pair<const char*, const std::optional<aicf::ArrayView>&> outputs[] = {{"dz", dz}, {"dbias", dbias}, {"dw", dw}};
+    const std::pair<const char*, const std::optional<aicf::ArrayView>&> outputs[] = {
+        {"dz", dz}, {"dbias", dbias}, {"dw", dw}, {"dw_total", dw_total}};
     const std::pair<const char*, const std::optional<aicf::ArrayView>&> inputs[] = {{"w", w}, {"x", x}, {"z", z}};
-    for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t i = 0; i < std::size(outputs); ++i) {
         const auto& [name, output] = outputs[i];
         if (!output) continue;
         aicf::check_no_overlap(name, *output, "dy", dy, kItemBytes[dtype]);
@@ -71,6 +75,8 @@ GemmBackwardParams read_params(const py::kwargs& arguments) {
     params.ldz = find_stride(z);
     params.lddz = find_stride(dz);
     params.lddw = find_stride(dw);
+    params.dw_total = find_data(dw_total);
+    params.lddw_total = find_stride(dw_total);
     params.act = aicf::read_choice("act", take("act"), AICF_ACT_NAMES);
     params.dtype = static_cast<std::int32_t>(dtype);
     params.w_layout = w_layout;

@@ -132,14 +132,13 @@ DWPINGPONG = Tunable("dwpingpong", (0, 1), "for dW, as pingpong")
 _DZ_NAMES = ("bm", "bn", "stages", "slabs", "clusterm", "clustern", "pingpong", "group")
 WGMMA_NAMES = (*_DZ_NAMES, "dwbm", "dwbn", "dwclusterm", "dwclustern", "dwpingpong")
 MMA_NAMES = ("bm", "bn", "wm", "wn", "stages", "group")
-
-
 FFMA_NAMES = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "slices", "group", "minblocks")
 
 
 # The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
 _HALF = OneOf("dtype", ("bfloat16", "float16"))
 _FP32 = OneOf("dtype", ("float32",))
+_STORES = OneOf("accumulate", (False,))
 _MAX_EXTENT = 2**31 - 1 - 1024
 _MAX_TILES = (2**31 - 1) // 64
 
@@ -173,10 +172,11 @@ def serve_ffma(t: Values) -> tuple[OneOf | Count | Rows, ...]:
 
 
 def serve_based(t: Values) -> tuple[OneOf | Count | Rows, ...]:
-    """Any problem in 16 bits whose matrices begin on 16-byte boundaries; where their rows do not, they go through copies."""
+    """Any problem in 16 bits that adds dW to nothing and whose matrices begin on 16-byte boundaries; rows that do not are copied."""
     copies = (Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "N"), ("M", "K"), ("N", "K"), ("K", "N")))
     return (
         *_serve(_HALF, t["bm"], t["bn"], t["dwbm"], t["dwbn"]),
+        _STORES,
         *copies,
         *(Rows(name, 16) for name in ("dy", "w", "x", "z", "dz", "dw")),
     )

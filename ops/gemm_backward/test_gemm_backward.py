@@ -120,6 +120,21 @@ def test_slopes_have_their_limits(act: str) -> None:
     np.testing.assert_allclose(dz, [0.0, 0.0, 0.5, 1.0, 1.0, math.nan], atol=1e-12)
 
 
+@pytest.mark.parametrize(("kernel", "dtype"), [("plain", "float32"), ("ffma", "float32"), ("mma", "float16")])
+def test_a_total_is_what_was_there_plus_the_gradient(device: Device, open_kernel: Open, kernel: str, dtype: str) -> None:
+    of_total = Problem({"M": 200, "N": 37, "K": 66}, {"dtype": dtype, "accumulate": True})
+    stored = Problem(of_total.sizes, {"dtype": dtype})
+    inputs = make_inputs(OP, OP.complete(of_total))
+    total = UNDER_TEST.launch(device, open_kernel(kernel), of_total, inputs)["dw_total"]
+    others = {name: values for name, values in inputs.items() if name != "dw_total"}
+    dw = UNDER_TEST.launch(device, open_kernel(kernel), stored, others)["dw"]
+    wanted = inputs["dw_total"].astype(np.float64) + dw.astype(np.float64)
+    if dtype == "float32":
+        np.testing.assert_array_equal(total, wanted.astype(np.float32))
+    else:  # dW itself is not rounded on its way
+        np.testing.assert_allclose(total.astype(np.float64), wanted, rtol=2.0**-10, atol=2.0**-9 * np.abs(dw).max())
+
+
 def test_relu_may_be_given_its_own_output(device: Device, open_kernel: Open) -> None:
     problem = Problem({"M": 40, "N": 24, "K": 72}, {"act": "relu"})
     inputs = make_inputs(OP, problem)
@@ -150,7 +165,7 @@ def _arguments(device: Device, **changes: object) -> dict[str, object]:
         return device.allocate(2 * math.prod(shape)).view(shape, np.float16)
 
     arguments: dict[str, object] = {"dy": make(4, 8), "w": make(8, 16), "x": make(4, 16), "z": make(4, 16), "dz": make(4, 16)}
-    return arguments | {"dbias": make(16), "dw": make(8, 16), "act": "silu", "w_layout": "nk"} | changes
+    return arguments | {"dbias": make(16), "dw": make(8, 16), "dw_total": None, "act": "silu", "w_layout": "nk"} | changes
 
 
 def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
@@ -168,11 +183,12 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
             ValueError,
             r"^dw: .* overlaps x",
         ),
-        ({"w": None}, ValueError, r"w: null pointer; without it n and k must be equal, and dw not wanted"),
+        ({"w": None}, ValueError, r"w: null pointer; without it n and k must be equal, and neither dw nor dw_total wanted"),
         ({"x": None}, ValueError, r"x: null pointer"),
         ({"z": None}, ValueError, r"z: null pointer"),
         ({"dz": None}, ValueError, r"dbias: the sums of dz's columns need dz"),
-        ({"dz": None, "dbias": None, "dw": None}, ValueError, r"dz, dw: null pointers; one of them must be wanted"),
+        ({"dz": None, "dbias": None, "dw": None}, ValueError, r"dz, dw, dw_total: null pointers; one of them must be wanted"),
+        ({"dw_total": buffer.view((8, 16), np.float16)}, ValueError, r"dw, dw_total: X' dY is stored or added, not both"),
         ({"w_layout": "n"}, ValueError, r"^w_layout: expected one of kn, nk, got 'n'"),
         ({"y": None}, TypeError, r"^y: unknown argument"),
     ]
@@ -243,7 +259,8 @@ def test_every_problem_has_a_default_variant_that_serves_it() -> None:
     for problem in OP.problems:
         choice = OP.choose(problem)
         assert choice.reason
-        multiplies = "ffma" if problem.attributes.get("dtype") == "float32" else "wgmma"
+        in_half = "mma" if problem.attributes.get("accumulate", False) else "wgmma"
+        multiplies = "ffma" if problem.attributes.get("dtype") == "float32" else in_half
         assert choice.variant.kernel == (multiplies if problem.attributes.get("with_w", True) else "streamed")
 
 

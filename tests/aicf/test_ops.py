@@ -12,7 +12,7 @@ import pytest
 
 import aicf.ops
 from aicf.errors import LaunchError
-from aicf.ops.arrays import DeviceFramework
+from aicf.ops.arrays import DeviceFramework, find_dtype
 from aicf.ops.calling import OpCall
 from aicf.ops.extension import load_extension
 from aicf.registry import HwCaps, Problem, Registry, open_registry
@@ -75,6 +75,33 @@ def test_a_size_that_no_shape_names_follows_from_what_the_op_ties_together(devic
         aicf.ops.gemm_backward(dy, x=z, z=z, act="silu")
     with pytest.raises(ValueError, match=r"with_dz: expected True where with_w = False, got False"):
         aicf.ops.gemm_backward(dy, with_dz=False)
+
+
+def test_a_backward_pass_is_called_as_before_it_could_add_to_a_total(device: Device) -> None:
+    """Whether dW is wanted is told by x, and whether it is added by dw_total: neither is an option, and without x there is no dW."""
+    call = OpCall("gemm_backward", open_registry())
+    assert [a["name"] for a in call.signature.options] == ["act", "w_layout", "with_dz", "with_dbias"]
+    assert [name for name, _ in call.signature.inputs] == ["dy", "w", "x", "z", "dw_total"]
+    inputs = {"dy": draw((65, 21), np.float32), "w": draw((21, 37), np.float32, seed=1)}
+    dz, dbias = aicf.ops.gemm_backward(*inputs.values())
+    attributes = {"dtype": "float32", "with_dw": False}
+    problem = OpProblem({"M": 65, "N": 21, "K": 37}, attributes)
+    check(find_op("gemm_backward").op, problem, inputs, {"dz": dz, "dbias": dbias})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_total_is_added_to_in_place_on_the_host_and_on_the_device(device: Device, dtype: str) -> None:
+    kind = find_dtype(dtype)
+    inputs = {n: draw(shape, kind, seed=i) for i, (n, shape) in enumerate({"dy": (65, 21), "w": (21, 37), "x": (65, 37)}.items())}
+    before = draw((21, 37), kind, seed=7)
+    problem = OpProblem({"M": 65, "N": 21, "K": 37}, {"dtype": dtype, "accumulate": True})
+    total, on_device = before.copy(), {name: device.asarray(values) for name, values in (inputs | {"dw_total": before}).items()}
+    dz, dbias = aicf.ops.gemm_backward(**inputs, dw_total=total)
+    check(find_op("gemm_backward").op, problem, inputs | {"dw_total": before}, {"dz": dz, "dbias": dbias, "dw_total": total})
+    assert aicf.ops.gemm_backward(**on_device, with_dz=False, with_dbias=False) == ()
+    assert np.array_equal(on_device["dw_total"].copy_to_host(), total)
+    with pytest.raises(ValueError, match=r"x: expected an array where|with_dw: expected True where accumulate = True, got False"):
+        aicf.ops.gemm_backward(inputs["dy"], inputs["w"], dw_total=total)
 
 
 def test_a_call_that_wants_a_workspace_gets_it(device: Device) -> None:

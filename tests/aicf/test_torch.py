@@ -153,6 +153,18 @@ def test_an_activations_gradient_is_differentiated(place: str) -> None:
     assert (dy.grad.double() - slope).abs().max() < 2.0**-7
 
 
+def test_a_total_is_changed_in_place_where_pytorch_need_not_know(place: str) -> None:
+    dy, w, x, before = (draw(*shape, place=place) for shape in ((8, 4), (4, 6), (8, 6), (4, 6)))
+    total = before.clone()
+    assert aicf.ops.gemm_backward(dy, w, x, dw_total=total, with_dz=False, with_dbias=False) == ()
+    assert torch.allclose(total, before + dy.T @ x, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"dw_total: gemm_backward changes it in place, which PyTorch's autograd does not record"):
+        aicf.ops.gemm_backward(dy.requires_grad_(), w, x, dw_total=total)
+    dy.requires_grad_(False)
+    with pytest.raises(Exception, match=r"changes it in place, which torch.compile does not see"):
+        torch.compile(lambda *inputs: aicf.ops.gemm_backward(*inputs), backend="aot_eager")(dy, w, x, None, total)
+
+
 def test_softmax_is_differentiated_by_the_opsets_rule(place: str) -> None:
     x, dy = draw(4, 8, place=place).requires_grad_(), draw(4, 8, place=place)
     aicf.ops.softmax(x).backward(dy)

@@ -65,7 +65,7 @@ def test_every_op_draws_problems_of_its_own_that_it_does_not_list(name: str, see
 
 # Of the first 40 problems of seed 7: whoever changes a population or the way of drawing changes what earlier seeds meant.
 GOLDEN = {
-    "gemm_backward": "2c7e4d64b72cec1a",
+    "gemm_backward": "b485e3b39d77fa40",
     "gemm_bias_act": "6b4561ab8626a07a",
     "softmax": "a3c3bc11828ffebe",
     "transpose": "a25e25d0093a9bfd",

@@ -18,6 +18,7 @@ from harness.discover import find_description
 from harness.discover import find_op as find_harness_op
 from harness.projects import create_project
 from harness.scaffold import KindName
+from tests.installed.pages import DOCS, list_blocks
 
 
 @pytest.fixture
@@ -111,6 +112,15 @@ def test_a_name_that_is_taken_is_refused(project: Path, name: str, told: str) ->
     (other / "opset.py").write_text((project / "ops" / "mine" / "opset.py").read_text().replace('        "mine",', f'        "{name}",'))
     with pytest.raises(OpsetError, match=told):
         list_ops()
+
+
+def test_the_file_that_the_documentation_shows_is_one(project: Path) -> None:
+    (text,) = (text for _, _, text in list_blocks(DOCS / "adding-an-op.md") if text.startswith("from aicf.opset"))
+    (project / "ops" / "my_op").mkdir()
+    (project / "ops" / "my_op" / "opset.py").write_text(text)
+    x, scale = Tensor(np.array([0.5, -1.5])), Tensor(np.array([2.0, 3.0]))
+    assert F.call("my_op", x, scale).numpy().tolist() == [1.0, -4.5]
+    aicf.gradcheck(lambda x, scale: F.call("my_op", x, scale), [x, scale])
 
 
 def test_an_op_without_a_file_may_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:

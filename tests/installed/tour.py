@@ -22,6 +22,7 @@ BESIDE = (
 # Tests that run the rest: for want of a GPU some see it refused, or call what the verb calls.
 _PROGRAMS = "tests/test_site.py::test_programs_of_a_folder_are_found_and_run"
 ELSEWHERE = {
+    "frozen verify": "tests/freezing/test_tour.py::test_the_road_from_a_new_variant_to_a_cpp_program_and_back",
     "verify": "tests/harness/test_session.py::test_verify_lists_every_variant_and_problem_with_error_figures",
     "promote --variant": "tests/freezing/test_tour.py::test_the_road_from_a_new_variant_to_a_cpp_program_and_back",
     "sweep --save": "tests/harness/test_cluster.py::test_what_makes_no_sense_is_refused",

@@ -183,3 +183,22 @@ def _mean_variance(node: Settings) -> Function:
         return centred / (F.sqrt(F.square(centred).mean(axes, keep=True)) + 1e-9)
 
     return run
+
+
+# ---- losses
+
+
+@rule("SoftmaxCrossEntropyLoss")
+def _cross_entropy(node: Settings) -> Function:
+    reduction, ignored = node.get("reduction", "mean"), node.get("ignore_index", -100)
+    node.require("reduction", "mean", "sum")
+    if node.num_inputs > 2:
+        raise Refusal("weights of classes are not served")
+
+    def run(scores: Tensor, labels: Tensor) -> Any:
+        rows = F.move_axis(scores, 1, -1)
+        logits = rows.reshape(-1, rows.shape[-1])
+        loss = F.cross_entropy(logits, F.flatten(labels), reduction=reduction, ignore_index=ignored).cast(scores.dtype)
+        return (loss, F.log_softmax(scores, 1)) if len(node.reads) > 1 else loss
+
+    return run

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aicf import functional as F
+from aicf.frontends.imported import Refusal
 from aicf.frontends.torch_rules.elementwise import promote, to_float
 from aicf.frontends.torch_rules.table import rule
 from aicf.tensor import Tensor, apply
@@ -232,3 +233,39 @@ def _mse_loss_of_functional(
     weight: Any = None,
 ) -> Tensor:
     return F.mse_loss(*promote(input, target))
+
+
+def _find_classes(input: Tensor, target: Tensor, reduction: Any, ignore_index: int, label_smoothing: float) -> Tensor:  # noqa: A002
+    """Return the cross-entropy of logits [N, C, ...], whose classes come second."""
+    if target.type.is_float:
+        raise Refusal("targets that are probabilities are not served; class indices are")
+    rows = F.move_axis(input, 1, -1) if input.ndim > 1 else F.unsqueeze(input, (0,))
+    logits = rows.reshape(-1, rows.shape[-1])
+    kind = "mean" if reduction in ("mean", 1) else "sum"
+    return F.cross_entropy(logits, F.flatten(target), reduction=kind, ignore_index=ignore_index, label_smoothing=label_smoothing)
+
+
+@rule("cross_entropy_loss", weight=(None,), reduction=(1, 2))
+def _cross_entropy(
+    input: Tensor,  # noqa: A002
+    target: Tensor,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    return _find_classes(input, target, reduction, ignore_index, label_smoothing)
+
+
+@rule("functional.cross_entropy", weight=(None,), size_average=(None,), reduce=(None,), reduction=("mean", "sum"))
+def _cross_entropy_of_functional(
+    input: Tensor,  # noqa: A002
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    return _find_classes(input, target, reduction, ignore_index, label_smoothing)

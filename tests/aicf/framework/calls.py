@@ -83,7 +83,8 @@ CALLS = [
     Call("Linear", [X, W, B]),
     Call("Linear", [X, W, None], label="no-bias"),
     *(Call("Linear", [X, W, B], {"act": act, "keep_z": True}, act) for act in ("relu", "gelu_tanh", "gelu_erf", "silu")),
-    Call("LinearGrad", [normal(2, 3, 5), X, W, None], {"wants": "x w"}),
+    Call("LinearGrad", [normal(2, 3, 5), X, W, None, None], {"wants": "x w"}),
+    Call("LinearGrad", [normal(2, 3, 5), X, W, None, normal(5, 4)], {"wants": "x w"}, "total"),
     Call("MatMul", [normal(2, 3, 4), normal(4, 5)]),
     Call("MatMul", [normal(4, 3), normal(2, 4, 5)], {"transpose_a": True}, "ta"),
     Call("MatMul", [normal(3, 4), normal(5, 4)], {"transpose_b": True}, "tb"),
@@ -112,8 +113,17 @@ CALLS = [
     ),
     Call("gemm_bias_act", [normal(3, 4), normal(4, 5), None], label="kn"),
     *(
-        Call("gemm_backward", [normal(3, 5), w, normal(3, 4), None], {"w_layout": layout, "with_dbias": True}, layout)
-        for layout, w in (("nk", W), ("kn", normal(4, 5)))
+        Call(
+            "gemm_backward",
+            [normal(3, 5), w, normal(3, 4), None, total],
+            {"w_layout": layout, "with_dbias": True, "accumulate": total is not None},
+            label,
+        )
+        for label, layout, w, total in (
+            ("nk", "nk", W, None),
+            ("kn", "kn", normal(4, 5), None),
+            ("total", "kn", normal(4, 5), normal(4, 5)),
+        )
     ),
-    *(Call("gemm_backward", [normal(3, 4), None, None, apart(3, 4)], {"act": act}, act) for act in ("relu", "gelu_tanh", "silu")),
+    *(Call("gemm_backward", [normal(3, 4), None, None, apart(3, 4), None], {"act": act}, act) for act in ("relu", "gelu_tanh", "silu")),
 ]

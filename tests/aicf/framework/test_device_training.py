@@ -65,6 +65,25 @@ def test_adam_in_one_launch_has_the_truths_losses() -> None:
     assert step.verify_replay(5)
 
 
+def test_a_layer_used_twice_adds_its_second_gradient_in_the_product() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            self.first, self.second, self.last = nn.Linear(16, 32), nn.Linear(32, 32), nn.Linear(32, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(F.relu(self.second(F.relu(self.second(F.relu(self.first(x)))))))
+
+    found = {}
+    for backend in ("numpy", "cuda"):
+        aicf.manual_seed(0)
+        model = Twice()
+        step = aicf.compile_step(model, loss, adam(model), [Tensor(a) for a in BATCHES[0]], backend=backend)
+        found[backend] = [step(x, y).item() for x, y in BATCHES]
+    np.testing.assert_allclose(found["cuda"], found["numpy"], rtol=1e-5)
+    added = [s for s in step.plan.steps if s.op == "gemm_backward" and s.attrs["accumulate"]]
+    assert [s.inputs[4] and s.inputs[4].offset for s in added] == [s.outputs[-1].offset for s in added] != []
+
+
 def test_dropout_schedule_and_clipping_train_as_the_truth_does() -> None:
     _, expected = train("numpy", adam_with_schedule, 0.25, clip_norm=0.5)
     step, losses = train("cuda", adam_with_schedule, 0.25, clip_norm=0.5)

@@ -237,6 +237,33 @@ def test_nothing_is_fused_where_it_does_not_pay() -> None:
     assert count(run_one("fuse", graph, Context(chooser=Dear())), "Elementwise") == 1
 
 
+@pytest.mark.parametrize("becomes_state", [False, True])
+def test_gradients_of_a_weight_used_thrice_are_added_in_products_and_in_place(becomes_state: bool) -> None:
+    def build(b: Rewriter, x: Value) -> list[Value]:
+        b.add_state("v", "buffer", Type("float32", (8, 8)))
+        w = b.add_state("w", "parameter", Type("float32", (8, 8)))
+        for _ in range(3):
+            x = b.each("tanh", b.one("Linear", x, w, None))
+        return [b.reduce("sum", x, (0, 1))]
+
+    def attach(rewriter: Rewriter, grads: Mapping[str, Value]) -> Updates:
+        return all_states(rewriter, {"v": grads["w"]} if becomes_state else {"w": rewriter.mul(grads["w"], grads["w"])})
+
+    def make(*left_out: str) -> Graph:
+        passes = [p for p in PASSES if p.name not in left_out]
+        return run_passes(network(build), Context(Training(("w",), attach), Everything()), passes)[0]
+
+    made = make()
+    products = [n for n in made.nodes if n.op == "gemm_backward" and n.inputs[2] is not None]
+    assert [n.attrs["accumulate"] for n in products] == [False, True, True]
+    for found, expected in zip(evaluate(made, 3), evaluate(make("add in products"), 3), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    steps = [s for s in make_plan(made, "numpy").steps if s.op == "gemm_backward" and s.attrs["accumulate"]]
+    shared = [(s.inputs[4].region, s.inputs[4].offset) == (s.outputs[-1].region, s.outputs[-1].offset) for s in steps if s.inputs[4]]
+    # A state's bytes may be read before the last product runs: what is added there is copied first.
+    assert shared == [True, not becomes_state]
+
+
 @pytest.mark.parametrize("compute", ["bfloat16", "float16"])
 def test_mixed_precision_keeps_what_states_are(compute: str) -> None:
     owners = ("a.weight", "a.bias", "b.weight")

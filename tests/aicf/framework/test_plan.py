@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from aicf.errors import PlanError
-from aicf.ir import Graph
+from aicf.ir import Graph, Rewriter, Value
+from aicf.opset import Type
 from aicf.plan import Plan, Slot, Step, load_plan, make_plan, save_plan, verify
 from aicf.plan.arena import align, place
 from aicf.plan.schedule import Clocks, find_conflicts, find_lower_bound
@@ -134,6 +136,20 @@ def test_a_plan_reads_back_as_the_same(tmp_path: Path) -> None:
         loaded = load_plan(tmp_path / "plan.json")
         assert loaded == plan
         assert loaded.diff(plan) == []
+
+
+def test_a_plan_that_was_saved_before_an_op_grew_means_what_it_meant(tmp_path: Path) -> None:
+    """gemm_backward had no totals once: neither the input nor the attribute."""
+    b = Rewriter(Graph("g", (), (), (), ()))
+    dy, w, x = (Value(b.make_id(), Type("float32", shape)) for shape in ((4, 3), (3, 5), (4, 5)))
+    b.graph = Graph("g", (("dy", dy), ("w", w), ("x", x)), (), (), ())
+    plan = make_plan(b.finish(b.call("gemm_backward", (dy, w, x, None, None), {})), "numpy")
+    save_plan(plan, tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    (step,) = document["steps"]
+    assert step["inputs"].pop() is None and step["attrs"].pop("accumulate") is False
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    assert load_plan(tmp_path / "plan.json") == plan
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 99}', '{"version": 1}'])

@@ -13,7 +13,7 @@ import pytest
 
 import aicf
 from aicf import Tensor, nn
-from aicf.backends.frozen import FrozenCall
+from aicf.backends.calls import FrozenCall
 from aicf.errors import UnsupportedError
 from aicf.opset import Attrs, Type
 from aicf.plan import Plan, Slot, Step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,24 @@ def test_every_kind_of_source_has_pytorchs_values_and_gradients(kind: str, block
     program = aicf.compile(network, (Tensor(INDICES), Tensor(X)))
     np.testing.assert_allclose(program(INDICES, X).numpy(), found.numpy(), rtol=1e-6, atol=1e-6)
     assert {"body.0", "head"} <= {node.owner for node in program.recorded.nodes}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_pytorchs_own_export_to_onnx_gives_its_values_for_any_batch() -> None:
+    pytest.importorskip("onnx_ir", reason="onnx-ir is not installed here: pip install 'aicf[onnx]'")
+    import onnx
+
+    torch.manual_seed(0)
+    model, file = Block().eval(), io.BytesIO()
+    model.norm = nn.LayerNorm(16)  # this exporter has no RMSNorm
+    axes = {"i": {0: "batch"}, "x": {0: "batch"}}
+    torch.onnx.export(model, ARGUMENTS, file, input_names=["i", "x"], opset_version=18, dynamic_axes=axes, dynamo=False)
+    network = frontends.onnx(onnx.load_from_string(file.getvalue()))
+    for rows in (3, 2):
+        expected = model(*(a[:rows] for a in ARGUMENTS)).detach().numpy()
+        program = aicf.compile(network, (Tensor(INDICES[:rows]), Tensor(X[:rows])))
+        np.testing.assert_allclose(program(INDICES[:rows], X[:rows]).numpy(), expected, rtol=1e-5, atol=2e-6)
+    assert {"body.0.bias", "head.bias", "emb.weight"} <= {path for path, _ in network.named_parameters()}
 
 
 def make_mlp() -> Any:

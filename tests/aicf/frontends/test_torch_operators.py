@@ -72,6 +72,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "embedding": lambda x, y: TF.embedding((x > 0).long(), y),
     "attention": lambda x, y: TF.scaled_dot_product_attention(x[None], y[None], x[None], attn_mask=(y[:, :3] > 0) | (x[:, :3] > -9)),
     "mse_loss": lambda x, y: TF.mse_loss(x, y),
+    "cross_entropy": lambda x, y: TF.cross_entropy(x, y.argmax(1), label_smoothing=0.1) + TF.cross_entropy(x, y.argmax(1), reduction="sum"),
+    "cross_entropy of many": lambda x, y: TF.cross_entropy(x.reshape(1, 3, 4), y.reshape(1, 3, 4).argmax(1), ignore_index=2),
     "dropout": lambda x, y: TF.dropout(x, 0.3, training=False),
     "in place": lambda x, y: (x * 2).add_(y).mul_(3.0),
     "type_as": lambda x, y: (x > 0).type_as(y),

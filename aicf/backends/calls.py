@@ -1,0 +1,56 @@
+"""A call of a frozen kernel: its tensors by name, its parameters, its launch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aicf.registry import KernelHandle
+from contract.structs import make_params
+
+WORD_BYTES = 4
+
+
+@dataclass(frozen=True)
+class FrozenCall:
+    """A kernel for one call: tensors by their names in the op's interface, inputs as the opset orders them.
+
+    An input or output has one name, or as many as it has words of 32 bits where it is a counter.
+    """
+
+    handle: KernelHandle
+    inputs: tuple[tuple[str, ...], ...]
+    outputs: tuple[tuple[str, ...], ...]
+    scalars: Mapping[str, float]
+
+    @property
+    def seal(self) -> str:
+        """What names the kernel."""
+        return self.handle.seal
+
+    def make_params(self, inputs: Sequence[int | None], outputs: Sequence[int]) -> ctypes.Structure:
+        """Return the C struct for device addresses; raises ValueError naming one that the kernel cannot take.
+
+        A tensor that the kernel changes in place is where the output is: whoever calls has copied the input there.
+        """
+        addresses = _spread(self.inputs, inputs) | _spread(self.outputs, outputs)
+        for name, at in addresses.items():
+            step = self.handle.alignment_bytes.get(name, 1)
+            if at % step:
+                raise ValueError(f"{self.handle.op}: {self.handle.kernel} needs {name} aligned to {step} bytes, got {at:#x}")
+        query = self.handle.query
+        return make_params(self.handle.interface.row, query.by_size, query.attributes, addresses, query.strides, self.scalars)
+
+    def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
+        """Queue the kernel; raises :class:`~aicf.errors.LaunchError` with the reason where it refuses."""
+        self.handle.load().launch(params, workspace, stream)
+
+
+def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None]) -> dict[str, int]:
+    return {name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)}
+
+
+def say_lost(op: str, seal: str) -> str:
+    """Return a message for a plan that names a kernel which is not there."""
+    return f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again"
