@@ -156,6 +156,8 @@ class Tensor(Operators):
 
     def detach(self) -> Tensor:
         """Return a tensor of the same memory that no gradient flows through."""
+        if MODES.recorder is not None:  # the graph is differentiated later, and has to know
+            return _apply_one("Detach", self)
         return Tensor.wrap(self.data, self.backend, self.version)
 
     def alias(self) -> Tensor:
@@ -283,6 +285,8 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
         needed = {n for n, t in zip(known.input_names(len(inputs)), inputs, strict=True) if t is not None and t.requires_grad}
         filled = known.extend(filled, needed)
     arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled)
+    if MODES.recorder is not None and not MODES.grad_enabled and known.gradient is not None:
+        arrays = tuple(backend.op_call("Detach", (array,), {})[0] for array in arrays)
     outputs = tuple(Tensor.wrap(array, backend) for array in arrays)
     if known.moves and inputs and inputs[0] is not None:
         for output in outputs:  # what is moved may be a view

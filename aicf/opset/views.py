@@ -159,6 +159,18 @@ OPS = (
         moves=True,
         is_view=True,
     ),
+    # The same values, through which no gradient flows: what tensors detached while a graph is recorded are.
+    OpDef(
+        "Detach",
+        ("x",),
+        ("y",),
+        lambda types, attrs: (_only(types),),
+        lambda arrays, attrs: (arrays[0],),
+        has_gradient=lambda attrs: False,
+        lower=lambda b, inputs, attrs: [inputs[0]],
+        moves=True,
+        is_view=True,
+    ),
     OpDef(
         "Permute",
         ("x",),

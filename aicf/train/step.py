@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from aicf.frontends.recording import Recorder, Recording, record
 from aicf.ir import Rewriter, Value
 from aicf.ir.graph import CONTROL
-from aicf.modes import no_grad, recording
+from aicf.modes import recording
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
@@ -95,7 +95,7 @@ class _Attachment:
         """Append the update of each parameter that has a gradient; returns the updates of parameters, their states and the step."""
         recorder = Recorder(rewriter)
         known = {s.owner: s.value for s in rewriter.graph.states if s.role == "parameter"}
-        with no_grad(), recording(recorder):
+        with recording(recorder):
             done = recorder.add_state("step", CONTROL, self._optimizer.steps_done)
             step = done + 1
             updates: Updates = [(done.data, step.data)]

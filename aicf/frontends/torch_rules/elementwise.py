@@ -19,7 +19,7 @@ def promote(x: Any, y: Any) -> tuple[Any, Any]:
     """Return two operands in the dtype that PyTorch gives their result: of two tensors the higher one; a number changes the kind alone."""
     if not isinstance(x, Tensor) or not isinstance(y, Tensor):
         return _promote_to_number(x, y), _promote_to_number(y, x)
-    wanted = _find_common(x.dtype, y.dtype)
+    wanted = _find_common(x, y)
     return x.cast(wanted), y.cast(wanted)
 
 
@@ -31,13 +31,15 @@ def _promote_to_number(x: Any, other: Any) -> Any:
     return x.cast("int64") if x.dtype == "bool" and isinstance(other, int) and not isinstance(other, bool) else x
 
 
-def _find_common(a: str, b: str) -> str:
+def _find_common(x: Tensor, y: Tensor) -> str:
+    """Return the dtype of the higher kind; of one kind a tensor with axes decides over one without."""
+    a, b = x.dtype, y.dtype
     kinds = [(dtype in FLOATS) + (dtype != "bool") for dtype in (a, b)]
     if kinds[0] != kinds[1]:
         return a if kinds[0] > kinds[1] else b
-    if a == b or {a, b} == {"float16", "bfloat16"}:
-        return a if a == b else "float32"
-    made = np.promote_types(find_dtype(a), find_dtype(b)).name
+    if a == b or (x.ndim == 0) != (y.ndim == 0):
+        return b if x.ndim == 0 else a
+    made = "float32" if {a, b} == {"float16", "bfloat16"} else np.promote_types(find_dtype(a), find_dtype(b)).name
     if made not in (*FLOATS, *INTEGERS):
         raise Refusal(f"values of {a} and {b} have no common dtype here")
     return made
@@ -185,6 +187,17 @@ rule("logical_or", "bitwise_or", "or_", "__or__")(_comparison(operator.or_))
 @rule("logical_not", "bitwise_not", "invert")
 def _not(input: Tensor) -> Tensor:  # noqa: A002
     return ~input
+
+
+# Along an axis PyTorch returns indices too, and the gradient goes to one of those that tie: torch.amax and torch.argmax are served.
+@rule("max", other=(None,))
+def _max(input: Tensor, other: Tensor | None = None) -> Tensor:  # noqa: A002
+    return input.max() if other is None else F.maximum(*promote(input, other))
+
+
+@rule("min", other=(None,))
+def _min(input: Tensor, other: Tensor | None = None) -> Tensor:  # noqa: A002
+    return input.min() if other is None else F.minimum(*promote(input, other))
 
 
 @rule("maximum")

@@ -73,6 +73,7 @@ CALLS = [
     Call("Reduce", [apart(3, 4)], {"function": "argmax", "axes": 1}, "argmax"),
     Call("SumSquares", [normal(3, 4), normal(5)]),
     Call("Reshape", [normal(3, 4)], {"shape": (2, 6)}),
+    Call("Detach", [normal(3)]),
     Call("Permute", [normal(2, 3, 4)], {"order": (2, 0, 1)}),
     Call("Broadcast", [normal(3, 1)], {"shape": (2, 3, 4)}),
     Call("Slice", [normal(3, 4)], {"starts": (1, 0), "stops": (3, 2)}),

@@ -15,7 +15,7 @@ from aicf.opset import find_op, list_ops
 from aicf.tensor import Tensor, apply
 from tests.aicf.framework.calls import CALLS, Call
 
-NO_GRADIENT = {"Full", "Adam", "SGD", "Lion", "Advance", "elementwise", "flat", "optimizer", "reduce"} | {
+NO_GRADIENT = {"Full", "Detach", "Adam", "SGD", "Lion", "Advance", "elementwise", "flat", "optimizer", "reduce"} | {
     f"{norm}{way}" for norm in ("layernorm", "rmsnorm") for way in ("", "_backward")
 }
 NO_SECOND = {"CrossEntropy", "cross_entropy"}  # its gradient is an output of the call

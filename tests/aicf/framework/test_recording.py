@@ -120,6 +120,32 @@ def test_an_optimizer_of_another_model_is_refused() -> None:
         aicf.compile_step(nn.Linear(4, 3), lambda m, x: m(x).sum(), optim.SGD(nn.Linear(4, 3).parameters()), (X,))
 
 
+def detach(model: Model, y: Tensor) -> Tensor:
+    return (y * y.detach()).sum()
+
+
+def enter_no_grad(model: Model, y: Tensor) -> Tensor:
+    with aicf.no_grad():
+        weight = y * 1.0
+    return (y * weight).sum()
+
+
+@pytest.mark.parametrize("trap", [detach, enter_no_grad])
+def test_no_gradient_flows_where_none_does_eagerly(trap: Callable[[Model, Tensor], Any]) -> None:
+    weights = []
+    for backend in (None, "numpy"):
+        aicf.manual_seed(0)
+        model = Model(trap)
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        if backend is None:
+            model(X).backward()
+            optimizer.step()
+        else:
+            aicf.compile_step(model, lambda m, x: m(x), optimizer, (X,), backend=backend)(X)
+        weights.append(model.layer.weight.numpy().copy())
+    np.testing.assert_array_equal(*weights)
+
+
 def test_nodes_know_their_module_and_line() -> None:
     program = aicf.compile(nn.Sequential(nn.Linear(4, 3), nn.Softmax()), (X,))
     assert [(n.op, n.owner) for n in program.graph.nodes] == [("Linear", "0"), ("Softmax", "1")]

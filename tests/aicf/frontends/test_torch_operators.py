@@ -46,6 +46,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "softplus with a threshold": lambda x, y: TF.softplus(x * 30, beta=2.0, threshold=5.0),
     "prelu": lambda x, y: TF.prelu(x, y[0, :1].abs()),
     "promotion": lambda x, y: x.half() * y.bfloat16() + y.double() + (x > 0),
+    "a number as a tensor": lambda x, y: x * y.double().sum() + (x > 0) * y.sum() + x * (y > 0).sum(),
+    "max": lambda x, y: x.max() + torch.max(x, y) + y.min() - torch.min(x, y),
     "views": lambda x, y: x.view(2, 6).reshape(-1).view_as(y).unsqueeze(1).squeeze(1).expand(2, 3, 4).flatten(1).unflatten(1, (3, 4)),
     "axes": lambda x, y: x.transpose(0, 1).permute(1, 0).unsqueeze(-1).expand_as(y.unsqueeze(-1)).squeeze(),
     "repeat": lambda x, y: x.repeat(2, 1, 3) + torch.tile(y, (3,)),
