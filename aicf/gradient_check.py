@@ -1,4 +1,4 @@
-"""Gradients held against finite differences: what shows that the gradient rule of an op is right."""
+"""Gradients checked against finite differences: what shows that the gradient rule of an op is right."""
 
 from __future__ import annotations
 

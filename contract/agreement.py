@@ -119,7 +119,7 @@ def _check_interface(names: _Names, interface: Row) -> None:
     for attribute in attributes:
         what = f"interface/attributes/{attribute['name']}"
         if not _is_choice(attribute["default"], attribute["choices"]):
-            names.fail(f"{what}: the default {attribute['default']!r} is none of its choices")
+            names.fail(f"{what}: the default {attribute['default']!r} is not one of its choices")
         if "present" in attribute:
             names.require(what, [attribute["present"]], names.tensors)
             if sorted(attribute["choices"], key=repr) != [False, True]:

@@ -1,8 +1,8 @@
 """Building a frozen kernel from its sealed sources with the manifest's flags and nvcc; the result is cached under the manifest's seal.
 
 A kernel that is in the cache, or installed compiled, needs no compiler. Several processes may build at once: one does, the others wait.
-What is there is whole: it was made in a folder beside its place and renamed. Every source is held against its hash first, and the machine
-code against the manifest's afterwards, so that what runs is what was verified and measured.
+What is there is complete: it was made in a folder next to its place and renamed. Every source is checked against its hash first, and the
+machine code against the manifest's afterwards, so that what runs is what was verified and measured.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def find_or_build(place: Path, kernel: FrozenKernel, check: Callable[[FrozenKern
 def compile_kernel(kernel: FrozenKernel, toolchain: Toolchain, scratch: Path) -> Path:
     """Compile a kernel from its revision's folder alone, in an empty folder; return the library there, beside :data:`PTXAS_LOG`.
 
-    Raises :class:`BuildError` with the compiler's text. Sources and machine code are not held against anything here.
+    Raises :class:`BuildError` with the compiler's text. Sources and machine code are not checked against anything here.
     """
     object_file, library = scratch / "object.o", scratch / _LIBRARY
     commands = (

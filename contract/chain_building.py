@@ -1,8 +1,8 @@
 """Kernels for chains that no op lists, compiled from a sealed engine: what the framework's fusion builds on the machine where it runs.
 
 A frozen kernel of an op with chains is compiled once more with another ``chains.hpp`` before its sources, its other tunables as they are.
-The sources are held against their seal; the machine code is new, and is kept under the engine's seal and the chain. Its entry points check
-a call by the chain's own operands, and the op's Params serves it: ``in0``, ``in1``, ..., ``out0``, ... in the order of the signature.
+The sources are checked against their seal; the machine code is new, and is cached under the engine's seal and the chain. Its entry points
+check a call against the chain's own operands, and use the op's Params: ``in0``, ``in1``, ..., ``out0``, ... in the order of the signature.
 """
 
 from __future__ import annotations
@@ -107,4 +107,4 @@ def _write_header(path: Path, text: str) -> None:
 
 
 def _accept(kernel: FrozenKernel, toolchain: Toolchain, library: Path) -> None:
-    """Nobody has sealed this code: what is held against a seal are the sources."""
+    """Nobody has sealed this code: what is checked against a seal are the sources."""

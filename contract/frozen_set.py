@@ -1,6 +1,6 @@
 """Reading an op of the frozen set: its index and the kernels that this names, validated; nothing is trusted by its name alone.
 
-Sources are held against their hashes where they are used: :meth:`contract.kernels.FrozenKernel.read_source`.
+Sources are checked against their hashes where they are used: :meth:`contract.kernels.FrozenKernel.read_source`.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def read_index(folder: Path) -> Index:
 
 
 def render_index(rows: Sequence[Row]) -> str:
-    """Return the text of an index: a line a row, sorted. Raises :class:`FrozenError` where two rows claim the same place."""
+    """Return the text of an index: one line per row, sorted. Raises :class:`FrozenError` where two rows claim the same place."""
     keys = [sort_key(r) for r in rows]
     if twice := sorted({k for k in keys if keys.count(k) > 1}):
         raise FrozenError(f"two lines of an index claim {'/'.join(twice[0][1:])}")

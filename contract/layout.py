@@ -91,7 +91,7 @@ def dump_line(value: Any) -> str:
 
 
 def dump_document(value: Any) -> str:
-    """Return a document: sorted keys, a value a line, short lists on one."""
+    """Return a document: sorted keys, one value per line, short lists on one."""
     text = json.dumps(value, sort_keys=True, indent=1, allow_nan=False)
     return text + "\n"
 

@@ -46,7 +46,7 @@ class DeployedOp:
 def select(frozen_dir: Path, ops: Sequence[str] = (), archs: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[DeployedOp]:
     """Return the chosen ops (all where none is named), with kernels of the chosen architectures whose names match a pattern.
 
-    Every source of every chosen kernel is held against its hash. Raises :class:`DeployError` where something that was asked for is not
+    Every source of every chosen kernel is checked against its hash. Raises :class:`DeployError` where something that was asked for is not
     there, and :class:`~contract.errors.FrozenError` where it disagrees.
     """
     known = list_ops(frozen_dir)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aicf.registry import Explanation
 
 
-_PLAIN_WIDTH = 240  # columns where nobody looks: a line a kernel
+_PLAIN_WIDTH = 240  # columns where nobody looks: one line per kernel
 
 
 class Prefer(StrEnum):

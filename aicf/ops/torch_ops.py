@@ -46,7 +46,7 @@ def dispatch(call: OpCall, values: Sequence[Any]) -> Any:
 def register(call: OpCall) -> None:
     """Make ``torch.ops.aicf.<op>`` known, once a process.
 
-    This is what :func:`torch.library.custom_op` does, less what it does at each call: outputs held against inputs (an output is never
+    This is what :func:`torch.library.custom_op` does, less what it does at each call: outputs checked against inputs (an output is never
     one), and a second way through the dispatcher where nothing is recorded. That is two thirds of such a call's cost.
     """
     op = call.signature.op

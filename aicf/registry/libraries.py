@@ -17,7 +17,7 @@ from aicf.errors import FrozenError
 from contract.calls import Interface, Query
 
 SCHEMA = 1
-# Beyond this, in doublings over all sizes, a problem says nothing of a call.
+# Beyond this, in doublings over all sizes, a problem says nothing about a call.
 MAX_DISTANCE = 1.0
 
 

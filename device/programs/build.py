@@ -69,7 +69,7 @@ def build_program(program: Program, options: BuildOptions) -> Built:
     try:
         reason = _compile(program, options, scratch)
         if reason and _STOPPED.search(reason):
-            return Built(None, reason)  # says nothing of the program: next time again
+            return Built(None, reason)  # says nothing about the program: next time again
         if reason:
             (scratch / "error.txt").write_text(reason)
         shutil.rmtree(place, ignore_errors=True)

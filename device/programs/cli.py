@@ -85,7 +85,7 @@ def _parse_option(text: str) -> tuple[str, str]:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Compile every self-checking CUDA program below a folder, unchanged, run it on the emulated device under all checks, "
-        "and print for each: pass, ran (exit status 0, but it says nothing of its result), fail, unsupported, waived (by itself), "
+        "and print for each: pass, ran (exit status 0, but it says nothing about its result), fail, unsupported, waived (by itself), "
         "timeout, compile. Exits with 1 when one fails.",
     )
     parser.add_argument("folder", type=Path, nargs="+", help="folder, or one source file")

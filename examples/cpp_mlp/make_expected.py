@@ -1,4 +1,4 @@
-"""Writes expected.txt: by how much a value may be off, and the network of main.cpp in NumPy's float64, one value a line."""
+"""Writes expected.txt: by how much a value may be off, and the network of main.cpp in NumPy's float64, one value per line."""
 
 from __future__ import annotations
 

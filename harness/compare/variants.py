@@ -101,7 +101,7 @@ def compare_sides(
     criteria: Criteria,
     expect: Callable[[Problem], Expected] | None = None,
 ) -> Iterator[Compared]:
-    """Hold one contest a problem, record it, and yield each candidate's result.
+    """Hold one contest per problem, record it, and yield each candidate's result.
 
     A candidate with the incumbent's machine code is the same without being timed. ``expect`` gives what :func:`expect_timed` would
     compute, where that is known already.

@@ -48,7 +48,7 @@ class Sweep:
 
 
 def save_sweep(path: Path, sweep: Sweep) -> None:
-    """Write a sweep as JSON, a point a line."""
+    """Write a sweep as JSON, one point per line."""
     lines = ",\n".join(json.dumps(asdict(p)) for p in sweep.points)
     write_atomically(path, f'{{"format": "{_FORMAT}", "about": {json.dumps(dict(sweep.about))}, "points": [\n{lines}\n]}}\n')
 

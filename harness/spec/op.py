@@ -108,7 +108,7 @@ class Op:
         known = {p.name for p in self.problems}
         for goal in self.goals:
             if unknown := sorted({p.name for p in goal.problems} - known):
-                raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is none of the op's problems")
+                raise SpecError(f"op {self.name}, goal {goal.name}: {', '.join(unknown)} is not one of the op's problems")
         for group in self.population.groups if self.population else ():
             self._check_group(group)
 
@@ -154,7 +154,7 @@ class Op:
         for flag in self.flags:
             if not flag.startswith("-") or flag.startswith(_OWN_FLAGS):
                 raise SpecError(
-                    f"op {self.name}: flag {flag!r} cannot be given: a flag begins with - and is none of those "
+                    f"op {self.name}: flag {flag!r} cannot be given: a flag begins with - and is not one of those "
                     f"which the workbench sets: {', '.join(_OWN_FLAGS)}"
                 )
 

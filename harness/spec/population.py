@@ -57,7 +57,7 @@ class Group:
     ``sizes`` are drawn in their order; ``attributes``, ``scalars``, ``padding`` (elements added to a row's stride, or to that of each
     dimension) and ``orders`` (of dimensions in memory) from lists; what is left out has the op's default, and rows follow each other. A
     drawn problem that ``keep`` refuses (one beyond a budget of bytes, say) is drawn again. ``peers`` are the libraries, by their names in
-    ``peers.py``, of which the fastest is what the op is held against. Of all problems a share of ``weight`` over the sum of all weights
+    ``peers.py``, the fastest of which the op is compared with. Of all problems a share of ``weight`` over the sum of all weights
     is drawn from the group.
     """
 

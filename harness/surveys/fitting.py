@@ -30,7 +30,7 @@ TimesRow = Mapping[str, Any]
 def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Mapping[str, str]) -> dict[str, Any]:
     """Return the line of the index that holds the models fitted to rows of times, and what they are off on these and on the medians.
 
-    ``facts`` are the line's ``device`` and ``record``. Raises :class:`FrozenUseError` for an op whose index says nothing of its cost.
+    ``facts`` are the line's ``device`` and ``record``. Raises :class:`FrozenUseError` for an op whose index says nothing about its cost.
     """
     if frozen.description["cost"] is None:
         raise FrozenUseError(f"{frozen.name} declares no cost (op.py: cost), so its kernels' times cannot be modelled")

@@ -51,7 +51,7 @@ class Timing:
     or ``graph``). ``empty_pair_us`` is the median interval between two events with nothing between them, ``empty_launch_us`` with an
     empty kernel; both are reported and not subtracted. ``host_us`` is what the host needs to queue a launch, which is in no sample.
     ``settled`` is False when warm-up ran into its cap. ``clock_label`` is ``fixed-power`` for a GPU as shipped, whose clock follows its
-    power, and ``fixed-frequency`` for one whose clock somebody set: times of the two are not to be compared. ``temperature_c`` is the
+    power, and ``fixed-frequency`` for one whose clock somebody set: times of the two cannot be compared. ``temperature_c`` is the
     highest over the batches, ``throttle_reasons`` what held the clock down in any of them; None and empty where NVML does not tell.
     """
 

@@ -187,7 +187,7 @@ def windows_agree(before: Samples, after: Samples, tolerance: float) -> bool:
 
 
 def find_throttled(clocks_mhz: Samples, default_mhz: float) -> NDArray[np.bool_]:
-    """Return True per sample that a slowed-down GPU took; a clock that is not known (NaN) is not held against its sample."""
+    """Return True per sample that a slowed-down GPU took; an unknown clock (NaN) does not count against its sample."""
     return np.asarray(clocks_mhz, dtype=np.float64) < THROTTLED_BELOW * default_mhz
 
 

@@ -37,7 +37,7 @@ class Ranked:
     rows: list[tuple[str, str, Prediction]]
 
     def list_rows(self) -> list[dict[str, Any]]:
-        """Return plain values, a row a variant and problem."""
+        """Return plain values, one row per variant and problem."""
         return [{"problem": p, "variant": v, **asdict(m)} for p, v, m in self.rows]
 
     def to_json(self) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from device.programs.run import execute
 
 from device.programs import BuildOptions, Program, RunOptions, build_program, find_programs, judge
+from device.programs.verdicts import execute
 from device.toolchain import Toolchain
 
 MAIN = "int main() { return 0; }\n"

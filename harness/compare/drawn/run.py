@@ -247,7 +247,7 @@ def _model_plan(session: Session, request: Request, plan: Plan, deadline: float)
 
 
 def list_plan_rows(plan: Plan, modelled: Mapping[str, Mapping[str, float | None]]) -> list[dict[str, Any]]:
-    """Return decisions and modelled times as plain values, a row a problem."""
+    """Return decisions and modelled times as plain values, one row per problem."""
     rows: list[dict[str, Any]] = []
     for drawn, choice, own in zip(plan.drawn, plan.choices, plan.owns, strict=True):
         times = modelled.get(drawn.problem.name, {})

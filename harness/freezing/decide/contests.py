@@ -134,7 +134,7 @@ class ContestRunner:
         self._stack.close()
 
     def hold(self, problems: Sequence[Problem], incumbent: Row | None, candidates: Sequence[tuple[BuildResult, Path]]) -> list[Match]:
-        """Hold a contest a problem; without an incumbent the first candidate is held against the others, or against its own copy.
+        """Hold one contest per problem; without an incumbent the first candidate is timed against the others, or against its own copy.
 
         The error of the criteria is shared among the problems. Every problem has its match: one without a contest, because a side does
         not serve it, says so, and keeps the incumbent.

@@ -3,7 +3,7 @@
 The chain of trust: a history event's name holds its hash, and an event names those it follows; the events, replayed, give the index; an
 entry of the index holds the hash of its evidence and its kernel's seal; the seal is of the manifest with the hash of every source, as the
 revision that the manifest names has them.
-All is folders and plain files. What the last commit has of history is there: git is what an older state of everything is held against.
+All is folders and plain files. What the last commit has of history is there: git is what an older state of everything is checked against.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def check_set(frozen_dir: Path) -> list[Finding]:
 
 
 def _check_schemas(folder: Path) -> Iterator[Finding]:
-    """Check the schemas that lie in a set; those that documents are held against are always the project's own."""
+    """Check the schemas that lie in a set; those that documents are checked against are always the project's own."""
     expected = {name_schema(name): digest for name, digest in DIGESTS.items()}
     present = {p.name: p for p in folder.iterdir()} if folder.is_dir() else {}
     if not present and folder != SCHEMA_DIR:
@@ -75,7 +75,7 @@ def _check_schemas(folder: Path) -> Iterator[Finding]:
     for name in sorted(expected.keys() | present.keys()):
         where = f"{SCHEMA}/{name}"
         if name not in expected:
-            yield Finding("", where, "added", "it is none of the format's schemas")
+            yield Finding("", where, "added", "it is not one of the format's schemas")
         elif name not in present:
             yield Finding("", where, "missing", f"the file is not there; `git checkout {folder}` restores it")
         elif not _is_plain(present[name]):

@@ -130,7 +130,7 @@ def _add_legend(figure: Figure, axes: Axes, narrow: bool) -> None:
 
 
 def plot_distributions(timed: pd.DataFrame, kernels: Mapping[str, int], width_px: int) -> Figure:
-    """Return one row a variant or peer of one problem and mode: where its samples lie, quartiles, median, in percent off the median.
+    """Return one row per variant or peer of one problem and mode: where its samples lie, quartiles, median, in percent off the median.
 
     Timers count in steps, so that many samples are alike: a tick is the taller the more samples lie in its pixel. The median in
     microseconds stands at the right. Rows are sorted by it, the fastest at the top.

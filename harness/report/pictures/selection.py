@@ -90,7 +90,7 @@ def find_profiles(frame: pd.DataFrame) -> pd.DataFrame:
 def make_history(frame: pd.DataFrame, device: str, problems: Sequence[str]) -> pd.DataFrame:
     """Return the fastest own cold time of each problem in each run that timed at least half as many own variants as any did.
 
-    A run of a few variants, or one that was cut short, says nothing of the op. Columns:
+    A run of a few variants, or one that was cut short, says nothing about the op. Columns:
     problem, commit, started_at, run_uid, median_us, variant, share_of_peer.
     """
     bench = select_timed(frame[(frame.kind == "bench") & (frame.device == device) & frame.problem.isin(list(problems))])
