@@ -55,7 +55,7 @@ python -m device run --counters --report out.json ./prog -- --args of --the prog
 )
 def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGS]...", help="the program and its arguments")],
-    checks: Annotated[str, typer.Option(help="all, none, or a list of memcheck,initcheck,synccheck,racecheck")] = "all",
+    checks: Annotated[str, typer.Option(help="all, none, or a list of memcheck,initcheck,synccheck,racecheck,streamcheck")] = "all",
     schedule: Annotated[str, typer.Option(help="order of blocks and warps: default, reversed, greedy, random")] = "default",
     seed: Annotated[int, typer.Option(min=0, help="of the random schedule and of the deferred mode's order")] = 0,
     mode: Annotated[
@@ -87,6 +87,7 @@ def run(
         "error_exitcode": str(error_exitcode),
         "print_limit": str(print_limit),
         "zero_memory": str(int(zero_memory)),
+        "host_accesses": "1",
         "print_reports": "1",
         "summary": "2" if quiet else "1",
         **_parse_options(option or []),

@@ -56,7 +56,8 @@ class Report:
     ``kind`` is one of the words in ``device/emulator/README.md`` (``out_of_bounds_write``, ``shared_race``, ...). ``text`` is the whole
     message for people; the other fields are for programs. ``count`` is how often the same finding occurred at the same place.
     ``inlined_at`` lists the calls that were inlined, from that of the function that ``source`` is in outwards; ``copies`` the PTX lines of
-    other copies of the place, which unrolling made, that the finding stands for as well; ``kernel_name`` is ``kernel`` demangled.
+    other copies of the place, which unrolling made, that the finding stands for as well; ``kernel_name`` is ``kernel`` demangled;
+    ``launched_at`` the host's call that launched it, where that is C++ (``step at prog.cu:42, called from main at prog.cu:57``), else "".
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Report:
     kernel_name: str = ""
     inlined_at: tuple[str, ...] = ()
     copies: tuple[int, ...] = ()
+    launched_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ class Graph(ABC):
 class Observer(ABC):
     """Sanitizer and counters of an emulated device. Checks and counters are off unless switched on."""
 
-    CHECKS: tuple[str, ...] = ("memcheck", "initcheck", "synccheck", "racecheck")
+    CHECKS: tuple[str, ...] = ("memcheck", "initcheck", "synccheck", "racecheck", "streamcheck")
 
     @contextmanager
     def observe(self, checks: Sequence[str] | None = None, *, counters: bool = False) -> Iterator[Observer]:

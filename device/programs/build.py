@@ -6,8 +6,10 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +80,7 @@ def build_program(program: Program, options: BuildOptions) -> Built:
 
 
 def hash_program(program: Program, options: BuildOptions) -> str:
-    """Return what names a build: the program's sources, the headers that lie in its folder, the compiler, its options."""
+    """Return what names a build: the program's sources, the headers beside its main, the compiler, its options."""
     how = (
         options.toolchain.identity,
         _flags(program, options),
@@ -87,7 +89,7 @@ def hash_program(program: Program, options: BuildOptions) -> str:
         find_driver(options.runtime).is_file(),
     )
     digest = hashlib.sha256(repr(how).encode())
-    local = (path for path in program.folder.rglob("*") if path.suffix in _HEADER_SUFFIXES and path.is_file())
+    local = (path for path in program.main.parent.rglob("*") if path.suffix in _HEADER_SUFFIXES and path.is_file())
     for path in sorted({program.main, *program.helpers, *local}):
         digest.update(os.path.relpath(path, program.folder).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:24]
@@ -159,15 +161,34 @@ def _call_nvcc(program: Program, sources: tuple[Path, ...], options: BuildOption
     command += [name for name in libraries if name.removeprefix("-l") not in without]
     command += ["-o", str(scratch / program.main.stem)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=options.timeout_s, cwd=program.folder
-        )
+        code, output = _run_compiler(command, program.folder, options.timeout_s)
     except subprocess.TimeoutExpired:
         return f"the compiler took more than {options.timeout_s:.0f} s"
     shutil.rmtree(links, ignore_errors=True)
-    if done.returncode == 0:
+    if code == 0:
         return ""
-    lines = (done.stdout + done.stderr).replace(f"{program.folder}/", "").splitlines()
+    lines = output.replace(f"{program.folder}/", "").splitlines()
     return "\n".join(
         [line.strip()[:_LONGEST_LINE] for line in lines if _ERROR_LINE.search(line)][:8] or lines[-8:] or ["the compiler failed silently"]
     )
+
+
+def _run_compiler(command: list[str], folder: Path, timeout_s: float) -> tuple[int, str]:
+    """Return the exit code and all output; one out of time or left by an exception ends with what it started."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        cwd=folder,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output

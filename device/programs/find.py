@@ -9,11 +9,13 @@ from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
 
-from device.programs.recipe import SOURCE_SUFFIXES, Recipe, read_recipe
+from device.programs.recipe import SOURCE_SUFFIXES, Recipe, list_make_sources, read_recipe
 
 # Folders beside or above a program where projects of this kind keep their headers.
 INCLUDE_FOLDERS = ("", "include", "inc", "common", "Common", "common/inc", "Common/inc", "common/include", "utils", "src")
-_MAIN = re.compile(r"^[ \t]*(?:extern\s+\"C\"\s+)?(?:static\s+)?(?:int|void|auto|signed)\s+(?:\w+\s+)?main\s*\(", re.MULTILINE)
+_MAIN = re.compile(
+    r"^[ \t]*(?:extern\s+\"C\"\s+)?(?:static\s+)?(?:int|(?:std::)?int32_t|void|auto|signed)\s+(?:\w+\s+)?main\s*\(", re.MULTILINE
+)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"([^\"]+)\"", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".hxx", ".hh", ".inl", ".inc", ".cu", ".cpp", ".cc", ".c")
@@ -38,8 +40,8 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """The folder of the program's sources, which is its working directory."""
-        return self.main.parent
+        """The program's working directory: where its build file runs it, else the folder of its sources."""
+        return self.recipe.folder or self.main.parent
 
 
 def find_programs(root: Path, pattern: str = "*") -> list[Program]:
@@ -53,7 +55,8 @@ def find_programs(root: Path, pattern: str = "*") -> list[Program]:
         return [_make_program(root, (), (), root.parent)]
     programs: list[Program] = []
     for folder in sorted({path.parent for path in _list_sources(root)}):
-        programs += _find_in_folder(folder, root, pattern)
+        found = _find_in_folder(folder, root, pattern)
+        programs += found or _find_by_makefile(folder, root, pattern)
     return programs
 
 
@@ -88,12 +91,19 @@ def _find_in_folder(folder: Path, root: Path, pattern: str) -> list[Program]:
     return programs
 
 
-def _make_program(main: Path, helpers: tuple[Path, ...], spare: tuple[Path, ...], root: Path) -> Program:
+def _find_by_makefile(folder: Path, root: Path, pattern: str) -> list[Program]:
+    """Return the programs of a folder without a ``main`` whose Makefile takes one from outside ``root`` (``../other/main.cpp``)."""
+    outside = [path for path in list_make_sources(folder) if not path.is_relative_to(root) and path.is_file()]
+    mains = [path for path in outside if fnmatch(str(path), pattern) and _MAIN.search(_COMMENT.sub(" ", _read(path)))]
+    return [_make_program(main, (), (), root, folder) for main in mains]
+
+
+def _make_program(main: Path, helpers: tuple[Path, ...], spare: tuple[Path, ...], root: Path, build: Path | None = None) -> Program:
     places = [main.parent]
     while places[-1] not in (root, places[-1].parent):
         places.append(places[-1].parent)
     top = next((place for place in (root, *root.parents) if (place / ".git").exists()), root)
-    recipe = read_recipe(main, top)
+    recipe = read_recipe(main, top, build)
     if recipe.sources:
         spare = tuple(path for path in (*helpers, *spare) if path not in recipe.sources)
         helpers = tuple(path for path in recipe.sources if path != main)

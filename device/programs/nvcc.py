@@ -40,7 +40,9 @@ def list_options(arguments: Sequence[str]) -> list[str]:
     options = [] if any(argument.partition("=")[0] in _RUNTIME_OPTIONS for argument in arguments) else ["-cudart", "shared"]
     if not any(argument.partition("=")[0] in _NAMES_ARCHITECTURE for argument in arguments):
         options += ARCHITECTURE
-    return options if "-lineinfo" in arguments else [*options, "-lineinfo"]
+    if "-lineinfo" not in arguments:
+        options.append("-lineinfo")
+    return options if "-g" in arguments else [*options, "-Xcompiler", "-g1"]  # lines of the host's calls in findings
 
 
 def compile_program(toolchain: Toolchain, library: Path, arguments: Sequence[str]) -> int:

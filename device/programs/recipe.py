@@ -24,6 +24,7 @@ _STANDARD = re.compile(r"--?std[= ](?:c|gnu)\+\+(\w+)")
 _REDIRECTION = re.compile(r"(?:(?<=\s)[0-9]?|&)(?:>>?|<)(?:&[0-9]|\s*[^\s;|&]+)")
 _DIRECTORY = re.compile(r"make(?:\[\d+\])?: Entering directory [`'\"](.*)['\"]")
 _MAKE_SECONDS = 20
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 # Options that take the next word as their value.
 _WITH_VALUE = frozenset(
     [
@@ -51,7 +52,7 @@ _ORDER = ("98", "03", "11", "0x", "14", "1y", "17", "1z", "20", "2a", "23")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a build file says of one program; empty where it says nothing."""
+    """What a build file says of one program; empty where it says nothing. ``folder`` is the one in which it runs the program."""
 
     flags: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Recipe:
     sources: tuple[Path, ...] = ()
     arguments: tuple[str, ...] = ()
     standard: str = ""
+    folder: Path | None = None
 
 
 @dataclass
@@ -75,18 +77,40 @@ class _Command:
     compiles_only: bool = False
 
 
-def read_recipe(main: Path, top: Path) -> Recipe:
-    """Return what the nearest build file between ``main`` and the folder ``top`` says of the program whose ``main`` this is."""
+def list_make_sources(folder: Path) -> list[Path]:
+    """Return the sources that the folder's Makefile compiles, in its order; none without a Makefile."""
+    if not any((folder / name).is_file() for name in _MAKEFILES):
+        return []
+    return list(dict.fromkeys(source for command in _ask_make(folder)[0] for source in command.sources))
+
+
+def read_recipe(main: Path, top: Path, build: Path | None = None) -> Recipe:
+    """Return what the nearest build file says of the program whose ``main`` this is.
+
+    That is the Makefile of the folder ``build``, where it is given and names the program. Else it is looked for from ``main`` up to the
+    folder ``top``, then in folders beside that of ``main``: theirs may name ``../common/main.cpp``.
+    """
+    if build is not None and (recipe := _from_make(main, build)) is not None:
+        return recipe
     folder = main.parent
     while True:
-        for name in ("GNUmakefile", "makefile", "Makefile"):
+        for name in _MAKEFILES:
             if (folder / name).is_file() and (recipe := _from_make(main, folder)) is not None:
                 return recipe
         if (folder / "CMakeLists.txt").is_file() and (recipe := _from_cmake(main, folder)) is not None:
             return recipe
         if folder in (top, folder.parent):
-            return Recipe()
+            break
         folder = folder.parent
+    if main.parent == top:
+        return Recipe()
+    beside = (
+        path
+        for name in _MAKEFILES
+        for path in sorted(main.parent.parent.glob(f"*/{name}"))
+        if main.name in path.read_text(errors="replace")
+    )
+    return next((recipe for path in beside if (recipe := _from_make(main, path.parent)) is not None), Recipe())
 
 
 def choose_standard(first: str, second: str) -> str:
@@ -116,6 +140,7 @@ def _from_make(main: Path, folder: Path) -> Recipe | None:
         sources=tuple(sources),
         arguments=arguments,
         standard=own.standard,
+        folder=folder,
     )
 
 
@@ -209,10 +234,17 @@ def _read_command(words: list[str], place: Path) -> _Command:
         elif word.startswith("-"):
             _keep_host_flag(command, word)
         elif word.endswith(SOURCE_SUFFIXES):
-            command.sources.append((place / word).resolve())
+            command.sources += _expand(place, word)
         elif word.endswith((".o", ".obj")):
             command.objects.append((place / word).resolve())
     return command
+
+
+def _expand(place: Path, word: str) -> list[Path]:
+    """Return the files that a word of shell names; itself where it has no pattern or nothing matches."""
+    has_pattern = bool(set(word) & set("*?[")) and not word.startswith("/")
+    found = sorted(place.glob(word)) if has_pattern else []
+    return [path.resolve() for path in found or [place / word]]
 
 
 def _keep_host_flag(command: _Command, word: str) -> None:

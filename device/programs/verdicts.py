@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from device.settings import EMULATOR_PREFIX
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
 # Raised with the meaning of a verdict, so that what an older version judged is judged again.
-_VERDICT_VERSION = 5
+_VERDICT_VERSION = 6
 # A program's own verdict. "0 failed" and "failed: 0" are none; nor is the word in a sentence such as "if this failed".
 _FAILED = re.compile(
     r"(?<!0 )\bFAIL(?:ED|URE|S)?\b(?!\s*[:=]\s*0\b)"
@@ -46,6 +47,8 @@ _CUDA_ERROR = re.compile(r"\b(?:CUDA|cuda|GPU|gpu) ?(?:[Ee]rror|assert)\b\W+(?!(
 _WAIVED = re.compile(r"\bwaiv(?:ed|ing)\b|\b(?:does not|doesn't|not) support", re.IGNORECASE)
 _EXIT_WAIVED = 2
 _UNSUPPORTED_KINDS = ("load_error", "unsupported")
+_INTERRUPTED = "interrupted"  # the report of what a launch was at when the program was told to end
+_GRACE_S = 10.0  # for that report
 _KEPT_OUTPUT = 20_000
 
 
@@ -86,7 +89,7 @@ def run_program(program: Program, build: BuildOptions, options: RunOptions) -> V
         verdict = _read_verdict(json.loads(kept.read_text()), program.name)
         if verdict.status != "timeout" or verdict.seconds >= options.timeout_s:
             return verdict
-    verdict = _execute(program, built.binary, _arguments(program, options), options)
+    verdict = execute(program, built.binary, _arguments(program, options), options)
     kept.parent.mkdir(parents=True, exist_ok=True)
     temporary = kept.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps(asdict(verdict)))
@@ -110,7 +113,8 @@ def _read_verdict(fields: dict[str, Any], name: str) -> Verdict:
     return Verdict(**{**fields, "program": name, "findings": tuple(fields["findings"])})
 
 
-def _execute(program: Program, binary: Path, arguments: tuple[str, ...], options: RunOptions) -> Verdict:
+def execute(program: Program, binary: Path, arguments: tuple[str, ...], options: RunOptions) -> Verdict:
+    """Run an executable of a program with these arguments, whatever the cache has, and judge what comes of it."""
     with tempfile.TemporaryDirectory(prefix="aicf-program-") as scratch:
         reports, output = Path(scratch) / "reports.jsonl", Path(scratch) / "output.txt"
         settings = {"checks": options.checks, "report_file": str(reports), **dict(options.emulated)}
@@ -136,14 +140,22 @@ def _execute(program: Program, binary: Path, arguments: tuple[str, ...], options
 
 
 def _wait(process: subprocess.Popen[bytes], output: Path, deadline: float, most_bytes: int) -> int | None:
-    """Return the exit status; a process that runs past the deadline (None) or prints without end is killed with all that it started."""
+    """Return the exit status; a process that runs past the deadline (None) or prints without end is ended with all that it started.
+
+    Past the deadline it is asked to end first, which has the emulator report what it was at.
+    """
     pause = 0.02
     while (left := deadline - time.monotonic()) > 0 and output.stat().st_size <= most_bytes:
         try:
             return process.wait(min(pause, left))
         except subprocess.TimeoutExpired:
             pause = min(2 * pause, 0.5)
-    os.killpg(process.pid, signal.SIGKILL)
+    if left <= 0:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
     return None if left <= 0 else status
 
@@ -151,7 +163,8 @@ def _wait(process: subprocess.Popen[bytes], output: Path, deadline: float, most_
 def judge(name: str, status: int | None, text: str, reports: list[dict[str, Any]], seconds: float) -> Verdict:
     """Turn what happened into a verdict. ``status`` is the exit status, None after a timeout."""
     unsupported = [r["text"] for r in reports if r["kind"] in _UNSUPPORTED_KINDS]
-    said = [r for r in reports if r["severity"] == "error" and r["kind"] not in _UNSUPPORTED_KINDS]
+    said = [r for r in reports if r["severity"] == "error" and r["kind"] not in (*_UNSUPPORTED_KINDS, _INTERRUPTED)]
+    was_at = next((_first_line(r["text"]) for r in reports if r["kind"] == _INTERRUPTED), "no launch was running")
     # An assertion is the program's own check: one that fails as the program meant it to is no finding about the program.
     findings = tuple(r["text"] for r in said if r["kind"] != "assertion_failed")
     failed = next((line.strip() for line in text.splitlines() if _FAILED.search(line)), "")
@@ -163,7 +176,7 @@ def judge(name: str, status: int | None, text: str, reports: list[dict[str, Any]
     if unsupported and (status != 0 or failed or findings or not passed):
         return verdict("unsupported", _first_line(unsupported[0]))
     if status is None:
-        return verdict("timeout", f"more than {seconds:.0f} s" + (f"; {_first_line(findings[0])}" if findings else ""))
+        return verdict("timeout", f"more than {seconds:.0f} s; {_first_line(findings[0]) if findings else was_at}")
     if findings:
         return verdict("fail", f"{len(findings)} findings: " + _first_line(findings[0]))
     if status == _EXIT_WAIVED and _WAIVED.search(text):

@@ -5,7 +5,7 @@
 3. ``determinism``  the same inputs over another poison give the same bits (unless the kernel is declared otherwise);
 4. ``stale``        fresh inputs in the same buffers give fresh results;
 5. ``capture``      nothing runs while the launch is captured into a graph, which holds a kernel, and gives the same bits when replayed;
-6. ``sanitizer``    (emulated device) again on exactly sized allocations, inputs read-only, under memcheck, initcheck, synccheck, racecheck;
+6. ``sanitizer``    (emulated device) again on exactly sized allocations, inputs read-only, under all checks of the sanitizer;
 7. ``schedules``    (emulated device, if requested) the same bits under several orders of blocks and warps. A difference within the bound
                     is put down to atomics if the kernel uses any; a kernel declared non-deterministic need only stay within the bound;
 8. ``sampled``      large problems are judged in part (:mod:`harness.verify.sampling`);

@@ -8,8 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 USERS = ("aicf", "deploy", "device", "harness")
-# Words that mean something else there: an op's own problem and interface (harness.spec), a verdict's status, a picture's table, IR ops.
-OTHER_MEANINGS = frozenset({"Interface", "Problem", "Status", "describe", "list_ops", "make_table"})
+# Words that mean something else there: an op's own problem and interface (harness.spec), a verdict's status, a picture's table, IR ops, a
+# call in an imported network, a tensor that is split.
+OTHER_MEANINGS = frozenset({"Call", "Interface", "Problem", "Status", "describe", "list_ops", "make_table", "split"})
 # What a copy of the format would have to say.
 FORMAT_WORDS = ("index.jsonl", "tree.json", "_tree.json", "manifest.json", ".schema.json", "c_char * 248")
 

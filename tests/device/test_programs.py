@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from device.programs.run import execute
 
-from device.programs import Program, find_programs, judge
+from device.programs import BuildOptions, Program, RunOptions, build_program, find_programs, judge
+from device.toolchain import Toolchain
 
 MAIN = "int main() { return 0; }\n"
 
@@ -22,6 +25,11 @@ def make(root: Path, files: dict[str, str]) -> list[Program]:
 def test_each_source_with_a_main_is_a_program_of_its_own(tmp_path: Path) -> None:
     found = make(tmp_path, {"a.cu": MAIN, "b.cu": "// comment\n" + MAIN, "shared.cu": "__global__ void f() {}\n"})
     assert [(p.name, p.helpers) for p in found] == [("a.cu", ()), ("b.cu", ())]
+
+
+@pytest.mark.parametrize("kind", ["int", "int32_t", "std::int32_t", "auto", "int\n"])
+def test_a_main_may_be_written_so(tmp_path: Path, kind: str) -> None:
+    assert len(make(tmp_path, {"a.cu": f"{kind} main({kind.strip()} count, char* words[]) {{}}\n"})) == 1
 
 
 def test_a_folder_with_one_main_is_one_program_of_all_its_sources(tmp_path: Path) -> None:
@@ -75,3 +83,44 @@ def test_a_verdict_follows_from_status_output_and_reports(
     status: int | None, text: str, reports: list[dict[str, str]], expected: str
 ) -> None:
     assert judge("x", status, text, reports, 1.0).status == expected
+
+
+def test_a_time_out_says_what_was_running() -> None:
+    interrupted = {"kind": "interrupted", "severity": "error", "text": "Interrupted in kernel spin\n  block (0,0,0) at spin.cu:7\nmore\n"}
+    assert judge("x", None, "", [interrupted], 60.2).reason == "more than 60 s; Interrupted in kernel spin block (0,0,0) at spin.cu:7"
+    assert judge("x", None, "", [interrupted], 60.2).findings == ()
+    assert judge("x", None, "", [], 60.2).reason == "more than 60 s; no launch was running"
+    assert judge("x", None, "", [REPORT, interrupted], 60.2).reason == "more than 60 s; Race in shared memory write at line 3"
+
+
+def test_a_program_past_its_time_may_say_what_it_is_at(tmp_path: Path) -> None:
+    script = tmp_path / "slow"
+    script.write_text("#!/bin/sh\ntrap 'echo told to end; exit 0' TERM\nwhile :; do sleep 0.05; done\n")
+    script.chmod(0o755)
+    runtime = tmp_path / "libcudart.so.13"
+    runtime.touch()
+    (program,) = make(tmp_path, {"slow.cu": MAIN})
+    verdict = execute(program, script, (), RunOptions(runtime, tmp_path, timeout_s=0.5))
+    assert (verdict.status, verdict.output) == ("timeout", "told to end\n")
+
+
+def test_a_compiler_out_of_time_ends_with_what_it_started(tmp_path: Path) -> None:
+    (tmp_path / "nvcc").write_text("#!/bin/sh\nsleep 300 &\necho $! > child\nwait\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    (program,) = make(tmp_path, {"slow.cu": MAIN})
+    runtime = tmp_path / "libcudart.so.13"
+    toolchain = Toolchain(tmp_path / "nvcc", "13", tmp_path / "g++", "12", tmp_path, runtime, None, None)
+    built = build_program(program, BuildOptions(toolchain, runtime, tmp_path / "cache", timeout_s=2.0))
+    assert built.reason == "the compiler took more than 2 s"
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 10
+    while is_running(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_running(child)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -61,6 +61,38 @@ def test_each_main_of_a_makefile_has_its_own_arguments(tmp_path: Path) -> None:
 
 
 @needs_make
+def test_a_makefile_above_the_main_may_name_sources_by_pattern(tmp_path: Path) -> None:
+    text = "run: app\n\t./app in/data.txt\napp:\n\tnvcc -Isrc/part src/main/*.cpp src/part/*.cu -o app\n"
+    write(tmp_path, {"Makefile": text, "src/main/main.cpp": MAIN, "src/part/a.cu": "__global__ void f() {}\n", "src/part/b.cu": ""})
+    (program,) = find_programs(tmp_path)
+    assert [path.name for path in program.helpers] == ["a.cu", "b.cu"]
+    assert (program.recipe.arguments, program.folder) == (("in/data.txt",), tmp_path)
+
+
+@needs_make
+def test_a_makefile_beside_the_folder_of_the_main(tmp_path: Path) -> None:
+    text = "app: main.o kernel.o\n\tnvcc main.o kernel.o -o app\nmain.o: ../common/main.cpp\n\tnvcc -c $< -o $@\n"
+    kernels = {
+        "src/kernel/Makefile": text + "kernel.o: kernel.cu\n\tnvcc -c $< -o $@\n",
+        "src/kernel/kernel.cu": "__global__ void f() {}\n",
+    }
+    write(tmp_path, {**kernels, "src/other/Makefile": "app:\n\tnvcc other.cu -o app\n", "src/common/main.cpp": MAIN})
+    (program,) = find_programs(tmp_path)
+    assert [path.name for path in program.helpers] == ["kernel.cu"]
+    assert program.folder == tmp_path / "src/kernel"
+
+
+@needs_make
+def test_a_makefile_takes_its_main_from_outside_the_folder(tmp_path: Path) -> None:
+    makefile = "run: app\n\t./app 7\napp:\n\tnvcc ../wc-other/main.cpp wc.cu -o app\n"
+    other = {"wc-other/main.cpp": MAIN, "wc-other/Makefile": "run: app\n\t./app 9\napp:\n\tclang++ main.cpp -o app\n"}
+    write(tmp_path, {**other, "wc-cuda/Makefile": makefile, "wc-cuda/wc.cu": "__global__ void f() {}\n"})
+    (program,) = find_programs(tmp_path / "wc-cuda")
+    assert (program.main, [path.name for path in program.helpers]) == (tmp_path / "wc-other/main.cpp", ["wc.cu"])
+    assert (program.recipe.arguments, program.folder) == (("7",), tmp_path / "wc-cuda")
+
+
+@needs_make
 def test_a_broken_makefile_says_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"Makefile": "include nowhere.mk\n", "a.cu": MAIN})
     assert read_recipe(tmp_path / "a.cu", tmp_path).sources == ()

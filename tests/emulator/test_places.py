@@ -1,4 +1,4 @@
-"""Where a finding is: inlined helpers name their callers, names are demangled, copies that unrolling made are one report."""
+"""Where a finding is: inlined helpers name callers, names are demangled, unrolled copies are one report, the launching line is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_LINES = 12
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_program(SOURCE, tmp_path_factory.mktemp("places"))
+    return build_program(SOURCE, tmp_path_factory.mktemp("places"), ["-Xcompiler", "-g1"])
 
 
 def line_of(text: str) -> str:
@@ -45,3 +45,10 @@ def test_two_accesses_of_one_line_stay_two_reports(emulator: Runtime, program: P
     findings = run_case(program, emulator.path, "two_arrays").findings
     assert [each["copies"] for each in findings] == [[], []]
     assert len({each["source"] for each in findings}) == 1
+
+
+@pytest.mark.parametrize("mode", ["eager", "deferred"])
+def test_the_line_of_the_host_that_launched_is_named(emulator: Runtime, program: Path, mode: str) -> None:
+    (finding,) = run_case(program, emulator.path, "inlined", mode=mode).findings
+    assert finding["launched_at"] == f"main at {line_of('<<<1, kThreads>>>')}"
+    assert f"    launched by {finding['launched_at']}\n" in finding["text"]

@@ -311,8 +311,8 @@ def test_a_seed_that_is_used_for_more_is_written_into_the_ledger(
     [
         (("--seed", "3"), "are for drawn problems: with --drawn N"),
         (("--cliffs",), "are for drawn problems: with --drawn N"),
-        (("--drawn", "3", "--goal", "x"), "--drawn goes with"),
-        (("--drawn", "3", "--base", "honest"), "--drawn goes with"),
+        (("--drawn", "3", "--goal", "x"), "--drawn goes only with"),
+        (("--drawn", "3", "--base", "honest"), "--drawn goes only with"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

@@ -1,6 +1,6 @@
 """Stress of the emulated device: CUB and Thrust x types x host threads x schedules x seeds, every result compared with the host's.
 
-python tests/stress/run.py [--seconds 1800] [--algorithm scan ...] [--workers 1 2 4] [--jobs 1]
+python tests/stress/run.py [--seconds 1800] [--algorithm scan ...] [--workers 1 2 4] [--jobs 1] [--record profiles/emulator/stress.md]
 
 Prints how many runs there were of each algorithm and type, and how many were wrong; ends with 1 when one was.
 """
@@ -32,6 +32,7 @@ ALGORITHMS = (
 )
 WORKERS = (1, 2, 4)
 SCHEDULES = ("default", "random", "reversed", "greedy")
+Counts = Counter[tuple[str, str]]  # by algorithm and type
 LARGE, CHECKED = 1_500_000, 20_000  # elements at most: without checks, and with all of them
 _LONGEST_S = 600
 
@@ -106,8 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run until the time is up; return 1 when a result was wrong."""
     args = _parse(arguments)
     library = find_emulator_library(read_settings()).resolve()
-    rounds: Counter[tuple[str, str]] = Counter()
-    wrong: Counter[tuple[str, str]] = Counter()
+    rounds: Counts = Counter()
+    wrong: Counts = Counter()
     ran: Counter[int] = Counter()
     todo = ((name, case) for case in draw_cases(args.workers, args.seed) for name in args.algorithm)
     with ThreadPoolExecutor(max(1, args.jobs)) as pool:
@@ -124,15 +125,45 @@ def main(arguments: list[str] | None = None) -> int:
                     print(f"{name} {case}:\n{result.complaint}", file=sys.stderr, flush=True)
     _print_counts(args.algorithm, rounds, wrong)
     threads = ", ".join(f"{ran[number]} with {number}" for number in args.workers)
-    print(f"{sum(ran.values())} programs run ({threads} host threads), {sum(rounds.values())} results, {sum(wrong.values())} wrong")
+    summary = f"{sum(ran.values())} programs run ({threads} host threads), {sum(rounds.values())} results, {sum(wrong.values())} wrong"
+    print(summary)
+    if args.record:
+        args.record.write_text(render_record(args.algorithm, rounds, wrong, summary, f"{args.seconds:.0f} s, seeds from {args.seed} on"))
     return int(sum(wrong.values()) != 0 or not rounds)
 
 
-def _print_counts(names: Sequence[str], rounds: Counter[tuple[str, str]], wrong: Counter[tuple[str, str]]) -> None:
+def render_record(names: Sequence[str], rounds: Counts, wrong: Counts, summary: str, circumstances: str) -> str:
+    """Return the counts as a page of Markdown: results by algorithm and type, with the wrong ones in brackets."""
+    kinds, rows = _tabulate(names, rounds, wrong)
+    lines = [
+        "# Stress of the emulated device",
+        "",
+        "Made by `python tests/stress/run.py --record profiles/emulator/stress.md`: CUB's and Thrust's algorithms with several host",
+        "threads, large without checks, and small under all checks and every schedule. Each result is compared with the host's; the wrong",
+        "ones are in brackets.",
+        "",
+        f"{summary} ({circumstances}).",
+        "",
+        f"| algorithm | {' | '.join(kinds)} |",
+        "|---|" + "--:|" * len(kinds),
+        *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tabulate(names: Sequence[str], rounds: Counts, wrong: Counts) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Return the types, and for each algorithm the number of results of each type with the wrong ones in brackets."""
     kinds = sorted({kind for _, kind in (*rounds, *wrong)})
+    return kinds, [
+        (name, [f"{rounds[name, kind]} ({wrong[name, kind]})" if rounds[name, kind] + wrong[name, kind] else "" for kind in kinds])
+        for name in names
+    ]
+
+
+def _print_counts(names: Sequence[str], rounds: Counts, wrong: Counts) -> None:
+    kinds, rows = _tabulate(names, rounds, wrong)
     print(f"{'results (wrong)':<22}" + "".join(f"{kind:>12}" for kind in kinds))
-    for name in names:
-        cells = (f"{rounds[name, kind]} ({wrong[name, kind]})" if rounds[name, kind] + wrong[name, kind] else "" for kind in kinds)
+    for name, cells in rows:
         print(f"{name:<22}" + "".join(f"{cell:>12}" for cell in cells))
 
 
@@ -143,6 +174,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--workers", nargs="+", type=int, default=WORKERS, help="host threads (1 2 4)")
     parser.add_argument("--seed", type=int, default=1, help="of the data and of the random schedule (1)")
     parser.add_argument("--jobs", type=int, default=1, help="compilations and runs at the same time (1)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the counts as Markdown too")
     return parser.parse_args(arguments)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -40,3 +41,10 @@ def test_cases_have_every_number_of_host_threads_with_and_without_checks(stress:
     assert {(case.workers, case.checks) for case in cases} == {(n, checks) for n in (1, 2, 4) for checks in ("none", "all")}
     assert {case.schedule for case in cases if case.checks == "all"} == set(stress.SCHEDULES)
     assert len({case.seed for case in cases}) == 4
+
+
+def test_the_record_has_every_type_and_the_wrong_results(stress: ModuleType) -> None:
+    rounds, wrong = Counter({("scan", "int64"): 6, ("sort", "float"): 2}), Counter({("scan", "int64"): 1})
+    lines = stress.render_record(("scan", "sort"), rounds, wrong, "4 programs run, 8 results, 1 wrong", "60 s").splitlines()
+    assert "4 programs run, 8 results, 1 wrong (60 s)." in lines
+    assert lines[-4:] == ["| algorithm | float | int64 |", "|---|--:|--:|", "| scan |  | 6 (1) |", "| sort | 2 (0) |  |"]

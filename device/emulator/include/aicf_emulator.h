@@ -10,16 +10,16 @@ extern "C" {
 /* "1 x86-64-v3": interface version, then the interpreter's instruction-set level. */
 const char* aicfEmulatorVersion(void);
 
-/* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck (or "all", "none"); counters = 0|1; workers = N (0:
- * all cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); loop_limit = N (0: none); max_reports =
- * N (distinct findings kept per launch); memory_bytes = N (of each device; before the first allocation only; 8 GiB); devices = N (before
- * the first allocation only); mode = eager|deferred (when queued work runs: at once, or at a synchronisation in an order drawn by seed);
- * target = h200|h100|a100; zero_memory = 0|1 (fresh memory is zero, and a read of it a note). For programs that are run as they are:
- * print_reports = 0|1 (each finding on stderr when it happens), print_limit = N (distinct findings printed), summary = 0|1|2 (their numbers
- * on stderr at exit; 2: only where there are any), leak_check = 0|1 (what is still allocated at exit is a finding), error_exitcode = N (the
- * process's exit code where there were errors; 0: its own), summary_file = PATH (all as JSON, written anew with each finding and at exit),
- * report_file = PATH (each finding appended as a line of JSON, and each use of something unsupported). Returns 0, or 1
- * (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(); CUDA's last error is left alone.
+/* Options: checks = comma-separated subset of memcheck,initcheck,synccheck,racecheck,streamcheck (or "all", "none"); counters = 0|1;
+ * workers = N (0: all cores); schedule = default|reversed|greedy|random; seed = N; instruction_limit = N (0: none); loop_limit = N (0:
+ * none); max_reports = N (distinct findings kept per launch); memory_bytes = N (of each device; before the first allocation only; 8 GiB);
+ * devices = N (before the first allocation only); mode = eager|deferred (when queued work runs: at once, or at a synchronisation in an
+ * order drawn by seed); target = h200|h100|a100; zero_memory = 0|1 (fresh memory is zero, and a read of it a note). For programs that are
+ * run as they are: print_reports = 0|1 (each finding on stderr when it happens), print_limit = N (distinct findings printed), summary =
+ * 0|1|2 (their numbers on stderr at exit; 2: only where there are any), leak_check = 0|1 (what is still allocated at exit is a finding),
+ * error_exitcode = N (the process's exit code where there were errors; 0: its own), summary_file = PATH (all as JSON, written anew with
+ * each finding and at exit), report_file = PATH (each finding appended as a line of JSON, and each use of something unsupported). Returns
+ * 0, or 1 (cudaErrorInvalidValue) with the reason in aicfEmulatorMessage(); CUDA's last error is left alone.
  *
  * At load, each option takes its default from the environment variable AICF_EMULATED_<NAME> (AICF_EMULATED_CHECKS=all, ...): for programs
  * that know nothing of these functions. With a name or a value there that means nothing, every call fails: CUDA's with

@@ -194,29 +194,30 @@ def test_an_empty_loader_is_an_error(step: Step) -> None:
 
 
 def test_batches_come_from_pinned_memory_through_two_buffers(device: Device) -> None:
-    step = make_step("cuda")[0]
-    loader = make_loader()
-    expected = [step(*batch).item() for batch in make_loader().epochs(2)]
-    step.load_state_dict(make_step("cuda")[0].state_dict())
-    feed, found, addresses = step.feed(loader), [], []
-    for _ in range(2):
-        for batch in feed:
-            addresses.append([array.address for array in batch])
-            found.append(step(*batch))  # nobody waits here
-            assert loader.state_dict()["position"] == (len(addresses) - 1) % 5 + 1
-    assert found[-1].item() == expected[-1]
-    # Two places take turns, and each batch has its rows.
-    assert addresses == (addresses[:2] * 5)
+    step, loader = make_step("cuda")
+    before = step.state_dict()
+    expected = [step(*batch).item() for batch in make_loader()]
+    step.load_state_dict(before)
+    addresses, loss = [], None
+    for batch in step.feed(loader):
+        addresses.append([array.address for array in batch])
+        loss = step(*batch)  # nobody waits here
+        assert loader.state_dict()["position"] == len(addresses)
+    assert loss is not None and loss.item() == expected[-1]
+    assert addresses == (addresses[:2] * 3)[:5]  # two places take turns
     rows = [(x.copy_to_host(), y.copy_to_host()) for x, y in step.feed(make_loader())]
     for (x, y), (x_true, y_true) in zip(rows, make_loader(), strict=True):
         assert np.array_equal(x, x_true) and np.array_equal(y, y_true)
     # What the plan was not made for is passed on as it is.
     (batch, *_) = step.feed(DataLoader((X, Y), batch=4))
     assert isinstance(batch[0], np.ndarray)
+    step.load_state_dict(before)
+    assert list(fit(step, make_loader(), epochs=1, read_every=1, show=False).losses) == expected
 
 
-def test_training_on_the_device_has_the_bits_of_a_plain_loop(device: Device) -> None:
-    step, loader = make_step("cuda")
-    expected = [step(*batch).item() for batch in loader.epochs(2)]
-    step.load_state_dict(make_step("cuda")[0].state_dict())
-    assert list(fit(step, make_loader(), epochs=2, read_every=1, show=False).losses) == expected
+def test_files_that_are_mapped_are_batches_too(step: Step, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    mapped = DataLoader((np.load(tmp_path / "x.npy", mmap_mode="r"), Y), batch=8, seed=5)
+    found = fit(step, mapped, epochs=1, read_every=1, show=False).losses
+    step.load_state_dict(make_step("numpy")[0].state_dict())
+    assert fit(step, make_loader(), epochs=1, read_every=1, show=False).losses == found

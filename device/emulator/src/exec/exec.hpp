@@ -22,7 +22,8 @@ struct Dim3 {
 };
 
 // The checks of the sanitizer, as bits.
-enum Check : uint32_t { kMemcheck = 1, kInitcheck = 2, kSynccheck = 4, kRacecheck = 8, kAllChecks = 15 };
+// kStreamcheck is the runtime's, about work of different streams; a launch notes what it touches (DeviceMemory::footprints).
+enum Check : uint32_t { kMemcheck = 1, kInitcheck = 2, kSynccheck = 4, kRacecheck = 8, kStreamcheck = 16, kAllChecks = 31 };
 
 enum class Severity : uint8_t { kError, kWarning, kNote };
 
@@ -39,6 +40,7 @@ struct Report {
     std::string kernel_name;              // demangled
     std::vector<std::string> inlined_at;  // calls that were inlined, from that of the function which `source` is in outwards
     std::vector<uint32_t> copies;  // PTX lines of the copies of that place which unrolling made, that the report stands for as well
+    std::string launched_at;  // the host's call that launched the kernel: "step at prog.cu:42, called from main at prog.cu:57"; or ""
 };
 
 // cudaError_t values that a launch can end with.

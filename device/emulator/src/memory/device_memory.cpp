@@ -1,5 +1,6 @@
 #include "device_memory.hpp"
 
+#include "footprint.hpp"
 #include "race_shadow.hpp"
 #include "round_up.hpp"
 
@@ -154,6 +155,7 @@ DeviceMemory::~DeviceMemory() {
     munmap(state_->user, capacity_);
     munmap(state_->alias, capacity_);
     munmap(init_bits_, state_->init_map_bytes);
+    delete footprints_;
     close(state_->descriptor);
     delete state_;
 }
@@ -179,6 +181,7 @@ uint64_t DeviceMemory::allocate(uint64_t size_bytes, MemoryKind kind, std::strin
     uint64_t& used = s.used_bytes[current_device_];
     if (size_bytes > device_bytes_ - std::min(used, device_bytes_)) return 0;
     const bool pages = is_host_visible(kind);
+    has_host_visible_ = has_host_visible_ || pages;
     const uint64_t payload = round_up(std::max<uint64_t>(size_bytes, 1), pages ? kPageBytes : kAlignBytes);
     const uint64_t front = pages ? kPageBytes : kRedZoneBytes;
     const uint64_t total = front + payload + front;
@@ -432,6 +435,10 @@ RaceShadow& DeviceMemory::race_shadow() {
     std::unique_lock lock(state_->mutex);
     if (!state_->race_shadow) state_->race_shadow = std::make_unique<RaceShadow>(capacity_);
     return *state_->race_shadow;
+}
+
+void DeviceMemory::make_footprints() {
+    if (footprints_ == nullptr) footprints_ = new FootprintMap(base_, capacity_);
 }
 
 uint64_t DeviceMemory::generation() const { return state_->generation.load(std::memory_order_acquire); }

@@ -16,6 +16,7 @@
 namespace aicf::emu {
 
 class RaceShadow;
+class FootprintMap;
 
 enum class MemoryKind : uint8_t {
     kDevice,
@@ -80,6 +81,7 @@ public:
     bool add_host_range(uint64_t address, uint64_t size_bytes);
     bool remove_host_range(uint64_t address);
     bool has_host_ranges() const { return has_host_ranges_; }
+    bool has_host_visible() const { return has_host_visible_; }  // whether there ever was memory that host and kernels share
     // What alias(0) is to be added to, to get at the bytes of an address of either kind.
     uint64_t data_offset(uint64_t address) const { return contains(address) ? address : address - delta_; }
 
@@ -118,6 +120,9 @@ public:
     uint64_t high_water_address() const;
     // What the race check remembers; made when first asked for.
     RaceShadow& race_shadow();
+    // What the launch that runs has touched; make_footprints() before the first launch that is to note it.
+    FootprintMap& footprints() const { return *footprints_; }
+    void make_footprints();
     // Bumped by every allocate and release: lets the interpreter cache look-ups.
     uint64_t generation() const;
 
@@ -133,7 +138,9 @@ private:
     bool zero_fresh_ = false;
     uint32_t reachable_ = ~0u;
     bool has_host_ranges_ = false;
+    bool has_host_visible_ = false;
     uint8_t* init_bits_ = nullptr;
+    FootprintMap* footprints_ = nullptr;
     State* state_ = nullptr;
 };
 

@@ -5,10 +5,12 @@
 
 #include "../exec/launch/conditional.hpp"
 #include "host_fault.hpp"
+#include "host_watch.hpp"
 #include "launch.hpp"
 #include "memory_ops.hpp"
 #include "pools.hpp"
 #include "queue.hpp"
+#include "touches.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -16,6 +18,12 @@ namespace {
 std::unordered_set<const void*>& live_nodes() {
     static auto* nodes = new std::unordered_set<const void*>;
     return *nodes;
+}
+
+// The call that queued what runs now: in eager mode the current one.
+std::string describe_launch_place(const std::string& kernel) {
+    const HostPlace* queued_at = thread_state().queued_at;
+    return describe_host_place(queued_at != nullptr ? *queued_at : capture_host_place(), kernel);
 }
 
 void run_kernel(Runtime& runtime, const KernelOp& operation) {
@@ -35,10 +43,22 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     launch.params = operation.params;
     launch.cooperative = operation.cooperative;
     launch.primary = operation.primary;
-    LaunchResult result = run(launch, runtime.memory(), runtime.options);
+    ExecOptions options = runtime.options;
+    const std::shared_ptr<Work>& work = thread_state().current_work;
+    const bool notes_footprint = work != nullptr && needs_footprints(runtime);
+    if (notes_footprint) {
+        runtime.memory().make_footprints();
+        runtime.memory().footprints().take();  // of a launch that could not be made
+    } else {
+        options.checks &= ~static_cast<uint32_t>(kStreamcheck);
+    }
+    LaunchResult result = run(launch, runtime.memory(), options);
+    if (notes_footprint) note_footprint(runtime, work, runtime.memory().footprints().take());
     runtime.last_race_launch = result.race_launch;
     std::string text;
     for (Report& report : result.reports) {
+        report.launched_at = describe_launch_place(kernel.name);
+        if (!report.launched_at.empty()) report.text += "    launched by " + report.launched_at + "\n";
         if (text.empty() && report.severity == Severity::kError) text = report.text;
         runtime.add_report(std::move(report));
     }
@@ -57,12 +77,16 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
 
 void run_host_function(Runtime& runtime, const HostOp& operation) {
     using StreamCallback = void (*)(void* stream, int status, void* user_data);
+    const HostFunctionScope scope;
     run_unlocked(runtime, [&] {
         if (operation.is_stream_callback)
             reinterpret_cast<StreamCallback>(reinterpret_cast<void*>(operation.function))(operation.stream, kNoError, operation.user_data);
         else
             operation.function(operation.user_data);
     });
+    const std::shared_ptr<Work>& work = thread_state().current_work;
+    // The function may have told the rest of the host.
+    if (work != nullptr) host_waited_for(runtime, work->clock);
 }
 
 void run_graph_nodes(Runtime& runtime, const std::vector<Node*>& order) {
@@ -211,6 +235,7 @@ Node* Graph::add(Runtime& runtime, Operation operation, const std::vector<Node*>
     for (const Node* each : dependencies) require(each->graph == this, kErrInvalidValue, "a dependency is a node of another graph");
     nodes.push_back(std::make_unique<Node>(this, std::move(operation), runtime.next_id()));
     Node* node = nodes.back().get();
+    node->site = current_site(runtime);
     for (Node* each : dependencies) node->dependencies.push_back({each, {}});
     return node;
 }
@@ -237,6 +262,7 @@ std::shared_ptr<Graph> Graph::clone(Runtime& runtime, std::unordered_map<const N
         Node* twin = copy->add(runtime, copy_operation(runtime, node->operation, mapping), {});
         twin->enabled = node->enabled;
         twin->cloned_from = node.get();
+        twin->site = node->site;
         own[node.get()] = twin;
     }
     for (const auto& node : nodes)

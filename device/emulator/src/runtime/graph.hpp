@@ -13,7 +13,9 @@
 #include <variant>
 #include <vector>
 
+#include "clock.hpp"
 #include "cuda_abi.hpp"
+#include "host_place.hpp"
 #include "registry.hpp"
 #include "runtime.hpp"
 
@@ -115,6 +117,7 @@ struct Node {
     bool enabled = true;
     uint64_t id;
     const Node* cloned_from = nullptr;
+    CallSite site;  // where it was made, captured or added
     static bool is_live(const void* handle);
 };
 
@@ -159,6 +162,8 @@ struct GraphExec {
     unsigned long long flags = 0;
     std::weak_ptr<Task> last_launch;
     std::map<int, uint64_t> memory_bytes;  // by device: what its allocation nodes hold from the first launch on
+    Clock clock;                           // of its last launch (order.hpp)
+    std::vector<uint32_t> components;      // of the clocks: one for each chain of its nodes
 };
 
 // Before a launch's first node runs: defaults of conditional values.
@@ -168,6 +173,7 @@ struct Event {
     uint32_t flags = 0;
     int device = 0;
     std::shared_ptr<Task> task;         // the latest record, in deferred mode
+    EventOrder order;                   // the latest record
     bool recorded = false;
     std::chrono::steady_clock::time_point time;
     std::weak_ptr<Capture> capture;     // last recorded in this capture
@@ -193,6 +199,9 @@ struct Stream {
     uint32_t flags = 0;  // 1: non-blocking
     int priority = 0;
     int device = 0;
+    uint64_t ordinal = 0;               // counts those that were created, from 1
+    uint32_t component = 0;             // of the clocks; 0: none yet
+    Clock clock;                        // of the latest work, and of what was waited for since (order.hpp)
     uint32_t last_race_launch = 0;      // LaunchResult::race_launch of the latest work, if that was a kernel; in eager mode
     std::shared_ptr<Task> tail;         // the latest work, in deferred mode
     std::shared_ptr<Capture> capture;

@@ -1,14 +1,17 @@
 #include "host_fault.hpp"
 
 #include <signal.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "../exec/exec.hpp"
 #include "exit_report.hpp"
+#include "host_watch.hpp"
 #include "memory_ops.hpp"
 #include "runtime.hpp"
 
@@ -38,9 +41,16 @@ void describe(uint64_t address) {
 }
 
 // The former handler is put back and the instruction runs again, so that whoever handled faults before sees this one too.
-void on_fault(int, siginfo_t* info, void*) {
-    sigaction(SIGSEGV, &previous_action, nullptr);
+void on_fault(int, siginfo_t* info, void* context) {
+    constexpr greg_t kWriteBit = 2;  // of the page fault's error code
     const auto address = reinterpret_cast<uint64_t>(info->si_addr);
+    const int saved = errno;
+    const bool is_write = (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+    if (watched->contains(address) && handle_host_access(address, is_write)) {
+        errno = saved;
+        return;
+    }
+    sigaction(SIGSEGV, &previous_action, nullptr);
     if (watched->contains(address)) describe(address);
 }
 
@@ -54,6 +64,12 @@ void watch_host_faults(const DeviceMemory& memory) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &previous_action);
+}
+
+bool host_faults_are_ours() {
+    struct sigaction action{};
+    return watched != nullptr && sigaction(SIGSEGV, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) != 0 &&
+           action.sa_sigaction == on_fault;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "graph.hpp"
 #include "memory_ops.hpp"
+#include "order.hpp"
 #include "pools.hpp"
 #include "queue.hpp"
 
@@ -52,7 +53,9 @@ void run_now(Runtime& runtime, bool per_thread, const CopyOp& operation) {
     const bool on_device = is_in_device_memory(runtime, operation.params.dstPtr.ptr, operation.params.dstArray) &&
                            is_in_device_memory(runtime, operation.params.srcPtr.ptr, operation.params.srcArray);
     const auto task = enqueue(runtime, stream, operation);
-    if (!on_device) finish(runtime, {task});
+    if (on_device) return;
+    finish(runtime, {task});
+    host_waited_for(runtime, stream.clock);
 }
 
 void run_now(Runtime& runtime, bool per_thread, const FillOp& operation) {
@@ -61,7 +64,9 @@ void run_now(Runtime& runtime, bool per_thread, const FillOp& operation) {
     forbid_implicit_dependency(runtime, stream);
     check_fill(runtime, operation.params, operation.depth, operation.slice_pitch);
     const auto task = enqueue(runtime, stream, operation);
-    if (!is_in_device_memory(runtime, operation.params.dst, nullptr)) finish(runtime, {task});
+    if (is_in_device_memory(runtime, operation.params.dst, nullptr)) return;
+    finish(runtime, {task});
+    host_waited_for(runtime, stream.clock);
 }
 
 void run_in(Runtime& runtime, void* stream, bool per_thread, const CopyOp& operation) {
@@ -284,6 +289,7 @@ AICF_API cudaMemcpyPeer(void* dst, int dst_device, const void* src, int src_devi
     return api("cudaMemcpyPeer", [&](Runtime& runtime) {
         check_peer_copy(runtime, dst, dst_device, src, src_device);
         run_now(runtime, false, CopyOp{linear_copy(dst, src, count, abi::kDeviceToDevice)});
+        host_waited_for(runtime, find_stream(runtime, nullptr, false).clock);  // it waits for both devices, and they for it
     });
 }
 

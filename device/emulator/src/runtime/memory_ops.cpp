@@ -197,6 +197,19 @@ void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
     }
 }
 
+CopyRows rows_of_copy(Runtime& runtime, const abi::Memcpy3DParms& params) {
+    const auto [dst, src] = read_sides(runtime, params);
+    const abi::Extent extent = extent_in_bytes(params);
+    const auto rows = [&](const Side& side) {
+        return MemoryRows{side.base, side.pitch, side.slice, extent.width, extent.height, extent.depth};
+    };
+    return {rows(dst), rows(src)};
+}
+
+MemoryRows rows_of_fill(const abi::MemsetParams& params, size_t depth, size_t slice_pitch) {
+    return {to_address(params.dst), params.pitch, slice_pitch, params.width * params.elementSize, params.height, depth};
+}
+
 void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch, bool now) {
     if (params.elementSize != 1 && params.elementSize != 2 && params.elementSize != 4)
         throw Failure{kErrInvalidValue, "elements of " + std::to_string(params.elementSize) + " bytes; a fill takes 1, 2 or 4"};

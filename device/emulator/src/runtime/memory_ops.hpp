@@ -17,6 +17,19 @@ void run_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
 void check_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch, bool now = false);
 void run_fill(Runtime& runtime, const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
 
+// Rows of `width` bytes at base + z * slice + y * pitch.
+struct MemoryRows {
+    uint64_t base = 0;
+    size_t pitch = 0, slice = 0;
+    size_t width = 0, height = 0, depth = 0;
+};
+// What a copy writes and reads, and what a fill writes.
+struct CopyRows {
+    MemoryRows dst, src;
+};
+CopyRows rows_of_copy(Runtime& runtime, const abi::Memcpy3DParms& params);
+MemoryRows rows_of_fill(const abi::MemsetParams& params, size_t depth, size_t slice_pitch);
+
 // A fill of 1-, 2- or 4-byte elements in a stream, as an API call of its own; returns its error.
 int fill_elements(void* dst, uint32_t value, uint32_t element_bytes, size_t count, void* stream);
 

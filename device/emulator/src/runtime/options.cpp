@@ -7,6 +7,8 @@
 #include <cstdlib>
 
 #include "exit_report.hpp"
+#include "host_watch.hpp"
+#include "order.hpp"
 #include "queue.hpp"
 #include "report_file.hpp"
 #include "suppressions.hpp"
@@ -20,8 +22,11 @@ struct CheckName {
     const char* name;
     uint32_t bit;
 };
-constexpr CheckName kCheckNames[] = {
-    {"memcheck", kMemcheck}, {"initcheck", kInitcheck}, {"synccheck", kSynccheck}, {"racecheck", kRacecheck}};
+constexpr CheckName kCheckNames[] = {{"memcheck", kMemcheck},
+                                     {"initcheck", kInitcheck},
+                                     {"synccheck", kSynccheck},
+                                     {"racecheck", kRacecheck},
+                                     {"streamcheck", kStreamcheck}};
 
 constexpr const char* kVariablePrefix = "AICF_EMULATED_";
 constexpr const char* kLevelVariable = "AICF_EMULATED_LEVEL";
@@ -47,7 +52,7 @@ uint32_t parse_checks(const std::string& value) {
             std::find_if(std::begin(kCheckNames), std::end(kCheckNames), [&](const CheckName& c) { return word == c.name; });
         if (check == std::end(kCheckNames))
             throw Failure{kErrInvalidValue,
-                          "option checks: \"" + word + "\" is none of memcheck, initcheck, synccheck, racecheck, all, none"};
+                          "option checks: \"" + word + "\" is none of memcheck, initcheck, synccheck, racecheck, streamcheck, all, none"};
         bits |= check->bit;
         begin = end + 1;
     }
@@ -96,7 +101,12 @@ constexpr uint64_t kMostDevices = 16;
 constexpr uint64_t kMostMemory = uint64_t{1} << 40;
 
 const Option kOptions[] = {
-    {"checks", [](Runtime& r, const std::string& v) { r.options.checks = parse_checks(v); },
+    {"checks",
+     [](Runtime& r, const std::string& v) {
+         const uint32_t checks = parse_checks(v);
+         if (((checks ^ r.options.checks) & kStreamcheck) != 0) forget_order(r);  // what was not noted cannot be ordered
+         r.options.checks = checks;
+     },
      [](const Runtime& r) { return format_checks(r.options.checks); }},
     {"counters", [](Runtime& r, const std::string& v) { r.options.counters = parse_number("counters", v, 0, 1) != 0; },
      [](const Runtime& r) { return std::string(r.options.counters ? "1" : "0"); }},
@@ -132,6 +142,8 @@ const Option kOptions[] = {
          if (DeviceMemory* memory = r.memory_if_made()) memory->set_zero_fresh(r.options.zero_memory);
      },
      [](const Runtime& r) { return std::string(r.options.zero_memory ? "1" : "0"); }},
+    {"host_accesses", [](Runtime&, const std::string& v) { set_watching_host(parse_number("host_accesses", v, 0, 1) != 0); },
+     [](const Runtime&) { return std::string(is_watching_host() ? "1" : "0"); }},
     {"l1_bytes",
      [](Runtime& r, const std::string& v) { r.options.l1_bytes = static_cast<uint32_t>(parse_number("l1_bytes", v, 0, 1 << 20)); },
      [](const Runtime& r) { return std::to_string(r.options.l1_bytes); }},

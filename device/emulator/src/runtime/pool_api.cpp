@@ -1,6 +1,8 @@
 // Stream-ordered allocation, memory pools, and what graphs hold.
+#include "order.hpp"
 #include "pools.hpp"
 #include "queue.hpp"
+#include "touches.hpp"
 
 using namespace aicf::emu;
 
@@ -30,7 +32,10 @@ void allocate_async(Runtime& runtime, void** out, size_t size_bytes, void* pool_
     if (target.capture == nullptr) {
         forbid_implicit_dependency(runtime, target);
         forbid_during_capture(runtime, "an allocation outside the capture");
-        if (size_bytes != 0) *out = reinterpret_cast<void*>(allocate_from(runtime, pool, size_bytes));
+        if (size_bytes == 0) return;
+        AllocOp operation;
+        operation.params.dptr = *out = reinterpret_cast<void*>(allocate_from(runtime, pool, size_bytes));
+        note_operands(runtime, begin_work(runtime, target, operation), operation);
         return;
     }
     abi::MemAllocNodeParams params{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "order.hpp"
 #include "ranges.hpp"
 
 namespace aicf::emu {
@@ -217,6 +218,7 @@ void begin_graph_memory(Runtime& runtime, GraphExec& exec) {
 }
 
 GraphExec::~GraphExec() {
+    give_components(components);
     for (const auto& [device, bytes] : memory_bytes) Runtime::get().devices[static_cast<size_t>(device)].graph_memory.used -= bytes;
 }
 

@@ -10,6 +10,8 @@
 
 #include "leaks.hpp"
 #include "memory_ops.hpp"
+#include "order.hpp"
+#include "touches.hpp"
 
 namespace aicf::emu {
 namespace {
@@ -44,8 +46,36 @@ bool is_ready(const Task& task) {
     return !task.running && std::all_of(task.waits_for.begin(), task.waits_for.end(), [](const TaskPtr& other) { return other->done; });
 }
 
+// Whose work runs, for what it touches, and where it was queued, if that was an earlier call.
+class WorkScope {
+public:
+    explicit WorkScope(std::shared_ptr<Work> work, const HostPlace* queued_at = nullptr)
+        : before_(std::exchange(thread_.current_work, std::move(work))), queued_before_(std::exchange(thread_.queued_at, queued_at)) {}
+    ~WorkScope() {
+        thread_.current_work = std::move(before_);
+        thread_.queued_at = queued_before_;
+    }
+    WorkScope(const WorkScope&) = delete;
+    WorkScope& operator=(const WorkScope&) = delete;
+
+private:
+    ThreadState& thread_ = thread_state();
+    std::shared_ptr<Work> before_;
+    const HostPlace* queued_before_;
+};
+
+// Runs it now. A copy or fill that is refused has touched nothing; a release is noted while its memory is there.
+void execute_as(Runtime& runtime, const std::shared_ptr<Work>& work, const Operation& operation) {
+    const WorkScope scope(work);
+    const bool may_be_refused = std::holds_alternative<CopyOp>(operation) || std::holds_alternative<FillOp>(operation);
+    if (!may_be_refused) note_operands(runtime, work, operation);
+    execute(runtime, operation);
+    if (may_be_refused) note_operands(runtime, work, operation);
+}
+
 void run_task(Runtime& runtime, const TaskPtr& task) {
     Queue& q = queue();
+    const WorkScope scope(task->work, &task->place);
     task->running = true;
     try {
         if (runtime.sticky_error == 0) {
@@ -114,11 +144,13 @@ void watch_idle_queue(Runtime& runtime) {
     }).detach();
 }
 
-TaskPtr add(Runtime& runtime, Stream& stream, std::vector<TaskPtr> waits_for, Operation operation) {
+TaskPtr add(Runtime& runtime, Stream& stream, std::vector<TaskPtr> waits_for, Operation operation, std::shared_ptr<Work> work = nullptr) {
     auto task = std::make_shared<Task>();
     task->id = runtime.next_id();
     task->device = stream.device;
     task->operation = std::move(operation);
+    task->work = std::move(work);
+    task->place = capture_host_place();
     task->waits_for = std::move(waits_for);
     queue().pending.push_back(task);
     return task;
@@ -216,24 +248,30 @@ std::vector<TaskPtr> work_of(Runtime& runtime, Stream& stream) {
 
 void detach_work(Runtime& runtime, Stream& stream) {
     std::vector<TaskPtr>& detached = runtime.devices[static_cast<size_t>(stream.device)].detached;
+    end_stream_order(runtime, stream);
     std::erase_if(detached, [](const TaskPtr& task) { return task->done; });
     if (stream.is_blocking()) add_task(detached, stream.tail);
 }
 
 TaskPtr enqueue(Runtime& runtime, Stream& stream, Operation operation, const std::vector<TaskPtr>& also) {
+    const std::shared_ptr<Work> work = begin_work(runtime, stream, operation);
     if (!runtime.deferred) {
         auto* kernel = std::get_if<KernelOp>(&operation);
         const uint32_t before = std::exchange(stream.last_race_launch, 0);
         if (kernel && may_start_early(*kernel)) kernel->primary = before;
-        execute(runtime, operation);
+        execute_as(runtime, work, operation);
         if (kernel) stream.last_race_launch = runtime.last_race_launch;
+        const auto* copy = std::get_if<CopyOp>(&operation);
+        if (work != nullptr && copy != nullptr && copy->params.dstArray == nullptr && is_pageable(runtime, copy->params.dstPtr))
+            host_waited_for(runtime, work->clock);
         return nullptr;
     }
+    note_operands(runtime, work, operation);
     watch_idle_queue(runtime);
     leave_room(runtime);
     std::vector<TaskPtr> before = work_before(runtime, stream);
     for (const TaskPtr& task : also) add_task(before, task);
-    const TaskPtr task = add(runtime, stream, std::move(before), std::move(operation));
+    const TaskPtr task = add(runtime, stream, std::move(before), std::move(operation), work);
     stream.tail = task;
     if (const auto* record = std::get_if<RecordOp>(&task->operation)) {
         record->event->recorded = true;
@@ -246,10 +284,12 @@ TaskPtr enqueue(Runtime& runtime, Stream& stream, Operation operation, const std
         if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return task;
         const bool from_pageable = params.srcArray == nullptr && is_pageable(runtime, params.srcPtr);
         const bool to_pageable = params.dstArray == nullptr && is_pageable(runtime, params.dstPtr);
-        if (to_pageable)
+        if (to_pageable) {
             finish(runtime, {task});
-        else if (from_pageable)
+            if (work != nullptr) host_waited_for(runtime, work->clock);
+        } else if (from_pageable) {
             stage(*task);
+        }
     }
     return task;
 }
@@ -260,14 +300,19 @@ std::vector<Node*> execution_order(Runtime& runtime, const Graph& graph) {
 }
 
 void enqueue_graph(Runtime& runtime, Stream& stream, const std::shared_ptr<GraphExec>& exec) {
+    const std::vector<Node*> order = exec->graph->topological_order();
+    const GraphWork work = begin_graph_work(runtime, stream, *exec, order);
+    const auto work_of_node = [&](const Node* node) { return work.empty() ? nullptr : work.at(node); };
     if (!runtime.deferred) {
         begin_graph(*exec->graph);
-        for (Node* node : exec->graph->topological_order()) {
+        for (Node* node : order) {
             if (runtime.sticky_error != 0) return;
-            if (node->enabled) execute(runtime, node->operation);
+            if (node->enabled) execute_as(runtime, work_of_node(node), node->operation);
         }
         return;
     }
+    for (const Node* node : order)
+        if (node->enabled) note_operands(runtime, work_of_node(node), node->operation);
     watch_idle_queue(runtime);
     leave_room(runtime);
     std::vector<TaskPtr> before = work_before(runtime, stream);
@@ -276,11 +321,12 @@ void enqueue_graph(Runtime& runtime, Stream& stream, const std::shared_ptr<Graph
     begin->action = [graph = exec->graph](Runtime&) { begin_graph(*graph); };
     std::unordered_map<const Node*, TaskPtr> tasks;
     std::vector<TaskPtr> all;
-    for (Node* node : exec->graph->topological_order()) {
+    for (Node* node : order) {
         std::vector<TaskPtr> after{begin};
         for (const Edge& edge : node->dependencies) after.push_back(tasks.at(edge.from));
         if (const auto* wait = std::get_if<WaitOp>(&node->operation)) add_task(after, wait->event->task);
-        const TaskPtr task = add(runtime, stream, std::move(after), node->enabled ? node->operation : Operation(EmptyOp{}));
+        const TaskPtr task =
+            add(runtime, stream, std::move(after), node->enabled ? node->operation : Operation(EmptyOp{}), work_of_node(node));
         if (const auto* record = std::get_if<RecordOp>(&node->operation)) record->event->task = task;
         tasks[node] = task;
         all.push_back(task);
@@ -307,18 +353,28 @@ void finish(Runtime& runtime, const std::vector<TaskPtr>& targets) {
     throw_failure(runtime);
 }
 
-void finish_stream(Runtime& runtime, Stream& stream) { finish(runtime, work_of(runtime, stream)); }
+void finish_stream(Runtime& runtime, Stream& stream) {
+    finish(runtime, work_of(runtime, stream));
+    host_waited_for_stream(runtime, stream);
+}
 
-void finish_event(Runtime& runtime, Event& event) { finish(runtime, {event.task}); }
+void finish_event(Runtime& runtime, Event& event) {
+    finish(runtime, {event.task});
+    host_waited_for_event(runtime, event);
+}
 
 void finish_device(Runtime& runtime, int device) {
     std::vector<TaskPtr> targets;
     for (const TaskPtr& task : queue().pending)
         if (task->device == device) targets.push_back(task);
     finish(runtime, targets);
+    host_waited_for_device(runtime, device);
 }
 
-void finish_all(Runtime& runtime) { finish(runtime, std::vector<TaskPtr>(queue().pending)); }
+void finish_all(Runtime& runtime) {
+    finish(runtime, std::vector<TaskPtr>(queue().pending));
+    host_waited_for_device(runtime, -1);
+}
 
 bool is_done_after_a_step(Runtime& runtime, const TaskPtr& task) {
     if (task == nullptr || task->done) return true;

@@ -16,10 +16,14 @@
 
 namespace aicf::emu {
 
+struct Work;
+
 struct Task {
     uint64_t id = 0;
     int device = 0;
     Operation operation;
+    std::shared_ptr<Work> work;                     // order.hpp; null where nothing is ordered
+    HostPlace place{};                              // of the call that queued it
     std::function<void(Runtime&)> action;           // in place of the operation, where there is one
     std::vector<std::shared_ptr<Task>> waits_for;   // emptied when it is done
     std::vector<std::byte> staged;                  // the source of a copy from pageable memory, as it was when it was queued

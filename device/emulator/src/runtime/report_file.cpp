@@ -80,7 +80,7 @@ std::string to_json(const Report& r) {
            ",\"kernel\":" + quote(r.kernel) + ",\"ptx_line\":" + std::to_string(r.ptx_line) + ",\"source\":" + quote(r.source) +
            ",\"block\":" + to_json(r.block) + ",\"thread\":" + to_json(r.thread) + ",\"address\":" + std::to_string(r.address) +
            ",\"count\":" + std::to_string(r.count) + ",\"kernel_name\":" + quote(r.kernel_name) + ",\"inlined_at\":[" + callers +
-           "],\"copies\":[" + copies + "]}";
+           "],\"copies\":[" + copies + "],\"launched_at\":" + quote(r.launched_at) + "}";
 }
 
 void set_report_file(const std::string& path) {

@@ -10,6 +10,7 @@
 #include "graph.hpp"
 #include "host_fault.hpp"
 #include "options.hpp"
+#include "order.hpp"
 #include "pools.hpp"
 #include "registry.hpp"
 #include "report_file.hpp"
@@ -148,6 +149,7 @@ void Runtime::fail_context(int code, std::string message) {
 
 void Runtime::reset(int device) {
     const bool is_only = devices.size() == 1;
+    forget_order(*this);
     if (is_only) {  // what may lie on several devices stays, where there are several
         images().clear();
         graph_execs.clear();
@@ -190,6 +192,23 @@ int record_error(int code, std::string message) {
 
 namespace {
 
+// Calls may call each other. What the compiler calls (__cudaPushCallConfiguration) is not the program's.
+class CallScope {
+public:
+    CallScope(Runtime& runtime, ThreadState& thread, const char* function) : thread_(thread), before_(std::exchange(thread.in_call, true)) {
+        if (function[0] == '_') return;
+        thread.function = function;
+        thread.call = ++runtime.num_calls;
+    }
+    ~CallScope() { thread_.in_call = before_; }
+    CallScope(const CallScope&) = delete;
+    CallScope& operator=(const CallScope&) = delete;
+
+private:
+    ThreadState& thread_;
+    bool before_;
+};
+
 // "cudaMalloc: out of memory (2): 4096 bytes asked for, ..."; empty details give the code's text alone.
 std::string describe_failure(const char* function, const Failure& failure) {
     std::string text = std::string(function) + ": " + error_text(failure.code) + " (" + error_name(failure.code) + ", " +
@@ -202,16 +221,18 @@ std::string describe_failure(const char* function, const Failure& failure) {
 
 int run_api(const char* function, void (*call)(void* body, Runtime& runtime), void* body, AfterError after_error) noexcept {
     try {
-        if (thread_state().in_host_function && after_error == AfterError::kRefuse)
+        ThreadState& thread = thread_state();
+        if (thread.in_host_function && after_error == AfterError::kRefuse)
             return record_error(kErrNotPermitted,
                                 std::string(function) + ": CUDA functions may not be called from a host function or stream callback");
         Runtime& runtime = Runtime::get();
         std::lock_guard lock(runtime.mutex);
+        const CallScope in_call(runtime, thread, function);
         if (runtime.deferred) runtime.last_call = std::chrono::steady_clock::now();
         if (!runtime.wrong_setting.empty()) throw Failure{kErrInitializationError, runtime.wrong_setting};
         if (runtime.sticky_error != 0 && after_error == AfterError::kRefuse)
             return record_error(runtime.sticky_error, runtime.sticky_message);
-        if (!thread_state().has_context) thread_state().has_context = makes_context_current(function);
+        if (!thread.has_context) thread.has_context = makes_context_current(function);
         call(body, runtime);
         return kNoError;
     } catch (const Failure& failure) {

@@ -18,7 +18,9 @@
 
 #include "../exec/exec.hpp"
 #include "../memory/device_memory.hpp"
+#include "clock.hpp"
 #include "errors.hpp"
+#include "host_place.hpp"
 #include "targets.hpp"
 
 namespace aicf::emu {
@@ -32,15 +34,21 @@ struct Capture;
 struct Task;
 struct MemoryPool;
 struct GraphMemory;
+struct Work;
 
 // What CUDA keeps per host thread.
 struct ThreadState {
     int last_error = 0;
     int capture_mode = abi::kCaptureGlobal;  // cudaThreadExchangeStreamCaptureMode
+    bool in_call = false;                    // holds the runtime's mutex
+    const char* function = "";               // of CUDA's that it has called last
+    uint64_t call = 0;                       // its number, Runtime::num_calls
     bool in_host_function = false;           // CUDA calls are refused there
     int device = 0;                          // cudaSetDevice
     bool has_context = false;                // whether cuCtxGetCurrent has one: a thread's first call that needs it makes it current
     std::string message;
+    std::shared_ptr<Work> current_work;  // that runs (order.hpp); null where nothing is ordered
+    const HostPlace* queued_at = nullptr;  // of deferred work that runs
 };
 ThreadState& thread_state();
 
@@ -87,6 +95,7 @@ struct Device {
     std::shared_ptr<Stream> legacy_stream;
     std::map<std::thread::id, std::shared_ptr<Stream>> thread_streams;  // cudaStreamPerThread
     std::vector<std::shared_ptr<Task>> detached;  // the last work of blocking streams that were destroyed
+    Clock detached_clock;                         // of these, and of all that were destroyed before
     uint32_t peers = 0;                           // a bit for each device whose memory its kernels may touch
     std::shared_ptr<MemoryPool> default_pool, pool;
     MemoryCounts graph_memory;
@@ -108,6 +117,7 @@ public:
     std::string wrong_setting;  // a variable of the environment that cannot be obeyed, "": none; every call is refused
     int sticky_error = 0;
     uint32_t last_race_launch = 0;  // LaunchResult::race_launch
+    uint64_t num_calls = 0;         // of CUDA's functions by the program
     std::string sticky_message;
 
     std::unique_ptr<Registry> registry;
@@ -188,10 +198,12 @@ int api(const char* function, Body&& body, AfterError after_error = AfterError::
 template <class Call>
 void run_unlocked(Runtime& runtime, Call&& call) {
     runtime.mutex.unlock();
+    thread_state().in_call = false;
     thread_state().in_host_function = true;
     call();
     thread_state().in_host_function = false;
     runtime.mutex.lock();
+    thread_state().in_call = true;
 }
 
 [[noreturn]] void throw_failure(int code, const char* message);

@@ -1,6 +1,7 @@
 // Streams, events, host functions.
 #include <algorithm>
 
+#include "order.hpp"
 #include "pools.hpp"
 #include "queue.hpp"
 
@@ -22,6 +23,9 @@ int create_stream(const char* function, void** out, unsigned flags, int priority
         stream->flags = flags;
         stream->priority = std::clamp(priority, kGreatestPriority, 0);
         stream->device = thread_state().device;
+        static uint64_t created = 0;
+        stream->ordinal = ++created;
+        note_concurrency();
         *out = stream.get();
         runtime.streams[stream.get()] = std::move(stream);
     });
@@ -108,6 +112,7 @@ AICF_TWIN_API(cudaStreamQuery, _ptsz, (void* stream), (stream)) {
         bool is_done = true;
         for (const auto& task : work_of(runtime, target)) is_done = is_done_after_a_step(runtime, task) && is_done;
         if (!is_done) throw Failure{kErrNotReady, ""};
+        host_waited_for_stream(runtime, target);
     });
 }
 
@@ -118,6 +123,7 @@ AICF_TWIN_API(cudaStreamWaitEvent, _ptsz, (void* stream, void* event, unsigned f
         const auto source = find_event(runtime, event);
         if (capture_event_wait(runtime, target, source, flags == kExternal)) return;
         forbid_implicit_dependency(runtime, target);
+        stream_waits(runtime, target, *source);
         if (source->task != nullptr) enqueue(runtime, target, WaitOp{source}, {source->task});
     });
 }
@@ -215,6 +221,7 @@ AICF_API cudaEventQuery(void* event) {
         forbid_captured_event(*target, "cudaEventQuery");
         forbid_during_capture(runtime, "cudaEventQuery");
         if (!is_done_after_a_step(runtime, target->task)) throw Failure{kErrNotReady, ""};
+        host_waited_for_event(runtime, *target);
     });
 }
 
@@ -239,6 +246,8 @@ AICF_API cudaEventElapsedTime(float* milliseconds, void* start, void* end) {
         require(first->device == last->device, kErrInvalidResourceHandle, "the events are of two devices");
         const auto is_done = [](const Event& each) { return each.task == nullptr || each.task->done; };
         if (!is_done(*first) || !is_done(*last)) throw Failure{kErrNotReady, ""};
+        host_waited_for(runtime, first->order.clock);
+        host_waited_for(runtime, last->order.clock);
         *milliseconds = std::chrono::duration<float, std::milli>(last->time - first->time).count();
     });
 }

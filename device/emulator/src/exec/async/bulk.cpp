@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "../../memory/footprint.hpp"
 #include "../../tensormap/tensor_map.hpp"
 #include "../warp/warp.hpp"
 #include "bulk.hpp"
@@ -158,6 +159,10 @@ bool Interpreter<M>::check_global_side(uint32_t lane, const BulkCopy& copy, bool
         if (global == kOutOfBounds || !fine) return;
         fine = check_run(lane, global, bytes, is_write);
         if (!fine) return;
+        if (checking(kStreamcheck) && memory_.contains(global)) {
+            const Touch touch = !is_write ? Touch::kRead : copy.reduces ? Touch::kStrongWrite : Touch::kWrite;
+            memory_.footprints().mark(touch, global, bytes);
+        }
         if constexpr (kCount) count_bulk_global(global, bytes, !is_write || copy.reduces, is_write);
         if (checking(kRacecheck)) agent_access({copy.agent}, MemSpace::kGlobal, nullptr, global, bytes, is_write);
     };

@@ -1,6 +1,7 @@
 // cp.async: the copy is made at the latest legal moment, when its group is waited for, so that code which reads too early sees old bytes.
 #include <algorithm>
 
+#include "../../memory/footprint.hpp"
 #include "../warp/warp.hpp"
 
 namespace aicf::emu {
@@ -53,6 +54,10 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
             for (uint32_t i = 0; i < inst.bytes; ++i) block_.shared_state[to[lane] + i] |= 2;
         });
     }
+    if (checking(kStreamcheck))
+        for_lanes(reading & readable, [&](uint32_t lane) {
+            if (memory_.contains(from[lane])) memory_.footprints().mark(Touch::kRead, from[lane], copy.source_bytes[lane]);
+        });
     if (checking(kRacecheck)) race_write(mask, to, inst.bytes, false, nullptr);
     if constexpr (kCount) count_async_copy(mask, reading & readable, to, from, inst.bytes);
     copy.mask = mask;

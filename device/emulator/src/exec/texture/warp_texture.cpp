@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "../../memory/footprint.hpp"
 #include "../arith/values.hpp"
 #include "../warp/warp.hpp"
 
@@ -153,6 +154,7 @@ public:
         const uint64_t address =
             level_.address + slice * level_.slice_pitch + offset[1] * level_.row_pitch + offset[0] * format.texel_bytes();
         if (!memory_.is_initialized(address, format.texel_bytes())) unwritten = address;
+        if (touched != nullptr) touched->mark(Touch::kRead, address, format.texel_bytes());
         return read_words(format, reinterpret_cast<const uint8_t*>(memory_.alias(address)));
     }
 
@@ -203,6 +205,7 @@ public:
 
     static constexpr int64_t kParts = 256;
     uint64_t unwritten = 0;  // address of a texel that nothing wrote
+    FootprintMap* touched = nullptr;
 
 private:
     static constexpr double kFarAway = 1e15;  // beyond it an index would not fit
@@ -373,6 +376,7 @@ void Interpreter<M>::texture_fetch(const Inst& inst, uint32_t lane, const Textur
     const auto sample = [&](size_t index, int64_t share) {
         const ImageLevel& level = image.levels[std::min(index, image.levels.size() - 1)];
         Sampler sampler(texture, level, memory_, meets_border ? 2 : axes, normalized);
+        if (checking(kStreamcheck)) sampler.touched = &memory_.footprints();
         Position scaled = position;
         const double size[3] = {static_cast<double>(level.width), static_cast<double>(level.height), static_cast<double>(level.depth)};
         if (normalized) {
@@ -470,6 +474,8 @@ void Interpreter<M>::surface_access(const Inst& inst, uint32_t lane, const Image
     uint8_t* bytes = reinterpret_cast<uint8_t*>(memory_.alias(address));
     if ((!is_store || reduces) && !drop && checking(kInitcheck) && !memory_.is_initialized(address, size))
         report_access(worker_, block_, warp_, pc_, lane, {Finding::kUninitialized, MemSpace::kGlobal, false, false, address, size});
+    if (!drop && checking(kStreamcheck) && memory_.contains(address))
+        memory_.footprints().mark(reduces ? Touch::kStrongWrite : is_store ? Touch::kWrite : Touch::kRead, address, size);
     if (reduces) {
         const bool is_signed = is_formatted ? surface.format.kind == TexelKind::kSigned : inst.dbytes != 0;
         const uint64_t value = inst.bytes == 8 ? row64(listed(inst, 0))[lane] : row32(listed(inst, 0))[lane];

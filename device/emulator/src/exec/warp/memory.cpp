@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../../memory/footprint.hpp"
 #include "warp.hpp"
 
 namespace aicf::emu {
@@ -524,6 +525,12 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
         // Also without checks: a later launch may be checked.
         const Span part = whole ? span : span_of(address, good, size);
         mark_global(good, address, size, part.lo, part.hi, part.contiguous());
+    }
+    if (checking(kStreamcheck)) {
+        const bool strong = inst.order & kOrderStrong;
+        const Touch touch = kStore ? (strong ? Touch::kStrongWrite : Touch::kWrite) : strong ? Touch::kStrongRead : Touch::kRead;
+        const Span part = whole ? span : span_of(address, good, size);
+        memory_.footprints().mark_lanes(touch, good, address, size, part.lo, part.hi, part.contiguous());
     }
     if (checking(kRacecheck) && !is_const) {
         const bool strong = inst.order & kOrderStrong;
