@@ -83,14 +83,14 @@ def follow_training(name: str, arguments: tuple[Any, ...], keywords: Mapping[str
 def check_writes(network: Network) -> None:
     """Refuse writes in place that somebody would see: to what is read again, to a view, and to inputs and parameters."""
     makers = {name: call for call in network.calls for name in call.outputs}
+    reads = [{*list_refs(list(call.inputs)), *list_refs(dict(call.keywords))} for call in network.calls]
     for i, call in enumerate(network.calls):
         if not call.writes:
             continue
         (target, *_) = [*list_refs(call.inputs[:1]), *list_refs(call.keywords.get("input")), ""]
         maker = makers.get(target)
-        readers = [c for c in network.calls if target in list_refs([list(c.inputs), dict(c.keywords)]) and c is not call]
-        is_read = any(c in network.calls[i:] or c.is_view for c in readers) or target in list_refs(network.results)
+        readers = [j for j, names in enumerate(reads) if target in names and j != i]
+        is_read = any(j > i or network.calls[j].is_view for j in readers) or target in list_refs(network.results)
         if maker is None or maker.is_view or is_read:
-            network.refuse(
-                call.operator, call.place, f"it changes {target or 'its input'} in place, which is an input, a view, or read elsewhere"
-            )
+            what = target or "its input"
+            network.refuse(call.operator, call.place, f"it changes {what} in place, which is an input, a view, or read elsewhere")

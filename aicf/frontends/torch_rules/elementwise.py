@@ -268,7 +268,7 @@ def _softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tens
     return F.where(scaled > threshold, input, F.softplus(scaled) * (1.0 / beta))
 
 
-@rule("dropout")
+@rule("dropout", is_view=True)  # where it drops nothing PyTorch returns its input
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:  # noqa: A002
     return F.dropout(input, p, training=training)
 

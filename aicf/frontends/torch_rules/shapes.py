@@ -213,7 +213,7 @@ def _dim(input: Tensor) -> int:  # noqa: A002
     return input.ndim
 
 
-@rule("getattr", name=("shape", "ndim", "T", "mT", "dtype"))
+@rule("getattr", is_view=True, name=("shape", "ndim", "T", "mT", "dtype"))
 def _getattr(input: Tensor, name: str) -> Any:  # noqa: A002
     return F.move_axis(input, -1, -2) if name == "mT" else getattr(input, name)
 

@@ -192,6 +192,25 @@ def test_all_that_is_not_served_is_listed_at_once(kind: str) -> None:
     assert kind == "module" or "test_torch.py" in told
 
 
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "an input": lambda x: x.add_(1.0),
+    "a view": lambda x: (x * 2.0).view(-1).add_(1.0),
+    "what a view shows": lambda x: (lambda y: (y.view(-1), y.add_(1.0))[0])(x * 2.0),
+    "what is read later": lambda x: (lambda y: y.add_(1.0) + y)(x * 2.0),
+    "what dropout passes on": lambda x: (lambda y: TF.dropout(y, training=False).add_(1.0) + y)(x * 2.0),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_write_in_place_that_would_be_seen_is_refused(what: str) -> None:
+    class Writer(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return WRITES[what](x)
+
+    with pytest.raises(UnsupportedError, match=r"add_: .* in place, which is an input, a view, or read elsewhere"):
+        frontends.torch(Writer())
+
+
 def test_shapes_that_an_export_took_for_granted_are_checked() -> None:
     class Mean(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
