@@ -164,7 +164,7 @@ def judge(name: str, status: int | None, text: str, reports: list[dict[str, Any]
     """Turn what happened into a verdict. ``status`` is the exit status, None after a timeout."""
     unsupported = [r["text"] for r in reports if r["kind"] in _UNSUPPORTED_KINDS]
     said = [r for r in reports if r["severity"] == "error" and r["kind"] not in (*_UNSUPPORTED_KINDS, _INTERRUPTED)]
-    was_at = next((_first_line(r["text"]) for r in reports if r["kind"] == _INTERRUPTED), "no launch was running")
+    was_at = next((_first_line(r["text"]) for r in reports if r["kind"] == _INTERRUPTED), "nothing reported of a launch")
     # An assertion is the program's own check: one that fails as the program meant it to is no finding about the program.
     findings = tuple(r["text"] for r in said if r["kind"] != "assertion_failed")
     failed = next((line.strip() for line in text.splitlines() if _FAILED.search(line)), "")

@@ -89,7 +89,7 @@ def test_a_time_out_says_what_was_running() -> None:
     interrupted = {"kind": "interrupted", "severity": "error", "text": "Interrupted in kernel spin\n  block (0,0,0) at spin.cu:7\nmore\n"}
     assert judge("x", None, "", [interrupted], 60.2).reason == "more than 60 s; Interrupted in kernel spin block (0,0,0) at spin.cu:7"
     assert judge("x", None, "", [interrupted], 60.2).findings == ()
-    assert judge("x", None, "", [], 60.2).reason == "more than 60 s; no launch was running"
+    assert judge("x", None, "", [], 60.2).reason == "more than 60 s; nothing reported of a launch"
     assert judge("x", None, "", [REPORT, interrupted], 60.2).reason == "more than 60 s; Race in shared memory write at line 3"
 
 
