@@ -62,7 +62,8 @@ class Tensor:
     memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both, and ``values``, may be functions of the
     problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
     given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
-    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
+    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be. ``is_added`` puts the tensor's
+    fields at the end of the C struct: an op that has frozen kernels grows so without another interface for these.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Tensor:
     can_pad_rows: bool = False
     strides: Strides = Strides.PACKED
     values: Values | Callable[[Problem], Values] = PLAIN
+    is_added: bool = False
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:

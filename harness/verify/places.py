@@ -66,8 +66,9 @@ class Restriction:
     def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
         """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
         if written:
-            return np.unique(np.concatenate([np.unique(found[self.find_axis(name, axis)]) for name, found in written.items()]))
-        shapes = {t.name: t.resolve_shape(self.problem) for t in self.outputs}
+            # Single values have no places.
+            return np.unique(np.concatenate([np.unique(found[self.find_axis(name, axis)]) for name, found in written.items() if found]))
+        shapes = {t.name: shape for t in self.outputs if (shape := t.resolve_shape(self.problem))}
         return range(max(shape[self.find_axis(name, axis)] for name, shape in shapes.items()))
 
     def restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:

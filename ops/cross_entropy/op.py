@@ -272,7 +272,7 @@ OP = Op(
             present=lambda p: bool(p.attributes.get("with_gradient", True)),
             can_pad_rows=True,
         ),
-        Tensor("dbias", ("classes",), Role.OUTPUT, _find_dtype, present=_has_dbias),
+        Tensor("dbias", ("classes",), Role.OUTPUT, _find_dtype, present=_has_dbias, is_added=True),
     ),
     attributes=(
         Attribute("dtype", FLOATS, "float32", passed=False),
