@@ -42,6 +42,11 @@ CASES = {
     "784-256-128-10, batch 128, bf16": Case((784, 256, 128, 10), 128, "bfloat16"),
     "1024-4096-4096-1024, batch 4096, bf16": Case((1024, 4096, 4096, 1024), 4096, "bfloat16"),
 }
+INFERENCE = {
+    f"{widths}, batch {batch}, {name}": Case(tuple(map(int, widths.split("-"))), batch, dtype)
+    for widths, name, dtype in (("784-256-128-10", "fp32", "float32"), ("1024-4096-4096-1024", "bf16", "bfloat16"))
+    for batch in (1, 128)
+}
 # For a try without a GPU.
 TINY = {"24-32-16-10, batch 16, fp32": Case((24, 32, 16, 10), 16, "float32")}
 

@@ -1,4 +1,4 @@
-"""Training steps of perceptrons on a GPU, beside PyTorch and JAX where they are installed: ``python profiles/mlp/measure.py``.
+"""Training steps and inference of perceptrons on a GPU, beside PyTorch and JAX: ``python profiles/mlp/measure.py``.
 
 Every contender starts from the same weights and gets a fresh batch of fp32 inputs on the device each step. Each library runs in a process
 of its own, one after another. What is found is printed as a table last, and written as a page and as JSON.
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from cases import CASES, TINY, Case, draw_cases  # noqa: E402
+from cases import CASES, INFERENCE, TINY, Case, draw_cases  # noqa: E402
 
 LIBRARIES = {"own": "AICF", "peer_torch": "PyTorch", "peer_jax": "JAX"}
 # Building kernels and what torch.compile does included.
@@ -34,14 +34,18 @@ def choose_cases(args: argparse.Namespace) -> dict[str, Case]:
     """Return what is measured: the listed cases, drawn ones, or the tiny one."""
     if args.drawn:
         return draw_cases(args.drawn, args.seed)
+    if args.inference:
+        return INFERENCE
     return TINY if args.tiny else CASES
 
 
 def run_here(library: str, args: argparse.Namespace) -> dict[str, Any]:
     """Return a library's figures by case, with its versions."""
     module = importlib.import_module(library)
-    found = {name: module.measure(case, args.seconds, args.drawn > 0) for name, case in choose_cases(args).items()}
-    return {"facts": module.describe(), "cases": found}
+    cases = choose_cases(args)
+    if args.inference:
+        return {"facts": module.describe(), "cases": {name: module.measure_inference(case, args.seconds) for name, case in cases.items()}}
+    return {"facts": module.describe(), "cases": {name: module.measure(case, args.seconds, args.drawn > 0) for name, case in cases.items()}}
 
 
 def run_apart(library: str, args: argparse.Namespace, limit_s: float) -> dict[str, Any]:
@@ -50,6 +54,7 @@ def run_apart(library: str, args: argparse.Namespace, limit_s: float) -> dict[st
         path = Path(folder) / "found.json"
         words = [sys.executable, str(HERE / "measure.py"), "--library", library, "--json", str(path), "--seconds", str(args.seconds)]
         words += ["--drawn", str(args.drawn), "--seed", str(args.seed), *(["--tiny"] if args.tiny else [])]
+        words += ["--inference"] if args.inference else []
         try:
             done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False)
         except subprocess.TimeoutExpired:
@@ -65,9 +70,10 @@ def run_apart(library: str, args: argparse.Namespace, limit_s: float) -> dict[st
 def make_table(found: Found, case: str) -> list[str]:
     """Return the contenders of a case as rows of Markdown, with the ratio of their time to AICF's."""
     rows = {name: row for library in found.values() for name, row in library["cases"].get(case, {}).items() if name != "plan"}
-    own = rows.get(OWN, {}).get("step_us")
+    own = next((row["step_us"] for name, row in rows.items() if name.startswith("aicf") and "step_us" in row), None)
+    told = "norm of the outputs" if any("norm" in row for row in rows.values()) else "loss after 20 steps"
     lines = [
-        "| contender | step us | quartiles | ratio | host us | first step s | loss after 20 steps | launches |",
+        f"| contender | step us | quartiles | ratio | host us | first step s | {told} | launches |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
@@ -77,7 +83,7 @@ def make_table(found: Found, case: str) -> list[str]:
         ratio = f"{row['step_us'] / own:.2f}" if own else ""
         lines.append(
             f"| {name} | {row['step_us']:.1f} | {row['low_us']:.1f} to {row['high_us']:.1f} | {ratio} | {row['host_us']:.1f} | "
-            f"{row['first_s']:.2f} | {row['losses'][-1]:.6f} | {row.get('launches', '')} |"
+            f"{row['first_s']:.2f} | {row['losses'][-1] if 'losses' in row else row['norm']:.6f} | {row.get('launches', '')} |"
         )
     return lines
 
@@ -110,7 +116,7 @@ def write_drawn(found: Found) -> list[str]:
 
 def write_page(found: Found, facts: dict[str, Any], drawn: int) -> str:
     """Return the page."""
-    lines = ["# Training steps of perceptrons", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
+    lines = ["# Perceptrons: training steps, or inference", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
     lines += ["Made by `python profiles/mlp/measure.py`. The ratio is a contender's time over AICF's; medians of samples of 10 ms.", ""]
     lines += [f"{LIBRARIES[name]}: {library['error']}" for name, library in found.items() if "error" in library]
     if drawn:
@@ -119,7 +125,8 @@ def write_page(found: Found, facts: dict[str, Any], drawn: int) -> str:
         lines += [f"## {case}", "", *make_table(found, case), ""]
         plan = found["own"]["cases"].get(case, {}).get("plan")
         if plan:
-            lines += ["Step by step (replay is stepwise, bit for bit: " + str(plan["replay_is_stepwise"]) + "):", "", "```"]
+            proved = f" (replay is stepwise, bit for bit: {plan['replay_is_stepwise']})" if "replay_is_stepwise" in plan else ""
+            lines += [f"Step by step{proved}:", "", "```"]
             lines += [*plan["profile"], "```", ""]
     return "\n".join(lines)
 
@@ -131,6 +138,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="where the page is written; beside it, JSON with everything")
     parser.add_argument("--skip", nargs="*", default=[], choices=[*LIBRARIES], help="libraries that are left out")
     parser.add_argument("--tiny", action="store_true", help="a tiny network instead, to see that everything runs")
+    parser.add_argument("--inference", action="store_true", help="outputs of the listed networks for batches of 1 and 128, no training")
     parser.add_argument("--drawn", type=int, default=0, metavar="N", help="N networks drawn from a population instead of the listed ones")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
     parser.add_argument("--library", choices=[*LIBRARIES], help=argparse.SUPPRESS)

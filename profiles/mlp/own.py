@@ -51,6 +51,30 @@ def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
     return {"aicf compile_step": {**found, "first_s": first_s, "losses": losses, "launches": len(step.plan.steps)}, "plan": plan}
 
 
+def measure_inference(case: Case, seconds: float) -> dict[str, Any]:
+    """Return the contender's figures by name, with its outputs; bf16: parameters, inputs and outputs are."""
+    device = open_device()
+    model = _make_model(case)
+    inputs = [Tensor(x) for x, _ in case.make_batches()]
+    if case.dtype == "bfloat16":
+        for _, layer in model.modules():
+            if isinstance(layer, nn.Linear):
+                assert layer.bias is not None
+                layer.weight = nn.Parameter(layer.weight.cast(case.dtype).numpy())
+                layer.bias = nn.Parameter(layer.bias.cast(case.dtype).numpy())
+        inputs = [x.cast(case.dtype) for x in inputs]
+    held = [Tensor(x.numpy(), backend="cuda") for x in inputs]
+    started = time.perf_counter()
+    program = aicf.compile(model, [held[0]], backend="cuda")
+    outputs = program(held[0]).numpy().astype(np.float32)
+    first_s = time.perf_counter() - started
+    found = time_step(lambda i: program(held[i % len(held)]), device.synchronize, seconds)
+    profile = [] if device.is_emulated else [str(row) for row in program.profile()]
+    plan = {"plan": program.plan.to_lines(), "profile": profile}
+    row = {**found, "first_s": first_s, "norm": float(np.linalg.norm(outputs)), "launches": len(program.plan.steps)}
+    return {"aicf compile": row, "plan": plan}
+
+
 def describe() -> dict[str, Any]:
     """Return device and driver."""
     properties = open_device().properties
