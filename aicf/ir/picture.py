@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import PurePath
 
 from aicf.ir.graph import Graph, Node
 
@@ -102,7 +103,8 @@ def _describe(node: Node, owners: Mapping[int, str]) -> str:
     read = [f"{v}: {v.type}" + (f" {owners[v.id]}" if v.id in owners else "") for v in node.inputs if v is not None]
     made = [f"{v}: {v.type}" for v in node.outputs]
     attrs = ", ".join(f"{name}={value}" for name, value in node.attrs.items())
-    return "\n".join([node.place, *(f"reads {text}" for text in read), *(f"makes {text}" for text in made), *([attrs] if attrs else [])])
+    place = f"#{node.id} {node.op} {node.owner} {PurePath(node.source).name}".rstrip()
+    return "\n".join([place, *(f"reads {text}" for text in read), *(f"makes {text}" for text in made), *([attrs] if attrs else [])])
 
 
 def _shorten(text: str, most: int = 24) -> str:
