@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from harness.spec import (
 )
 from harness.spec.bounds import bound_sum, count_roundings, find_sum_factor
 from harness.spec.formulas import Formula
+from harness.spec.interface import Interface
 from harness.verify.inputs import draw
 from harness.verify.unlisted import draw_scalars
 
@@ -235,3 +237,11 @@ def test_launchers_hold_geometry_alone(name: str) -> None:
     texts = {f: (folder / f).read_text() for f in ("launcher.cu", "pybind.cpp")}
     assert len(texts["pybind.cpp"].splitlines()) <= 12
     assert not any(word in texts["launcher.cu"] for word in ("make_invalid", "make_unsupported", "#ifndef", 'extern "C"'))
+
+
+def test_fields_of_an_added_tensor_are_behind_all_others() -> None:
+    """So that kernels sealed before take a pointer to the longer struct."""
+    op = find_op("transpose").op
+    added = Tensor("mask", ("rows", "columns"), Role.INPUT, present=lambda p: False, can_pad_rows=True, is_added=True)
+    fields = [name for _, name, _ in Interface(replace(op, tensors=(added, *op.tensors))).fields]
+    assert fields == [*(name for _, name, _ in Interface(op).fields), "mask", "ldmask"]
