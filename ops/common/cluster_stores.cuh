@@ -1,4 +1,5 @@
-// Stores into another block's shared memory within a cluster, and the barrier that must be ahead of them (sm_90).
+// Stores into another block's shared memory within a cluster that complete on a barrier of that block (sm_90): what a release of the whole
+// cluster would cost, a fence of the GPU's memory, they do not.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +8,22 @@
 
 namespace aicf {
 
-// The halves of a barrier behind which all blocks of the cluster run, so that their shared memory is there: before and after what needs
-// none of it.
+// The halves of a barrier behind which all blocks of the cluster run and have published their barriers: ahead of what needs none of that,
+// and behind it.
 __device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void await_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// Puts four floats into the shared memory of block `rank` of this cluster, at the place that `shared` has in this block's; 16-byte aligned.
-__device__ __forceinline__ void store_to_block(float* shared, std::uint32_t rank, float4 value) {
+// Sends four floats to block `rank` of this cluster, to the place that `target` has in this block's shared memory, 16-byte aligned: 16 bytes
+// of what its `barrier` expects.
+__device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, std::uint32_t rank, float4 value) {
     asm volatile(
         "{\n"
-        ".reg .b32 remote;\n"
-        "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n"
-        "}" ::"r"(find_shared_address(shared)),
-        "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+        ".reg .b32 remote, signal;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2;\n"
+        "mapa.shared::cluster.u32 signal, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3, %4, %5, %6}, [signal];\n"
+        "}" ::"r"(find_shared_address(target)),
+        "r"(find_shared_address(barrier)), "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
         : "memory");
 }
 

@@ -1,7 +1,7 @@
 // Products of few tiles and short k, in fp32 on CUDA cores or in 16 bits by mma.sync (sm_90), where latencies are all that counts. What a
 // block reads is on its way at once, in a deep ring of tiles as they lie in memory; groups of warps (slices) share the k of every stage;
-// blocks of a cluster share the k of a tile and hand their sums to the one that finishes them, so that nobody waits for another but at one
-// barrier. The code is kept short: instructions that are read for the first time are a latency too.
+// blocks of a cluster share the k of a tile and hand their sums to the one that finishes them, so that nobody waits but for
+// what it needs. The code is kept short: instructions that are read for the first time are a latency too.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,7 @@ struct ShortLayout {
     static constexpr int kSliceFloats = kTileM * kSumPitch;
     static constexpr int kHandedPlace = kRingFloats > kSlices* kSliceFloats ? kRingFloats : kSlices * kSliceFloats;
     static constexpr int kSharedFloats = kHandedPlace + kTileM * kTileN;
+    static constexpr int kHandedBytes = kTileM * kTileN * 4;
 
     static_assert(kTileM % 32 == 0 && kTileN % 32 == 0 && kTileM <= 64 && kTileN <= 64, "patches of 4 x 4 to 8 x 8, or warps of 32 x 32");
 };
@@ -309,6 +310,13 @@ __device__ __forceinline__ float4 add_slices(const float* shared, int row, int c
     return total;
 }
 
+// Makes a barrier that ends its phase when `num_bytes` have been sent to it. All threads of the cluster meet before the first is.
+__device__ __forceinline__ void expect_sums(Barrier* barrier, int num_bytes) {
+    init_barrier(barrier, 1);
+    publish_barriers();
+    arrive_expecting(barrier, static_cast<std::uint32_t>(num_bytes));
+}
+
 // How many rows of its tile a block finishes that shares the tile's k with others: the tile's rows in `splits`, a power of two.
 template <class L>
 __device__ __forceinline__ int count_share(int splits) {
@@ -316,18 +324,19 @@ __device__ __forceinline__ int count_share(int splits) {
 }
 
 // Hands each block of those from `first_rank` on, which share the k of a tile, the sums that this block, number `part` of them, has of its
-// share. They are there behind the next barrier of the cluster, all of whose blocks must run by now.
+// share. They are there when the phase of that block's `barrier` ends, which expects kHandedBytes; all blocks must run by now.
 template <class L>
-__device__ __forceinline__ void hand_over_sums(float* shared, int part, int first_rank, int splits) {
+__device__ __forceinline__ void hand_over_sums(float* shared, Barrier* barrier, int part, int first_rank, int splits) {
     constexpr int kPerRow = L::kTileN / kVectorElems;
     const int share = count_share<L>(splits);
+    const int share_bits = __ffs(share) - 1;
     float* const handed = shared + L::kHandedPlace + part * share * L::kTileN;
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < L::kTileM * kPerRow; i += L::kThreads) {
         const int row = i / kPerRow;
         const int column = i % kPerRow * kVectorElems;
-        const auto rank = static_cast<std::uint32_t>(first_rank + row / share);
-        store_to_block(handed + row % share * L::kTileN + column, rank, add_slices<L>(shared, row, column));
+        const auto rank = static_cast<std::uint32_t>(first_rank + (row >> share_bits));
+        send_to_block(handed + (row & (share - 1)) * L::kTileN + column, barrier, rank, add_slices<L>(shared, row, column));
     }
 }
 
@@ -345,6 +354,12 @@ __device__ __forceinline__ float4 add_handed_sums(const float* shared, int row, 
         total = {total.x + other.x, total.y + other.y, total.z + other.z, total.w + other.w};
     }
     return total;
+}
+
+// The k at which part `part` of a tile's k begins, and the one ahead of it ends.
+template <class L>
+__device__ __forceinline__ int find_short_part(int k, int part, int splits) {
+    return (divide_up(k, L::kTileK) * part >> (__ffs(splits) - 1)) * L::kTileK;
 }
 
 // Blocks along k, a power of two: as many as `num_blocks` allow for, which are all that shall run, with a step for each.

@@ -74,23 +74,25 @@ __device__ __forceinline__ void store_quad(Element* target, const float4& quad, 
 
 __device__ __forceinline__ float4 add_quads(const float4& a, const float4& b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-// The sums of this block's part of the tile's k, handed to those that finish it. The cluster has met behind it where it shares tiles.
+// What a block waits for: sums of its share of a tile, and of columns from all blocks of the cluster.
+struct TinyBarriers {
+    Barrier sums, columns;
+};
+
+// The sums of this block's part of the tile's k go to those that finish it; its share of the tile's is there in the end.
 template <class L, bool kAlongA, bool kAlongB>
 __device__ __forceinline__ void multiply_tiny_part(const TinyProduct<typename L::Element>& product, const FfmaWork& work, int cluster,
-                                                   float* shared) {
+                                                   float* shared, TinyBarriers* barriers) {
     const bool has_tile = work.origin.row < product.rows;
     if (has_tile) {
-        const int steps = divide_up(product.k, L::kTileK);
-        const auto find_begin = [&](int part) {
-            return static_cast<int>(static_cast<std::int64_t>(steps) * part / product.splits) * L::kTileK;
-        };
-        multiply_short_tile<L, kAlongA, kAlongB>(shared, product.a, product.b, product.rows, product.columns, find_begin(work.part),
-                                                 min(find_begin(work.part + 1), product.k), work.origin);
+        const int end = min(find_short_part<L>(product.k, work.part + 1, product.splits), product.k);
+        multiply_short_tile<L, kAlongA, kAlongB>(shared, product.a, product.b, product.rows, product.columns,
+                                                 find_short_part<L>(product.k, work.part, product.splits), end, work.origin);
     }
     if (cluster > 1) await_cluster();
-    if (product.splits > 1) {
-        if (has_tile) hand_over_sums<L>(shared, work.part, work.first_rank, product.splits);
-        sync_cluster();
+    if (has_tile && product.splits > 1) {
+        hand_over_sums<L>(shared, &barriers->sums, work.part, work.first_rank, product.splits);
+        wait_phase(&barriers->sums, 0);
     }
 }
 
@@ -124,7 +126,7 @@ inline constexpr int kTinySharedBytes = (L::kSharedFloats + (kTinyWarps<L> + kTi
 // Adds the threads' sums of columns, of this block, then of the cluster, in order of rank.
 template <class L>
 __device__ __forceinline__ void store_tiny_columns(const TinyProblem<typename L::Element>& problem, const FfmaWork& work, float* shared,
-                                                   float4 own) {
+                                                   TinyBarriers* barriers, float4 own) {
     constexpr int kPerRow = L::kTileN / kVectorElems;
     float* const of_warps = shared + L::kSharedFloats;
     float* const of_blocks = of_warps + kTinyWarps<L> * L::kTileN;
@@ -143,11 +145,11 @@ __device__ __forceinline__ void store_tiny_columns(const TinyProblem<typename L:
         own = load_vector(of_warps + column);
 #pragma unroll
         for (int warp = 1; warp < kTinyWarps<L>; ++warp) own = add_quads(own, load_vector(of_warps + warp * L::kTileN + column));
-        if (problem.cluster > 1) store_to_block(of_blocks + find_cluster_rank() * L::kTileN + column, 0, own);
+        if (problem.cluster > 1) send_to_block(of_blocks + find_cluster_rank() * L::kTileN + column, &barriers->columns, 0, own);
     }
     if (problem.cluster > 1) {
-        sync_cluster();
         if (find_cluster_rank() > 0) return;
+        wait_phase(&barriers->columns, 0);
     }
     const int num_valid = problem.dz.columns - work.origin.column - column;
     if (thread >= kPerRow || num_valid <= 0) return;
@@ -165,9 +167,10 @@ __device__ __forceinline__ void store_tiny_columns(const TinyProblem<typename L:
 }
 
 template <class L, bool kIsNk>
-__device__ __forceinline__ void make_tiny_act_grad(const TinyProblem<typename L::Element>& problem, const FfmaWork& work, float* shared) {
+__device__ __forceinline__ void make_tiny_act_grad(const TinyProblem<typename L::Element>& problem, const FfmaWork& work, float* shared,
+                                                   TinyBarriers* barriers) {
     const TinyProduct<typename L::Element>& dz = problem.dz;
-    multiply_tiny_part<L, false, kIsNk>(dz, work, problem.cluster, shared);
+    multiply_tiny_part<L, false, kIsNk>(dz, work, problem.cluster, shared, barriers);
     float4 columns = {0.0f, 0.0f, 0.0f, 0.0f};
     visit_tiny_share<L>(dz, work, shared, [&](int row, int column, float4 sums) {
         const int num_valid = dz.columns - column;
@@ -178,13 +181,13 @@ __device__ __forceinline__ void make_tiny_act_grad(const TinyProblem<typename L:
         columns = add_quads(columns, sums);
         store_quad(dz.d + row * dz.ldd + column, sums, num_valid, dz.has_quads);
     });
-    if (problem.dbias != nullptr) store_tiny_columns<L>(problem, work, shared, columns);
+    if (problem.dbias != nullptr) store_tiny_columns<L>(problem, work, shared, barriers, columns);
 }
 
 template <class L>
 __device__ __forceinline__ void make_tiny_weight_grad(const TinyProduct<typename L::Element>& dw, const FfmaWork& work, int cluster,
-                                                      float* shared) {
-    multiply_tiny_part<L, true, true>(dw, work, cluster, shared);
+                                                      float* shared, TinyBarriers* barriers) {
+    multiply_tiny_part<L, true, true>(dw, work, cluster, shared, barriers);
     visit_tiny_share<L>(dw, work, shared, [&](int row, int column, float4 sums) {
         typename L::Element* const place = dw.d + row * dw.ldd + column;
         const int num_valid = dw.columns - column;
@@ -197,15 +200,24 @@ __device__ __forceinline__ void make_tiny_weight_grad(const TinyProduct<typename
 template <class L, bool kIsNk>
 __global__ void __launch_bounds__(L::kThreads, L::kMinBlocks) multiply_tiny(const TinyProblem<typename L::Element> problem) {
     extern __shared__ __align__(16) float tiny_shared[];
+    __shared__ TinyBarriers barriers;
     allow_successor();
-    if (problem.cluster > 1) announce_to_cluster();
-    wait_for_predecessor();
+    if (problem.cluster > 1) {
+        if (threadIdx.x == 0) {
+            expect_sums(&barriers.sums, L::kHandedBytes);
+            expect_sums(&barriers.columns, problem.cluster * L::kTileN * 4);
+        }
+        announce_to_cluster();
+    }
     const int block = static_cast<int>(blockIdx.x);
     if (block < problem.num_dz_blocks) {
-        make_tiny_act_grad<L, kIsNk>(problem, find_work<L, 1>(problem.dz, block, problem.cluster), tiny_shared);
+        const FfmaWork work = find_work<L, 1>(problem.dz, block, problem.cluster);
+        wait_for_predecessor();
+        make_tiny_act_grad<L, kIsNk>(problem, work, tiny_shared, &barriers);
     } else {
         const FfmaWork work = find_work<L, 1>(problem.dw, block - problem.num_dz_blocks, problem.cluster);
-        make_tiny_weight_grad<L>(problem.dw, work, problem.cluster, tiny_shared);
+        wait_for_predecessor();
+        make_tiny_weight_grad<L>(problem.dw, work, problem.cluster, tiny_shared, &barriers);
     }
 }
 

@@ -1,7 +1,6 @@
 // fp32, few tiles of Y and short k: the main loop of common/short_products.cuh, whose blocks of a cluster share the k of a tile.
 #pragma once
 
-#include "common/cluster.cuh"
 #include "common/programmatic.cuh"
 #include "common/short_products.cuh"
 #include "gemm_bias_act/tiles.cuh"
@@ -14,18 +13,21 @@ template <class L, bool kIsNk>
 __global__ void __launch_bounds__(L::kThreads, L::kMinBlocks)
     multiply_tiny(const Gemm gemm, const ShortOperand<float> a, const ShortOperand<float> b, int splits) {
     extern __shared__ __align__(16) float tiny_shared[];
+    __shared__ Barrier handed;
     allow_successor();
-    if (splits > 1) announce_to_cluster();
+    if (splits > 1) {
+        if (threadIdx.x == 0) expect_sums(&handed, L::kHandedBytes);
+        announce_to_cluster();
+    }
+    const int part = static_cast<int>(blockIdx.x) & (splits - 1);
+    const TileOrigin origin = find_tile<L::kTileM, L::kTileN>(gemm.m, gemm.n, static_cast<int>(blockIdx.x) >> (__ffs(splits) - 1));
+    const int end = min(find_short_part<L>(gemm.k, part + 1, splits), gemm.k);
     wait_for_predecessor();
-    const int part = static_cast<int>(blockIdx.x) % splits;
-    const TileOrigin origin = find_tile<L::kTileM, L::kTileN>(gemm.m, gemm.n, static_cast<int>(blockIdx.x) / splits);
-    const int steps = divide_up(gemm.k, L::kTileK);
-    const auto find_begin = [&](int at) { return static_cast<int>(static_cast<std::int64_t>(steps) * at / splits) * L::kTileK; };
-    multiply_short_tile<L, false, !kIsNk>(tiny_shared, a, b, gemm.m, gemm.n, find_begin(part), min(find_begin(part + 1), gemm.k), origin);
+    multiply_short_tile<L, false, !kIsNk>(tiny_shared, a, b, gemm.m, gemm.n, find_short_part<L>(gemm.k, part, splits), end, origin);
     if (splits > 1) {
         await_cluster();
-        hand_over_sums<L>(tiny_shared, part, 0, splits);
-        sync_cluster();
+        hand_over_sums<L>(tiny_shared, &handed, part, 0, splits);
+        wait_phase(&handed, 0);
     }
     constexpr int kPerRow = L::kTileN / kVectorElems;
     const int share = count_share<L>(splits);
