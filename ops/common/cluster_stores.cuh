@@ -13,8 +13,8 @@ namespace aicf {
 __device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void await_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// Sends four floats to block `rank` of this cluster, to the place that `target` has in this block's shared memory, 16-byte aligned: 16 bytes
-// of what its `barrier` expects.
+// Sends four floats to block `rank` of this cluster, to the place that `target` has in this block's shared memory, 16-byte aligned: 16
+// bytes of what its `barrier` expects.
 __device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, std::uint32_t rank, float4 value) {
     asm volatile(
         "{\n"

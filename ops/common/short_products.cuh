@@ -256,8 +256,8 @@ __device__ __forceinline__ void stage_short_sums(const float (&sums)[L::kSums / 
     }
 }
 
-// A B over k in [first_k, end_k), for the tile at `origin` of D[rows, columns]: the sums of all slices, staged in shared memory. All threads
-// have theirs there.
+// A B over k in [first_k, end_k), for the tile at `origin` of D[rows, columns]: the sums of all slices, staged in shared memory. All
+// threads have theirs there.
 template <class L, bool kAlongA, bool kAlongB>
 __device__ __forceinline__ void multiply_short_tile(float* shared, const ShortOperand<typename L::Element>& a,
                                                     const ShortOperand<typename L::Element>& b, int rows, int columns, int first_k,

@@ -136,8 +136,7 @@ struct ffma_plan {
         problem.act = static_cast<int>(params.act);
         problem.column_sums = static_cast<float*>(is_finished_apart ? workspace : params.dbias);
         const auto kernel = is_nk(params) ? multiply_ffma<L, true, t.group, t.minblocks> : multiply_ffma<L, false, t.group, t.minblocks>;
-        AICF_RETURN_IF_NOT_OK(
-            launch_early(kernel, grid.find_size(), L::kThreads, kFfmaSharedBytes<L>, grid.cluster, stream, problem));
+        AICF_RETURN_IF_NOT_OK(launch_early(kernel, grid.find_size(), L::kThreads, kFfmaSharedBytes<L>, grid.cluster, stream, problem));
         if (!is_finished_apart) return make_ok();
         return finish_bias<float>(problem.column_sums, grid.dz.strips, params, stream);
     }

@@ -11,8 +11,8 @@ constexpr int kMostPairedBlocks = 8;  // of a cluster that every GPU with cluste
 
 struct PairedGrid {
     struct Product {
-        int splits;              // blocks that share the k of a tile: neighbours in a cluster
-        int strips;              // clusters that lie one below the other
+        int splits;  // blocks that share the k of a tile: neighbours in a cluster
+        int strips;  // clusters that lie one below the other
         std::int64_t num_blocks;  // 0: the product is not wanted
     };
 

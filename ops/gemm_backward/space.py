@@ -104,7 +104,6 @@ FFMA_SHARED = Constraint(
 )
 
 
-
 def _count_tiny_bytes(t: Values, item_bytes: int) -> int:
     """Return the bytes of a ring of boxes of 128 bytes of k, or the sums of all slices, and of sums that blocks hand over."""
     depth, pad = 128 // item_bytes, 16 // item_bytes
@@ -257,7 +256,7 @@ KERNELS = (
         "few tiles and short sums, any dtype, one launch: all k on its way at once, clusters that hand over sums of products and columns",
         (BM, BN, STAGES, SPLITS),
         (TINY_SHAPES, TINY_SHARED),
-        bind(TINY_NAMES, (32, 32, 5, 1), (32, 32, 5, 4), (64, 64, 4, 1), (64, 64, 4, 4)),
+        bind(TINY_NAMES, (32, 32, 5, 4), (32, 32, 5, 1), (64, 64, 4, 4), (64, 64, 4, 1)),
         min_arch=90,
         domain=serve_weights,
         tile=find_tile,

@@ -196,7 +196,7 @@ KERNELS = (
         "fp32, few tiles and short k: all of it on its way at once, blocks of a cluster share k and hand their sums over",
         (BM, BN, STAGES, SPLITS),
         (TINY_SHAPES, TINY_FITS),
-        _bind(("bm", "bn", "stages", "splits"), (32, 32, 8, 4), (32, 32, 6, 8), (64, 32, 6, 8), (64, 64, 5, 8)),
+        _bind(("bm", "bn", "stages", "splits"), (32, 32, 8, 4), (64, 32, 6, 8), (64, 64, 5, 8), (32, 32, 6, 8)),
         min_arch=90,
         domain=serve_fp32,
         tile=find_tile,

@@ -202,7 +202,9 @@ def count_tiny_bytes(t: Values, item_bytes: int = FLOAT_BYTES) -> int:
 TINY_SHAPES = Constraint(
     "tiny_shapes", "bm and bn must be 32 or 64, and stages at least 3", lambda t: {t["bm"], t["bn"]} <= {32, 64} and t["stages"] >= 3
 )
-TINY_FITS = Constraint("tiny_fits", "a ring and the sums handed over must fit 227 KiB twice", lambda t: 2 * count_tiny_bytes(t) <= MAX_SHARED_BYTES)
+TINY_FITS = Constraint(
+    "tiny_fits", "a ring and the sums handed over must fit 227 KiB twice", lambda t: 2 * count_tiny_bytes(t) <= MAX_SHARED_BYTES
+)
 GEMV_SHAPES = Constraint(
     "gemv_shapes",
     "tn must be at most 4, and bn be 1 to 32 warps of tn columns",
