@@ -164,7 +164,7 @@ def test_an_update_in_place_is_the_truths(decoupled: bool) -> None:
     rng = np.random.default_rng(5)
     p, g, m = (rng.normal(size=(5, 7)).astype(np.float32) for _ in range(3))
     v, step, lr = rng.uniform(0.1, 1.0, size=(5, 7)).astype(np.float32), np.asarray(np.int64(3)), np.asarray(np.float32(1e-2))
-    true, found = call_on_both("Adam", [p, g, m, v, step, lr], beta1=0.8, weight_decay=0.1, decoupled=decoupled)
+    true, found = call_on_both("Adam", [p, g, m, v, step, lr, None, None], beta1=0.8, weight_decay=0.1, decoupled=decoupled)
     for x, y in zip(true, found, strict=True):
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)  # a dozen roundings in fp32
 
