@@ -267,7 +267,7 @@ def _reduce(d: Dimensions, node: Node) -> None:
 
 
 def _reshape(d: Dimensions, node: Node) -> None:
-    """A dimension stays where it has the same extent, and as many elements before it."""
+    """Keep a dimension that has the same extent, and as many elements before it."""
     (x,), y = _inputs(node), node.outputs[0]
     places = {(math.prod(y.type.shape[:i]), n): i for i, n in enumerate(y.type.shape) if n != 1}
     for axis, n in enumerate(x.type.shape):

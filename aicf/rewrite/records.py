@@ -15,8 +15,8 @@ class Map:
     """Where the units of a parameter's axis come from, and by how much they are scaled; None stands for a scale of 1.
 
     Unit i is unit ``index[i]`` of before; without an index (a parameter that is new, or gone) ``dim`` is None. ``scale_p``, ``scale_m`` and
-    ``scale_v`` are what parameter, first moment (or momentum) and second moment are multiplied by; ``lr_scale`` and ``eps_scale`` are factors of
-    the rate and of eps, which come on top of those of earlier rewrites.
+    ``scale_v`` are what parameter, first moment (or momentum) and second moment are multiplied by; ``lr_scale`` and ``eps_scale`` are
+    factors of the rate and of eps, which come on top of those of earlier rewrites.
     """
 
     owner: str
