@@ -41,7 +41,7 @@ def execute(notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any
 
 
 def test_the_notebooks_are_there() -> None:
-    assert [p.stem for p in NOTEBOOKS] == ["compare", "loose_kernel", "model_vs_measured", "roofline", "tile_sweep"]
+    assert [p.stem for p in NOTEBOOKS] == ["compare", "loose_kernel", "model_vs_measured", "plan", "roofline", "tile_sweep"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
@@ -59,6 +59,8 @@ def test_a_notebook_runs_on_published_records(path: Path, tmp_path: Path, monkey
     assert any("image/svg+xml" in o.get("data", {}) for o in outputs), "a notebook shows pictures"
     if path.stem == "loose_kernel":
         check_candidates_are_proved(outputs)
+    elif path.stem == "plan":
+        check_a_plan_is_shown(outputs)
     elif path.stem != "model_vs_measured":
         assert any("results published in profiles/" in o.get("text", "") for o in outputs)
     if path.stem == "roofline":
@@ -72,6 +74,13 @@ def check_candidates_are_proved(outputs: list[Any]) -> None:
     assert tables and tables[0].count("<td>passed</td>") == 3
     text = "".join(o.get("text", "") for o in outputs)
     assert "op.py" in text and ("no time was measured" in text or "cold launches on the GPU" in text)
+
+
+def check_a_plan_is_shown(outputs: list[Any]) -> None:
+    """Check that both graphs and the arena are drawn, and that each step has a kernel and an error or a time."""
+    assert sum("image/svg+xml" in o.get("data", {}) for o in outputs) == 3
+    text = "".join(o.get("text", "") for o in outputs)
+    assert "differentiate:" in text and "gemm_backward" in text and ("no time was measured" in text or " us " in text)
 
 
 def check_every_kernel_is_drawn(outputs: list[Any]) -> None:

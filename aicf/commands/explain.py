@@ -1,4 +1,7 @@
-"""Print an op's kernels, what is known about their time for a call, and why each was chosen or dropped.
+"""Print an op's kernels, what is known about their time for a call, and why each was chosen or dropped; or how a network was compiled.
+
+A network is FILE.py:NAME, where NAME is a function without arguments that returns what aicf.compile or aicf.compile_step returned, or the
+folder of a saved one. What each pass did is printed, with the numbers that decided, then the plan; --draw FOLDER adds pictures.
 
 Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too.
 
@@ -18,11 +21,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aicf.registry import HwCaps, Preferences, Problem, explain, open_registry
+from aicf.train.explaining import explain_network, find_network, is_network
 from contract.calls import Interface
 
 if TYPE_CHECKING:
@@ -39,9 +44,9 @@ class Prefer(StrEnum):
     MEMORY = "memory"
 
 
-Op = Annotated[str, typer.Argument(metavar="OP", help="an op of the frozen set", show_default=False)]
+Op = Annotated[str, typer.Argument(metavar="OP|NETWORK", help="a frozen op; FILE.py:NAME or a saved folder", show_default=False)]
 Words = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="NAME=VALUE...", help="sizes (M=4096), attributes (act=silu), row strides (lda=4104), addresses (a@=4)", show_default=False
     ),
@@ -50,22 +55,27 @@ Arch = Annotated[str | None, typer.Option("--arch", metavar="sm_90a", help="the 
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="only kernels with the same bits on every run")]
 MaxWorkspace = Annotated[int | None, typer.Option("--max-workspace", metavar="BYTES", help="only kernels that need no more than this")]
 Accumulate = Annotated[str | None, typer.Option("--accumulate", metavar="DTYPE", help="only kernels that are known to sum in this dtype")]
+Draw = Annotated[Path | None, typer.Option("--draw", metavar="FOLDER", help="of a network: write pictures of graphs and memory there")]
 PreferBy = Annotated[Prefer, typer.Option("--prefer", help="speed, or memory: only kernels with the least workspace")]
 
 
 def run(
     op: Op,
-    words: Words,
+    words: Words = None,
     arch: Arch = None,
     deterministic: Deterministic = False,
     max_workspace: MaxWorkspace = None,
     accumulate: Accumulate = None,
     prefer: PreferBy = Prefer.SPEED,
+    draw: Draw = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")] = False,
 ) -> int:
     """Run the verb."""
+    if is_network(op):
+        print("\n".join(explain_network(find_network(op), draw)))
+        return 0
     interface = Interface(op, open_registry().read(op).frozen.interface)
-    problem = parse_problem(interface, words)
+    problem = parse_problem(interface, words or ())
     prefs = Preferences(deterministic, max_workspace, accumulate, prefer.value)
     explanation = explain(op, problem, HwCaps.parse(arch) if arch else _ask_device(), prefs)
     if as_json:

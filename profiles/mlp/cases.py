@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,8 +42,28 @@ CASES = {
     "784-256-128-10, batch 128, bf16": Case((784, 256, 128, 10), 128, "bfloat16"),
     "1024-4096-4096-1024, batch 4096, bf16": Case((1024, 4096, 4096, 1024), 4096, "bfloat16"),
 }
+INFERENCE = {
+    f"{widths}, batch {batch}, {name}": Case(tuple(map(int, widths.split("-"))), batch, dtype)
+    for widths, name, dtype in (("784-256-128-10", "fp32", "float32"), ("1024-4096-4096-1024", "bf16", "bfloat16"))
+    for batch in (1, 128)
+}
 # For a try without a GPU.
 TINY = {"24-32-16-10, batch 16, fp32": Case((24, 32, 16, 10), 16, "float32")}
+
+
+def draw_cases(count: int, seed: int) -> dict[str, Case]:
+    """Return perceptrons of 2 to 8 layers, widths 16 to 1024 and batches 1 to 512, both log-uniform; fp32 and bf16 take turns."""
+    rng = np.random.default_rng(seed)
+
+    def draw(least: int, most: int) -> int:
+        return round(math.exp(rng.uniform(math.log(least), math.log(most))))
+
+    found = {}
+    for i in range(count):
+        widths = tuple(draw(16, 1024) for _ in range(int(rng.integers(2, 8, endpoint=True)) + 1))
+        case = Case(widths, draw(1, 512), ("float32", "bfloat16")[i % 2])
+        found[f"{'-'.join(map(str, widths))}, batch {case.batch}, {'fp32' if i % 2 == 0 else 'bf16'}"] = case
+    return found
 
 
 def time_step(step: Callable[[int], Any], wait: Callable[[], Any], seconds: float) -> dict[str, Any]:

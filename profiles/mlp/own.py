@@ -25,8 +25,9 @@ def _make_model(case: Case) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
-def measure(case: Case, seconds: float) -> dict[str, Any]:
-    """Return the contenders' figures by name, and what else is told of the plan."""
+def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
+    """Return the contenders' figures by name, and what else is told of the plan; of the one contender, few is all."""
+    del few
     device = open_device()
     model, batches = _make_model(case), case.make_batches()
     optimizer = optim.Adam(model.parameters(), lr=RATE)
@@ -48,6 +49,30 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
     profile = [] if device.is_emulated else [str(row) for row in step.profile()]
     plan = {"plan": step.plan.to_lines(), "profile": profile, "replay_is_stepwise": replayed, "log": [str(e) for e in step.log]}
     return {"aicf compile_step": {**found, "first_s": first_s, "losses": losses, "launches": len(step.plan.steps)}, "plan": plan}
+
+
+def measure_inference(case: Case, seconds: float) -> dict[str, Any]:
+    """Return the contender's figures by name, with its outputs; bf16: parameters, inputs and outputs are."""
+    device = open_device()
+    model = _make_model(case)
+    inputs = [Tensor(x) for x, _ in case.make_batches()]
+    if case.dtype == "bfloat16":
+        for _, layer in model.modules():
+            if isinstance(layer, nn.Linear):
+                assert layer.bias is not None
+                layer.weight = nn.Parameter(layer.weight.cast(case.dtype).numpy())
+                layer.bias = nn.Parameter(layer.bias.cast(case.dtype).numpy())
+        inputs = [x.cast(case.dtype) for x in inputs]
+    held = [Tensor(x.numpy(), backend="cuda") for x in inputs]
+    started = time.perf_counter()
+    program = aicf.compile(model, [held[0]], backend="cuda")
+    outputs = program(held[0]).numpy().astype(np.float32)
+    first_s = time.perf_counter() - started
+    found = time_step(lambda i: program(held[i % len(held)]), device.synchronize, seconds)
+    profile = [] if device.is_emulated else [str(row) for row in program.profile()]
+    plan = {"plan": program.plan.to_lines(), "profile": profile}
+    row = {**found, "first_s": first_s, "norm": float(np.linalg.norm(outputs)), "launches": len(program.plan.steps)}
+    return {"aicf compile": row, "plan": plan}
 
 
 def describe() -> dict[str, Any]:

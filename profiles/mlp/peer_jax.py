@@ -12,8 +12,9 @@ from cases import CHECKED_STEPS, RATE, Case, time_step
 BETA1, BETA2, EPS, SCANNED = 0.9, 0.999, 1e-8, 64
 
 
-def measure(case: Case, seconds: float) -> dict[str, Any]:
-    """Return the contenders' figures by name."""
+def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
+    """Return the contenders' figures by name; both are among the few."""
+    del few
     compute = jnp.bfloat16 if case.dtype == "bfloat16" else jnp.float32
     if case.dtype == "float32":
         jax.config.update("jax_default_matmul_precision", "highest")  # fp32 as it is, not TF32
@@ -46,6 +47,32 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         "JAX jit, donated": _measure_jit(jax.jit(step, donate_argnums=0), make_state(), held, seconds),
         f"JAX scan over {SCANNED}": _measure_scan(step, make_state(), held, seconds),
     }
+
+
+def measure_inference(case: Case, seconds: float) -> dict[str, Any]:
+    """Return the contender's figures by name."""
+    compute = jnp.bfloat16 if case.dtype == "bfloat16" else jnp.float32
+    if case.dtype == "float32":
+        jax.config.update("jax_default_matmul_precision", "highest")
+    params = [(jnp.asarray(w, compute), jnp.asarray(b, compute)) for w, b in case.make_weights()]
+    held = [jnp.asarray(x, compute) for x, _ in case.make_batches()]
+
+    @jax.jit
+    def run(params: Any, h: Any) -> Any:
+        for i, (w, b) in enumerate(params):
+            h = h @ w.T + b
+            h = jax.nn.relu(h) if i + 1 < len(params) else h
+        return h
+
+    started = time.perf_counter()
+    box = [run(params, held[0])]
+    norm = float(jnp.linalg.norm(box[0].astype(jnp.float32)))
+    first_s = time.perf_counter() - started
+
+    def step(i: int) -> None:
+        box[0] = run(params, held[i % len(held)])
+
+    return {"JAX jit": {**time_step(step, lambda: jax.block_until_ready(box), seconds), "first_s": first_s, "norm": norm}}
 
 
 def _measure_jit(jitted: Any, state: Any, held: Any, seconds: float) -> dict[str, Any]:

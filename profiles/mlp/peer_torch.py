@@ -73,8 +73,8 @@ def _measure_one(step: Callable[..., torch.Tensor], held: list[tuple[torch.Tenso
     return {**found, "first_s": first_s, "losses": losses}
 
 
-def measure(case: Case, seconds: float) -> dict[str, Any]:
-    """Return the contenders' figures by name; one that fails says why."""
+def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
+    """Return the contenders' figures by name; one that fails says why. With ``few`` only the fastest, the graph, takes part."""
     held = [(torch.from_numpy(x).cuda(), torch.from_numpy(y).cuda()) for x, y in case.make_batches()]
 
     def compile_step(net: _Net) -> Callable[..., torch.Tensor]:
@@ -86,10 +86,31 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         "torch whole-step graph": lambda net: _make_graph(net, *held[0]),
         "torch.compile": compile_step,
     }
+    if few:
+        makers = {"torch whole-step graph": makers["torch whole-step graph"]}
     found: dict[str, Any] = {}
     for name, make in makers.items():
         try:
             found[name] = _measure_one(make(_Net(case)), held, seconds)
+        except (RuntimeError, ImportError, ValueError, TypeError) as error:
+            found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
+    return found
+
+
+def measure_inference(case: Case, seconds: float) -> dict[str, Any]:
+    """Return the contenders' figures by name; one that fails says why."""
+    dtype = torch.bfloat16 if case.dtype == "bfloat16" else torch.float32
+    held = [torch.from_numpy(x).cuda().to(dtype) for x, _ in case.make_batches()]
+    model = _Net(case).model.to(dtype).eval()
+    found: dict[str, Any] = {}
+    for name, run in {"torch eager": model, "torch.compile max-autotune": torch.compile(model, mode="max-autotune")}.items():
+        try:
+            with torch.inference_mode():
+                started = time.perf_counter()
+                norm = float(torch.linalg.norm(run(held[0]).float()))
+                first_s = time.perf_counter() - started
+                timed = time_step(lambda i, run=run: run(held[i % len(held)]), torch.cuda.synchronize, seconds)  # type: ignore[misc]
+            found[name] = {**timed, "first_s": first_s, "norm": norm}
         except (RuntimeError, ImportError, ValueError, TypeError) as error:
             found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
     return found

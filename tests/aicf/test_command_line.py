@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -68,3 +69,46 @@ def test_an_op_that_is_not_frozen_is_wrong_use_to_prebuild_too() -> None:
 def test_a_call_that_no_kernel_serves_is_explained_and_fails() -> None:
     done = explain("softmax", "rows=4", "columns=5", "--accumulate", "float64")
     assert done.returncode == 1 and "sums in float32, not in float64" in " ".join(done.stdout.split())
+
+
+NETWORK = """
+import numpy as np
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+
+def make_step():
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    batch = Tensor(np.zeros((2, 8), np.float32)), Tensor(np.zeros(2, np.int64))
+    return aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x), y), optim.Adam(model.parameters()), batch, backend="numpy")
+
+NUMBER = 3
+"""
+
+
+def test_a_network_is_explained_with_pictures_and_so_is_a_saved_one(tmp_path: Path) -> None:
+    (tmp_path / "network.py").write_text(NETWORK)
+    done = aicf("explain", f"{tmp_path}/network.py:make_step", "--draw", str(tmp_path / "pictures"))
+    assert done.returncode == 0 and "differentiate: 4 ->" in done.stdout and "CrossEntropy" in done.stdout, done.stderr
+    pictures = {path.stem: ET.parse(path) for path in (tmp_path / "pictures").glob("*.svg")}
+    assert pictures.keys() == {"recorded", "compiled", "arena"}
+    words = [e.text for e in pictures["compiled"].iter() if e.tag.endswith("text")]
+    assert words.count("LinearGrad") == 2 and {"input", "forward", "backward", "update", "Elementwise relu"} <= set(words)
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]; import network; network.make_step().save({str(tmp_path / 'saved')!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    saved = aicf("explain", str(tmp_path / "saved"))
+    assert saved.returncode == 0 and "CrossEntropy" in saved.stdout and "its passes ran where it was compiled" in saved.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("nowhere.py:make_step", "there is no file nowhere.py"),
+        ("network.py:nope", "has no 'nope'"),
+        ("network.py:NUMBER", "is int; it must be"),
+    ],
+)
+def test_what_is_no_network_is_refused_by_name(tmp_path: Path, word: str, text: str) -> None:
+    (tmp_path / "network.py").write_text(NETWORK)
+    done = aicf("explain", word.replace("network.py", f"{tmp_path}/network.py"))
+    assert done.returncode == 2 and text in " ".join(done.stderr.split()) and "Traceback" not in done.stderr

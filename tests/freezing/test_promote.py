@@ -141,8 +141,13 @@ def test_a_faster_kernel_takes_the_bucket_with_its_times_as_evidence(tmp_path: P
     assert (again.outcome, again.reason) == ("kept", "it has the bucket already")
     other = make_candidate(NEW, 3)  # other sources, the same machine code
     other.manifest["build"]["machine_code"] = {"sm_90a": f"{2:064x}"}
+    other.manifest["seal"] = make_seal({k: v for k, v in other.manifest.items() if k != "seal"})
     (again,) = run_promote(tmp_path, [other], make_hold({}))
     assert (again.outcome, again.kernel) == ("kept", entry["kernel"])
+    # Code of the host may have been mended: a stated reason replaces the kernel.
+    hold = make_hold({entry["kernel"]: 49.0, NEW: 49.0})
+    (forced,) = run_promote(tmp_path, [other], hold, force_reason="a check was missing")
+    assert forced.outcome == "promoted" and find_holder(tmp_path)["kernel"] == forced.kernel != entry["kernel"]
 
 
 @pytest.mark.parametrize(("time_us", "why"), [(50.0, "not FASTER anywhere"), (49.8, "not FASTER anywhere"), (51.0, "not FASTER anywhere")])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -118,3 +121,11 @@ def test_random_dags_are_valid() -> None:
 
     for seed in range(50):
         check(make_dag(random.Random(seed), 2)[0])
+
+
+def test_the_pictures_of_the_documentation_are_what_is_drawn(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[3]
+    subprocess.run([sys.executable, root / "scripts" / "draw_framework.py", "--to", tmp_path], cwd=root, check=True)
+    for made in sorted(tmp_path.iterdir()):
+        kept = root / "docs" / "pictures" / made.name
+        assert kept.read_text() == made.read_text(), f"{kept} is out of date: python scripts/draw_framework.py"
