@@ -319,7 +319,7 @@ def group_norm(x: Tensor, groups: int, weight: Tensor | None = None, bias: Tenso
 
 
 def embedding(table: Tensor, indices: Tensor) -> Tensor:
-    """Return rows of a table [rows, columns] by index; raises IndexError for an index that has no row."""
+    """Return rows of a table [rows, columns] by index; an index that has no row raises IndexError on the host, and ends a launch."""
     return _one("Embedding", table, indices)
 
 

@@ -159,11 +159,13 @@ class FrozenCalls:
             raise SelectionError(f"{op}: the frozen op has no input {strange[0]}, which was given; promote the op again")
         known = {a["name"] for a in signature.options}
         scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
-        for name in attrs.keys() - known - scalars - set(signature.presence.values()):
+        # What no input's shape tells: the op in the opset has an attribute of the size's name.
+        sizes = {name: size for name in signature.interface.size_names if isinstance(size := attrs.get(name), int)}
+        for name in attrs.keys() - known - scalars - sizes.keys() - set(signature.presence.values()):
             if attrs[name] != find_op(op).attributes[name]:
                 raise SelectionError(f"{op}: the frozen op has no {name}, but {name} = {attrs[name]!r} was requested; promote the op again")
         options = {n: value for n, value in attrs.items() if n in known and isinstance(value, (bool, int, float, str))}
-        problem = signature.make_problem(views, options)
+        problem = signature.make_problem(views, options, sizes)
         # Places in a plan are aligned further than any kernel asks for; the registry is to take addresses as aligned.
         problem.addresses = {}
         return problem, names

@@ -52,8 +52,8 @@ class Signature:
         values = {a["name"]: a["default"] for a in self.interface.attributes} | dict(attributes)
         return [t for t in self.interface.tensors if t["role"] == "output" and find_row(t["present"], values)]
 
-    def make_problem(self, views: Mapping[str, View], options: Mapping[str, Value]) -> Problem:
-        """Return the problem that arguments make; ``views`` has the arrays that are given.
+    def make_problem(self, views: Mapping[str, View], options: Mapping[str, Value], given: Mapping[str, int] | None = None) -> Problem:
+        """Return the problem that arguments make; ``views`` has the arrays that are given, ``given`` sizes that none of them tells.
 
         Raises TypeError or ValueError that names the argument, what it is, and what is expected.
         """
@@ -62,7 +62,7 @@ class Signature:
             attributes[attribute["name"]] = self._check_option(attribute, options)
         attributes |= self._infer(views, attributes)
         self._check_presence(views, attributes)
-        sizes: dict[str, int] = {}
+        sizes = dict(given or {})
         strides: dict[str, int | tuple[int, ...]] = {}
         for name, view in views.items():
             shape = find_row(self._tensors[name]["shape"], attributes)

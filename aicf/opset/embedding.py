@@ -1,12 +1,14 @@
-"""Rows of a table by index, and its gradient: rows added into a table."""
+"""Rows of a table by index, and its gradient: rows added into a table; and both as frozen ops."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from aicf.opset.definition import REQUIRED, Arrays, Backward, OpDef, Types, V
+from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type
 
 
@@ -67,8 +69,56 @@ def _save_indices(attrs: Attrs, needed: set[str]) -> set[str]:
     return {"indices"}
 
 
+def _lower_embedding(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    table, indices = inputs
+    if b.type_of(table).dtype == "float64":
+        return None
+    shape = b.type_of(indices).shape
+    made = b.one("embedding", table, b.reshape(indices, (math.prod(shape),)))
+    return [b.reshape(made, (*shape, b.type_of(table).shape[1]))]
+
+
+def _lower_scatter(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
+    rows, indices = inputs
+    t = b.type_of(rows)
+    if t.dtype == "float64":
+        return None
+    count = math.prod(t.shape[:-1])
+    flat = b.reshape(rows, (count, t.shape[-1])), b.reshape(indices, (count,))
+    return [b.one("embedding_backward", *flat, vocabulary=attrs["rows"])]
+
+
+# ---- as frozen ops, which take a matrix and a vector. Without their status word a wrong index ends the launch.
+
+
+def _infer_frozen_embedding(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    _require_vector("embedding", types[1])
+    return _infer_embedding(types, attrs)
+
+
+def _infer_frozen_backward(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    _require_vector("embedding_backward", types[1])
+    return _infer_scatter(types, {"rows": attrs["vocabulary"]})
+
+
+def _require_vector(op: str, indices: Type | None) -> None:
+    if indices is None or len(indices.shape) != 1:
+        raise ValueError(f"{op}: indices: expected one dimension, got {indices}")
+
+
 OPS = (
-    OpDef("Embedding", ("table", "indices"), ("y",), _infer_embedding, _gather, {}, _differentiate_embedding, _save_indices, moves=True),
+    OpDef(
+        "Embedding",
+        ("table", "indices"),
+        ("y",),
+        _infer_embedding,
+        _gather,
+        {},
+        _differentiate_embedding,
+        _save_indices,
+        moves=True,
+        lower=_lower_embedding,
+    ),
     OpDef(
         "ScatterAdd",
         ("rows", "indices"),
@@ -79,5 +129,16 @@ OPS = (
         lambda g, dy: (g.one("Embedding", dy, g["indices"]), None),
         _save_indices,
         amp="never",
+        lower=_lower_scatter,
+    ),
+    OpDef("embedding", ("table", "indices"), ("y",), _infer_frozen_embedding, _gather, moves=True, is_frozen=True),
+    OpDef(
+        "embedding_backward",
+        ("dy", "indices"),
+        ("dtable",),
+        _infer_frozen_backward,
+        lambda arrays, attrs: _scatter(arrays, {"rows": attrs["vocabulary"]}),
+        {"vocabulary": REQUIRED},
+        is_frozen=True,
     ),
 )

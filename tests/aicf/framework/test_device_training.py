@@ -148,6 +148,28 @@ def test_norms_train_as_the_truth_does(norm: type[nn.Module]) -> None:
     np.testing.assert_allclose(found["cuda"], found["numpy"], rtol=1e-5)
 
 
+def test_an_embedding_trains_as_the_truth_does() -> None:
+    def make_classifier() -> nn.Module:
+        aicf.manual_seed(0)
+        return nn.Sequential(nn.Embedding(11, 8), nn.Linear(8, 5))
+
+    tokens = np.array([[0, 3, 3, 10], [7, 0, 3, 1]])  # rows that are read twice, and rows that nobody reads
+    y = np.arange(8) % 5
+    found = {}
+    for backend in ("numpy", "cuda"):
+        with aicf.use_backend(backend):
+            model, batch = make_classifier(), (Tensor(tokens), Tensor(y))
+            F.cross_entropy(model(batch[0]).reshape(8, 5), batch[1]).backward()
+            gradient = next(iter(model.parameters())).grad
+            assert gradient is not None
+            step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x).reshape(8, 5), y), adam(model), batch)
+            found[backend] = [gradient.numpy().copy(), *(step(tokens, y).item() for _ in range(3)), model(batch[0]).numpy()]
+    assert {"embedding", "embedding_backward"} <= set(name_launches(step))
+    assert step.verify_replay(3)
+    for a, b in zip(found["cuda"], found["numpy"], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
 def test_masks_are_the_truths() -> None:
     x = np.ones((5, 12), np.float32)
     host, own = Generator(5), Generator(5)
