@@ -59,7 +59,9 @@ class CudaBackend(Backend):
         made = None if known.lower is None else known.lower(_Lowering(self), inputs, attrs)
         if made is None:
             raise UnsupportedError(describe_unserved(op, types, attrs))
-        return tuple(made)
+        # What came out as it went in is still an array of its own: one may be overwritten without the other.
+        taken = {x.address for x in inputs if x is not None}
+        return tuple(self._clone(x) if x.address in taken else x for x in made)
 
     def _launch(
         self, op: OpDef, inputs: Sequence[Any | None], types: Sequence[Type | None], attrs: Attrs, results: Sequence[Type]
