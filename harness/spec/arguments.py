@@ -62,7 +62,8 @@ class Tensor:
     memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both, and ``values``, may be functions of the
     problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
     given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
-    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be.
+    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be. ``since`` numbers the growths of
+    an op whose kernels are frozen: fields of a later one lie behind all others, so that kernels sealed before still serve.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Tensor:
     can_pad_rows: bool = False
     strides: Strides = Strides.PACKED
     values: Values | Callable[[Problem], Values] = PLAIN
+    since: int = 0
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:
@@ -158,13 +160,14 @@ class Attribute:
     """A choice that is not a tensor, with the values it accepts.
 
     ``passed`` is False for what the arrays tell: whether an optional tensor is there (:attr:`Tensor.present`), or the dtype of one; the
-    binding then sees the tensors, and not the attribute.
+    binding then sees the tensors, and not the attribute. ``since`` is as for tensors.
     """
 
     name: str
     choices: tuple[AttributeValue, ...]
     default: AttributeValue
     passed: bool = True
+    since: int = 0
 
 
 @dataclass(frozen=True)
