@@ -167,10 +167,13 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
     const Span span = {row.columns, group.rank, has_packs};
 
+    // Chunks that begin past the row cost a comparison.
+    const auto is_there = [&](int chunk) { return chunk * (kThreads * Span::kChunkElems) < row.columns; };
     Pack<Element> kept[Span::kChunks];
     float maximum = minus_infinity();
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+        if (!is_there(chunk)) continue;
         kept[chunk] = read_chunk(row, span, chunk);
 #pragma unroll
         for (const float value : kept[chunk].values) maximum = fmaxf(maximum, value);
@@ -180,6 +183,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     float sum = 0.0f;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+        if (!is_there(chunk)) continue;
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             const float weight = expf(kept[chunk].values[i] - base);
@@ -192,6 +196,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     if (group.row >= params.rows) return;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+        if (!is_there(chunk)) continue;
 #pragma unroll
         for (float& value : kept[chunk].values) value = is_log ? finish(value) : value * finish.factor;
         span.store(row.y, chunk, kept[chunk]);

@@ -277,6 +277,7 @@ PROBLEMS = (
     _problem("bench sweep", 262144, 127),
     _problem("bench sweep", 524288, 64),
     _problem("bench", 524288, 64, "bfloat16"),
+    _problem("bench", 262144, 256, "bfloat16 log"),
     _problem("bench", 8192, 8192, "bfloat16"),
     _problem("bench", 1024, 131072, "bfloat16"),
     _problem("bench", 32768, 1024, "bfloat16 causal with_scale"),
@@ -324,6 +325,7 @@ OP = Op(
         Axis(
             "region",
             {
+                "tiny_rows": (Count({"columns": 1}, max=64),),
                 "short_rows": (Count({"columns": 1}, max=256),),
                 "middle_rows": (Count({"columns": 1}, max=8192),),
                 "long_rows": (),

@@ -188,6 +188,8 @@ PROBLEMS = (
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     _problem("bench sweep", 524288, 64),
     _problem("bench", 524288, 64, "bfloat16", "with_scale"),
+    _problem("bench", 262144, 256),
+    _problem("bench", 262144, 256, "bfloat16", "log"),
     _problem("bench sweep", 32768, 1024),
     _problem("bench", 32768, 1024, "bfloat16", "with_scale"),
     _problem("bench", 8192, 8192),
@@ -221,6 +223,14 @@ OP = Op(
     population=POPULATION,
     axes=(
         Axis("dtypes", {"float32": (OneOf("dtype", ("float32",)),), "half": ()}),
-        Axis("region", {"short": (Count({"columns": 1}, max=256),), "middle": (Count({"columns": 1}, max=8192),), "long": ()}),
+        Axis(
+            "region",
+            {
+                "tiny": (Count({"columns": 1}, max=64),),
+                "short": (Count({"columns": 1}, max=256),),
+                "middle": (Count({"columns": 1}, max=8192),),
+                "long": (),
+            },
+        ),
     ),
 )
