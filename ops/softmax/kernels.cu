@@ -113,12 +113,17 @@ __global__ void __launch_bounds__(kRows* kWarpSize) softmax_warp(const SoftmaxPa
     for (int j = group.rank; j < row.columns; j += kWarpSize) row.y[j] = from_float<Element>(finish(row.read(j)));
 }
 
-// The elements of a chunk of a row, scaled, with -inf for what does not count and what lies past the row.
+// Scales the elements of a chunk, and makes -inf of what does not count and what lies past the row.
 template <class Element, bool kIsMasked, class Span>
-__device__ __forceinline__ Pack<Element> read_chunk(const Row<Element, kIsMasked>& row, const Span& span, int chunk) {
-    Pack<Element> pack = span.load(row.x, chunk, minus_infinity());
+__device__ __forceinline__ void count_in(const Row<Element, kIsMasked>& row, const Span& span, int chunk, Pack<Element>& pack) {
 #pragma unroll
     for (int i = 0; i < Span::kChunkElems; ++i) pack.values[i] = row.weigh_in(pack.values[i], span.find_column(chunk, i));
+}
+
+template <class Element, bool kIsMasked, class Span>
+__device__ __forceinline__ Pack<Element> read_chunk(const Row<Element, kIsMasked>& row, const Span& span, int chunk) {
+    Pack<Element> pack = span.load(row.x, chunk, 0.0f);
+    count_in(row, span, chunk, pack);
     return pack;
 }
 
@@ -167,14 +172,13 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
     const Span span = {row.columns, group.rank, has_packs};
 
-    // Chunks that begin past the row cost a comparison.
-    const auto is_there = [&](int chunk) { return chunk * (kThreads * Span::kChunkElems) < row.columns; };
     Pack<Element> kept[Span::kChunks];
+    span.load_all(row.x, kept);
     float maximum = minus_infinity();
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!is_there(chunk)) continue;
-        kept[chunk] = read_chunk(row, span, chunk);
+        if (!span.is_there(chunk)) continue;
+        count_in(row, span, chunk, kept[chunk]);
 #pragma unroll
         for (const float value : kept[chunk].values) maximum = fmaxf(maximum, value);
     }
@@ -183,7 +187,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     float sum = 0.0f;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!is_there(chunk)) continue;
+        if (!span.is_there(chunk)) continue;
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             const float weight = expf(kept[chunk].values[i] - base);
@@ -196,7 +200,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     if (group.row >= params.rows) return;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!is_there(chunk)) continue;
+        if (!span.is_there(chunk)) continue;
 #pragma unroll
         for (float& value : kept[chunk].values) value = is_log ? finish(value) : value * finish.factor;
         span.store(row.y, chunk, kept[chunk]);

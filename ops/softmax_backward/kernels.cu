@@ -95,15 +95,13 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(co
     const Group group;
     const Row<Element> row(params, group.find_source(params.rows));
     const Span span = {row.columns, group.rank, has_packs};
-    // Chunks that begin past the row cost a comparison.
-    const auto is_there = [&](int chunk) { return chunk * (kThreads * Span::kChunkElems) < row.columns; };
     Pack<Element> dy[Span::kChunks], y[Span::kChunks];
+    span.load_all(row.dy, dy);
+    span.load_all(row.y, y);
     float sum = 0.0f;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!is_there(chunk)) continue;
-        dy[chunk] = span.load(row.dy, chunk, 0.0f);
-        y[chunk] = span.load(row.y, chunk, 0.0f);
+        if (!span.is_there(chunk)) continue;
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy[chunk].values[i], y[chunk].values[i]);
     }
@@ -111,7 +109,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(co
     if (group.row >= params.rows) return;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!is_there(chunk)) continue;
+        if (!span.is_there(chunk)) continue;
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             dy[chunk].values[i] = row.find_result(dy[chunk].values[i], y[chunk].values[i], sum);
