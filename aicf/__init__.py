@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicf import frontends, functional, nn, optim, workbench
+    from aicf import frontends, functional, nn, optim, rewrite, workbench
     from aicf.autograd import grad, no_grad
     from aicf.backends import set_backend, use_backend
     from aicf.gradient_check import gradcheck
@@ -31,7 +31,7 @@ _PLACES = {
     "set_backend": "aicf.backends",
     "use_backend": "aicf.backends",
 }
-_MODULES = ("frontends", "functional", "nn", "optim", "workbench")
+_MODULES = ("frontends", "functional", "nn", "optim", "rewrite", "workbench")
 
 __all__ = [
     "Generator",
@@ -48,6 +48,7 @@ __all__ = [
     "nn",
     "no_grad",
     "optim",
+    "rewrite",
     "save_state",
     "set_backend",
     "use_backend",

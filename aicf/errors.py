@@ -59,3 +59,7 @@ class StateError(RuntimeError):
 
 class PlanError(ValueError):
     """A plan that cannot be right: buffers that overlap while both are alive, reads of what nothing wrote, or a damaged file."""
+
+
+class RewriteError(RuntimeError):
+    """A rewrite that cannot be made; the message says why, and nothing has changed."""

@@ -16,10 +16,19 @@ class Linear(Module):
     """``y = x weight' + bias``: x [..., in_features], weight [out_features, in_features], drawn from +-1/sqrt(in_features)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        self.in_features, self.out_features = in_features, out_features
         bound = 1.0 / math.sqrt(max(in_features, 1))
         self.weight = Parameter(find_generator().uniform((out_features, in_features), -bound, bound))
         self.bias = Parameter(find_generator().uniform((out_features,), -bound, bound)) if bias else None
+
+    @property
+    def in_features(self) -> int:
+        """How many features go in: what the weight says, which a rewrite may change."""
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        """How many features come out."""
+        return self.weight.shape[0]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the product."""

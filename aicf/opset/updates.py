@@ -1,8 +1,15 @@
-"""Optimizer rules that update a parameter from its gradient: in place, with step and learning rate read from memory."""
+"""Optimizer rules that update a parameter from its gradient: in place, with step and learning rate read from memory.
+
+A network that was rewritten can have copied units: its parameter is ``p_scale`` times, and its gradient ``g_scale`` times, what the network
+before had. With these two (arrays that broadcast to the parameter, 1 where they are not given) an update is ``p_scale`` times the one that
+the network before would have got: the rate, eps and the decay within a gradient are scaled accordingly. Moments are of
+the gradient as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +26,7 @@ def _number(attrs: Attrs, name: str) -> float:
 
 
 def _check(op: str, names: tuple[str, ...], types: Types, scalars: tuple[tuple[str, Type], ...]) -> Type:
-    """Return the parameter's type; all tensors of an update have it, and the scalars have theirs."""
+    """Return the parameter's type; all tensors of an update have it, the scalars have theirs, and scales broadcast to it."""
     p = types[0]
     assert p is not None
     # A gradient may have come in 16 bits; what it changes is in fp32.
@@ -29,13 +36,26 @@ def _check(op: str, names: tuple[str, ...], types: Types, scalars: tuple[tuple[s
     for name, found in zip(names, types, strict=False):
         if found is not None and found.shape != p.shape:
             raise ValueError(f"{op}: {name}: expected shape {p.shape}, got {found.shape}")
-    for (name, wanted), found in zip(scalars, types[len(names) :], strict=True):
+    for (name, wanted), found in zip(scalars, types[len(names) :], strict=False):
         if found != wanted:
             raise TypeError(f"{op}: {name}: expected {wanted}, got {found}")
+    for name, found in zip(SCALES, types[len(names) + len(scalars) :], strict=False):
+        if found is None:
+            continue
+        fits = len(found.shape) == len(p.shape) and all(n in (1, m) for n, m in zip(found.shape, p.shape, strict=True))
+        if found.dtype != p.dtype or not fits:
+            raise ValueError(f"{op}: {name}: expected {p.dtype} that broadcasts to {p.shape}, got {found}")
     return p
 
 
+def _read_scales(arrays: Arrays) -> tuple[Any, Any]:
+    """Return the two scales, 1 for one that is not given."""
+    p_scale, g_scale = arrays
+    return 1.0 if p_scale is None else p_scale, 1.0 if g_scale is None else g_scale
+
+
 STEP, RATE = Type("int64", ()), Type("float32", ())
+SCALES = ("p_scale", "g_scale")
 
 
 def _infer_adam(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -44,16 +64,17 @@ def _infer_adam(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 def _adam(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     """Return p, m, v after step ``step`` (from 1 on); with ``decoupled`` decay as AdamW has it, else as part of the gradient."""
-    p, grad, m, v, step, lr = arrays
+    p, grad, m, v, step, lr, *scales = arrays
+    p_scale, g_scale = _read_scales(scales or (None, None))
     beta1, beta2, decay = _number(attrs, "beta1"), _number(attrs, "beta2"), _number(attrs, "weight_decay")
     if attrs["decoupled"]:
         p = p * (1.0 - lr * decay)
     else:
-        grad = grad + decay * p
+        grad = grad + decay * (g_scale / p_scale) * p
     m = beta1 * m + (1.0 - beta1) * grad
     v = beta2 * v + (1.0 - beta2) * grad * grad
     first, second = m / (1.0 - beta1**step), v / (1.0 - beta2**step)
-    return p - lr * first / (np.sqrt(second) + _number(attrs, "eps")), m, v
+    return p - lr * p_scale * first / (np.sqrt(second) + _number(attrs, "eps") * g_scale), m, v
 
 
 def _infer_sgd(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -62,13 +83,15 @@ def _infer_sgd(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _sgd(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    p, grad, velocity, lr = arrays
-    grad = grad + _number(attrs, "weight_decay") * p
+    p, grad, velocity, lr, *scales = arrays
+    p_scale, g_scale = _read_scales(scales)
+    grad = grad + _number(attrs, "weight_decay") * (g_scale / p_scale) * p
+    rate = lr * (p_scale / g_scale)
     if velocity is None:
-        return (p - lr * grad,)
+        return (p - rate * grad,)
     momentum = _number(attrs, "momentum")
     velocity = momentum * velocity + grad
-    return p - lr * (grad + momentum * velocity if attrs["nesterov"] else velocity), velocity
+    return p - rate * (grad + momentum * velocity if attrs["nesterov"] else velocity), velocity
 
 
 def _infer_lion(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -76,47 +99,106 @@ def _infer_lion(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _lion(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    p, grad, m, lr = arrays
+    p, grad, m, lr, *scales = arrays
+    p_scale, _ = _read_scales(scales)
     beta1, beta2 = _number(attrs, "beta1"), _number(attrs, "beta2")
     direction = np.sign(beta1 * m + (1.0 - beta1) * grad)
-    return p - lr * (direction + _number(attrs, "weight_decay") * p), beta2 * m + (1.0 - beta2) * grad
+    return p - lr * (p_scale * direction + _number(attrs, "weight_decay") * p), beta2 * m + (1.0 - beta2) * grad
 
 
 def _lower_sgd(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    decay, momentum, has_momentum = _number(attrs, "weight_decay"), _number(attrs, "momentum"), inputs[2] is not None
-    lr = f"x{2 + has_momentum}"
-    body = f"g = x1 + {decay!r} * x0" if decay else "g = x1"
-    if has_momentum:
+    p, grad, velocity, lr, *scales = inputs
+    decay, momentum = _number(attrs, "weight_decay"), _number(attrs, "momentum")
+    ratio, inverse = _write_ratio(scales)
+    body = f"g = {{grad}} + {decay!r}{inverse} * {{p}}" if decay else "g = {grad}"
+    direction = "g"
+    if velocity is not None:
         direction = f"(g + {momentum!r} * y1)" if attrs["nesterov"] else "y1"
-        body += f"; y1 = {momentum!r} * x2 + g; y0 = x0 - {lr} * {direction}"
-    else:
-        body += f"; y0 = x0 - {lr} * g"
-    return _call_update(b, body, inputs, 1 + has_momentum)
+        body += f"; y1 = {momentum!r} * {{velocity}} + g"
+    named = {"p": p, "grad": grad, "velocity": velocity, "lr": lr, **_name_scales(scales)}
+    return _call_update(b, f"{body}; y0 = {{p}} - {{lr}}{ratio} * {direction}", named, 1 + (velocity is not None))
 
 
 def _lower_lion(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    p, grad, m, lr, p_scale, _ = inputs  # a sign does not depend on the gradient's scale
     beta1, beta2, decay = _number(attrs, "beta1"), _number(attrs, "beta2"), _number(attrs, "weight_decay")
-    direction = f"sign({beta1!r} * x2 + {1.0 - beta1!r} * x1) + {decay!r} * x0"
-    return _call_update(b, f"y0 = x0 - x3 * ({direction}); y1 = {beta2!r} * x2 + {1.0 - beta2!r} * x1", inputs, 2)
+    scale = "" if p_scale is None else "{p_scale} * "
+    direction = f"{scale}sign({beta1!r} * {{m}} + {1.0 - beta1!r} * {{grad}}) + {decay!r} * {{p}}"
+    body = f"y0 = {{p}} - {{lr}} * ({direction}); y1 = {beta2!r} * {{m}} + {1.0 - beta2!r} * {{grad}}"
+    return _call_update(b, body, {"p": p, "grad": grad, "m": m, "lr": lr, "p_scale": p_scale}, 2)
 
 
-def _call_update(b: Builder, body: str, inputs: Sequence[V | None], num_results: int) -> Sequence[V] | None:
-    there = [(x, b.type_of(x)) for x in inputs if x is not None]
-    return call_chain(b, body, there, [there[0][1]] * num_results)
+def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    has_scales = any(x is not None for x in inputs[6:])
+    return _lower_scaled_adam(b, inputs, attrs) if has_scales else b.call("optimizer", inputs[:6], attrs)
 
 
-def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V]:
-    return b.call("optimizer", inputs, attrs)
+def _lower_scaled_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
+    """Write a step with scales as two chains, of the moments and of the parameter: the frozen op takes none."""
+    p, grad, m, v, step, lr, *scales = inputs
+    beta1, beta2, eps, decay = (_number(attrs, name) for name in ("beta1", "beta2", "eps", "weight_decay"))
+    moments: dict[str, V | None] = {"m": m, "v": v, "grad": grad}
+    body = "g = {grad}"
+    if decay and not attrs["decoupled"]:
+        body = f"g = {{grad}} + {decay!r}{_write_ratio(scales)[1]} * {{p}}"
+        moments |= {"p": p, **_name_scales(scales)}
+    body += f"; y0 = {beta1!r} * {{m}} + {1.0 - beta1!r} * g; y1 = {beta2!r} * {{v}} + {1.0 - beta2!r} * g * g"
+    made = _call_update(b, body, moments, 2)
+    if made is None:
+        return None
+    named = {"p": p, "m": made[0], "v": made[1], "rate": _correct(b, lr, beta1, step), **_name_scales(scales)}
+    root, kept = "sqrt({v})", "{p}"
+    if beta2:
+        named["second"] = _find_correction(b, beta2, step)
+        root = "sqrt({v} / {second})"
+    if decay and attrs["decoupled"]:
+        named["keep"] = b.shift(b.scale(lr, -decay), 1.0)
+        kept = "{keep} * {p}"
+    floor = repr(eps) if scales[1] is None else f"{eps!r} * {{g_scale}}"
+    rate = "{rate}" if scales[0] is None else "{rate} * {p_scale}"
+    new = _call_update(b, f"y0 = {kept} - {rate} * {{m}} / ({root} + {floor})", named, 1)
+    return None if new is None else (*new, *made)
+
+
+def _find_correction(b: Builder, beta: float, step: V) -> V:
+    """Return ``1 - beta^step`` without the digits that the difference would lose."""
+    return b.neg(b.each("expm1", b.scale(b.cast(step, "float32"), math.log(beta))))
+
+
+def _correct(b: Builder, lr: V, beta: float, step: V) -> V:
+    return b.div(lr, _find_correction(b, beta, step)) if beta else lr
+
+
+def _name_scales(scales: Sequence[V | None]) -> dict[str, V | None]:
+    return dict(zip(SCALES, scales, strict=True))
+
+
+def _write_ratio(scales: Sequence[V | None]) -> tuple[str, str]:
+    """Return factors ``p_scale / g_scale`` and ``g_scale / p_scale`` as text, of those that are there."""
+    p_scale, g_scale = scales
+    over, under = (("" if x is None else f"{{{name}}}") for x, name in ((p_scale, "p_scale"), (g_scale, "g_scale")))
+    times = [f" * {x}" if x else "" for x in (over, under)]
+    per = [f" / {x}" if x else "" for x in (over, under)]
+    return times[0] + per[1], times[1] + per[0]
+
+
+def _call_update(b: Builder, body: str, named: Mapping[str, V | None], num_results: int) -> Sequence[V] | None:
+    """Append a chain written with operands by name; the first of them has the results' type."""
+    there = {name: x for name, x in named.items() if x is not None}
+    text = body.format(**{name: f"x{i}" for i, name in enumerate(there)})
+    types = [b.type_of(x) for x in there.values()]
+    return call_chain(b, text, list(zip(there.values(), types, strict=True)), types[:1] * num_results)
 
 
 _ADAM_INPUTS, _ADAM_OUTPUTS = ("p", "grad", "m", "v", "step", "lr"), ("p_new", "m_new", "v_new")
+_OPTIONAL_SCALES = tuple(f"{name}?" for name in SCALES)
 _ADAM: Attrs = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": True}
 _ADAM_IN_PLACE = {"p_new": "p", "m_new": "m", "v_new": "v"}
 
 OPS = (
     OpDef(
         "Adam",
-        _ADAM_INPUTS,
+        (*_ADAM_INPUTS, *_OPTIONAL_SCALES),
         _ADAM_OUTPUTS,
         _infer_adam,
         _adam,
@@ -138,7 +220,7 @@ OPS = (
     ),
     OpDef(
         "SGD",
-        ("p", "grad", "momentum?", "lr"),
+        ("p", "grad", "momentum?", "lr", *_OPTIONAL_SCALES),
         ("p_new", "momentum_new"),
         _infer_sgd,
         _sgd,
@@ -149,7 +231,7 @@ OPS = (
     ),
     OpDef(
         "Lion",
-        ("p", "grad", "m", "lr"),
+        ("p", "grad", "m", "lr", *_OPTIONAL_SCALES),
         ("p_new", "m_new"),
         _infer_lion,
         _lion,

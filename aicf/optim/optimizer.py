@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from aicf.backends import find_backend
 from aicf.modes import no_grad
 from aicf.opset import Attr, find_op
+from aicf.opset.updates import SCALES
 from aicf.optim.schedules import Schedule
 from aicf.tensor import Tensor, apply, make_scalar
 
@@ -29,6 +30,8 @@ class Group:
 
 class Optimizer:
     """Changes parameters by their gradients.
+
+    Where a rewritten network has copied units, a parameter's state also holds how it and its gradient are scaled (``SCALES``).
 
     ``params`` are tensors, or mappings ``{"params": ..., "lr": ..., option: ...}`` with values of their own. ``op`` is the op that
     updates a parameter, ``slots`` which of its inputs each state is, by role.
@@ -59,6 +62,7 @@ class Optimizer:
         """Return a parameter and its state after a step; nothing is changed. ``step`` counts from 1."""
         roles = self.find_roles(group.options)
         named: dict[str, Tensor] = {"p": p, "grad": gradient, "step": step, "lr": lr} | {self.slots[role]: state[role] for role in roles}
+        named |= {role: state[role] for role in SCALES if role in state}
         inputs = [named.get(name) for name in find_op(self.op).input_names(0)]
         made = apply(self.op, inputs, **group.options)
         return made[0], dict(zip(roles, made[1:], strict=True))
@@ -116,9 +120,12 @@ class Optimizer:
                 continue
             number, _, role = key.partition(".")
             index = int(number)
-            if index >= len(self.params) or role not in self.find_roles(groups[index].options):
+            if index >= len(self.params) or role not in (*self.find_roles(groups[index].options), *SCALES):
                 raise ValueError(f"optimizer state {key!r}: no parameter has it here")
-            held = self.find_state(index, groups[index])[role]
+            state_of = self.find_state(index, groups[index])
+            if role in SCALES and role not in state_of:
+                state_of[role] = Tensor(np.asarray(values), backend=self.params[index].backend)
+            held = state_of[role]
             held.copy_(Tensor(np.asarray(values), dtype=held.dtype, backend=held.backend))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from contract.files import write_atomically
 if TYPE_CHECKING:  # a program that is loaded needs neither graphs nor passes
     from aicf.ir import Graph
     from aicf.passes import LogEntry
+    from aicf.train.step import StepRecipe
     from aicf.train.variants import Variants
 
 PLAN, STATES, LAUNCHES = "plan.json", "states.safetensors", "launches.json"
@@ -86,6 +87,16 @@ class Compiled:
             self.take_over()
         self._held = [(self.tensors[key], view) for key, view in self._views.items()]
         self._changed = [*(self.tensors[key] for key in self._written), *self._outputs]
+
+    def retire(self, reason: str) -> None:
+        """Give the memory back: tensors that are in it stay readable in host memory, and any use raises StateError with the reason."""
+        host = find_backend("numpy")
+        for tensor, view in self._held:
+            if tensor.data is view:
+                tensor.data, tensor.backend, tensor.grad = np.array(tensor.backend.to_host(view)), host, None
+        self.executor = cast("Executor", _Retired(self.plan, reason))
+        self.variants = None
+        self._views, self._outputs, self._held, self._changed = {}, (), [], []
 
     @property
     def plan(self) -> Plan:
@@ -250,6 +261,16 @@ class Compiled:
         return made
 
 
+class _Retired:
+    """In the place of an executor whose memory was given back."""
+
+    def __init__(self, plan: Plan, reason: str) -> None:
+        self.plan, self._reason = plan, reason
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StateError(f"{self.plan.name}: {self._reason}")
+
+
 class Program(Compiled):
     """A model's forward pass, compiled: call it like the model."""
 
@@ -260,7 +281,12 @@ class Program(Compiled):
 
 
 class Step(Compiled):
-    """A training step, compiled: call it with a batch."""
+    """A training step, compiled: call it with a batch.
+
+    ``recipe`` says how it was made, so that it can be made again of another structure; one that was loaded has none.
+    """
+
+    recipe: StepRecipe | None = None
 
     def __call__(self, *batch: Any) -> Tensor:
         """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""

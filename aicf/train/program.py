@@ -69,7 +69,8 @@ class Recipe(ABC):
         self._modes = [(module, module.training) for _, module in model.modules()]
 
     @contextmanager
-    def _in_first_modes(self) -> Iterator[None]:
+    def in_first_modes(self) -> Iterator[None]:
+        """Have modules in the modes, training or not, that they had when the recipe was made."""
         before = [(module, module.training) for module, _ in self._modes]
         for module, mode in self._modes:
             module.training = mode
@@ -81,7 +82,7 @@ class Recipe(ABC):
 
     def record(self, types: Sequence[Type]) -> Recording:
         """Return the function recorded for inputs of these types."""
-        with self._in_first_modes():
+        with self.in_first_modes():
             return self.trace({f"x{i}": t for i, t in enumerate(types)})
 
     @abstractmethod

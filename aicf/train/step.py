@@ -11,7 +11,7 @@ from aicf.modes import recording
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
-from aicf.optim.clipping import find_factor, find_norm
+from aicf.optim.clipping import find_factor, find_norm, weigh
 from aicf.passes.context import Training, Updates
 from aicf.tensor import Tensor
 from aicf.train.compiled import Step
@@ -21,18 +21,22 @@ from aicf.train.variants import Bounds, Variants
 Loss = Callable[..., Tensor]
 
 
-class _StepRecipe(Recipe):
+class StepRecipe(Recipe):
+    """How a training step is made: of which model, loss and optimizer, and with which clipping."""
+
     def __init__(self, model: Module, loss: Loss, optimizer: Optimizer, clip_norm: float | None, options: Options) -> None:
         super().__init__(model, options)
-        self._loss, self._optimizer, self._clip_norm = loss, optimizer, clip_norm
+        self.loss, self.optimizer, self.clip_norm = loss, optimizer, clip_norm
 
     def trace(self, types: Mapping[str, Type]) -> Recording:
-        return record(self._loss, self.model, types, f"step of {type(self.model).__name__}")
+        """Return the loss recorded for a batch of these types."""
+        return record(self.loss, self.model, types, f"step of {type(self.model).__name__}")
 
     def make(self, recording: Recording) -> Made:
+        """Return the plan of a loss with its gradients and updates."""
         tensors = dict(recording.tensors)
-        owners = _find_owners(self.model, self._optimizer)
-        attach = _Attachment(self._optimizer, owners, tensors, self._clip_norm)
+        owners = _find_owners(self.model, self.optimizer)
+        attach = _Attachment(self.optimizer, owners, tensors, self.clip_norm)
         graph, log, plan, choices = build(recording, Training(tuple(owners.values()), attach), self.backend, self.options)
         return Made(plan, tensors, recording.graph, graph, log, choices)
 
@@ -62,9 +66,15 @@ def compile_step(
     gradient, and :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves.
     """
     options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds)
-    recipe = _StepRecipe(model, loss, optimizer, clip_norm, options)
+    recipe = StepRecipe(model, loss, optimizer, clip_norm, options)
     made = recipe.make_tuned(batch)
-    step = Step(made.plan, made.tensors, made.recorded, made.graph, made.log)
+    return finish_step(made, recipe)
+
+
+def finish_step(made: Made, recipe: StepRecipe, tensors: Mapping[tuple[str, str], Tensor] | None = None) -> Step:
+    """Return a step of what a recipe has made, with memory of its own; ``tensors`` are its states in the place of the recipe's."""
+    step = Step(made.plan, made.tensors if tensors is None else tensors, made.recorded, made.graph, made.log)
+    step.recipe = recipe
     step.variants = Variants.of(step, recipe, pads_rows=False)
     return step
 
@@ -99,14 +109,16 @@ class _Attachment:
             done = recorder.add_state("step", CONTROL, self._optimizer.steps_done)
             step = done + 1
             updates: Updates = [(done.data, step.data)]
-            lifted = self._clip({owner: recorder.wrap(grads[owner]) for owner in self._owners.values() if owner in grads})
+            lifted = {owner: recorder.wrap(grads[owner]) for owner in self._owners.values() if owner in grads}
+            states = {o: self._add_states(recorder, i, o) for i, o in self._owners.items() if o in lifted}
+            lifted = self._clip(lifted, states)
             index = 0
             for group in self._optimizer.groups:
                 rate = self._optimizer.find_rate(group, done)
                 for _ in group.params:
                     owner = self._owners[index]
                     if owner in lifted:
-                        state = self._add_states(recorder, index, owner)
+                        state = states[owner]
                         p = recorder.wrap(known[owner])
                         new, changed = self._optimizer.update(group, p, lifted[owner], state, step, rate)
                         updates.append((known[owner], new.data))
@@ -115,10 +127,10 @@ class _Attachment:
         self._tensors |= recorder.tensors
         return updates
 
-    def _clip(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _clip(self, grads: dict[str, Tensor], states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         if self._clip_norm is None or not grads:
             return grads
-        factor = find_factor(find_norm(list(grads.values())), self._clip_norm)
+        factor = find_factor(find_norm([weigh(gradient, states[owner]) for owner, gradient in grads.items()]), self._clip_norm)
         return {owner: gradient * factor for owner, gradient in grads.items()}
 
     def _add_states(self, recorder: Recorder, index: int, owner: str) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from harness.verify.case import plan_arguments
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.verify.launch_faults import LAUNCH_ERRORS
 from harness.verify.loops import limit_loops
+from harness.verify.places import Restriction
 from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.protocol import ProblemSession
 from harness.verify.reference import References, check_tolerance
@@ -103,6 +104,8 @@ class Verifier:
         for step in candidates.steps:
             if served == candidates.count:
                 break
+            if step.large and self.device.observer is None and self.op.sampling and Restriction(self.op, step.problem, 1).find_obstacle():
+                continue
             is_served = True
             # What a binding raises here, it raises when the step is run, and is a fault there.
             with contextlib.suppress(*LAUNCH_ERRORS):

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from harness.spec import Arrays, Op, Problem, Tensor
 from harness.verify.unlisted import make_generator
 
-# The work of the reference for the elements that are judged.
+# The work of the reference for the elements that are judged: what is aimed at, and what is too much for a host (a minute).
 _MAX_REFERENCE = 4e6
+_MOST_REFERENCE = 2e9
 _MAX_PLACES = 128
 
 Places = dict[int, NDArray[np.intp]]
@@ -57,11 +58,19 @@ class Restriction:
         count = _MAX_PLACES
         while True:
             places = {axis: pick(self._find_candidates(axis, written), count, self.make_draws(f"places {axis}")) for axis in self._axes}
-            sizes = self.restrict({}, places, dry=True)[1]
-            cost = self.op.cost(sizes)
-            if count == 1 or max(cost.flops, cost.bytes_moved) <= _MAX_REFERENCE:
+            if count == 1 or self.find_work(places) <= _MAX_REFERENCE:
                 return places
             count //= 2
+
+    def find_work(self, places: Places) -> float:
+        """Return what the reference does for the outputs at ``places``: flops or bytes moved, whichever is more."""
+        cost = self.op.cost(self.restrict({}, places, dry=True)[1])
+        return max(cost.flops, cost.bytes_moved)
+
+    def find_obstacle(self) -> str:
+        """Return why a host cannot judge any output of a whole launch, or "": each may be a sum over most of the inputs."""
+        work = self.find_work(self.choose_places({}))
+        return f"the reference of a single place would take {work:.2g} operations or bytes" if work > _MOST_REFERENCE else ""
 
     def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
         """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""

@@ -86,6 +86,8 @@ class SampledRun:
             raise NotJudgedError("op.py declares no sampling, so its reference can only be computed whole")
         self._check_memory()
         if self.device.observer is None:
+            if obstacle := self._restriction.find_obstacle():
+                raise NotJudgedError(obstacle)
             self._check_time()
         try:
             case = Case(self.device, self.op, self.problem, Layout.EXACT)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from harness.spec import Choice, Problem
 
 from .numerics import accumulates, find_act, find_dtype, has_w
-from .space import FFMA_NAMES, KERNELS, MMA_NAMES, WGMMA_NAMES, bind
+from .space import FFMA_NAMES, KERNELS, MMA_NAMES, TINY_NAMES, WGMMA_NAMES, bind
 
 _NUM_SMS = 132
 SMOOTH = ("gelu_tanh", "gelu_erf", "silu")
 # Where the choice changes, and with it the bucket: elements of dZ in a 128 x 128 tile for every multiprocessor; the length N of its sums;
 # its columns.
 FEW_ELEMENTS, SHORT_SUMS, LONG_SUMS, WIDE = 128 * 128 * _NUM_SMS, 1024, 4096, 8192
-# In fp32: elements of dZ, and of dW, that small tiles and middling ones are for; two of them for every multiprocessor.
-SMALL_FP32, MIDDLING_FP32 = 2 * 32 * 32 * _NUM_SMS, 2 * 64 * 64 * _NUM_SMS
+# Elements of dZ, and of dW, that small tiles and, in fp32, middling ones are for; two of them for every multiprocessor.
+SMALL, MIDDLING_FP32 = 2 * 32 * 32 * _NUM_SMS, 2 * 64 * 64 * _NUM_SMS
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,22 @@ def _ffma(*values: int) -> Mapping[str, int]:
 RULES = (
     Rule(lambda f: not f.has_w, "streamed", {"rows": 64, "unroll": 4}, "no product: one pass over memory"),
     Rule(
-        lambda f: f.fp32 and f.most_elements <= SMALL_FP32,
+        lambda f: f.most_elements <= SMALL // 2,
+        "tiny",
+        bind(TINY_NAMES, (32, 32, 5, 4))[0],
+        "few elements: the smallest tiles in one launch, whose k groups of warps share, and blocks where multiprocessors are free",
+    ),
+    Rule(
+        lambda f: f.fp32 and f.most_elements <= SMALL,
         "ffma",
         _ffma(32, 32, 32, 16, 32, 4, 4, 3, 4, 8, 2),
         "few elements: the smallest tiles, whose k four groups of warps share",
+    ),
+    Rule(
+        lambda f: f.most_elements <= SMALL,
+        "tiny",
+        bind(TINY_NAMES, (64, 64, 4, 4))[0],
+        "few elements: small tiles in one launch",
     ),
     Rule(
         lambda f: f.fp32 and f.most_elements <= MIDDLING_FP32,

@@ -42,8 +42,8 @@ struct FfmaWork {
     int strip, part, first_rank;
 };
 
-template <class L, int kGroup>
-__device__ __forceinline__ FfmaWork find_work(const FfmaProduct& product, int block, int cluster) {
+template <class L, int kGroup, class Product>
+__device__ __forceinline__ FfmaWork find_work(const Product& product, int block, int cluster) {
     const int rank = block % cluster;
     const TileOrigin place = find_tile<1, 1, kGroup>(product.strips, divide_up(product.columns, L::kTileN), block / cluster);
     const int row = place.row * (cluster / product.splits) + rank / product.splits;

@@ -1,7 +1,7 @@
-// Plans of the fp32 kernels: what each takes of a problem, geometry, workspace, launches.
+// Plans of the kernels of fp32 alone: what each takes of a problem, geometry, workspace, launches.
 #pragma once
 
-#include "gemm_backward/launch_parts.cuh"
+#include "gemm_backward/paired_grid.cuh"
 
 namespace aicf::gemm_backward {
 namespace {
@@ -66,17 +66,6 @@ struct plain_plan {
 template <Tunables t>
 struct ffma_plan {
     using L = FfmaLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.slices>;
-    static constexpr int kMostBlocks = 8;  // of a cluster that every GPU with clusters can run
-
-    // How the blocks of both products are dealt out, which depends on sizes and the number of multiprocessors alone.
-    struct Plan {
-        FfmaProduct dz, dw;
-        int cluster;
-
-        std::int64_t count_blocks(const FfmaProduct& product) const {
-            return product.strips * divide_up_64(product.columns, t.bn) * cluster;
-        }
-    };
 
     static AicfStatus check(const GemmBackwardParams& params) {
         AICF_RETURN_IF_NOT_OK(require_fp32(params));
@@ -89,21 +78,31 @@ struct ffma_plan {
     }
 
     // Blocks that share the k of a tile, a power of two: as many as keep every multiprocessor busy, with two steps at least for each.
-    static int count_splits(const FfmaProduct& product, int num_sms) {
-        const std::int64_t tiles = divide_up_64(product.rows, t.bm) * divide_up_64(product.columns, t.bn);
-        int splits = 1;
-        while (splits < kMostBlocks && tiles * splits < num_sms && product.k >= 4 * splits * t.bk) splits *= 2;
-        return splits;
-    }
-
-    static AicfStatus make_plan(const GemmBackwardParams& params, Plan* plan) {
+    static AicfStatus make_grid(const GemmBackwardParams& params, PairedGrid* grid) {
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        *plan = {};
-        plan->cluster = 1;
-        FfmaProduct& dz = plan->dz;
-        FfmaProduct& dw = plan->dw;
+        *grid = make_paired_grid(params, t.bm, t.bn, [&](std::int64_t num_tiles, std::int64_t k) {
+            int splits = 1;
+            while (splits < kMostPairedBlocks && num_tiles * splits < num_sms && k >= 4 * splits * t.bk) splits *= 2;
+            return splits;
+        });
+        return make_ok();
+    }
+
+    static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus* status) {
+        PairedGrid grid;
+        *status = make_grid(params, &grid);
+        return grid.count_sum_bytes(params);
+    }
+
+    static AicfStatus launch(const GemmBackwardParams& params, void* workspace, cudaStream_t stream) {
+        PairedGrid grid;
+        AICF_RETURN_IF_NOT_OK(make_grid(params, &grid));
+        const bool is_finished_apart = grid.needs_second_launch(params);
+        FfmaProblem problem = {};
+        problem.cluster = grid.cluster;
         if (params.dz != nullptr) {
+            FfmaProduct& dz = problem.dz;
             dz.a = view(params.dy, params.lddy);
             dz.b = view(params.w, params.ldw);
             dz.d = static_cast<float*>(params.dz);
@@ -113,17 +112,12 @@ struct ffma_plan {
             dz.k = static_cast<int>(params.n);
             dz.has_vectors =
                 has_vector_rows(params.dz, params.lddz) && (params.act == AICF_ACT_NONE || has_vector_rows(params.z, params.ldz));
-            dz.splits = count_splits(dz, num_sms);
-            // All rows of tiles in one cluster where it holds them: then its sums of columns are dbias.
-            int below = 1;
-            const std::int64_t tiles = divide_up_64(params.m, t.bm);
-            if (params.dbias != nullptr && tiles * dz.splits <= kMostBlocks) {
-                while (below < tiles) below *= 2;
-            }
-            plan->cluster = std::max(plan->cluster, dz.splits * below);
+            dz.splits = grid.dz.splits;
+            dz.strips = grid.dz.strips;
         }
         const WeightGrad grad = find_weight_grad(params);
         if (grad.d != nullptr) {
+            FfmaProduct& dw = problem.dw;
             dw.a = view(grad.a, grad.lda);
             dw.b = view(grad.b, grad.ldb);
             dw.d = static_cast<float*>(grad.d);
@@ -133,45 +127,18 @@ struct ffma_plan {
             dw.columns = static_cast<int>(grad.columns);
             dw.k = static_cast<int>(params.m);
             dw.has_vectors = has_vector_rows(grad.d, grad.ldd);
-            dw.splits = count_splits(dw, num_sms);
-            plan->cluster = std::max(plan->cluster, dw.splits);
+            dw.splits = grid.dw.splits;
+            dw.strips = grid.dw.strips;
         }
-        for (FfmaProduct* product : {&dz, &dw}) {
-            if (product->d == nullptr) continue;
-            product->strips = static_cast<int>(divide_up_64(divide_up_64(product->rows, t.bm), plan->cluster / product->splits));
-        }
-        return make_ok();
-    }
-
-    static bool needs_second_launch(const GemmBackwardParams& params, const Plan& plan) {
-        return params.dbias != nullptr && plan.dz.strips > 1;
-    }
-
-    static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus* status) {
-        Plan plan;
-        *status = make_plan(params, &plan);
-        return needs_second_launch(params, plan) ? count_sum_bytes(plan.dz.strips, params) : 0;
-    }
-
-    static AicfStatus launch(const GemmBackwardParams& params, void* workspace, cudaStream_t stream) {
-        Plan plan;
-        AICF_RETURN_IF_NOT_OK(make_plan(params, &plan));
-        const bool is_finished_apart = needs_second_launch(params, plan);
-        FfmaProblem problem = {};
-        problem.dz = plan.dz;
-        problem.dw = plan.dw;
-        problem.cluster = plan.cluster;
-        problem.num_dz_blocks = params.dz != nullptr ? static_cast<int>(plan.count_blocks(plan.dz)) : 0;
+        problem.num_dz_blocks = static_cast<int>(grid.dz.num_blocks);
         problem.z = params.act != AICF_ACT_NONE ? static_cast<const float*>(params.z) : nullptr;
         problem.ldz = params.ldz;
         problem.act = static_cast<int>(params.act);
         problem.column_sums = static_cast<float*>(is_finished_apart ? workspace : params.dbias);
         const auto kernel = is_nk(params) ? multiply_ffma<L, true, t.group, t.minblocks> : multiply_ffma<L, false, t.group, t.minblocks>;
-        const std::int64_t blocks = problem.num_dz_blocks + (plan.dw.d != nullptr ? plan.count_blocks(plan.dw) : 0);
-        AICF_RETURN_IF_NOT_OK(
-            launch_early(kernel, dim3(static_cast<unsigned>(blocks)), L::kThreads, kFfmaSharedBytes<L>, plan.cluster, stream, problem));
+        AICF_RETURN_IF_NOT_OK(launch_early(kernel, grid.find_size(), L::kThreads, kFfmaSharedBytes<L>, grid.cluster, stream, problem));
         if (!is_finished_apart) return make_ok();
-        return finish_bias<float>(problem.column_sums, plan.dz.strips, params, stream);
+        return finish_bias<float>(problem.column_sums, grid.dz.strips, params, stream);
     }
 };
 

@@ -1,6 +1,7 @@
 // The kernels of gemm_backward, by the names that op.py gives them; fp32 sums. add_partial_sums (column_sums.cuh) ends dbias.
 //
 //   streamed  pass_rows (streamed.cuh), where there is no W; fp32, bf16 and fp16
+//   tiny      multiply_tiny (tiny.cuh) for both products at once, where they are small; fp32, bf16 and fp16
 // fp32:
 //   plain     multiply_plain (plain.cuh) for dZ, and for dW
 //   ffma      multiply_ffma (ffma.cuh) for both at once
@@ -14,4 +15,5 @@
 #include "gemm_backward/mma.cuh"
 #include "gemm_backward/plain.cuh"
 #include "gemm_backward/streamed.cuh"
+#include "gemm_backward/tiny.cuh"
 #include "gemm_backward/wgmma.cuh"

@@ -60,6 +60,9 @@
 #ifndef AICF_SLICES
 #define AICF_SLICES 0
 #endif
+#ifndef AICF_SPLITS
+#define AICF_SPLITS 0
+#endif
 #ifndef AICF_MINBLOCKS
 #define AICF_MINBLOCKS 0
 #endif
@@ -88,13 +91,13 @@ namespace {
 // Meanings and units of the tunables are in space.py.
 struct Tunables {
     int bm, bn, wm, wn, stages, slabs, clusterm, clustern, pingpong, group, dwbm, dwbn, dwclusterm, dwclustern, dwpingpong, rows, unroll;
-    int bk, tm, tn, slices, minblocks, tile;
+    int bk, tm, tn, slices, minblocks, tile, splits;
 };
 
 constexpr Tunables kTunables = {AICF_BM,         AICF_BN,         AICF_WM,         AICF_WN,        AICF_STAGES, AICF_SLABS,
                                 AICF_CLUSTERM,   AICF_CLUSTERN,   AICF_PINGPONG,   AICF_GROUP,     AICF_DWBM,   AICF_DWBN,
                                 AICF_DWCLUSTERM, AICF_DWCLUSTERN, AICF_DWPINGPONG, AICF_ROWS,      AICF_UNROLL, AICF_BK,
-                                AICF_TM,         AICF_TN,         AICF_SLICES,     AICF_MINBLOCKS, AICF_TILE};
+                                AICF_TM,         AICF_TN,         AICF_SLICES,     AICF_MINBLOCKS, AICF_TILE,   AICF_SPLITS};
 
 std::int64_t divide_up_64(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 

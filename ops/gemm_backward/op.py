@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from harness.spec import Attribute, Axis, Count, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
 
-from .choose import FEW_ELEMENTS, LONG_SUMS, MIDDLING_FP32, SHORT_SUMS, SMALL_FP32, SMOOTH, WIDE, choose
+from .choose import FEW_ELEMENTS, LONG_SUMS, MIDDLING_FP32, SHORT_SUMS, SMALL, SMOOTH, WIDE, choose
 from .numerics import (
     accumulates,
     cost,
@@ -90,6 +90,27 @@ FP32 = (
     _problem("bench", 8192, 3072, 3072, "gelu_tanh", "float32 nk", outputs="dz dbias", with_w=False),
 )
 
+# Layers of small networks, in 16 bits: those of one for 28 x 28 images at a batch of 128, and others drawn log-uniformly from M 1 to 512
+# and N and K 8 to 1024; the latter in fp32 too.
+HALF_SMALL = (
+    _problem("bench", 128, 10, 128, "relu"),
+    _problem("bench", 128, 128, 256, "relu"),
+    _problem("bench", 128, 256, 784, outputs="dw"),
+    _problem("bench", 301, 33, 146, "relu"),
+    _problem("bench", 47, 472, 88, "relu"),
+    _problem("bench", 384, 320, 448, "relu"),
+    _problem("bench", 128, 10, 128, "gelu_tanh"),
+    _problem("bench", 128, 128, 256, "gelu_tanh"),
+    _problem("bench", 218, 600, 64, "gelu_tanh", "float16 nk"),
+    _problem("bench", 83, 152, 1000, outputs="dw"),
+)
+FP32_SMALL = (
+    _problem("bench", 301, 33, 146, "relu", "float32 nk"),
+    _problem("bench", 47, 472, 88, "relu", "float32 nk"),
+    _problem("bench", 218, 600, 64, "gelu_tanh", "float32 nk"),
+    _problem("bench", 83, 152, 1000, "none", "float32 nk", outputs="dw"),
+)
+
 PROBLEMS = (
     _problem("verify", 1, 8, 8),
     _problem("verify", 64, 64, 64, "relu"),
@@ -152,6 +173,8 @@ PROBLEMS = (
     _problem("bench", 2223, 194, 1085, "relu"),
     _problem("bench", 4095, 4097, 1023, "relu"),
     *FP32,
+    *HALF_SMALL,
+    *FP32_SMALL,
 )
 
 GOALS = (
@@ -177,9 +200,9 @@ _NO_DW = OneOf("with_dw", (False,))
 _FP32 = OneOf("dtype", ("float32",))
 
 
-def _bound_fp32(elements: int) -> tuple[OneOf | Count, ...]:
-    """Problems in fp32 whose dZ and dW have no more elements."""
-    return (_FP32, Count({"M": 1, "K": 1}, max=elements), Count({"N": 1, "K": 1}, max=elements))
+def _bound(elements: int) -> tuple[Count, ...]:
+    """Problems whose dZ and dW have no more elements."""
+    return (Count({"M": 1, "K": 1}, max=elements), Count({"N": 1, "K": 1}, max=elements))
 
 
 AXES = (
@@ -205,13 +228,14 @@ AXES = (
             "plain": (),
         },
     ),
-    # Few in fp32: by the elements of dZ and dW. Else by the tiles of dZ, which are no more than multiprocessors, by the length of its
+    # Few: by the elements of dZ and dW. Else by the tiles of dZ, which are no more than multiprocessors, by the length of its
     # sums, and by its columns.
     Axis(
         "region",
         {
-            "fp32_small": _bound_fp32(SMALL_FP32),
-            "fp32_middling": _bound_fp32(MIDDLING_FP32),
+            "fp32_small": (_FP32, *_bound(SMALL)),
+            "fp32_middling": (_FP32, *_bound(MIDDLING_FP32)),
+            "half_small": (OneOf("dtype", ("bfloat16", "float16")), *_bound(SMALL)),
             "few_tiles": (Count({"M": 1, "K": 1}, max=FEW_ELEMENTS),),
             "sums_to_1k": (Count({"N": 1}, max=SHORT_SUMS - 1),),
             "sums_to_4k": (Count({"N": 1}, max=LONG_SUMS - 1),),

@@ -103,6 +103,23 @@ FFMA_SHARED = Constraint(
     lambda t: t["minblocks"] * _count_ffma_bytes(t) <= MAX_SHARED_BYTES,
 )
 
+
+def _count_tiny_bytes(t: Values, item_bytes: int) -> int:
+    """Return the bytes of a ring of boxes of 128 bytes of k, or the sums of all slices, and of sums that blocks hand over."""
+    depth, pad = 128 // item_bytes, 16 // item_bytes
+    boxes = sum(max(depth * (t[edge] + pad), t[edge] * (depth + pad)) for edge in ("bm", "bn"))
+    return max(t["stages"] * boxes * item_bytes, 16 * t["bm"] * (t["bn"] + 8)) + 4 * (t["bm"] + 24) * t["bn"]
+
+
+TINY_SHAPES = Constraint(
+    "tiny_shapes", "bm and bn must be 32 or 64, and stages at least 3", lambda t: {t["bm"], t["bn"]} <= {32, 64} and t["stages"] >= 3
+)
+TINY_SHARED = Constraint(
+    "tiny_shared",
+    "the ring and the sums handed over must fit 227 KiB twice",
+    lambda t: 2 * max(_count_tiny_bytes(t, item_bytes) for item_bytes in (2, 4)) <= MAX_SHARED_BYTES,
+)
+
 EVEN_ROWS = Constraint("even_rows", "rows must be a multiple of unroll for each of 8 warps", lambda t: t["rows"] % (8 * t["unroll"]) == 0)
 
 ROWS = Tunable("rows", (32, 64, 128, 256), "rows of dZ that a block passes, and adds up for dbias")
@@ -116,6 +133,7 @@ TM = Tunable("tm", (4, 8, 16), "rows that a thread computes")
 TN = Tunable("tn", (4, 8, 16), "columns that a thread computes")
 SLICES = Tunable("slices", (1, 2, 4), "groups of warps that share the k of each tile of shared memory")
 MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4), "blocks that a multiprocessor must hold at once")
+SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile, at most")
 TILE = Tunable("tile", (16, 32), "rows and columns that a block computes, one element a thread")
 STAGES = Tunable("stages", (2, 3, 4, 5, 6, 7, 8), "tiles in the ring of shared memory; for dW wgmma has 4")
 SLABS = Tunable("slabs", (2, 3, 4, 6), "parts of Z and dZ that a warp has on their way at a time")
@@ -132,6 +150,7 @@ DWPINGPONG = Tunable("dwpingpong", (0, 1), "for dW, as pingpong")
 _DZ_NAMES = ("bm", "bn", "stages", "slabs", "clusterm", "clustern", "pingpong", "group")
 WGMMA_NAMES = (*_DZ_NAMES, "dwbm", "dwbn", "dwclusterm", "dwclustern", "dwpingpong")
 MMA_NAMES = ("bm", "bn", "wm", "wn", "stages", "group")
+TINY_NAMES = ("bm", "bn", "stages", "splits")
 FFMA_NAMES = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "slices", "group", "minblocks")
 
 
@@ -169,6 +188,11 @@ def serve_plain(t: Values) -> tuple[OneOf | Count | Rows, ...]:
 def serve_ffma(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     """Any alignment, in fp32."""
     return _serve(_FP32, t["bm"], t["bn"], t["bm"], t["bn"])
+
+
+def serve_weights(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Any alignment, with W."""
+    return _serve(OneOf("dtype", ("bfloat16", "float16", "float32")), t["bm"], t["bn"], t["bm"], t["bn"])
 
 
 def serve_based(t: Values) -> tuple[OneOf | Count | Rows, ...]:
@@ -225,6 +249,16 @@ KERNELS = (
         ),
         min_arch=90,
         domain=serve_ffma,
+        tile=find_tile,
+    ),
+    Kernel(
+        "tiny",
+        "few tiles and short sums, any dtype, one launch: all k on its way at once, clusters that hand over sums of products and columns",
+        (BM, BN, STAGES, SPLITS),
+        (TINY_SHAPES, TINY_SHARED),
+        bind(TINY_NAMES, (32, 32, 5, 4), (32, 32, 5, 1), (64, 64, 4, 4), (64, 64, 4, 1)),
+        min_arch=90,
+        domain=serve_weights,
         tile=find_tile,
     ),
     Kernel(

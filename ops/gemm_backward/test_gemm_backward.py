@@ -45,7 +45,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     )
     served = [p for p in problems if p.status == "passed"]
     with_w = [p for p in problems if ("with_w" in p.problem) == (kernel != "streamed")]
-    wanted = [p for p in with_w if kernel == "streamed" or ("float32" in p.problem) == (kernel in FP32_KERNELS)]
+    wanted = [p for p in with_w if kernel in ("streamed", "tiny") or ("float32" in p.problem) == (kernel in FP32_KERNELS)]
     assert len(served) == len(wanted) or (served and kernel == "wgmma")
 
 
@@ -120,7 +120,7 @@ def test_slopes_have_their_limits(act: str) -> None:
     np.testing.assert_allclose(dz, [0.0, 0.0, 0.5, 1.0, 1.0, math.nan], atol=1e-12)
 
 
-@pytest.mark.parametrize(("kernel", "dtype"), [("plain", "float32"), ("ffma", "float32"), ("mma", "float16")])
+@pytest.mark.parametrize(("kernel", "dtype"), [("plain", "float32"), ("ffma", "float32"), ("mma", "float16"), ("tiny", "float16")])
 def test_a_total_is_what_was_there_plus_the_gradient(device: Device, open_kernel: Open, kernel: str, dtype: str) -> None:
     of_total = Problem({"M": 200, "N": 37, "K": 66}, {"dtype": dtype, "accumulate": True})
     stored = Problem(of_total.sizes, {"dtype": dtype})
@@ -220,6 +220,10 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
     ):
         with pytest.raises(SpecError, match=rule):
             ffma.bind(VARIANTS["ffma"].tunables | change)
+    tiny = OP.find_kernel("tiny")
+    for change, rule in (({"bn": 128}, "tiny_shapes"), ({"stages": 2}, "tiny_shapes"), ({"bm": 64, "stages": 8}, "tiny_shared")):
+        with pytest.raises(SpecError, match=rule):
+            tiny.bind(VARIANTS["tiny"].tunables | change)
 
 
 @pytest.mark.parametrize(("dtype", "factor"), [("float32", 20), ("float16", 10), ("bfloat16", 2)])
@@ -260,8 +264,16 @@ def test_every_problem_has_a_default_variant_that_serves_it() -> None:
         choice = OP.choose(problem)
         assert choice.reason
         in_half = "mma" if problem.attributes.get("accumulate", False) else "wgmma"
-        multiplies = "ffma" if problem.attributes.get("dtype") == "float32" else in_half
-        assert choice.variant.kernel == (multiplies if problem.attributes.get("with_w", True) else "streamed")
+        multiplies = ("ffma" if problem.attributes.get("dtype") == "float32" else in_half, "tiny")
+        assert choice.variant.kernel in (multiplies if problem.attributes.get("with_w", True) else ("streamed",))
+
+
+def test_small_problems_get_small_tiles() -> None:
+    assert OP.choose is not None
+    for dtype in ("bfloat16", "float32"):
+        for shape in ((128, 10, 128), (128, 128, 256), (32, 64, 64)):
+            choice = OP.choose(Problem(dict(zip("MNK", shape, strict=True)), {"act": "relu", "dtype": dtype}))
+            assert (choice.variant.kernel, choice.variant.tunables["bm"]) == ("tiny", 32)
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from harness.spec import Choice, Problem
 
+from .domains import TINY_OUTPUTS, TINY_SUMS
 from .numerics import ITEM_BYTES, find_dtype, is_nk, is_tf32
 from .space import KERNELS
 
@@ -46,6 +47,11 @@ class Features:
     def kn_aligned(self) -> bool:
         """Return whether rows of A, and of B as [K, N], can be read as vectors."""
         return self.aligned and not self.nk
+
+    @property
+    def tiny(self) -> bool:
+        """Return whether this is a layer of a small network in fp32."""
+        return self.fp32 and self.m * self.n <= TINY_OUTPUTS and self.k <= TINY_SUMS
 
     def count_tiles(self, rows: int, columns: int) -> int:
         """Return the tiles of Y of this size."""
@@ -152,6 +158,18 @@ RULES = (
         "rows",
         {"bn": 4, "splits": 8, "stages": 2},
         "few rows of A, rows of B: they stream once, and 256 chains make a sum",
+    ),
+    Rule(
+        lambda f: f.tiny and f.count_tiles(32, 32) <= _NUM_SMS,
+        "tiny",
+        {"bm": 32, "bn": 32, "stages": 6, "splits": 8},
+        "few elements, short sums: the smallest tiles, all of k on its way at once, blocks that share it where multiprocessors are free",
+    ),
+    Rule(
+        lambda f: f.tiny,
+        "tiny",
+        {"bm": 64, "bn": 64, "stages": 5, "splits": 8},
+        "short sums: all of k on its way at once, in tiles that multiprocessors are enough for",
     ),
     Rule(
         lambda f: f.fp32 and f.count_tiles(64, 64) <= 64,

@@ -114,11 +114,18 @@ def serve_decode(t: Values) -> Conditions:
     return (*serve_half(t), *tiles, Rows("a", 16, 8), Rows("b", 16, 8))
 
 
+# Layers of small networks in fp32: elements of Y, and terms of a sum, up to which latencies are what a product costs.
+TINY_OUTPUTS, TINY_SUMS = 2**18, 1024
+
+
 def _make_regions() -> dict[str, Conditions]:
     """Few rows by the tile of rows that holds them, apart for wide products, whose blocks fill the chip; then by the elements of Y."""
     wide = Count({"N": 1}, min=8192)
     regions: dict[str, Conditions] = {}
     for rows in (2, 8, 16, 32, 128):
+        if rows == 32:  # fewer than 17 rows are read as a stream, however short
+            tiny = (Count({"M": 1, "N": 1}, max=TINY_OUTPUTS), Count({"K": 1}, max=TINY_SUMS))
+            regions["fp32_tiny"] = (OneOf("dtype", ("float32",)), OneOf("precision", ("ieee",)), *tiny)
         few = Count({"M": 1}, max=rows)
         regions |= {f"rows_to_{rows}_wide": (few, wide), f"rows_to_{rows}": (few,)}
     # A wave of 128 x 128 tiles on 132 multiprocessors is 2.2 million elements.

@@ -6,6 +6,7 @@
 #include "gemm_bias_act/launch_parts.cuh"
 #include "gemm_bias_act/rows.cuh"
 #include "gemm_bias_act/skinny.cuh"
+#include "gemm_bias_act/tiny.cuh"
 
 namespace aicf::gemm_bias_act {
 namespace {
@@ -134,6 +135,23 @@ struct skinny_plan {
         const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
         return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes,
                             t.splits, stream, make_gemm(params));
+    }
+};
+
+template <Tunables t>
+struct tiny_plan {
+    using L = ShortLayout<float, t.bm, t.bn, t.stages>;
+
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        int num_sms = 0;
+        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
+        const int splits = count_short_splits(count_blocks(params), divide_up(params.k, std::int64_t{L::kTileK}), num_sms, t.splits);
+        const auto kernel = params.b_layout == AICF_B_NK ? multiply_tiny<L, true> : multiply_tiny<L, false>;
+        return launch_early(kernel, dim3(static_cast<unsigned>(count_blocks(params) * splits)), L::kThreads, count_bytes(L::kSharedFloats),
+                            splits, stream, make_gemm(params), make_short_operand<float>(params.a, params.lda),
+                            make_short_operand<float>(params.b, params.ldb), splits);
     }
 };
 

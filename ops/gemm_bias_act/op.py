@@ -87,6 +87,24 @@ _POPULAR = (
     ((3236, 4096, 3072), "gelu_tanh", "tf32 nk"),
 )
 
+# Layers of small networks in fp32: those of one for 28 x 28 images at a batch of 128, and others drawn log-uniformly from M 1 to 512 and N
+# and K 8 to 1024.
+_TINY = (
+    _problem("bench", 128, 256, 784, "relu", bias=True, kind="nk"),
+    _problem("bench", 128, 128, 256, "relu", bias=True, kind="nk"),
+    _problem("bench", 128, 10, 128, bias=True, kind="nk"),
+    _problem("bench", 52, 344, 96, "relu", bias=True, kind="nk"),
+    _problem("bench", 301, 24, 613, "relu", bias=True, kind="nk"),
+    _problem("bench", 479, 448, 232, "relu", bias=True, kind="nk"),
+    _problem("bench", 37, 722, 61, "relu", bias=True, kind="nk"),
+    _problem("bench", 128, 256, 784, "gelu_tanh", bias=True, kind="nk"),
+    _problem("bench", 211, 96, 416, "silu", bias=True, kind="nk"),
+    _problem("bench", 128, 128, 256, "gelu_tanh", bias=True, z=True, kind="nk"),
+    _problem("bench", 74, 568, 184, "gelu_tanh", bias=True, z=True, kind="nk"),
+    _problem("bench", 128, 256, 784, "relu", bias=True),
+    _problem("bench", 163, 48, 320, "relu", bias=True),
+)
+
 PROBLEMS = (
     _problem("verify", 1, 1, 1),
     _problem("verify", 1, 65, 7, "relu", bias=True),
@@ -161,6 +179,7 @@ PROBLEMS = (
     _problem("bench", 8192, 3072, 768, "gelu_erf", bias=True, z=True, kind="bfloat16 nk"),
     _problem("bench", 4095, 4097, 1023, "relu", bias=True, kind="bfloat16 nk"),
     *(_problem("bench", *shape, act, bias=True, kind=kind) for shape, act, kind in _POPULAR),
+    *_TINY,
 )
 
 _SGEMM = ("cublas_sgemm", "cublas_sgemm_epilogue")

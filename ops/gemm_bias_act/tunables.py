@@ -190,6 +190,21 @@ SKINNY_SHAPES = Constraint(
     ),
 )
 SKINNY_FITS = Constraint("skinny_fits", "a ring of B and two chunks of A must fit 227 KiB, minblocks times", _fits_skinny)
+
+
+def count_tiny_bytes(t: Values, item_bytes: int = FLOAT_BYTES) -> int:
+    """Return the shared memory of a ring of boxes of 128 bytes of k, or of the sums of all slices, and of the sums handed over."""
+    depth, pad = 128 // item_bytes, 16 // item_bytes
+    boxes = sum(max(depth * (t[edge] + pad), t[edge] * (depth + pad)) for edge in ("bm", "bn"))
+    return max(t["stages"] * boxes * item_bytes, 4 * t["bm"] * (t["bn"] + 8) * FLOAT_BYTES) + t["bm"] * t["bn"] * FLOAT_BYTES
+
+
+TINY_SHAPES = Constraint(
+    "tiny_shapes", "bm and bn must be 32 or 64, and stages at least 3", lambda t: {t["bm"], t["bn"]} <= {32, 64} and t["stages"] >= 3
+)
+TINY_FITS = Constraint(
+    "tiny_fits", "a ring and the sums handed over must fit 227 KiB twice", lambda t: 2 * count_tiny_bytes(t) <= MAX_SHARED_BYTES
+)
 GEMV_SHAPES = Constraint(
     "gemv_shapes",
     "tn must be at most 4, and bn be 1 to 32 warps of tn columns",
@@ -225,6 +240,6 @@ STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16), "tiles i
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of B by multicast")
 CLUSTERN = Tunable("clustern", (1, 2), "blocks of a cluster side by side, which share tiles of A by multicast")
-SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile")
+SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile; in tiny at most")
 PINGPONG = Tunable("pingpong", (0, 1), "1: the two warp groups take turns at whole tiles; 0: each takes half of the rows of every tile")
 MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4, 6, 8), "blocks that must fit a multiprocessor, which caps registers")

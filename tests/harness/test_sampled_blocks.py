@@ -94,3 +94,15 @@ def test_few_blocks_that_would_reach_the_limit_are_not_started(monkeypatch: pyte
     check(8)
     with pytest.raises(NotJudgedError, match="move 1074 MB, too many to run here"):
         check(1024)
+
+
+def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -> None:
+    op = find_op("gemm_backward").op
+    attributes = {"dtype": "float32", "w_layout": "kn"}
+    tall = op.complete(Problem({"M": 4194864, "N": 1024, "K": 64}, attributes))
+    wide = op.complete(Problem({"M": 64, "N": 1024, "K": 4195000}, attributes))
+    assert "the reference of a single place" in Restriction(op, tall, 1).find_obstacle()
+    assert not Restriction(op, wide, 1).find_obstacle()
+    device: Any = SimpleNamespace(observer=None, properties=SimpleNamespace(memory_bytes=1 << 40))
+    with pytest.raises(NotJudgedError, match="the reference of a single place"):
+        SampledRun(device, op, tall, None, Tally(), None).run()  # type: ignore[arg-type]

@@ -153,8 +153,8 @@ def _decide(
         rival = None if provisional else incumbent
         if rival is not None:
             code = read_kernel(frozen.folder, old).manifest["build"]["machine_code"]
-            # Sources may differ and come to the same machine code: a contest of a kernel with itself would say nothing. Only a stated reason
-            # replaces it: what was mended may be code of the host.
+            # Sources may differ and come to the same machine code: a contest of a kernel with itself would say nothing. Only a stated
+            # reason replaces it: what was mended may be code of the host.
             is_other = request.force_reason != ""
             serving = [c for c in serving if c.manifest["kernel"] != old and (is_other or c.manifest["build"]["machine_code"] != code)]
             if not serving:

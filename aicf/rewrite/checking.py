@@ -1,0 +1,109 @@
+"""Whether two structures compute the same: both are evaluated on a few rows by the ops' meanings, in the dtypes of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.frontends.recording import Recording, record
+from aicf.nn import Module
+from aicf.opset import Type, find_op
+from aicf.plan import Plan
+from aicf.runtime import Executor
+from aicf.tensor import Tensor
+
+ROWS = 8
+Loss = Callable[..., Tensor]
+
+
+def read_rows(executor: Executor, plan: Plan, rows: int = ROWS) -> list[NDArray[Any]]:
+    """Return the first rows of the last batch; floating inputs that are zero everywhere, as before the first batch, are drawn instead."""
+    rng = np.random.Generator(np.random.Philox(key=0))
+    arrays = [executor.read(slot) for _, slot in plan.inputs]
+    lengths = {a.shape[0] if a.ndim else 0 for a in arrays}
+    found = []
+    for array in arrays:
+        taken = array[:rows] if len(lengths) == 1 and 0 not in lengths else array
+        is_empty = np.issubdtype(taken.dtype, np.floating) and not taken.any()
+        found.append(rng.normal(size=taken.shape).astype(taken.dtype) if is_empty else taken)
+    return found
+
+
+def evaluate(model: Module, loss: Loss, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return a loss on a batch behind what the model returned on the way, in evaluation mode, by the ops' meanings."""
+    types = {f"x{i}": Type(a.dtype.name, a.shape) for i, a in enumerate(batch)}
+
+    def compute(m: Module, *xs: Tensor) -> tuple[Tensor, ...]:
+        with _watch(m) as seen:
+            value = loss(m, *xs)
+        return (*seen, value)
+
+    with _in_evaluation(model):
+        recording = record(compute, model, types, "check")
+    return _interpret(recording, batch)
+
+
+@contextmanager
+def _watch(model: Module) -> Iterator[list[Tensor]]:
+    """Collect the tensors that calls of a model return."""
+    seen: list[Tensor] = []
+    own, compute = vars(model).get("forward"), model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        made = compute(*args, **kwargs)
+        seen.extend(t for t in (made if isinstance(made, tuple) else (made,)) if isinstance(t, Tensor))
+        return made
+
+    vars(model)["forward"] = forward
+    try:
+        yield seen
+    finally:
+        del vars(model)["forward"]
+        if own is not None:
+            vars(model)["forward"] = own
+
+
+@contextmanager
+def _in_evaluation(model: Module) -> Iterator[None]:
+    before = [(module, module.training) for _, module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
+def _interpret(recording: Recording, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    graph, tensors = recording.graph, recording.tensors
+    values: dict[int, NDArray[Any]] = {v.id: a for (_, v), a in zip(graph.inputs, batch, strict=True)}
+    values |= {s.value.id: tensors[s.owner, s.role].numpy() for s in graph.states}
+    for node in graph.nodes:
+        made = find_op(node.op).evaluate([None if v is None else values[v.id] for v in node.inputs], node.attrs)
+        values |= {v.id: a for v, a in zip(node.outputs, made, strict=True)}
+    return [values[v.id] for v in graph.outputs]
+
+
+def compare(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> tuple[float, float, float]:
+    """Return the largest difference, the largest magnitude, and the largest difference that rounding explains.
+
+    Results of other shapes, or NaN where there was none, differ infinitely. Rounding: each value is a sum of products in float64 that is
+    rounded once, and weights are rounded once when they are scaled; 64 units in the last place are room for some dozens of layers.
+    """
+    if [a.shape for a in before] != [a.shape for a in after]:
+        return float("inf"), 0.0, 0.0
+    delta = scale = unit = 0.0
+    for a, b in zip(before, after, strict=True):
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        if not np.array_equal(np.isfinite(wide), np.isfinite(other)):
+            return float("inf"), scale, 0.0
+        good = np.isfinite(wide)
+        delta = max(delta, float(np.abs(wide - other)[good].max(initial=0.0)))
+        scale = max(scale, float(np.abs(wide)[good].max(initial=0.0)))
+        if np.issubdtype(a.dtype, np.floating):
+            unit = max(unit, float(np.finfo(a.dtype).eps))
+    return delta, scale, 64.0 * unit * max(scale, 1.0)

@@ -1,0 +1,155 @@
+"""A structure that trains: a compiled step with the model and optimizer that it is made of; and how one follows another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, UnsupportedError
+from aicf.ir.graph import CONTROL, PARAMETER, RANDOM
+from aicf.nn import Module
+from aicf.opset import Type
+from aicf.optim import Optimizer
+from aicf.plan.data import STATE
+from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_like
+from aicf.rewrite.draft import Draft, Rest
+from aicf.tensor import Tensor
+from aicf.train.compiled import Key, Step
+from aicf.train.program import Made
+from aicf.train.step import StepRecipe, finish_step
+
+# What recording and compiling raise where a model's own code, or the kernels that there are, do not go with a structure.
+_REFUSALS = (RecordError, GradientError, GraphError, PlanError, UnsupportedError, TypeError, ValueError, LookupError)
+
+
+@dataclass
+class Structure:
+    """A compiled step and what it is made of. ``resting`` are parameters that are frozen, by path."""
+
+    step: Step
+    recipe: StepRecipe
+    resting: dict[str, Rest] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, step: Step) -> Structure:
+        """Return a step's structure; raises :class:`RewriteError` for one that was loaded."""
+        if step.recipe is None:
+            raise RewriteError(
+                f"{step.plan.name}: was loaded, and no longer has its model; make it by aicf.compile_step and load its state"
+            )
+        return cls(step, step.recipe)
+
+    @property
+    def batch(self) -> int:
+        """The rows of a batch: the first extent of the step's first input."""
+        return self.types[0].shape[0] if self.types and self.types[0].shape else 0
+
+    @property
+    def types(self) -> list[Type]:
+        """The types of a batch."""
+        return [slot.type for _, slot in self.step.plan.inputs]
+
+    def start(self) -> Draft:
+        """Return a draft of the next structure."""
+        assert self.step.recorded is not None
+        with self.recipe.in_first_modes():
+            return Draft.of(self.step.recorded, self.recipe.model, self.recipe.optimizer, self.resting, self.batch)
+
+    def prepare(self, draft: Draft) -> tuple[Made, StepRecipe]:
+        """Compile what a draft has become; raises :class:`RewriteError` where that cannot be done. This structure stays as it is."""
+        old = self.recipe
+        options = replace(old.options, backend=old.backend, tune_seconds=0.0)
+        types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
+        try:
+            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options)
+            return recipe.make(recipe.record(types)), recipe
+        except _REFUSALS as error:
+            raise RewriteError(f"{self.step.plan.name}: cannot be compiled after this change: {error}") from error
+
+    def exchange(self, made: Made, recipe: StepRecipe, resting: Mapping[str, Rest]) -> Structure:
+        """Return the structure that follows, with all state; this one's memory is given back, and its use raises."""
+        drawn = {key: tensor for key, tensor in self.step.tensors.items() if key[1] == RANDOM and key in made.tensors}
+        step = finish_step(made, recipe, {**made.tensors, **drawn})
+        self.retire("the network was rewritten; go on with run.step and run.model")
+        return Structure(step, recipe, dict(resting))
+
+    def retire(self, reason: str) -> None:
+        """Give the memory back; any use of step, model or optimizer raises from now on, but their values stay readable."""
+        self.step.retire(reason)
+        refuse = _make_refusal(f"{type(self.recipe.model).__name__}: {reason}")
+        for _, module in self.recipe.model.modules():
+            vars(module)["forward"] = refuse
+        vars(self.recipe.optimizer)["step"] = refuse
+
+
+def _make_refusal(message: str) -> Callable[..., NoReturn]:
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise RewriteError(message)
+
+    return refuse
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A structure at a moment, in host memory: how it was compiled, and the bytes of all state. It can be brought back many times."""
+
+    made: Made
+    recipe: StepRecipe
+    resting: Mapping[str, Rest]
+    drawn: Mapping[Key, Tensor]
+    state: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, structure: Structure) -> Frame:
+        """Return a structure as it is now, behind all work."""
+        step, recipe = structure.step, _copy_recipe(structure.recipe)
+        assert step.recorded is not None and step.graph is not None
+        made = Made(step.plan, step.tensors, step.recorded, step.graph, step.log, {})
+        drawn = {key: tensor for key, tensor in step.tensors.items() if key[1] == RANDOM}
+        resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
+        made = replace(made, tensors={})  # the present ones are not the frame's
+        return cls(made, recipe, resting, drawn, step.executor.read_bytes(STATE))
+
+    def restore(self, *, is_fork: bool = False) -> Structure:
+        """Return the structure with its state, bit for bit, in memory of its own. A fork draws random numbers by counters of its own."""
+        recipe = _copy_recipe(self.recipe)
+        drawn = {key: copy_tensor(t) for key, t in self.drawn.items()} if is_fork else self.drawn
+        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn})
+        step.executor.write_bytes(STATE, self.state)
+        return Structure(step, recipe, dict(self.resting))
+
+    def is_of(self, structure: Structure) -> bool:
+        """Whether a structure is the same one, with the same plan: its state can be overwritten then."""
+        return structure.step.plan is self.made.plan
+
+    def write_to(self, structure: Structure) -> None:
+        """Overwrite the state of the same structure."""
+        structure.step.executor.write_bytes(STATE, self.state)
+        for tensor in structure.step.tensors.values():
+            tensor.version.count += 1
+
+
+def _copy_recipe(recipe: StepRecipe) -> StepRecipe:
+    """Return a recipe of a copy of model and optimizer, whose values do not matter."""
+    with recipe.in_first_modes():
+        model, tensors = copy_model(recipe.model, lambda t: make_like(t, np.zeros(t.shape, t.numpy().dtype)))
+    optimizer = copy_optimizer(recipe.optimizer, tensors)
+    return StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, replace(recipe.options, backend=recipe.backend))
+
+
+def find_tensors(recipe: StepRecipe, made: Made) -> dict[Key, Tensor]:
+    """Return the tensors of a recipe's model and optimizer that are a plan's states, but for random counters."""
+    optimizer: Optimizer = recipe.optimizer
+    model: Module = recipe.model
+    paths = {id(p): path for path, p in model.named_parameters()}
+    found: dict[Key, Tensor] = {("step", CONTROL): optimizer.steps_done}
+    held = {(s.owner, s.role) for s in made.plan.states}
+    for path, tensor in model.named_tensors():
+        found |= {key: tensor for key in ((path, PARAMETER), (path, "buffer")) if key in held}
+    for i, p in enumerate(optimizer.params):
+        found |= {(paths[id(p)], role): tensor for role, tensor in optimizer.state.get(i, {}).items()}
+    return {key: tensor for key, tensor in found.items() if key in held}

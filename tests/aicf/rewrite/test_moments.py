@@ -1,0 +1,108 @@
+"""Snapshots, rollbacks and forks; refusals that change nothing; coupled dimensions of other networks; the same on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from aicf.data import DataLoader
+from aicf.rewrite import RewriteError, Run
+from device import Device
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(64, 16)).astype(np.float32), RNG.integers(0, 4, size=64)
+
+
+def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def start(model: nn.Module | None = None, backend: str = "numpy") -> Run:
+    aicf.manual_seed(0)
+    model = model or nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2, aicf.Generator(7)), nn.Linear(32, 4))
+    optimizer = optim.AdamW(model.parameters(), lr=optim.cosine(1e-2, total=100, warmup=5))
+    return Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:16]), Tensor(Y[:16])), clip_norm=1.0, backend=backend))
+
+
+def test_a_rollback_across_a_rewrite_is_bit_exact() -> None:
+    loader = DataLoader((X, Y), batch=16, seed=3)
+    run = start()
+    run.fit(loader, 3)
+    before, snapshot = run.step.state_dict(), run.snapshot("narrow")
+    expected = run.fit(loader, 6)
+    for change in (lambda: None, lambda: run.widen("0", 40), lambda: run.prune("0", [1, 2])):
+        change()
+        run.fit(loader, 2)
+        run.rollback(snapshot)
+        after = run.step.state_dict()
+        assert before.keys() == after.keys() and all(np.array_equal(before[k], after[k]) for k in before)
+        assert run.steps_done == 3 and run.records == [] and run.fit(loader, 6) == expected
+
+
+def test_a_fork_goes_its_own_way_with_the_same_state() -> None:
+    loader, again = DataLoader((X, Y), batch=16, seed=3), DataLoader((X, Y), batch=16, seed=3)
+    run = start()
+    run.fit(loader, 3)
+    again.load_state_dict(loader.state_dict())
+    twin = run.fork()
+    assert twin.fit(again, 5) == run.fit(loader, 5)
+    twin.widen("0", 64)
+    twin.fit(again, 3)
+    assert len(run.fit(loader, 3)) == 3 and run.model[0].out_features == 32 and twin.model[0].out_features == 64
+
+
+@pytest.mark.parametrize(
+    ("owner", "to", "why"),
+    [("3", 8, "CrossEntropy"), ("0", 16, "has 32 units"), ("nothing", 64, "no such module")],
+)
+def test_a_refusal_says_why_and_changes_nothing(owner: str, to: int, why: str) -> None:
+    run = start()
+    step, before = run.step, run.step.state_dict()
+    with pytest.raises(RewriteError, match=why):
+        run.widen(owner, to)
+    assert run.step is step and run.records == [] and all(np.array_equal(before[k], v) for k, v in step.state_dict().items())
+
+
+class Residual(nn.Module):
+    """A stream of eight features that an embedding, two residual layers and a norm share."""
+
+    def __init__(self) -> None:
+        self.table, self.up, self.down = nn.Embedding(10, 8), nn.Linear(8, 12), nn.Linear(12, 8)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.table(x)
+        return self.head(self.norm(h + self.down(F.silu(self.up(h)))))
+
+
+def test_a_residual_stream_is_widened_as_a_whole_and_only_evenly() -> None:
+    aicf.manual_seed(1)
+    model, tokens = Residual(), RNG.integers(0, 10, size=16)
+    run = Run(aicf.compile_step(model, loss, optim.Adam(model.parameters(), 1e-2), (Tensor(tokens), Tensor(Y[:16]))))
+    with pytest.raises(RewriteError, match="copied equally often; widen to a multiple, such as 16"):
+        run.widen("down", 12)
+    record = run.widen("down", 16)
+    axes = {(m.owner, m.dim): m.scale_p is not None for m in record.maps}
+    made = [("table.weight", 1), ("down.weight", 0), ("down.bias", 0), ("norm.weight", 0), ("norm.bias", 0)]
+    assert axes == {**dict.fromkeys(made, False), ("up.weight", 1): True, ("head.weight", 1): True}
+    run.widen("up", 20)
+    assert np.isfinite(run.fit([(tokens, Y[:16])], 3)).all() and run.step.verify_replay(2)
+
+
+def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None:
+    runs = []
+    for _ in range(2):
+        aicf.manual_seed(0)
+        runs.append(start(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), backend="cuda"))
+    batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
+    for run in runs:
+        run.fit(batches, 4)
+    snapshot = runs[1].snapshot()
+    assert runs[1].widen("0", 64).delta < 1e-6
+    np.testing.assert_allclose(runs[1].fit(batches, 8), runs[0].fit(batches, 8), rtol=1e-4)
+    assert runs[1].step.verify_replay(2)
+    runs[1].rollback(snapshot)
+    assert runs[1].model[0].out_features == 32 and len(runs[1].fit(batches, 1)) == 1
