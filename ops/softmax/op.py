@@ -281,7 +281,7 @@ PROBLEMS = (
     _problem("bench", 8192, 8192, "bfloat16"),
     _problem("bench", 1024, 131072, "bfloat16"),
     _problem("bench", 32768, 1024, "bfloat16 causal with_scale"),
-    _problem("bench", 32768, 1024, "boolean with_scale"),
+    _problem("bench", 32768, 1024, "bfloat16 boolean with_scale"),
     _problem("bench", 8192, 32000, "float16 log"),
 )
 
