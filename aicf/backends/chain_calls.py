@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aicf.backends.calls import FrozenCall, say_lost
+from aicf.backends.calls import LAUNCH_US, FrozenCall, say_lost
 from aicf.errors import SelectionError
 from aicf.opset import Attrs, Type, find_dtype
 from aicf.opset.chains import COUNTERS, find_generic, read_chain, read_results
@@ -21,8 +21,6 @@ from contract.kernels import FrozenKernel
 from device import open_device
 
 ELEMENTWISE = "elementwise"
-# What a launch takes that moves next to nothing, in a graph, on an H200.
-_LAUNCH_US = 1.5
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def _make_chain_handle(tables: Tables, chain: Chain, sizes: Mapping[str, int], d
     interface = Interface(ELEMENTWISE, specialise(tables.interface.row, chain))
     query = interface.make_query(Problem(dict(sizes), {"chain": chain.name, "dtype": dtype}))
     engine = tables.kernels[0]
-    us = _LAUNCH_US + 1e6 * _count_bytes(interface, query) / engine.manifest["prior"]["bytes_per_s"]
+    us = LAUNCH_US + 1e6 * _count_bytes(interface, query) / engine.manifest["prior"]["bytes_per_s"]
     name, reason = f"chain__{chain.key[:8]}", "a chain that is not frozen, built of the sealed engine; the time is that of its bytes"
     return KernelHandle(ELEMENTWISE, name, tables.arch, How.FALLBACK, reason, us, True, True, {}, query, engine, interface, chain)
 

@@ -15,7 +15,7 @@ from aicf.errors import ChainError, FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_op
-from aicf.opset.flat import REDUCE, find_offsets, make_attrs, read_attrs, split_inputs
+from aicf.opset.flat import REDUCE, find_offsets, is_shared, make_attrs, read_attrs, split_inputs
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
 from device import UnavailableError, open_device
@@ -144,7 +144,8 @@ class FrozenCalls:
         call = self.find(name, whole, filled) if seal is None else self.find_sealed(name, whole, filled, seal)
         hidden: tuple[tuple[str, ...], ...] = ((),) * (members - 1)
         inputs = [part for names, each in zip(call.inputs, operands, strict=True) for part in (names, *hidden[: len(each) - 1])]
-        outputs = [part for names in call.outputs for part in (names, *(() if name == REDUCE else hidden))]
+        is_one = [name == REDUCE or is_shared(i, attrs) for i in range(len(call.outputs))]
+        outputs = [part for names, alone in zip(call.outputs, is_one, strict=True) for part in (names, *(() if alone else hidden))]
         return replace(call, inputs=tuple(inputs), outputs=tuple(outputs))
 
     def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:
@@ -154,6 +155,8 @@ class FrozenCalls:
         signature = self._find_signature(op)
         names = find_op(op).input_names(len(types))
         views = {n: View(0, t.shape, _row_major(t.shape), t.dtype) for n, t in zip(names, types, strict=True) if t is not None}
+        if strange := sorted(views.keys() - {name for name, _ in signature.inputs}):
+            raise SelectionError(f"{op}: the frozen op has no input {strange[0]}, which was given; promote the op again")
         known = {a["name"] for a in signature.options}
         scalars = {row["name"] for row in signature.interface.row.get("scalars", ())}
         # What no input's shape tells: the op in the opset has an attribute of the size's name.

@@ -1,5 +1,7 @@
 """One launch for many tensors: to a kernel that takes flat arrays, adjacent values are one value.
 
+An output that takes the memory of an operand which all members share, a counter, is there once, behind all others.
+
 Members begin at multiples of ``MEMBER_ELEMS`` elements, in every list of a call, so that one number is one element in all of them. What
 lies between members is zero, and is computed on like the rest.
 """
@@ -81,13 +83,20 @@ def find_taken(output: int, num_inputs: int, attrs: Attrs) -> int | None:
     return before + output % members
 
 
+def is_shared(output: int, attrs: Attrs) -> bool:
+    """Whether an output of the op that is called for each member is one for all: it takes the memory of an operand that they share."""
+    grouped = str(attrs["grouped"])
+    operand = PARTS[str(attrs["op"])].find_taken(output, len(grouped), {})
+    return operand is not None and grouped[operand] == "0"
+
+
 def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     operands, members = split_inputs(types, attrs)
     part, inner = PARTS[str(attrs["op"])], read_attrs(attrs)
     if part.name == REDUCE:
         return (Type(str(inner["result_dtype"]), ()),)
     found = [part.find_types(own, make_attrs(part.name, inner, own)) for own in (take_member(operands, i) for i in range(members))]
-    return tuple(made[i] for i in range(len(found[0])) for made in found)
+    return tuple(_join(found, attrs))
 
 
 def _compute(arrays: Arrays, attrs: Attrs) -> list[Any]:
@@ -100,7 +109,12 @@ def _compute(arrays: Arrays, attrs: Attrs) -> list[Any]:
         own = take_member(operands, i)
         types = [None if a is None else Type(a.dtype.name, a.shape) for a in own]
         found.append(part.meaning(own, make_attrs(part.name, inner, types)))
-    return [made[i] for i in range(len(found[0])) for made in found]
+    return _join(found, attrs)
+
+
+def _join(found: Sequence[Sequence[Any]], attrs: Attrs) -> list[Any]:
+    """Return the outputs of members' calls, each output's beside each other."""
+    return [made[i] for i in range(len(found[0])) for made in (found[:1] if is_shared(i, attrs) else found)]
 
 
 OPS = (

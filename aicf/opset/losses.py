@@ -25,7 +25,8 @@ def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
         raise TypeError(f"CrossEntropy: labels: expected int64 or int32, got {labels.dtype}")
     if attrs["reduction"] not in REDUCTIONS:
         raise ValueError(f"CrossEntropy: reduction: expected one of {', '.join(REDUCTIONS)}, got {attrs['reduction']!r}")
-    return Type(logits.dtype if logits.dtype == "float64" else "float32", ()), logits
+    loss = Type(logits.dtype if logits.dtype == "float64" else "float32", ())
+    return (loss, logits, Type(logits.dtype, logits.shape[1:])) if attrs["with_dbias"] else (loss, logits)
 
 
 def _weigh_rows(labels: Any, attrs: Attrs) -> Any:
@@ -34,7 +35,7 @@ def _weigh_rows(labels: Any, attrs: Attrs) -> Any:
     return counted / counted.sum() if attrs["reduction"] == "mean" else counted
 
 
-def _cross_entropy(arrays: Arrays, attrs: Attrs) -> tuple[Any, Any]:
+def _cross_entropy(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     logits, labels = arrays
     weights, smoothing = _weigh_rows(labels, attrs), attrs["label_smoothing"]
     assert isinstance(smoothing, (int, float))
@@ -45,12 +46,12 @@ def _cross_entropy(arrays: Arrays, attrs: Attrs) -> tuple[Any, Any]:
     logs = log_softmax(logits)
     loss = -(np.where(weights > 0, (target * logs).sum(1), 0.0) * weights).sum()
     gradient = np.where(weights[:, None] > 0, (np.exp(logs) - target) * weights[:, None], 0.0)
-    return loss, gradient
+    return (loss, gradient, gradient.sum(0)) if attrs["with_dbias"] else (loss, gradient)
 
 
-def _differentiate(g: Backward, dloss: V | None, ddlogits: V | None = None) -> tuple[V | None, None]:
+def _differentiate(g: Backward, dloss: V | None, ddlogits: V | None = None, ddbias: V | None = None) -> tuple[V | None, None]:
     """Weigh the gradient, which is an output of the call; its own derivative is softmax's, weighted by row as the loss is."""
-    if ddlogits is not None:
+    if ddlogits is not None or ddbias is not None:
         raise NotImplementedError("CrossEntropy: its gradient has no derivative; write the loss with log_softmax for second derivatives")
     if dloss is None:
         return None, None
@@ -61,13 +62,14 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V]:
     return list(b.call("cross_entropy", inputs, attrs))
 
 
-_ATTRIBUTES: Attrs = {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0}
+# ``with_dbias``: the sums of the gradient's columns as well, the gradient of the bias of the layer that makes the logits.
+_ATTRIBUTES: Attrs = {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0, "with_dbias": False}
 
 OPS = (
     OpDef(
         "CrossEntropy",
         ("logits", "labels"),
-        ("loss", "dlogits"),
+        ("loss", "dlogits", "dbias"),
         _infer,
         _cross_entropy,
         _ATTRIBUTES,
@@ -79,7 +81,7 @@ OPS = (
     OpDef(
         "cross_entropy",
         ("logits", "labels"),
-        ("loss", "dlogits"),
+        ("loss", "dlogits", "dbias"),
         _infer,
         _cross_entropy,
         {**_ATTRIBUTES, "with_gradient": True},

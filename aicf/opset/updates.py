@@ -77,6 +77,22 @@ def _adam(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     return p - lr * p_scale * first / (np.sqrt(second) + _number(attrs, "eps") * g_scale), m, v
 
 
+def _infer_optimizer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
+    step, lr, done = types[4:]
+    if (step is None) == (done is None):
+        raise TypeError("optimizer: expected either step or steps_done")
+    p = _check("optimizer", ("p", "grad", "m", "v"), (*types[:4], step or done, lr), (("step", STEP), ("lr", RATE)))
+    return (p, p, p) if done is None else (p, p, p, STEP)
+
+
+def _optimizer(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
+    """Return what Adam does, and with ``steps_done`` in place of ``step`` that number with this step."""
+    *rest, step, lr, done = arrays
+    if done is None:
+        return _adam((*rest, step, lr), attrs)
+    return *_adam((*rest, done + 1, lr), attrs), done + 1
+
+
 def _infer_sgd(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     p = _check("SGD", ("p", "grad", "momentum"), types, (("lr", RATE),))
     return (p,) if types[2] is None else (p, p)
@@ -130,7 +146,7 @@ def _lower_lion(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequenc
 
 def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
     has_scales = any(x is not None for x in inputs[6:])
-    return _lower_scaled_adam(b, inputs, attrs) if has_scales else b.call("optimizer", inputs[:6], attrs)
+    return _lower_scaled_adam(b, inputs, attrs) if has_scales else b.call("optimizer", (*inputs[:6], None), attrs)
 
 
 def _lower_scaled_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
@@ -210,12 +226,12 @@ OPS = (
     ),
     OpDef(
         "optimizer",
-        _ADAM_INPUTS,
-        _ADAM_OUTPUTS,
-        _infer_adam,
-        _adam,
+        ("p", "grad", "m", "v", "step?", "lr", "steps_done?"),
+        (*_ADAM_OUTPUTS, "steps_new"),
+        _infer_optimizer,
+        _optimizer,
         _ADAM,
-        in_place=_ADAM_IN_PLACE,
+        in_place={**_ADAM_IN_PLACE, "steps_new": "steps_done"},
         is_frozen=True,
     ),
     OpDef(

@@ -1,7 +1,8 @@
 """Updates of many parameters become one launch: to an elementwise kernel, adjacent arrays are one array.
 
 Optimizers' calls with the same rate, step and settings are made together, and so are the elementwise calls that make their gradients, as
-clipping does, where all are of one chain, and the casts by which all their parameters are read. The planner lays their values side by
+clipping does, where all are of one chain, and the casts by which all their parameters are read. Where one call takes all that a step
+counter is read for, it counts the steps itself (:mod:`aicf.passes.counting`). The planner lays their values side by
 side (:mod:`aicf.plan.lists`).
 """
 
@@ -15,6 +16,7 @@ from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.ir.graph import PARAMETER
 from aicf.opset import find_op
 from aicf.passes.context import Context
+from aicf.passes.counting import count_steps
 from aicf.passes.engine import rewrite
 
 
@@ -36,7 +38,7 @@ def run(graph: Graph, context: Context) -> Graph:
     for group in (*found, *makers, *_find_readers(graph, found)):
         graph = _merge(graph, group)
         context.note(f"{len(group.nodes)} calls of {group.nodes[0].op} become one launch, {_count_bytes(group)} bytes")
-    return graph
+    return count_steps(graph, context)
 
 
 def join_sums(graph: Graph, context: Context) -> Graph:
@@ -69,12 +71,18 @@ def _find_updates(graph: Graph) -> list[_Together]:
     for node in graph.nodes:
         if node.op != "optimizer":
             continue
-        p, gradient, m, v, step, lr = node.inputs
+        p, gradient, m, v, step, lr, _ = node.inputs
         assert p is not None and gradient is not None and m is not None and v is not None and step is not None and lr is not None
         if {p.id, m.id, v.id} <= held and gradient.id in makers:
             key = json.dumps([sorted(node.attrs.items()), step.id, lr.id, gradient.type.dtype, p.type.dtype])
             by_settings.setdefault(key, []).append(node)
-    return [_Together(tuple(nodes), "111100") for nodes in by_settings.values() if len(nodes) > 1]
+    return [_Together(tuple(nodes), "1111000") for nodes in by_settings.values() if len(nodes) > 1]
+
+
+def is_one_update(graph: Graph, nodes: Sequence[Node]) -> bool:
+    """Whether one flat launch takes the place of just these nodes."""
+    wanted = {node.id for node in nodes}
+    return any({node.id for node in group.nodes} == wanted for group in _find_updates(graph))
 
 
 def _find_free_makers(graph: Graph) -> dict[int, Node]:

@@ -1,8 +1,9 @@
 """Activations become epilogues of adjacent matrix products where measured kernels show a gain.
 
 Forward: ``act(Linear(...))`` becomes ``Linear(..., act)``, which keeps z where somebody else reads it. Backward: ``dx act'(z)``, of a
-product ``dx``, becomes that product with the slope in its epilogue, and so does the sum of its rows, the gradient of a bias. The
-gradient of a weight that is used twice is added to the first use's in the epilogue of the second's product.
+product ``dx``, becomes that product with the slope in its epilogue, and so does the sum of its rows, the gradient of a bias. That of the
+last layer's bias, the sum of the rows of a loss's gradient, is made with the loss. The gradient of a weight that is used twice is added to
+the first use's in the epilogue of the second's product.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class _Fusion:
 
 def run(graph: Graph, context: Context) -> Graph:
     """Return the graph with products and activations fused where that is predicted to be faster."""
-    return graph if context.chooser is None else _apply(graph, [*_find_forward(graph), *_find_backward(graph)], context)
+    return (
+        graph if context.chooser is None else _apply(graph, [*_find_forward(graph), *_find_backward(graph), *_find_losses(graph)], context)
+    )
 
 
 def add_in_products(graph: Graph, context: Context) -> Graph:
@@ -114,6 +117,18 @@ def _find_backward(graph: Graph) -> list[_Fusion]:
         inputs = (*node.inputs[:3], z, node.inputs[4])
         parts = (node, readers[0], *sums[:1])
         found.append(_Fusion(parts, "LinearGrad", inputs, {"wants": wants, "act": act}, tuple(taken)))
+    return found
+
+
+def _find_losses(graph: Graph) -> list[_Fusion]:
+    uses, found = graph.find_uses(), []
+    for node in graph.nodes:
+        if node.op != "CrossEntropy" or node.attrs["with_dbias"]:
+            continue
+        sums = [n for n in uses.get(node.outputs[1].id, []) if _sums_rows(n)]
+        if sums:
+            attrs = {**node.attrs, "with_dbias": True}
+            found.append(_Fusion((node, sums[0]), node.op, node.inputs, attrs, (*node.outputs, *sums[0].outputs)))
     return found
 
 

@@ -17,6 +17,8 @@ from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import Attr, Type, find_dtype
 from aicf.opset.chains import COUNTERS, MAX_INPUTS, MAX_OUTPUTS, NAMES, read_chain
 from aicf.passes.context import Context
+from aicf.passes.counting import find_counter
+from aicf.passes.flatten import is_one_update
 from contract.expressions.tree import Call, Extent, Name, Number, format_node
 from contract.expressions.tree import Node as Tree
 
@@ -71,7 +73,11 @@ class _Fuser:
         self.kept = graph.find_kept()
         self.uses = graph.find_uses()
         self.producers = graph.find_producers()
-        self.clusters = [c for node in graph.nodes if node.op == "elementwise" and (c := self._read(node)) is not None]
+        # What the update of all parameters will do besides stays alone.
+        counter = find_counter(graph)
+        alone = counter.addition.id if counter is not None and is_one_update(graph, counter.readers) else None
+        nodes = [node for node in graph.nodes if node.op == "elementwise" and node.id != alone]
+        self.clusters = [c for node in nodes if (c := self._read(node)) is not None]
         self.home = {node.id: c for c in self.clusters for node in c.nodes}
         self._order = {node.id: i for i, node in enumerate(graph.nodes)}
         for cluster in self.clusters:

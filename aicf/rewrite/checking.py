@@ -33,7 +33,7 @@ def read_rows(executor: Executor, plan: Plan, rows: int = ROWS) -> list[NDArray[
     return found
 
 
-def evaluate(model: Module, loss: Loss, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def compute_rows(model: Module, loss: Loss, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return a loss on a batch behind what the model returned on the way, in evaluation mode, by the ops' meanings."""
     types = {f"x{i}": Type(a.dtype.name, a.shape) for i, a in enumerate(batch)}
 

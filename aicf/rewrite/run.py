@@ -9,7 +9,7 @@ from typing import Any
 from aicf.errors import RewriteError
 from aicf.nn import Module
 from aicf.optim import Optimizer
-from aicf.rewrite.checking import compare, evaluate, read_rows
+from aicf.rewrite.checking import compare, compute_rows, read_rows
 from aicf.rewrite.draft import Draft
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import Prune, Rule, Separate, Widen, read_rule
@@ -83,7 +83,7 @@ class Run:
         recipe, step = self._structure.recipe, self.step
         batch = read_rows(step.executor, step.plan)
         try:
-            results = [evaluate(model, recipe.loss, batch) for model in (recipe.model, draft.model)]
+            results = [compute_rows(model, recipe.loss, batch) for model in (recipe.model, draft.model)]
         except (TypeError, ValueError, LookupError, RuntimeError) as error:
             raise RewriteError(f"{rule}: the network cannot be evaluated after this change: {error}") from error
         delta, scale, bound = compare(*results)

@@ -29,7 +29,7 @@ class FrozenChooser:
     def price(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> float | None:
         """Return a frozen call's time, infinity where no kernel serves it."""
         try:
-            return self._calls.find(op, types, attrs).handle.predicted_us
+            return self._calls.find(op, types, attrs).predicted_us
         except (SelectionError, NotFrozenError):
             return math.inf
 
@@ -51,7 +51,7 @@ class FrozenChooser:
 def make_choice(call: FrozenCall) -> Choice:
     """Return a call's kernel as plans keep it."""
     handle = call.handle
-    return Choice(handle.op, handle.kernel, call.seal, handle.predicted_us, handle.workspace_bytes, handle.reason)
+    return Choice(handle.op, handle.kernel, call.seal, call.predicted_us, handle.workspace_bytes, handle.reason)
 
 
 class _Pricing(Builder):

@@ -175,7 +175,7 @@ class DeviceExecutor(Executor):
         assert failed is not None
         self._frozen.refuse(failed, error)
         call = self.calls[index] = self._frozen.find_ready(step.op, _list_types(step), step.attrs)
-        changed = replace(step, kernel=call.handle.kernel, seal=call.seal, predicted_us=call.handle.predicted_us)
+        changed = replace(step, kernel=call.handle.kernel, seal=call.seal, predicted_us=call.predicted_us)
         self.plan = replace(self.plan, steps=(*self.plan.steps[:index], changed, *self.plan.steps[index + 1 :]))
         self._launches[index] = self._prepare(index)
 

@@ -63,7 +63,8 @@ class Tensor:
     problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
     given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
     ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be. ``since`` numbers the growths of
-    an op whose kernels are frozen: fields of a later one lie behind all others, so that kernels sealed before still serve.
+    an op whose kernels are frozen: fields of a later one lie behind all others, so that kernels sealed before still serve; ``is_added`` is
+    short for ``since=1``.
     """
 
     name: str
@@ -75,11 +76,15 @@ class Tensor:
     strides: Strides = Strides.PACKED
     values: Values | Callable[[Problem], Values] = PLAIN
     since: int = 0
+    is_added: bool = False
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:
             object.__setattr__(self, "strides", Strides.ROWS)
         object.__setattr__(self, "can_pad_rows", self.strides is Strides.ROWS)
+        if self.is_added and not self.since:
+            object.__setattr__(self, "since", 1)
+        object.__setattr__(self, "is_added", self.since > 0)
 
     @property
     def is_read(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from harness.verify.unlisted import make_generator
 # The work of the reference for the elements that are judged: what is aimed at, and what is too much for a host (a minute).
 _MAX_REFERENCE = 4e6
 _MOST_REFERENCE = 2e9
+_MOST_ROWS = 1 << 20
 _MAX_PLACES = 128
 
 Places = dict[int, NDArray[np.intp]]
@@ -68,15 +70,23 @@ class Restriction:
         return max(cost.flops, cost.bytes_moved)
 
     def find_obstacle(self) -> str:
-        """Return why a host cannot judge any output of a whole launch, or "": each may be a sum over most of the inputs."""
-        work = self.find_work(self.choose_places({}))
-        return f"the reference of a single place would take {work:.2g} operations or bytes" if work > _MOST_REFERENCE else ""
+        """Return why a host cannot judge any output of a whole launch, or "": each may be a sum over most of the inputs.
+
+        Inputs are copied to the device row by row.
+        """
+        places = self.choose_places({})
+        work = self.find_work(places)
+        if work > _MOST_REFERENCE:
+            return f"the reference of a single place would take {work:.2g} operations or bytes"
+        rows = sum(math.prod(map(len, axes[:-1])) for axes in self.find_needed(places)[0].values())
+        return f"a single place needs {rows} rows of the inputs" if rows > _MOST_ROWS else ""
 
     def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
         """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
         if written:
-            return np.unique(np.concatenate([np.unique(found[self.find_axis(name, axis)]) for name, found in written.items()]))
-        shapes = {t.name: t.resolve_shape(self.problem) for t in self.outputs}
+            # Single values have no places.
+            return np.unique(np.concatenate([np.unique(found[self.find_axis(name, axis)]) for name, found in written.items() if found]))
+        shapes = {t.name: shape for t in self.outputs if (shape := t.resolve_shape(self.problem))}
         return range(max(shape[self.find_axis(name, axis)] for name, shape in shapes.items()))
 
     def restrict(self, inputs: Arrays, places: Places, *, dry: bool = False) -> tuple[dict[str, NDArray[Any]], Problem]:

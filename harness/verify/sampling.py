@@ -301,7 +301,9 @@ class SampledRun:
             grid = [taken[axis] if axis in taken else np.arange(n) for axis, n in enumerate(tensor.resolve_shape(self.problem))]
             actual = case.read_grid(tensor.name, grid)
             known = np.ones(actual.shape, np.bool_)
-            if before is not None and tensor.role is Role.INOUT:
+            if not grid:  # one value, which all blocks may have a part in
+                known = np.full((), before is None)
+            elif before is not None and tensor.role is Role.INOUT:
                 # The host has written it as well since then.
                 known = find_in_grid(before[tensor.name].indices, grid)
             elif tensor.name in written:

@@ -1,25 +1,23 @@
 // Cross-entropy of logits [rows, classes] and labels [rows], and its gradient.
 //
-// | kernel       | idea                                                                              | reads of the logits |
-// |--------------|-----------------------------------------------------------------------------------|---------------------|
-// | naive        | a thread per row: maximum, sum, gradient                                          | 3                   |
-// | block_online | a block per row: maximum and sum in one pass, 16 bytes an access                  | 2                   |
+// | kernel           | idea                                                                                   | reads of the logits |
+// |------------------|----------------------------------------------------------------------------------------|---------------------|
+// | naive            | a thread per row: maximum, sum, gradient                                               | 3                   |
+// | block_online     | a block per row: maximum and sum in one pass, 16 bytes an access                       | 2                   |
+// | row_in_registers | lanes of a warp, or a block, per row, which stays in their registers (registers.cuh)   | 1                   |
 //
-// A launch is two kernels. `prepare` counts the rows that are not ignored, for the mean. A kernel of the ladder then writes each row's
-// gradient and loss; the block that is the last to finish adds the losses up in the order of the rows, so that the sum is always the same.
+// The first two launch two kernels. `prepare` counts the rows that are not ignored, for the mean. A kernel of the ladder then writes each
+// row's gradient and loss; the block that is the last to finish adds the losses up in the order of the rows, so that the sum is always the
+// same.
 #include <cstdint>
 
-#include "common/online.cuh"
+#include "common/programmatic.cuh"
 #include "common/rows.cuh"
+#include "cross_entropy/loss.cuh"
 #include "cross_entropy/params.h"
+#include "cross_entropy/registers.cuh"
 
 namespace aicf::cross_entropy {
-
-// In the workspace.
-struct Shared {
-    float weight;            // of a row's loss: 1, or one over the rows that are not ignored
-    std::uint32_t finished;  // blocks
-};
 
 struct Workspace {
     Shared* shared;
@@ -30,6 +28,8 @@ inline constexpr int kPrepareThreads = 1024;
 
 __global__ void __launch_bounds__(kPrepareThreads) cross_entropy_prepare(const CrossEntropyParams params, const Workspace workspace) {
     __shared__ int partials[kPrepareThreads / kWarpSize];
+    allow_successor();
+    wait_for_predecessor();
     int count = 0;
     if (params.reduction == AICF_CROSS_ENTROPY_REDUCTION_MEAN) {
         for (std::int64_t row = threadIdx.x; row < params.rows; row += kPrepareThreads) count += params.labels[row] != params.ignore_index;
@@ -43,28 +43,6 @@ __global__ void __launch_bounds__(kPrepareThreads) cross_entropy_prepare(const C
     workspace.shared->weight = is_mean ? 1.0f / static_cast<float>(count) : 1.0f;
     workspace.shared->finished = 0;
 }
-
-// What the gradient of a row is made of, and its loss.
-struct RowResult {
-    float maximum, scale;  // softmax is exp(x - maximum) * scale
-    float loss;
-};
-
-// `online` of the whole row, and the sum of its logits.
-__device__ __forceinline__ RowResult find_loss(const CrossEntropyParams& params, Online online, float total, float labelled) {
-    float loss = online.maximum - labelled + logf(online.sum);
-    if (params.label_smoothing > 0.0f) loss = fmaf(params.label_smoothing, labelled - total / static_cast<float>(params.classes), loss);
-    return {online.maximum, __frcp_rn(online.sum), loss};
-}
-
-__device__ __forceinline__ float find_gradient(const CrossEntropyParams& params, const RowResult& row, float x, bool is_label,
-                                               float weight) {
-    const float smooth = params.label_smoothing / static_cast<float>(params.classes);
-    const float target = is_label ? 1.0f - params.label_smoothing + smooth : smooth;
-    return (expf(x - row.maximum) * row.scale - target) * weight;
-}
-
-__device__ __forceinline__ float find_nan() { return __int_as_float(0x7fffffff); }
 
 // The last block to come here adds up the losses of all rows. All threads of a block come together.
 template <int kThreads>
@@ -85,6 +63,8 @@ __device__ __forceinline__ void finish(const CrossEntropyParams& params, const W
 
 template <class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads) cross_entropy_naive(const CrossEntropyParams params, const Workspace workspace) {
+    allow_successor();
+    wait_for_predecessor();
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (row < params.rows) {
         const auto* logits = static_cast<const Element*>(params.logits) + row * params.ldlogits;
@@ -116,6 +96,8 @@ __global__ void __launch_bounds__(kThreads)
     using Group = RowGroup<kThreads>;
     __shared__ Online online_partials[Group::kPartials];
     __shared__ float total_partials[Group::kPartials];
+    allow_successor();
+    wait_for_predecessor();
     const Group group;
     const auto* logits = static_cast<const Element*>(params.logits) + group.row * params.ldlogits;
     const std::int64_t label = params.labels[group.row];

@@ -9,6 +9,8 @@ from harness.spec import (
     Arrays,
     Attribute,
     Axis,
+    Choice,
+    Constraint,
     Cost,
     Count,
     Indices,
@@ -19,6 +21,7 @@ from harness.spec import (
     Role,
     Scalar,
     Tensor,
+    Tie,
     Tunable,
 )
 from harness.spec.bounds import SMALLEST_NORMAL, ULPS, UNIT_ROUNDOFF, add_rounding, bound_sum, count_roundings, find_sum_factor
@@ -37,6 +40,10 @@ IGNORE = Scalar("ignore_index", -100, dtype="int64", choices=(-100, 0, 1))
 
 def _find_dtype(problem: Problem) -> str:
     return str(problem.attributes.get("dtype", "float32"))
+
+
+def _has_dbias(problem: Problem) -> bool:
+    return bool(problem.attributes.get("with_dbias", False))
 
 
 def _read_smoothing(problem: Problem) -> float:
@@ -61,7 +68,7 @@ def _find_target(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
 
 
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
-    """Return the loss, and the gradient of the logits where it is asked for; the mean over no row is NaN."""
+    """Return the loss, the gradient of the logits where it is asked for, and the sums of its columns; the mean over no row is NaN."""
     x = np.asarray(inputs["logits"], np.float64)
     weights, target = _weigh_rows(inputs, problem), _find_target(inputs, problem)
     shifted = x - x.max(axis=1, keepdims=True)
@@ -72,6 +79,8 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
         with np.errstate(invalid="ignore"):
             counted = np.nan_to_num(weights)[:, np.newaxis]
         results["dlogits"] = np.where(counted > 0.0, (np.exp(logs) - target) * counted, 0.0)
+    if _has_dbias(problem):
+        results["dbias"] = results["dlogits"].sum(axis=0)
     return results
 
 
@@ -107,6 +116,10 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         error = np.expm1(np.minimum(roundings * U, 1.0)) * softmax + 5.0 * U * (softmax + _find_target(inputs, problem))
         error = error * weights[:, np.newaxis] + 2.0 * SMALLEST_NORMAL["float32"]
         bounds["dlogits"] = add_rounding(error, outputs["dlogits"], _find_dtype(problem))
+    if "dbias" in outputs:  # the sums are of what is not rounded yet
+        magnitudes = ((softmax + _find_target(inputs, problem)) * weights[:, np.newaxis]).sum(axis=0)
+        summing = bound_sum(magnitudes, rows, classes)
+        bounds["dbias"] = add_rounding(error.sum(axis=0) + summing, outputs["dbias"], _find_dtype(problem))
     return bounds
 
 
@@ -114,11 +127,35 @@ def cost(problem: Problem) -> Cost:
     """Return about 8 flops per logit, with logits and labels read once and the gradient written once."""
     elems, item = problem.sizes["rows"] * problem.sizes["classes"], ITEM_BYTES[_find_dtype(problem)]
     gradient = item * elems if problem.attributes.get("with_gradient", True) else 0
-    return Cost(flops=8.0 * elems, bytes_read=float(item * elems + LABEL_BYTES * problem.sizes["rows"]), bytes_written=float(gradient + 4))
+    sums = item * problem.sizes["classes"] if _has_dbias(problem) else 0
+    read = float(item * elems + LABEL_BYTES * problem.sizes["rows"])
+    return Cost(flops=8.0 * elems, bytes_read=read, bytes_written=float(gradient + sums + 4))
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
-_SERVED = (Count({"rows": 1}, max=2**31 - 1), Count({"classes": 1}, max=2**40))
+GROUP = Tunable("threads", (4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
+ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block")
+ELEMS = Tunable("elems", (4, 8, 16, 32), "elements of a row that a thread keeps in registers; at least 16 bytes of them")
+BLOCK_FITS = Constraint(
+    "block_fits",
+    "threads * rows must be whole warps, at most 1024",
+    lambda t: t["threads"] * t["rows"] % 32 == 0 and t["threads"] * t["rows"] <= 1024,
+)
+ONE_ROW_BEYOND_WARP = Constraint(
+    "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= 32 or t["rows"] == 1
+)
+SUMS_FIT = Constraint(
+    "sums_fit",
+    "shared memory of 32 KiB must hold each warp's sums of columns, and each column's once where a block takes a row",
+    lambda t: (t["rows"] * t["threads"] // 32 if t["threads"] <= 32 else 1) * t["threads"] * max(t["elems"], 8) <= 8192,
+)
+
+
+def _serve(max_classes: int = 2**40) -> tuple[Count, ...]:
+    return (Count({"rows": 1}, max=2**31 - 1), Count({"classes": 1}, max=max_classes))
+
+
+_SERVED = (*_serve(), OneOf("with_dbias", (False,)))
 
 KERNELS = (
     Kernel(
@@ -139,7 +176,33 @@ KERNELS = (
         domain=lambda t: _SERVED,
         tile=lambda t: {"rows": 1},
     ),
+    Kernel(
+        "row_in_registers",
+        "lanes of a warp, or a block, per row, which stays in registers; few rows take one launch of one cluster",
+        (GROUP, ROWS, ELEMS),
+        (BLOCK_FITS, ONE_ROW_BEYOND_WARP, SUMS_FIT),
+        (
+            {"threads": 4, "rows": 128, "elems": 4},
+            {"threads": 8, "rows": 64, "elems": 8},
+            {"threads": 32, "rows": 8, "elems": 8},
+            {"threads": 32, "rows": 8, "elems": 32},
+            {"threads": 256, "rows": 1, "elems": 16},
+        ),
+        domain=lambda t: _serve(t["threads"] * t["elems"]),
+        tile=lambda t: {"rows": t["rows"]},
+        min_arch=90,
+    ),
 )
+
+
+def choose(problem: Problem) -> Choice:
+    """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
+    classes = problem.sizes["classes"]
+    registers = KERNELS[2]
+    for bound in registers.variants:
+        if classes <= bound["threads"] * bound["elems"]:
+            return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    return Choice(KERNELS[1].bind({"threads": 256}), "a row is longer than registers hold")
 
 
 def _problem(suite: str, rows: int, classes: int, dtype: str = "float32", **attributes: bool | str) -> Problem:
@@ -161,13 +224,38 @@ PROBLEMS = (
     _problem("verify", 7, 515, with_gradient=False),
     _strided(6, 128, logits=8, dlogits=8),
     _strided(9, 301, logits=3),
+    _problem("verify", 700, 10, "bfloat16", with_dbias=True),
+    _problem("verify", 2100, 7, "float16", with_dbias=True, reduction="sum"),
+    _problem("verify", 131, 200, with_dbias=True),
+    _problem("verify", 150, 1000, "bfloat16", with_dbias=True),
+    _problem("verify", 19, 2050, with_dbias=True),
+    _problem("verify", 16500, 3, with_gradient=False),
     _problem("emulated", 256, 1000),
     _problem("emulated", 32, 8192, "bfloat16"),
     _problem("bench sweep", 8192, 32000, "bfloat16"),
     _problem("bench", 4096, 128256, "bfloat16"),
     _problem("bench sweep", 8192, 1000),
-    _problem("bench", 128, 10),
+    _problem("bench emulated", 128, 10),
+    _problem("bench", 128, 10, "bfloat16"),
+    _problem("bench", 4096, 10),
+    _problem("bench", 1024, 50),
+    _problem("bench", 512, 200),
+    _problem("bench", 512, 100, "bfloat16"),
+    _problem("bench", 4096, 1024, "bfloat16"),
+    _problem("bench", 2048, 4000, "bfloat16"),
+    _problem("bench", 2048, 4000),
+    _problem("bench verify", 128, 10, with_dbias=True),
+    _problem("bench", 128, 10, "bfloat16", with_dbias=True),
+    _problem("bench", 256, 100, with_dbias=True),
+    _problem("bench", 256, 100, "bfloat16", with_dbias=True),
+    _problem("bench", 128, 1000, with_dbias=True),
+    _problem("bench", 4096, 1024, "bfloat16", with_dbias=True),
+    _problem("bench", 1024, 4000, "bfloat16", with_dbias=True),
 )
+
+# Rows of one variant's registers each, and beyond.
+_LIMITS = {"to_16": 16, "to_64": 64, "few_classes": 256, "to_1024": 1024, "to_4096": 4096, "middle": 16384}
+_REGIONS = {name: (Count({"classes": 1}, max=limit),) for name, limit in _LIMITS.items()} | {"vocabulary": ()}
 
 OP = Op(
     name="cross_entropy",
@@ -184,12 +272,15 @@ OP = Op(
             present=lambda p: bool(p.attributes.get("with_gradient", True)),
             can_pad_rows=True,
         ),
+        Tensor("dbias", ("classes",), Role.OUTPUT, _find_dtype, present=_has_dbias, is_added=True),
     ),
     attributes=(
         Attribute("dtype", FLOATS, "float32", passed=False),
         Attribute("with_gradient", (True, False), True, passed=False),
         Attribute("reduction", ("mean", "sum"), "mean"),
+        Attribute("with_dbias", (False, True), False, passed=False),
     ),
+    ties=(Tie((OneOf("with_dbias", (True,)),), {"with_gradient": True}),),
     scalars=(SMOOTHING, IGNORE),
     kernels=KERNELS,
     problems=PROBLEMS,
@@ -210,8 +301,10 @@ OP = Op(
         "shifted",
     ),
     population=POPULATION,
+    choose=choose,
     axes=(
         Axis("dtypes", {dtype: (OneOf("dtype", (dtype,)),) for dtype in FLOATS}),
-        Axis("region", {"few_classes": (Count({"classes": 1}, max=256),), "middle": (Count({"classes": 1}, max=16384),), "vocabulary": ()}),
+        Axis("epilogue", {"dbias": (OneOf("with_dbias", (True,)),), "any": ()}),
+        Axis("region", _REGIONS),
     ),
 )

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "common/elements.cuh"
+#include "common/programmatic.cuh"
 #include "optimizer/params.h"
 
 namespace aicf::optimizer {
@@ -24,19 +25,51 @@ struct Factors {
     float eps;         //
 };
 
-// In float64: 1 - beta^step loses half its digits in fp32 at the first steps.
-__device__ __forceinline__ Factors find_factors(const OptimizerParams& params) {
-    const double step = static_cast<double>(*params.step), lr = static_cast<double>(*params.lr);
+// What both factors of the bias correction are made of. In float64: 1 - beta^step loses half its digits in fp32 at the first steps.
+struct Powers {
+    double first, second;  // 1 - beta1^step, 1 - beta2^step
+};
+
+__device__ __forceinline__ Factors make_factors(const OptimizerParams& params, const Powers& powers) {
+    const double lr = static_cast<double>(*params.lr);
     Factors f;
     f.keep = params.decoupled ? static_cast<float>(1.0 - lr * params.weight_decay) : 1.0f;
     f.decay = params.decoupled ? 0.0f : static_cast<float>(params.weight_decay);
     f.beta2 = static_cast<float>(params.beta2);
     f.take1 = static_cast<float>(1.0 - params.beta1);
     f.take2 = static_cast<float>(1.0 - params.beta2);
-    f.rate = static_cast<float>(lr / (1.0 - pow(params.beta1, step)));
-    f.root_scale = static_cast<float>(1.0 / sqrt(1.0 - pow(params.beta2, step)));
+    f.rate = static_cast<float>(lr / powers.first);
+    f.root_scale = static_cast<float>(1.0 / sqrt(powers.second));
     f.eps = static_cast<float>(params.eps);
     return f;
+}
+
+__device__ __forceinline__ Factors find_factors(const OptimizerParams& params) {
+    const double step = static_cast<double>(*params.step);
+    return make_factors(params, {1.0 - pow(params.beta1, step), 1.0 - pow(params.beta2, step)});
+}
+
+// base^exponent by squaring: its relative error is about exponent * 2^-53, and where that counts the power itself is close to 0.
+__device__ __forceinline__ double find_power(double base, std::uint64_t exponent) {
+    double power = 1.0;
+    for (; exponent != 0; exponent >>= 1) {
+        if ((exponent & 1) != 0) power *= base;
+        base *= base;
+    }
+    return power;
+}
+
+// The number of this step, for one thread of each block. Where the kernel counts the steps itself, the upper half of the counter counts the
+// blocks that have read it, and the last one sets it to what the next launch is to find: blocks wait for nobody, and nothing is left
+// behind.
+__device__ __forceinline__ std::uint64_t read_step(const OptimizerParams& params) {
+    if (params.steps_done == nullptr) return static_cast<std::uint64_t>(*params.step);
+    constexpr int kStepBits = 32;
+    auto* const counter = reinterpret_cast<unsigned long long*>(params.steps_done);
+    const unsigned long long found = atomicAdd(counter, 1ull << kStepBits);
+    const unsigned long long step = (found & ((1ull << kStepBits) - 1)) + 1;
+    if (found >> kStepBits == gridDim.x - 1) atomicExch(counter, step);
+    return step;
 }
 
 __device__ __forceinline__ void take_step(const Factors& f, float& p, float g, float& m, float& v) {
@@ -58,20 +91,31 @@ __device__ __forceinline__ void step_element(const OptimizerParams& params, cons
 
 template <class Element>
 __global__ void optimizer_naive(const OptimizerParams params) {
+    allow_successor();
+    wait_for_predecessor();
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < params.n) step_element<Element>(params, find_factors(params), i);
 }
 
-// Every thread of the block gets the factors, which its first one has worked out.
+// Every thread of the block gets the factors, which the first warp has worked out: a lane for each power.
 __device__ __forceinline__ Factors share_factors(const OptimizerParams& params) {
+    constexpr unsigned kAll = 0xffffffffu;
+    constexpr int kLanes = 32;
     __shared__ Factors factors;
-    if (threadIdx.x == 0) factors = find_factors(params);
+    if (threadIdx.x < kLanes) {
+        const std::uint64_t step = __shfl_sync(kAll, threadIdx.x == 0 ? read_step(params) : 0, 0);
+        const double power = 1.0 - find_power(threadIdx.x == 0 ? params.beta1 : params.beta2, step);
+        const Powers powers = {__shfl_sync(kAll, power, 0), __shfl_sync(kAll, power, 1)};
+        if (threadIdx.x == 0) factors = make_factors(params, powers);
+    }
     __syncthreads();
     return factors;
 }
 
 template <class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads) optimizer_shared_factors(const OptimizerParams params) {
+    allow_successor();
+    wait_for_predecessor();
     const Factors factors = share_factors(params);
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (i < params.n) step_element<Element>(params, factors, i);
@@ -124,12 +168,17 @@ template <class Element, int kThreads, int kChunks>
 __global__ void __launch_bounds__(kThreads) optimizer_vectorised(const OptimizerParams params, bool is_aligned) {
     using Piece = Chunk<Element>;
     constexpr std::int64_t kBlockElems = std::int64_t{kThreads} * kChunks * Piece::kElems;
-    const Factors factors = share_factors(params);
+    allow_successor();
+    wait_for_predecessor();
     const std::int64_t first = blockIdx.x * kBlockElems;
-    if (is_aligned && first + kBlockElems <= params.n) {
-        Piece pieces[kChunks];
+    const bool is_whole = is_aligned && first + kBlockElems <= params.n;
+    Piece pieces[kChunks];
+    if (is_whole) {
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) pieces[c].load(params, first + (c * kThreads + threadIdx.x) * Piece::kElems);
+    }
+    const Factors factors = share_factors(params);  // while the pieces arrive
+    if (is_whole) {
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
             pieces[c].step(factors);

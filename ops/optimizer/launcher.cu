@@ -17,17 +17,19 @@ bool is_aligned(const Params& params) {
     return true;
 }
 
+unsigned count_blocks(const Params& params, int elems) { return static_cast<unsigned>(divide_up(params.n, elems)); }
+
 template <class Element>
 struct naive {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        return launch_kernel(optimizer_naive<Element>, divide_up(params.n, kThreads), kThreads, 0, stream, params);
+        return launch_early(optimizer_naive<Element>, count_blocks(params, kThreads), kThreads, 0, 1, stream, params);
     }
 };
 
 template <class Element>
 struct shared_factors {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        return launch_kernel(optimizer_shared_factors<Element, kThreads>, divide_up(params.n, kThreads), kThreads, 0, stream, params);
+        return launch_early(optimizer_shared_factors<Element, kThreads>, count_blocks(params, kThreads), kThreads, 0, 1, stream, params);
     }
 };
 
@@ -35,8 +37,8 @@ template <class Element>
 struct vectorised {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         constexpr int kChunks = kTunables.chunks > 0 ? kTunables.chunks : 1;
-        const std::int64_t blocks = divide_up(params.n, kThreads * kChunks * kPackElems<Element>);
-        return launch_kernel(optimizer_vectorised<Element, kThreads, kChunks>, blocks, kThreads, 0, stream, params, is_aligned(params));
+        const unsigned blocks = count_blocks(params, kThreads * kChunks * kPackElems<Element>);
+        return launch_early(optimizer_vectorised<Element, kThreads, kChunks>, blocks, kThreads, 0, 1, stream, params, is_aligned(params));
     }
 };
 

@@ -56,13 +56,22 @@ def _is_decoupled(problem: Problem) -> bool:
     return bool(problem.attributes.get("decoupled", True))
 
 
+def _advances(problem: Problem) -> bool:
+    return bool(problem.attributes.get("advances", False))
+
+
+def _find_step(inputs: Arrays) -> float:
+    """Return the number of the step, from 1 on."""
+    return float(inputs["steps_done"]) + 1.0 if "steps_done" in inputs else float(inputs["step"])
+
+
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
-    """Return p, m and v after the step, and the copy of p where there is one.
+    """Return p, m and v after the step, the copy of p where there is one, and the steps done where the kernel counts them.
 
     Adam is Kingma and Ba's Algorithm 1 (arXiv:1412.6980); with ``decoupled``, weight decay is Loshchilov and Hutter's (arXiv:1711.05101).
     """
-    p, grad, m, v, step, lr = (inputs[name] for name in ("p", "grad", "m", "v", "step", "lr"))
-    s = _read_scalars(problem)
+    p, grad, m, v, lr = (inputs[name] for name in ("p", "grad", "m", "v", "lr"))
+    step, s = _find_step(inputs), _read_scalars(problem)
     if _is_decoupled(problem):
         p = p * (1.0 - lr * s["weight_decay"])
     else:
@@ -71,7 +80,8 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
     v = s["beta2"] * v + (1.0 - s["beta2"]) * grad * grad
     first, second = m / (1.0 - s["beta1"] ** float(step)), v / (1.0 - s["beta2"] ** float(step))
     p = p - lr * first / (np.sqrt(second) + s["eps"])
-    return {"p": p, "m": m, "v": v} | ({"copy": p} if problem.attributes.get("with_copy", False) else {})
+    found = {"p": p, "m": m, "v": v} | ({"copy": p} if problem.attributes.get("with_copy", False) else {})
+    return found | ({"steps_done": np.asarray(step)} if "steps_done" in inputs else {})
 
 
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
@@ -80,8 +90,8 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     A number in front of U counts the roundings of a quantity, those of its factors included; where terms can cancel, it stands before the
     sum of their magnitudes.
     """
-    p, grad, m, v, step, lr = (np.abs(inputs[name]).astype(np.float64) for name in ("p", "grad", "m", "v", "step", "lr"))
-    s = _read_scalars(problem)
+    p, grad, m, v, lr = (np.abs(inputs[name]).astype(np.float64) for name in ("p", "grad", "m", "v", "lr"))
+    step, s = _find_step(inputs), _read_scalars(problem)
     grad_error = np.zeros_like(grad)
     if not _is_decoupled(problem):
         grad = grad + s["weight_decay"] * p
@@ -103,6 +113,8 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     if "copy" in outputs:
         dtype = _find_dtype(problem)
         bounds["copy"] = p_error + ROUNDOFF[dtype] * (np.abs(outputs["copy"]) + p_error) + SUBNORMAL[dtype]
+    if "steps_done" in outputs:
+        bounds["steps_done"] = np.zeros(())
     return bounds
 
 
@@ -127,6 +139,7 @@ REGISTERS_FIT = Constraint(
     lambda t: t["chunks"] * t["threads"] <= 1024,
 )
 _SERVED = (Count({"N": 1}, max=2**36),)
+_COUNTS_NOTHING = OneOf("advances", (False,))
 
 KERNELS = (
     Kernel(
@@ -135,7 +148,7 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 256},),
-        domain=lambda t: _SERVED,
+        domain=lambda t: (*_SERVED, _COUNTS_NOTHING),
         tile=lambda t: {"N": t["threads"]},
     ),
     Kernel(
@@ -159,8 +172,10 @@ KERNELS = (
 )
 
 
-def _problem(suite: str, elems: int, dtype: str = "float32", *, copy: bool = False, decoupled: bool = True, **offsets: int) -> Problem:
-    attributes = {"dtype": dtype, "with_copy": copy, "decoupled": decoupled}
+def _problem(
+    suite: str, elems: int, dtype: str = "float32", *, copy: bool = False, decoupled: bool = True, advances: bool = False, **offsets: int
+) -> Problem:
+    attributes = {"dtype": dtype, "with_copy": copy, "decoupled": decoupled, "advances": advances}
     return Problem({"N": elems}, attributes, suites=frozenset(suite.split()), offsets=offsets)
 
 
@@ -173,12 +188,17 @@ PROBLEMS = (
     _problem("verify", 8192, "bfloat16"),
     _problem("verify", 1027, p=1),
     _problem("verify", 777, "bfloat16", copy=True, grad=3),
+    _problem("verify", 5001, advances=True),
+    _problem("verify", 3333, "bfloat16", copy=True, advances=True, m=1),
     _problem("emulated", 1 << 18),
     _problem("emulated", 100003, "bfloat16", copy=True),
     _problem("bench sweep", 1 << 26),
     _problem("bench sweep", 1 << 26, "bfloat16", copy=True),
     _problem("bench", 1 << 20),
     _problem("bench", 7340033, "float16", copy=True),
+    _problem("bench", 235146, advances=True),
+    _problem("bench", 235146, "bfloat16", copy=True, advances=True),
+    _problem("bench", 25174016, "bfloat16", copy=True, advances=True),
 )
 
 OP = Op(
@@ -189,14 +209,16 @@ OP = Op(
         Tensor("grad", ("N",), Role.INPUT, _find_dtype),
         Tensor("m", ("N",), Role.INOUT),
         Tensor("v", ("N",), Role.INOUT, values=Positive(2.0**-20, 16.0)),
-        Tensor("step", (), Role.INPUT, "int64", values=Uniform(1, 100000)),
+        Tensor("step", (), Role.INPUT, "int64", present=lambda p: not _advances(p), values=Uniform(1, 100000)),
         Tensor("lr", (), Role.INPUT, values=Positive(1e-6, 0.01)),
         Tensor("copy", ("N",), Role.OUTPUT, _find_dtype, present=lambda p: bool(p.attributes.get("with_copy", False))),
+        Tensor("steps_done", (), Role.INOUT, "int64", present=_advances, values=Uniform(0, 100000), is_added=True),
     ),
     attributes=(
         Attribute("dtype", FLOATS, "float32", passed=False),
         Attribute("with_copy", (False, True), False, passed=False),
         Attribute("decoupled", (True, False), True),
+        Attribute("advances", (False, True), False, passed=False),
     ),
     scalars=SCALARS,
     kernels=KERNELS,
@@ -210,6 +232,7 @@ OP = Op(
     population=POPULATION,
     axes=(
         Axis("dtypes", {dtype: (OneOf("dtype", (dtype,)),) for dtype in FLOATS}),
+        Axis("epilogue", {"advances": (OneOf("advances", (True,)),), "any": ()}),
         Axis("region", {"small": (Count({"N": 1}, max=1 << 20),), "large": ()}),
     ),
 )

@@ -32,7 +32,8 @@ def open_kernel(device: Device) -> Open:
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
-    assert all(p.status == "passed" for p in problems)
+    served = [p for p in problems if p.status != "unsupported"]  # naive counts no steps
+    assert len(served) >= 8 and all(p.status == "passed" for p in served)
 
 
 def _run(device: Device, variant: Launchable, problem: Problem, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -86,7 +87,7 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
     variant = open_kernel("naive")
     p, grad, m, v = (device.allocate(4096).view((8,), np.float32) for _ in range(4))
     step, lr = device.allocate(64).view((), np.int64), device.allocate(64).view((), np.float32)
-    rest = {"copy": None, "decoupled": True, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    rest = {"copy": None, "steps_done": None, "decoupled": True, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
     arguments = {"p": p, "grad": grad, "m": m, "v": v, "step": step, "lr": lr, **rest}
     assert variant.supports(**arguments) == ""
     with pytest.raises(ValueError, match=r"beta1"):

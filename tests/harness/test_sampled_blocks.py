@@ -103,6 +103,8 @@ def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -
     wide = op.complete(Problem({"M": 64, "N": 1024, "K": 4195000}, attributes))
     assert "the reference of a single place" in Restriction(op, tall, 1).find_obstacle()
     assert not Restriction(op, wide, 1).find_obstacle()
+    narrow = op.complete(Problem({"M": 4194704, "N": 64, "K": 1024}, attributes))
+    assert "a single place needs" in Restriction(op, narrow, 1).find_obstacle()
     device: Any = SimpleNamespace(observer=None, properties=SimpleNamespace(memory_bytes=1 << 40))
     with pytest.raises(NotJudgedError, match="the reference of a single place"):
         SampledRun(device, op, tall, None, Tally(), None).run()  # type: ignore[arg-type]

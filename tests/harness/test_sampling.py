@@ -69,3 +69,12 @@ def test_places_of_an_axis_of_billions_are_chosen_without_an_array_of_it() -> No
     (places,) = Restriction(op, Problem({"N": length}), seed=1).choose_places({}).values()
     assert places[0] == 0 and places[-1] == length - 1
     assert (np.diff(places) > 0).all() and np.diff(places).max() < length // 2
+
+
+def test_single_values_are_no_places() -> None:
+    """A counter beside long arrays: sampled blocks write it somewhere in between, and it says nothing of where the arrays are judged."""
+    op = find_op("optimizer").op
+    problem = op.complete(Problem({"N": 10_000}, {"advances": True}))
+    written = {name: (np.arange(300, 340),) for name in ("p", "m", "v")} | {"steps_done": ()}
+    (places,) = Restriction(op, problem, seed=1).choose_places(written).values()
+    assert set(places) <= set(range(300, 340)) and {300, 339} <= set(places)

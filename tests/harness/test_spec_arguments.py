@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.spec import (
     DISTRIBUTIONS,
+    Attribute,
     Booleans,
     Indices,
     Positive,
@@ -33,6 +35,7 @@ from harness.spec import (
 )
 from harness.spec.bounds import bound_sum, count_roundings, find_sum_factor
 from harness.spec.formulas import Formula
+from harness.spec.interface import Interface
 from harness.verify.inputs import draw
 from harness.verify.unlisted import draw_scalars
 
@@ -235,3 +238,14 @@ def test_launchers_hold_geometry_alone(name: str) -> None:
     texts = {f: (folder / f).read_text() for f in ("launcher.cu", "pybind.cpp")}
     assert len(texts["pybind.cpp"].splitlines()) <= 12
     assert not any(word in texts["launcher.cu"] for word in ("make_invalid", "make_unsupported", "#ifndef", 'extern "C"'))
+
+
+def test_fields_of_each_growth_are_behind_all_earlier_ones() -> None:
+    """So that kernels sealed before take a pointer to the longer struct."""
+    op = find_op("transpose").op
+    mask = Tensor("mask", ("rows", "columns"), Role.INPUT, present=lambda p: False, can_pad_rows=True, is_added=True)
+    later = Tensor("later", (), Role.INPUT, present=lambda p: False, since=2)
+    mode = Attribute("mode", (0, 1), 0, since=1)
+    grown = replace(op, tensors=(later, mask, *op.tensors), attributes=(mode, *op.attributes))
+    fields = [name for _, name, _ in Interface(grown).fields]
+    assert fields == [*(name for _, name, _ in Interface(op).fields), "mask", "ldmask", "mode", "later"]

@@ -50,7 +50,7 @@ print(json.dumps({"losses": losses, "made": made, "seconds": time.perf_counter()
 def test_a_saved_step_needs_no_pass_no_selection_and_no_compiler(device: Device, tmp_path: Path) -> None:
     aicf.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
-    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = optim.Adam(model.parameters(), lr=optim.linear(1e-2, total=9))
     batch = (Tensor(X), Tensor(Y))
     step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x), y), optimizer, batch, backend="cuda")
     step.save(tmp_path)

@@ -343,6 +343,9 @@ def test_flat_launches_have_the_values_of_single_ones(clip: bool, groups: bool) 
     num_groups = 2 if groups else 1
     assert sorted(flat) == sorted(["optimizer"] * num_groups + (["reduce"] + ["elementwise"] * num_groups if clip else []))
     assert count(found["single"][0], "optimizer") == 4
+    # One launch for all parameters counts the steps; of two, neither may.
+    counts = [n for n in found["flat"][0].nodes if n.op == "elementwise" and any(v.type.dtype == "int64" for v in n.outputs)]
+    assert len(counts) == groups
 
 
 def test_a_plan_whose_members_lie_apart_is_refused() -> None:
