@@ -24,6 +24,7 @@ from aicf.rewrite.rules import (
 )
 from aicf.rewrite.run import Run
 from aicf.rewrite.snapshots import Snapshot
+from aicf.rewrite.timeline import draw_timeline
 
 __all__ = [
     "Deepen",
@@ -49,6 +50,7 @@ __all__ = [
     "Split",
     "Thaw",
     "Widen",
+    "draw_timeline",
     "policies",
     "read_rule",
     "replay_decisions",

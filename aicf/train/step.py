@@ -14,7 +14,7 @@ from aicf.opset import Type
 from aicf.optim import Optimizer
 from aicf.optim.clipping import find_factor, find_norm, weigh
 from aicf.passes.context import Training, Updates
-from aicf.tensor import Tensor
+from aicf.tensor import Tensor, apply
 from aicf.train.compiled import Step
 from aicf.train.program import Made, Options, Recipe, build
 from aicf.train.variants import Bounds, Variants
@@ -27,7 +27,8 @@ class Computed:
     """What a step has computed when its update is made: what observers look at.
 
     ``recorded`` is the loss as it was recorded, ``forward`` as passes left it. ``norm`` is that of all gradients, where they are clipped;
-    ``gradients`` are as before clipping, so that copies of units count as they did before. ``before`` and ``after`` are the parameters.
+    ``gradients`` are as before clipping, so that copies of units count as they did before. ``before`` and ``after`` are the parameters
+    (copies, and the new values).
     """
 
     recorder: Recorder
@@ -144,6 +145,8 @@ class _Attachment:
             weighed = {owner: weigh(gradient, states[owner]) for owner, gradient in lifted.items()} if is_weighed else {}
             norm = find_norm(list(weighed.values())) if self._clip_norm is not None and lifted else None
             lifted = self._clip(lifted, norm)
+            # Copies, since updates overwrite parameters; where nobody reads them they go again.
+            before = {owner: apply("Copy", [recorder.wrap(known[owner])])[0] for owner in lifted} if self._observe is not None else {}
             after: dict[str, Tensor] = {}
             index = 0
             for group in self._optimizer.groups:
@@ -159,7 +162,7 @@ class _Attachment:
                         updates += [(state[role].data, value.data) for role, value in changed.items()]
                     index += 1
             if self._observe is not None:
-                loss, before = recorder.wrap(rewriter.graph.outputs[0]), {owner: recorder.wrap(known[owner]) for owner in after}
+                loss = recorder.wrap(rewriter.graph.outputs[0])
                 updates += self._observe(Computed(recorder, self._recorded, rewriter.graph, loss, weighed, norm, before, after))
         self._tensors |= recorder.tensors
         return updates

@@ -170,19 +170,16 @@ def test_the_old_curve_is_extrapolated_and_a_slower_step_can_be_refused() -> Non
 
 
 def test_on_the_device_a_window_is_read_at_its_end_and_replay_goes_on(device: Device) -> None:
-    run, plain = Run(make_step("cuda"), every=3), Run(make_step("cuda"))
+    runs = [Run(make_step(backend), every=2) for backend in ("cuda", "numpy")]
     batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
-    np.testing.assert_allclose(run.fit(batches, 7), plain.fit(batches, 7), rtol=1e-5)
-    first, second = run.log.find_all(Statistics)
-    host = Run(make_step(), every=3)
-    host.fit(batches, 7)
-    for mine, theirs in zip((first, second), host.log.find_all(Statistics), strict=True):
-        assert mine.dead == theirs.dead
-        np.testing.assert_allclose(list(mine.update_ratios.values()), list(theirs.update_ratios.values()), rtol=2e-2)
-        np.testing.assert_allclose(
-            [mine.gradient_norm, *mine.means.values()], [theirs.gradient_norm, *theirs.means.values()], rtol=1e-3, atol=1e-6
-        )
-    assert run.step.verify_replay(2)
+    mine, theirs = ([*run.fit(batches, 5), *(o.gradient_norm for o in run.log.losses)] for run in runs)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-4)
+    seen, expected = (run.log.find_all(Statistics) for run in runs)
+    for one, two in zip(seen, expected, strict=True):
+        assert one.dead == two.dead and one.gradient_norm == pytest.approx(two.gradient_norm, rel=1e-3)
+        np.testing.assert_allclose(list(one.update_ratios.values()), list(two.update_ratios.values()), rtol=2e-2)
+        np.testing.assert_allclose(list(one.variances.values()), list(two.variances.values()), rtol=1e-3)
+    assert runs[0].step.verify_replay(2)
 
 
 def test_a_log_is_read_as_it_was_written_and_a_line_that_was_cut_is_named(tmp_path: Path) -> None:
