@@ -35,7 +35,7 @@ def start(units: int, most: int, seed: int = 0, backend: str = "numpy", every: i
     optimizer = optim.AdamW(model.parameters(), lr=3e-3)
     batch = (Tensor(np.zeros((BATCH, 64), np.float32)), Tensor(np.zeros(BATCH, np.int64)))
     step = aicf.compile_step(model, loss, optimizer, batch, backend=backend)
-    grow = policies.plateau(policies.double("0", most), steps=4 * every, least=0.1)
+    grow = policies.plateau(policies.double("0", most, deviation=1.0), steps=4 * every, least=0.15)
     return Run(step, grow, every=every, judge=Judge(steps=4 * every, history=4 * every))
 
 
@@ -75,7 +75,7 @@ def grow(steps: int, picture: Path, backend: str = "numpy", every: int = 25) -> 
 def main() -> None:
     """Train and print what comes out."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=2500, help="steps to train, those that are rolled back included")
+    parser.add_argument("--steps", type=int, default=2000, help="steps to train, those that are rolled back included")
     parser.add_argument("--picture", type=Path, default=Path("grow_digits.svg"), help="where the picture goes")
     parser.add_argument("--backend", choices=["numpy", "cuda"], default="numpy", help="where the step runs")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Units that do little are removed until that costs too much, and the last removal is rolled back: ``python examples/prune_and_rollback.py``.
+"""Units that do little are removed until that costs too much: ``python examples/prune_and_rollback.py``.
 
 The network begins with more hidden units than scikit-learn's digits need. In each round a snapshot is taken, the quarter of the units that
 contribute least goes, and training continues; where the test accuracy falls by more than a point below the best one, the run goes back to

@@ -30,7 +30,8 @@ class Residual(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the sum."""
-        return x + self.down(self.activation(self.up(x)))
+        change: Tensor = self.down(self.activation(self.up(x)))
+        return x + change
 
 
 class Identity(Module):
