@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from aicf.opset import Attrs, Builder, Type, find_op
 
 # What a state is to its owner. A parameter is trained; moments and masters name the parameter that they belong to by its owner path.
-PARAMETER, BUFFER, CONTROL, RANDOM = "parameter", "buffer", "control", "random"
-OWN_ROLES = (PARAMETER, BUFFER, CONTROL, RANDOM)
+PARAMETER, BUFFER, CONTROL, RANDOM, OBSERVATION = "parameter", "buffer", "control", "random", "observation"
+OWN_ROLES = (PARAMETER, BUFFER, CONTROL, RANDOM, OBSERVATION)
 
 
 @dataclass(frozen=True, slots=True)
