@@ -46,6 +46,13 @@ def thin(pytestconfig: pytest.Config, device: Device) -> Callable[[Effort], Effo
     )
 
 
+@pytest.fixture(scope="session")
+def by_tier(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
+    """Choose how much of something a test does: the first number in the fast tests, the second with ``--slow``."""
+    is_slow = pytestconfig.getoption("--slow")
+    return lambda fast, slow: slow if is_slow else fast
+
+
 def _is_slow(item: pytest.Item) -> bool:
     """Say whether a test is marked slow, or is about a kernel that is not among the ``FAST_KERNELS`` of its file."""
     fast = getattr(getattr(item, "module", None), "FAST_KERNELS", None)
