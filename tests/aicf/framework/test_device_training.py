@@ -87,6 +87,7 @@ def test_a_layer_used_twice_adds_its_second_gradient_in_the_product() -> None:
     assert [s.inputs[4] and s.inputs[4].offset for s in added] == [s.outputs[-1].offset for s in added] != []
 
 
+@pytest.mark.slow
 def test_dropout_schedule_and_clipping_train_as_the_truth_does() -> None:
     _, expected = train("numpy", adam_with_schedule, 0.25, clip_norm=0.5)
     step, losses = train("cuda", adam_with_schedule, 0.25, clip_norm=0.5)
@@ -99,6 +100,7 @@ def test_dropout_schedule_and_clipping_train_as_the_truth_does() -> None:
     assert numbers == [["uint64"], ["float32", "float32"]]  # the first counts what dropout has drawn
 
 
+@pytest.mark.slow
 def test_mixed_precision_trains_on_16_bit_kernels(tmp_path: Path) -> None:
     _, expected = train("numpy", adam, amp="bfloat16")
     step, losses = train("cuda", adam, amp="bfloat16")
