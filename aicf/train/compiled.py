@@ -84,7 +84,7 @@ class Compiled:
         )
         self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
         self._outputs = tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in plan.outputs)
-        self._copies = Copies(plan, self.executor, self._backend, self.tensors, None if home is None else home._copies)
+        self._copies: Copies = Copies(plan, self.executor, self._backend, self.tensors, None if home is None else home._copies)
         if tensors is not None and home is None:
             self.take_over()
         self._held = [(self.tensors[key], view) for key, view in self._views.items()]

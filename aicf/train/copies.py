@@ -34,7 +34,7 @@ class Copies:
         self._pairs = plan.copies
         self._executor, self._backend = executor, backend
         self._versions = [tensors[source.owner, source.role].version for source, _ in plan.copies]
-        self._freshness = _Freshness() if home is None else home._freshness
+        self._freshness: _Freshness = _Freshness() if home is None else home._freshness
 
     def _sum_versions(self) -> int | None:
         """Return a number that every write to a parameter with a copy changes; None where one may be written unseen."""
