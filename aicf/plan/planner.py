@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aicf.passes.context import Choice
 
 # States lie by role, parameters first, each role in owner order: what an optimizer changes together is together.
-_ROLE_ORDER = ("parameter", "exp_avg", "exp_avg_sq", "momentum", "master", "copy", "buffer", "control", "random")
+_ROLE_ORDER = ("parameter", "exp_avg", "exp_avg_sq", "momentum", "master", "copy", "buffer", "control", "random", "observation")
 
 
 def make_plan(graph: Graph, backend: str, choices: Mapping[int, Choice] | None = None, streams: Mapping[int, int] | None = None) -> Plan:

@@ -96,6 +96,10 @@ class Compiled:
         for tensor, view in self._held:
             if tensor.data is view:
                 tensor.data, tensor.backend, tensor.grad = np.array(tensor.backend.to_host(view)), host, None
+        # Its arrays are freed, and others may get their ids.
+        for view in self._views.values():
+            if _homes.get(id(view)) is self:
+                del _homes[id(view)]
         self.executor = cast("Executor", _Retired(self.plan, reason))
         self.variants = None
         self._views, self._outputs, self._held, self._changed = {}, (), [], []

@@ -12,6 +12,7 @@ import pytest
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
+from aicf.opset import find_dtype
 from aicf.plan import planner
 from aicf.random import Generator
 from aicf.train import program
@@ -86,6 +87,7 @@ def test_a_layer_used_twice_adds_its_second_gradient_in_the_product() -> None:
     assert [s.inputs[4] and s.inputs[4].offset for s in added] == [s.outputs[-1].offset for s in added] != []
 
 
+@pytest.mark.slow
 def test_dropout_schedule_and_clipping_train_as_the_truth_does() -> None:
     _, expected = train("numpy", adam_with_schedule, 0.25, clip_norm=0.5)
     step, losses = train("cuda", adam_with_schedule, 0.25, clip_norm=0.5)
@@ -98,6 +100,7 @@ def test_dropout_schedule_and_clipping_train_as_the_truth_does() -> None:
     assert numbers == [["uint64"], ["float32", "float32"]]  # the first counts what dropout has drawn
 
 
+@pytest.mark.slow
 def test_mixed_precision_trains_on_16_bit_kernels(tmp_path: Path) -> None:
     _, expected = train("numpy", adam, amp="bfloat16")
     step, losses = train("cuda", adam, amp="bfloat16")
@@ -204,6 +207,24 @@ def test_an_embedding_trains_as_the_truth_does() -> None:
     assert step.verify_replay(3)
     for a, b in zip(found["cuda"], found["numpy"], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax_trains_as_the_truth_does(log: bool) -> None:
+    function = F.log_softmax if log else F.softmax
+    x, y = RNG.normal(size=(2, 3, 16)).astype(np.float32), RNG.integers(0, 40, 6)
+    halves = RNG.normal(size=(5, 2, 33)).astype(find_dtype("bfloat16"))
+    found = {}
+    for backend in ("numpy", "cuda"):
+        with aicf.use_backend(backend):
+            aicf.manual_seed(0)
+            model = nn.Linear(16, 40)
+            optimizer, batch = optim.SGD(model.parameters(), lr=1.0), (Tensor(x), Tensor(y))
+            step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(function(m(x)).reshape(6, 40), y), optimizer, batch)
+            found[backend] = [step(x, y).item() for _ in range(3)], function(Tensor(halves)).numpy().astype(np.float32)
+    assert {"softmax", "softmax_backward"} <= set(name_launches(step))
+    np.testing.assert_allclose(found["cuda"][0], found["numpy"][0], rtol=1e-5)
+    np.testing.assert_allclose(found["cuda"][1], found["numpy"][1], rtol=2.0**-7)  # neighbours at most
 
 
 def test_masks_are_the_truths() -> None:
