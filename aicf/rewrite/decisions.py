@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aicf.rewrite.log import KEEP, REWRITE, ROLLBACK, Decision, Log, Observation, Rewritten, Statistics, normalise
+from aicf.rewrite.log import KEEP, REWRITE, ROLLBACK, Decision, Log, Observation, Rewritten, RolledBack, Statistics, normalise
 from aicf.rewrite.rules.rule import Rule
 
 
@@ -94,6 +94,8 @@ def find_trial(log: Log) -> list[Decision]:
     found: list[Decision] = []
     for i in range(len(log.entries) - 1, -1, -1):
         entry = log.entries[i]
+        if isinstance(entry, RolledBack):
+            break
         if not isinstance(entry, Decision):
             continue
         if entry.action != REWRITE or (found and entry.step != found[0].step):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, UnsupportedError
-from aicf.ir.graph import CONTROL, PARAMETER, RANDOM
+from aicf.ir.graph import CONTROL, OBSERVATION, PARAMETER, RANDOM
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
@@ -18,6 +18,7 @@ from aicf.plan.data import STATE
 from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_like
 from aicf.rewrite.draft import Draft, Rest
 from aicf.rewrite.observers import Watch
+from aicf.rewrite.rules.rule import Rule
 from aicf.tensor import Tensor
 from aicf.train.compiled import Key, Step
 from aicf.train.program import Made
@@ -76,7 +77,8 @@ class Structure:
             with old.in_first_modes():
                 recipe = StepRecipe(old.model, old.loss, old.optimizer, old.clip_norm, options, self.watch.look_closely)
             made = recipe.make(recipe.record(self.types))
-            self._close = Step(made.plan, made.tensors, made.recorded, made.graph, made.log, self.step)
+            tensors = {key: self.step.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
+            self._close = Step(made.plan, tensors, made.recorded, made.graph, made.log, self.step)
             self._close.variants = Variants.of(self._close, recipe, pads_rows=False)
         return self._close
 
@@ -124,6 +126,26 @@ class Structure:
         step = finish_step(made, recipe, {**made.tensors, **drawn})
         self.retire("the network was rewritten; go on with run.step and run.model")
         return Structure(step, recipe, dict(resting), prepared.watch)
+
+    def rebuild(
+        self, rules: Sequence[Rule], resting: Mapping[str, Mapping[str, NDArray[Any]]], states: Mapping[str, NDArray[Any]]
+    ) -> Structure:
+        """Return the structure that rules make of a copy of this one, with other states; this one stays as it is.
+
+        Raises :class:`RewriteError` where a rule cannot be applied, and ValueError where states are of another structure.
+        """
+        made = Frame.of(self).restore(is_fork=True)
+        for rule in rules:
+            draft = made.start()
+            rule.change(draft)
+            draft.finish()
+            made = made.exchange(made.prepare(draft), draft.resting)
+        if resting.keys() != made.resting.keys():
+            raise ValueError(f"frozen are {', '.join(made.resting) or 'none'}, and the file has {', '.join(resting) or 'none'}")
+        made.resting = {path: Rest(rest.group, dict(resting[path])) for path, rest in made.resting.items()}
+        noted = {k: v for k, v in made.step.state_dict().items() if k.startswith(f"{OBSERVATION}:")}
+        made.step.load_state_dict({**states, **noted})
+        return made
 
     def retire(self, reason: str) -> None:
         """Give the memory back; any use of step, model or optimizer raises from now on, but their values stay readable."""

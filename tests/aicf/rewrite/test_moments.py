@@ -51,6 +51,7 @@ def test_a_fork_goes_its_own_way_with_the_same_state() -> None:
     assert twin.fit(again, 5) == run.fit(loader, 5)
     twin.widen("0", 64)
     twin.fit(again, 3)
+    twin.fit([(X[:8], Y[:8])], 2)  # of another shape, with dropout: the fork's own draws
     assert len(run.fit(loader, 3)) == 3 and run.model[0].out_features == 32 and twin.model[0].out_features == 64
 
 
