@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aicf.errors import StateError
 from aicf.ir.graph import OBSERVATION
 from aicf.opset import find_dtype
+from aicf.plan.data import STATE
 from aicf.rewrite.log import Log, read_entry
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.structure import Frame
@@ -37,7 +38,7 @@ class Snapshot:
     @property
     def size_bytes(self) -> int:
         """The bytes of its state."""
-        return int(self.frame.state.nbytes)
+        return int(self.frame.made.plan.sizes[STATE])
 
     def save(self, path: Path | str) -> None:
         """Write a safetensors file, as a whole or not at all: states by ``role:owner``, and in its metadata what else a run needs.
@@ -45,10 +46,11 @@ class Snapshot:
         The model itself is not in it: :meth:`Run.resume` makes the rewrites again. Raises :class:`~aicf.errors.StateError`.
         """
         arrays: dict[str, NDArray[Any]] = {}
+        data = self.frame.read_state().data
         for state in self.frame.made.plan.states:
             if state.role != OBSERVATION:
                 slot = state.slot
-                values = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), self.frame.state.data, slot.offset)
+                values = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)
                 arrays[f"{state.role}:{state.owner}"] = values
         for owner, rest in self.frame.resting.items():
             arrays |= {f"resting {role}:{owner}": values for role, values in rest.state.items()}
