@@ -99,7 +99,7 @@ class Structure:
     @property
     def types(self) -> list[Type]:
         """The types of a batch."""
-        return [slot.type for _, slot in self.step.plan.inputs]
+        return list(self.step.plan.given_types)
 
     def start(self) -> Draft:
         """Return a draft of the next structure."""
