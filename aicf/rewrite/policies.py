@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from aicf.rewrite.decisions import Policy, Proposal
-from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Rewritten, RolledBack, Shapes, Statistics
+from aicf.rewrite.decisions import Policy, Proposal, strip_seed
+from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Rewritten, Shapes, Statistics
 from aicf.rewrite.rules import Prune, Rule, Separate, Widen
 
 # Which rules a policy proposes: these, or what a function makes of the log.
@@ -40,10 +40,10 @@ def plateau(make: Make, *, steps: int = 200, least: float = 0.01, tries: int = 1
     """
 
     def policy(log: Log) -> list[Proposal]:
-        losses = [o.loss for o in log.settled_losses]
+        losses = [o.loss for o in log.find_settled(Observation, 2 * steps)]
         if len(losses) < 2 * steps:
             return []
-        earlier, later = (math.fsum(part) / steps for part in (losses[-2 * steps : -steps], losses[-steps:]))
+        earlier, later = (math.fsum(part) / steps for part in (losses[:steps], losses[steps:]))
         if not earlier - later < least * abs(earlier):
             return []
         found = _propose(make, log, {"policy": "plateau", "earlier": earlier, "later": later, "least": least})
@@ -54,19 +54,15 @@ def plateau(make: Make, *, steps: int = 200, least: float = 0.01, tries: int = 1
 
 def _count_rolled_back(log: Log, rule: Rule) -> int:
     """Return how often rewrites that began with this rule were rolled back; seeds do not matter."""
-    wanted = _without_seed(rule.to_data())
-    return sum(d.action == ROLLBACK and _without_seed(d.rule) == wanted for d in log.decisions)
-
-
-def _without_seed(data: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in (data or {}).items() if key != "seed"}
+    wanted = strip_seed(rule.to_data())
+    return sum(d.action == ROLLBACK and strip_seed(d.rule) == wanted for d in log.decisions)
 
 
 def instability(make: Make, *, factor: float = 3.0, steps: int = 50) -> Policy:
     """Return a policy for a loss that is not finite, or whose mean over ``steps`` is ``factor`` times the median of as many before."""
 
     def policy(log: Log) -> list[Proposal]:
-        losses = [o.loss for o in log.settled_losses]
+        losses = [o.loss for o in log.find_settled(Observation, 2 * steps)]
         recent, before = losses[-steps:], sorted(losses[-2 * steps : -steps])
         if not recent:
             return []
@@ -86,7 +82,7 @@ def dead_units(*, windows: int = 3, least: int = 1, owners: Collection[str] | No
     """
 
     def policy(log: Log) -> list[Proposal]:
-        seen = _find_settled_statistics(log)[-windows:]
+        seen = log.find_settled(Statistics, windows)
         shapes = log.find_last(Shapes)
         if len(seen) < windows or shapes is None:
             return []
@@ -101,16 +97,6 @@ def dead_units(*, windows: int = 3, least: int = 1, owners: Collection[str] | No
         return found
 
     return policy
-
-
-def _find_settled_statistics(log: Log) -> list[Statistics]:
-    found: list[Statistics] = []
-    for entry in reversed(log.entries):
-        if isinstance(entry, (Rewritten, RolledBack)):
-            break
-        if isinstance(entry, Statistics):
-            found.append(entry)
-    return found[::-1]
 
 
 def schedule(rules: Mapping[int, Make]) -> Policy:
