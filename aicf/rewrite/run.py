@@ -50,10 +50,9 @@ class Run(Verbs):
         self._begin()
         self._note_shapes()
 
-    def _begin(self) -> None:
-        """Begin a window."""
-        self._unread = self._in_window = 0  # steps
-        self._started = time.perf_counter()
+    def _begin(self, in_window: int = 0) -> None:
+        """Begin a window, or go on in one of which so many steps are done."""
+        self._unread, self._in_window, self._timed, self._started = 0, in_window, 0, 0.0  # steps, and when the clock was started
 
     @property
     def step(self) -> Step:
@@ -138,7 +137,7 @@ class Run(Verbs):
         place = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
         batch = self._loader.batch if isinstance(self._loader, DataLoader) else None
         frame, log = Frame.of(self._structure, on_host=on_host), Log(self.log)
-        return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch)
+        return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._in_window)
 
     def resume(self, path: Path | str, loader: Any = None) -> None:
         """Go on from a file that :meth:`Snapshot.save` wrote, with a run of the step that it began with, and ``loader`` at its place.
@@ -157,7 +156,7 @@ class Run(Verbs):
         self.steps_done, self.records, self.log, self._loader = saved.steps_done, list(saved.records), saved.log, loader
         self._put_loader(saved.loader, saved.batch)
         self._trial = None
-        self._begin()
+        self._begin(saved.in_window)
 
     def _put_loader(self, place: Mapping[str, Any] | None, batch: int | None) -> None:
         if isinstance(self._loader, DataLoader) and batch is not None:
@@ -181,7 +180,7 @@ class Run(Verbs):
         self._put_loader(snapshot.loader, snapshot.batch)
         self._trial = None
         self._note_shapes()
-        self._begin()
+        self._begin(snapshot.in_window)
 
     def fork(self) -> Run:
         """Return a second run with a copy of all state, which goes its own way."""
@@ -190,7 +189,7 @@ class Run(Verbs):
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
         twin._loader, twin._count, twin.steps_done, twin.records = None, 0, self.steps_done, list(self.records)
         twin.policy, twin.judge, twin.log, twin._trial = self.policy, self.judge, Log(self.log), None
-        twin._begin()
+        twin._begin(self._in_window)
         return twin
 
     # ---- training
@@ -214,16 +213,17 @@ class Run(Verbs):
                 if self._advance(batch):
                     break  # the loader is at another place
         self._read()
+        self._timed = 0  # who knows when the next steps come
         return [entry.loss for entry in self.log.entries[begin:] if isinstance(entry, Observation)]
 
     def _advance(self, batch: Sequence[Any]) -> bool:
         """Train on a batch; at the end of a window, decide. Returns whether the run was rolled back."""
         structure = self._structure
         assert structure.watch is not None
-        if self._in_window == 0:
+        if self._timed == 0:
             _ = structure.close_step  # compiled before the clock starts
             self._started = time.perf_counter()
-        self._in_window += 1
+        self._in_window, self._timed = self._in_window + 1, self._timed + 1
         is_last = self._in_window >= structure.watch.every
         if is_last:
             structure.run_closely(batch)
@@ -234,9 +234,9 @@ class Run(Verbs):
         if not is_last:
             return False
         found = self._read()
-        seconds = (time.perf_counter() - self._started) / self._in_window
+        seconds = (time.perf_counter() - self._started) / self._timed
         self.log.add(summarise(found, self.steps_done, seconds))
-        self._in_window = 0
+        self._in_window = self._timed = 0
         return self._decide()
 
     def _read(self) -> Arrays:

@@ -34,6 +34,7 @@ class Snapshot:
     records: tuple[RewriteRecord, ...]
     log: Log
     batch: int | None = None  # the loader's
+    in_window: int = 0  # steps of the observers' window that are done
 
     @property
     def size_bytes(self) -> int:
@@ -60,6 +61,7 @@ class Snapshot:
             "steps_done": str(self.steps_done),
             "loader": json.dumps(self.loader),
             "batch": json.dumps(self.batch),
+            "in_window": str(self.in_window),
             "records": "\n".join(record.to_json() for record in self.records),
             "log": "\n".join(self.log.to_lines()),
         }
@@ -73,6 +75,7 @@ class Saved:
     steps_done: int
     loader: Mapping[str, Any] | None
     batch: int | None
+    in_window: int
     records: tuple[RewriteRecord, ...]
     log: Log
     states: Mapping[str, NDArray[Any]]
@@ -93,6 +96,7 @@ class Saved:
                 int(facts["steps_done"]),
                 json.loads(facts["loader"]),
                 json.loads(facts["batch"]),
+                int(facts["in_window"]),
                 tuple(RewriteRecord.from_json(line) for line in facts["records"].splitlines()),
                 Log(read_entry(line) for line in facts["log"].splitlines()),
                 arrays,

@@ -13,6 +13,7 @@ import pytest
 
 from aicf.data import DataLoader
 from aicf.errors import StateError
+from aicf.rewrite.log import Statistics
 from tests.aicf.rewrite.killed_run import PLANNED, X, Y, start
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,6 +36,7 @@ def test_a_run_goes_on_from_a_file_with_the_same_bits(tmp_path: Path) -> None:
     again.resume(path, other)
     assert other.batch == 4 and len(again.records) == 6 and again.steps_done == 6
     assert again.fit(other, 4) == expected and again.log.losses == run.log.losses
+    assert [s.step for s in again.log.find_all(Statistics)] == [s.step for s in run.log.find_all(Statistics)] == [2, 5, 7, 9]
     one, two = ({k: v for k, v in each.step.state_dict().items() if not k.startswith("observation:")} for each in (run, again))
     assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one)
     again.thaw("0")
