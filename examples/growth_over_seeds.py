@@ -1,7 +1,8 @@
 """What growing a network does, over seeds: ``python examples/growth_over_seeds.py``. It prints a table of every seed, and medians.
 
 A network of 8 hidden units is made 16 wide after a third of the steps, and 32 wide after two thirds. Compared are: optimizer state
-carried over; the same with all moments set to zero at each widening; the final size from the start; and the small network throughout.
+carried over; the same with all units trained at the full rate from then on; with all moments set to zero besides; the final size from
+the start; and the small network throughout.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ def start(units: int, seed: int) -> Run:
     return Run(step)
 
 
-def widen(run: Run, units: int, seed: int, *, is_reset: bool) -> None:
-    """Make both hidden layers wider and their copies different; with ``is_reset`` forget all moments, as if they were not carried."""
+def widen(run: Run, units: int, seed: int, kind: str) -> None:
+    """Make both hidden layers wider and their copies different, and keep, release or reset what was carried."""
     for owner in ("0", "2"):
         run.widen(owner, units, seed=seed)
         run.separate(owner, 1.0, seed=seed)
-    if is_reset:
+        if kind != "carried":
+            run.release(owner)
+    if kind == "reset":
         state = run.step.state_dict()
         run.step.load_state_dict({key: np.zeros_like(a) if key.split(":")[0] in MOMENTS else a for key, a in state.items()})
 
@@ -50,7 +53,7 @@ def train(kind: str, seed: int, steps: int, data: tuple[np.ndarray, ...]) -> tup
     losses: list[float] = []
     for units in UNITS:
         if grows and units > UNITS[0]:
-            widen(run, units, seed, is_reset=kind == "grown, reset")
+            widen(run, units, seed, kind.removeprefix("grown, "))
         losses += run.fit(loader, steps // len(UNITS))
     found = run.model(Tensor(x_test)).numpy().argmax(1)
     return float(np.mean(losses[-max(steps // 10, 1) :])), float((found == y_test).mean())
@@ -61,7 +64,7 @@ def compare(seeds: int, steps: int, show: Callable[[str], None] = print) -> dict
     digits = load_digits()
     images, labels = (digits.data / 16.0).astype(np.float32), digits.target.astype(np.int64)
     data = tuple(train_test_split(images, labels, test_size=0.25, random_state=0))
-    kinds = ("grown, carried", "grown, reset", "large", "small")
+    kinds = ("grown, carried", "grown, released", "grown, reset", "large", "small")
     rows: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     show("| seed | " + " | ".join(kinds) + " |")
     show("|---" * (len(kinds) + 1) + "|")

@@ -8,7 +8,7 @@ from typing import Any
 
 from aicf.rewrite.decisions import Policy, Proposal, strip_seed
 from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Rewritten, Shapes, Statistics
-from aicf.rewrite.rules import Prune, Rule, Separate, Widen
+from aicf.rewrite.rules import Prune, Release, Rule, Separate, Widen
 
 # Which rules a policy proposes: these, or what a function makes of the log.
 Make = Rule | Sequence[Rule] | Callable[[Log], Sequence[Rule]]
@@ -19,8 +19,11 @@ def _propose(make: Make, log: Log, evidence: Mapping[str, Any]) -> list[Proposal
     return [Proposal(rule, evidence) for rule in made]
 
 
-def double(owner: str, most: int, *, deviation: float = 0.1) -> Callable[[Log], list[Rule]]:
-    """Return what makes a layer twice as wide, up to ``most`` units, and separates the copies; no rule where it is that wide."""
+def double(owner: str, most: int, *, deviation: float = 0.1, is_released: bool = False) -> Callable[[Log], list[Rule]]:
+    """Return what makes a layer twice as wide, up to ``most`` units, and separates the copies; no rule where it is that wide.
+
+    With ``is_released`` the copies are trained at the full rate from then on (:class:`~aicf.rewrite.Release`).
+    """
 
     def make(log: Log) -> list[Rule]:
         found = log.find_last(Shapes)
@@ -28,7 +31,8 @@ def double(owner: str, most: int, *, deviation: float = 0.1) -> Callable[[Log], 
         if not 0 < width < most:
             return []
         seed = log.entries[-1].step
-        return [Widen(owner, min(2 * width, most), seed), Separate(owner, deviation, seed)]
+        made: list[Rule] = [Widen(owner, min(2 * width, most), seed), Separate(owner, deviation, seed)]
+        return [*made, Release(owner)] if is_released else made
 
     return make
 

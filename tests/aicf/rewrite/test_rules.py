@@ -119,6 +119,21 @@ def test_parts_of_any_module_are_deepened_replaced_and_removed() -> None:
     check_states(run)
 
 
+def test_units_that_are_released_are_trained_at_the_full_rate_and_can_be_split() -> None:
+    run = start()
+    run.widen("0", 20)
+    run.separate("0", 0.5)
+    held = {key: a for key, a in run.step.state_dict().items() if "_scale:" not in key}
+    assert any("_scale:" in key for key in run.step.state_dict())
+    y, record = outputs(run), run.release("0")
+    after = run.step.state_dict()
+    assert record.delta == 0.0 and np.array_equal(outputs(run), y)
+    assert after.keys() == held.keys() and all(np.array_equal(after[k], held[k]) for k in held)
+    with pytest.raises(RewriteError, match="at the full rate already"):
+        run.release("0")
+    assert run.split("2", 4).delta > 0.0
+
+
 def test_a_layer_of_full_rank_is_split_and_merged_and_low_rank_says_what_it_changes() -> None:
     run = start()
     before, y = run.step.state_dict(), outputs(run)
