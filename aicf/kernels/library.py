@@ -53,7 +53,8 @@ class KernelLibrary:
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
     """Return a kernel's library, built where it is not in the cache, loaded once a process.
 
-    The device is opened first: it decides which CUDA runtime the library binds to. Raises what :func:`build_kernel` and :func:`device.open_device` raise.
+    The device is opened first: it decides which CUDA runtime the library binds to. Raises what :func:`build_kernel` and
+    :func:`device.open_device` raise.
     """
     key = (kernel.folder, str(kernel.manifest["seal"]))
     with _lock:
