@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aicf.rewrite.log import KEEP, REWRITE, ROLLBACK, Decision, Log, Observation, Rewritten, Statistics, normalise
+from aicf.rewrite.log import KEEP, REWRITE, ROLLBACK, Decision, Log, Observation, Refused, Rewritten, RolledBack, Statistics, normalise
 from aicf.rewrite.rules.rule import Rule
 
 
@@ -48,7 +48,8 @@ class Judge:
         late = after[len(after) // 2 :]
         observed = sum(o.loss for o in late) / len(late)
         predicted = extrapolate(before, [o.step for o in late])
-        times = [[s.seconds_per_step for s in log.find_all(Statistics) if (s.step > start) == is_after] for is_after in (False, True)]
+        windows = [entry for entry in log.present if isinstance(entry, Statistics)]
+        times = [[s.seconds_per_step for s in windows if (s.step > start) == is_after] for is_after in (False, True)]
         evidence: dict[str, Any] = {"observed": observed, "predicted": predicted}
         is_kept = math.isfinite(observed) and (predicted is None or observed <= predicted + self.tolerance * abs(predicted))
         if all(times):
@@ -73,7 +74,10 @@ def extrapolate(before: Sequence[Observation], steps: Sequence[int]) -> float | 
 
 
 def decide(log: Log, policy: Policy, judge: Judge | None) -> list[Decision]:
-    """Return what is to be done at the end of a window, by the log alone: a verdict on the rewrites on trial, or new ones."""
+    """Return what is to be done at the end of a window, by the log alone: a verdict on the rewrites on trial, or new ones.
+
+    What was refused is not decided again before something has changed.
+    """
     last = log.find_last(Observation)
     if last is None:
         return []
@@ -86,19 +90,31 @@ def decide(log: Log, policy: Policy, judge: Judge | None) -> list[Decision]:
             evidence["rules"] = [d.rule for d in trial]
             return [Decision(last.step, KEEP if is_kept else ROLLBACK, trial[0].rule, normalise(evidence))]
     found = [p if isinstance(p, Proposal) else Proposal(p) for p in policy(log)]
-    return [Decision(last.step, REWRITE, normalise(p.rule.to_data()), normalise(p.evidence)) for p in found]
+    refused = [strip_seed(each.rule) for each in log.find_settled(Refused, len(log))]
+    return [
+        Decision(last.step, REWRITE, normalise(p.rule.to_data()), normalise(p.evidence))
+        for p in found
+        if strip_seed(p.rule.to_data()) not in refused
+    ]
+
+
+def strip_seed(rule: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a rule's data without its seed: what two tries have in common."""
+    return {key: value for key, value in normalise(rule or {}).items() if key != "seed"}
 
 
 def find_trial(log: Log) -> list[Decision]:
     """Return the decisions that rewrites were made by, all at one step, and that nothing was said of since."""
     found: list[Decision] = []
-    for i in range(len(log.entries) - 1, -1, -1):
-        entry = log.entries[i]
+    for i in range(len(log.events) - 1, -1, -1):
+        entry = log.events[i]
+        if isinstance(entry, RolledBack):
+            break
         if not isinstance(entry, Decision):
             continue
         if entry.action != REWRITE or (found and entry.step != found[0].step):
             break
-        if i + 1 < len(log.entries) and isinstance(log.entries[i + 1], Rewritten):
+        if i + 1 < len(log.events) and isinstance(log.events[i + 1], Rewritten):
             found.append(entry)
     return found[::-1]
 

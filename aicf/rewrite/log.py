@@ -110,10 +110,14 @@ E = TypeVar("E", bound=Entry)
 
 
 class Log:
-    """Entries in their order. Policies read it, and nothing else."""
+    """Entries in their order, to which :meth:`add` appends. Policies read it, and nothing else.
+
+    ``events`` are the entries that are no single steps: few, even where the run is long.
+    """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries: list[Entry] = list(entries)
+        self.events: list[Entry] = [entry for entry in self.entries if not isinstance(entry, Observation)]
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -129,14 +133,18 @@ class Log:
     def add(self, entry: Entry) -> None:
         """Append an entry."""
         self.entries.append(entry)
+        if not isinstance(entry, Observation):
+            self.events.append(entry)
 
     def find_all(self, kind: type[E]) -> list[E]:
         """Return all entries of a kind."""
-        return [entry for entry in self.entries if isinstance(entry, kind)]
+        among = self.entries if issubclass(Observation, kind) else self.events
+        return [entry for entry in among if isinstance(entry, kind)]
 
     def find_last(self, kind: type[E]) -> E | None:
         """Return the last entry of a kind."""
-        return next((entry for entry in reversed(self.entries) if isinstance(entry, kind)), None)
+        among = self.entries if issubclass(Observation, kind) else self.events
+        return next((entry for entry in reversed(among) if isinstance(entry, kind)), None)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -159,14 +167,13 @@ class Log:
         """The observed steps that led to where the run is."""
         return [entry for entry in self.present if isinstance(entry, Observation)]
 
-    @property
-    def settled_losses(self) -> list[Observation]:
-        """Those since the structure, or the run's place, changed last."""
-        found: list[Observation] = []
-        for entry in reversed(self.entries):
-            if isinstance(entry, (Rewritten, RolledBack)):
+    def find_settled(self, kind: type[E], most: int) -> list[E]:
+        """Return the last entries of a kind, at most so many, since the structure or the run's place changed last."""
+        found: list[E] = []
+        for entry in reversed(self.entries if issubclass(Observation, kind) else self.events):
+            if isinstance(entry, (Rewritten, RolledBack)) or len(found) == most:
                 break
-            if isinstance(entry, Observation):
+            if isinstance(entry, kind):
                 found.append(entry)
         return found[::-1]
 

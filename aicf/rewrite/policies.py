@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from aicf.rewrite.decisions import Policy, Proposal
-from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Rewritten, RolledBack, Shapes, Statistics
-from aicf.rewrite.rules import Prune, Rule, Separate, Widen
+from aicf.rewrite.decisions import Policy, Proposal, strip_seed
+from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Rewritten, Shapes, Statistics
+from aicf.rewrite.rules import Prune, Release, Rule, Separate, Widen
 
 # Which rules a policy proposes: these, or what a function makes of the log.
 Make = Rule | Sequence[Rule] | Callable[[Log], Sequence[Rule]]
@@ -19,8 +19,11 @@ def _propose(make: Make, log: Log, evidence: Mapping[str, Any]) -> list[Proposal
     return [Proposal(rule, evidence) for rule in made]
 
 
-def double(owner: str, most: int, *, deviation: float = 0.1) -> Callable[[Log], list[Rule]]:
-    """Return what makes a layer twice as wide, up to ``most`` units, and separates the copies; no rule where it is that wide."""
+def double(owner: str, most: int, *, deviation: float = 0.1, is_released: bool = False) -> Callable[[Log], list[Rule]]:
+    """Return what makes a layer twice as wide, up to ``most`` units, and separates the copies; no rule where it is that wide.
+
+    With ``is_released`` the copies are trained at the full rate from then on (:class:`~aicf.rewrite.Release`).
+    """
 
     def make(log: Log) -> list[Rule]:
         found = log.find_last(Shapes)
@@ -28,7 +31,8 @@ def double(owner: str, most: int, *, deviation: float = 0.1) -> Callable[[Log], 
         if not 0 < width < most:
             return []
         seed = log.entries[-1].step
-        return [Widen(owner, min(2 * width, most), seed), Separate(owner, deviation, seed)]
+        made: list[Rule] = [Widen(owner, min(2 * width, most), seed), Separate(owner, deviation, seed)]
+        return [*made, Release(owner)] if is_released else made
 
     return make
 
@@ -40,10 +44,10 @@ def plateau(make: Make, *, steps: int = 200, least: float = 0.01, tries: int = 1
     """
 
     def policy(log: Log) -> list[Proposal]:
-        losses = [o.loss for o in log.settled_losses]
+        losses = [o.loss for o in log.find_settled(Observation, 2 * steps)]
         if len(losses) < 2 * steps:
             return []
-        earlier, later = (math.fsum(part) / steps for part in (losses[-2 * steps : -steps], losses[-steps:]))
+        earlier, later = (math.fsum(part) / steps for part in (losses[:steps], losses[steps:]))
         if not earlier - later < least * abs(earlier):
             return []
         found = _propose(make, log, {"policy": "plateau", "earlier": earlier, "later": later, "least": least})
@@ -54,19 +58,15 @@ def plateau(make: Make, *, steps: int = 200, least: float = 0.01, tries: int = 1
 
 def _count_rolled_back(log: Log, rule: Rule) -> int:
     """Return how often rewrites that began with this rule were rolled back; seeds do not matter."""
-    wanted = _without_seed(rule.to_data())
-    return sum(d.action == ROLLBACK and _without_seed(d.rule) == wanted for d in log.decisions)
-
-
-def _without_seed(data: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in (data or {}).items() if key != "seed"}
+    wanted = strip_seed(rule.to_data())
+    return sum(d.action == ROLLBACK and strip_seed(d.rule) == wanted for d in log.decisions)
 
 
 def instability(make: Make, *, factor: float = 3.0, steps: int = 50) -> Policy:
     """Return a policy for a loss that is not finite, or whose mean over ``steps`` is ``factor`` times the median of as many before."""
 
     def policy(log: Log) -> list[Proposal]:
-        losses = [o.loss for o in log.settled_losses]
+        losses = [o.loss for o in log.find_settled(Observation, 2 * steps)]
         recent, before = losses[-steps:], sorted(losses[-2 * steps : -steps])
         if not recent:
             return []
@@ -86,7 +86,7 @@ def dead_units(*, windows: int = 3, least: int = 1, owners: Collection[str] | No
     """
 
     def policy(log: Log) -> list[Proposal]:
-        seen = _find_settled_statistics(log)[-windows:]
+        seen = log.find_settled(Statistics, windows)
         shapes = log.find_last(Shapes)
         if len(seen) < windows or shapes is None:
             return []
@@ -101,16 +101,6 @@ def dead_units(*, windows: int = 3, least: int = 1, owners: Collection[str] | No
         return found
 
     return policy
-
-
-def _find_settled_statistics(log: Log) -> list[Statistics]:
-    found: list[Statistics] = []
-    for entry in reversed(log.entries):
-        if isinstance(entry, (Rewritten, RolledBack)):
-            break
-        if isinstance(entry, Statistics):
-            found.append(entry)
-    return found[::-1]
 
 
 def schedule(rules: Mapping[int, Make]) -> Policy:

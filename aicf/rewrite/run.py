@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aicf.data import DataLoader
-from aicf.errors import RewriteError
+from aicf.errors import RewriteError, StateError
 from aicf.ir.graph import PARAMETER
 from aicf.nn import Module
 from aicf.optim import Optimizer
@@ -18,7 +19,7 @@ from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewri
 from aicf.rewrite.observers import Arrays, summarise
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import Rule, read_rule
-from aicf.rewrite.snapshots import Snapshot
+from aicf.rewrite.snapshots import Saved, Snapshot
 from aicf.rewrite.structure import Frame, Structure
 from aicf.rewrite.verbs import Verbs
 from aicf.train.compiled import Step
@@ -45,14 +46,13 @@ class Run(Verbs):
         self.steps_done = int(self.optimizer.steps_done.item())
         self.records: list[RewriteRecord] = []
         self.log = Log()
+        self._trial: Snapshot | None = None
         self._begin()
         self._note_shapes()
 
-    def _begin(self) -> None:
-        """Begin a window."""
-        self._unread = self._in_window = 0  # steps
-        self._started = time.perf_counter()
-        self._trial: Snapshot | None = None
+    def _begin(self, in_window: int = 0) -> None:
+        """Begin a window, or go on in one of which so many steps are done."""
+        self._unread, self._in_window, self._timed, self._started = 0, in_window, 0, 0.0  # steps, and when the clock was started
 
     @property
     def step(self) -> Step:
@@ -127,13 +127,42 @@ class Run(Verbs):
 
     # ---- moments
 
-    def snapshot(self, name: str | None = None) -> Snapshot:
-        """Return the run as it is now, in host memory: structure, all state, and the place of the loader that :meth:`fit` reads."""
+    def snapshot(self, name: str | None = None, *, on_host: bool = False) -> Snapshot:
+        """Return the run as it is now: structure, all state, and the place of the loader that :meth:`fit` reads.
+
+        State is kept where the step runs: on ``cuda`` in device memory, with ``on_host`` in host memory.
+        """
         self._read()
         self._count += 1
         place = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
         batch = self._loader.batch if isinstance(self._loader, DataLoader) else None
-        return Snapshot(name or f"snapshot {self._count}", self.steps_done, Frame.of(self._structure), place, tuple(self.records), batch)
+        frame, log = Frame.of(self._structure, on_host=on_host), Log(self.log)
+        return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._in_window)
+
+    def resume(self, path: Path | str, loader: Any = None) -> None:
+        """Go on from a file that :meth:`Snapshot.save` wrote, with a run of the step that it began with, and ``loader`` at its place.
+
+        The rewrites are made again, then all state is overwritten. Raises :class:`~aicf.errors.StateError` for a file that cannot be
+        read or is of another run, and nothing is changed then.
+        """
+        saved = Saved.read(path)
+        try:
+            structure = self._structure.rebuild([read_rule(record.rule) for record in saved.records], saved.resting, saved.states)
+        except (RewriteError, ValueError) as error:
+            raise StateError(f"{path}: is a snapshot of a run that began with another step: {error}") from error
+        if structure is not self._structure:
+            self._structure.retire("the run was resumed; go on with run.step and run.model")
+        self._structure = structure
+        self.steps_done, self.records, self.log, self._loader = saved.steps_done, list(saved.records), saved.log, loader
+        self._put_loader(saved.loader, saved.batch)
+        self._trial = None
+        self._begin(saved.in_window)
+
+    def _put_loader(self, place: Mapping[str, Any] | None, batch: int | None) -> None:
+        if isinstance(self._loader, DataLoader) and batch is not None:
+            self._loader.batch = batch
+        if place is not None and hasattr(self._loader, "load_state_dict"):
+            self._loader.load_state_dict(place)
 
     def rollback(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, bit for bit, with the loader of the last :meth:`fit` put back to its place."""
@@ -148,12 +177,10 @@ class Run(Verbs):
         self.log.add(RolledBack(self.steps_done, snapshot.steps_done, snapshot.name))
         self.steps_done = snapshot.steps_done
         self.records = list(snapshot.records)
-        if isinstance(self._loader, DataLoader) and snapshot.batch is not None:
-            self._loader.batch = snapshot.batch
-        if snapshot.loader is not None and hasattr(self._loader, "load_state_dict"):
-            self._loader.load_state_dict(snapshot.loader)
+        self._put_loader(snapshot.loader, snapshot.batch)
+        self._trial = None
         self._note_shapes()
-        self._begin()
+        self._begin(snapshot.in_window)
 
     def fork(self) -> Run:
         """Return a second run with a copy of all state, which goes its own way."""
@@ -161,8 +188,8 @@ class Run(Verbs):
         twin = Run.__new__(Run)
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
         twin._loader, twin._count, twin.steps_done, twin.records = None, 0, self.steps_done, list(self.records)
-        twin.policy, twin.judge, twin.log = self.policy, self.judge, Log(self.log)
-        twin._begin()
+        twin.policy, twin.judge, twin.log, twin._trial = self.policy, self.judge, Log(self.log), None
+        twin._begin(self._in_window)
         return twin
 
     # ---- training
@@ -186,16 +213,17 @@ class Run(Verbs):
                 if self._advance(batch):
                     break  # the loader is at another place
         self._read()
+        self._timed = 0  # who knows when the next steps come
         return [entry.loss for entry in self.log.entries[begin:] if isinstance(entry, Observation)]
 
     def _advance(self, batch: Sequence[Any]) -> bool:
         """Train on a batch; at the end of a window, decide. Returns whether the run was rolled back."""
         structure = self._structure
         assert structure.watch is not None
-        if self._in_window == 0:
+        if self._timed == 0:
             _ = structure.close_step  # compiled before the clock starts
             self._started = time.perf_counter()
-        self._in_window += 1
+        self._in_window, self._timed = self._in_window + 1, self._timed + 1
         is_last = self._in_window >= structure.watch.every
         if is_last:
             structure.run_closely(batch)
@@ -206,9 +234,9 @@ class Run(Verbs):
         if not is_last:
             return False
         found = self._read()
-        seconds = (time.perf_counter() - self._started) / self._in_window
+        seconds = (time.perf_counter() - self._started) / self._timed
         self.log.add(summarise(found, self.steps_done, seconds))
-        self._in_window = 0
+        self._in_window = self._timed = 0
         return self._decide()
 
     def _read(self) -> Arrays:
@@ -227,20 +255,21 @@ class Run(Verbs):
         if self.policy is None:
             return False
         decisions = decide(self.log, self.policy, self.judge)
-        trial = self._trial
         if self.judge is not None and any(d.action == REWRITE for d in decisions):
-            trial = self.snapshot("before a trial")
+            self._trial = self.snapshot("before a trial")
         for decision in decisions:
             self.log.add(decision)
-            if decision.action == ROLLBACK and trial is not None:
-                self.rollback(trial)
+            if decision.action == ROLLBACK and self._trial is not None:
+                self.rollback(self._trial)
                 return True
-            if decision.action == REWRITE and decision.rule is not None:
+            rule = decision.rule or {}
+            if decision.action == ROLLBACK:
+                self.log.add(Refused(self.steps_done, rule, "the snapshot from before is gone: the run was resumed, or is a fork"))
+            elif decision.action == REWRITE:
                 try:
-                    self.apply(read_rule(decision.rule), decision.evidence)
+                    self.apply(read_rule(rule), decision.evidence)
                 except RewriteError as error:
-                    self.log.add(Refused(self.steps_done, decision.rule, str(error)))
-                self._trial = trial
+                    self.log.add(Refused(self.steps_done, rule, str(error)))
         return False
 
 

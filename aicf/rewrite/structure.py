@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, UnsupportedError
-from aicf.ir.graph import CONTROL, PARAMETER, RANDOM
+from aicf.ir.graph import CONTROL, OBSERVATION, PARAMETER, RANDOM
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
 from aicf.plan.data import STATE
-from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_like
+from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_blank, make_like
 from aicf.rewrite.draft import Draft, Rest
 from aicf.rewrite.observers import Watch
+from aicf.rewrite.rules.rule import Rule
 from aicf.tensor import Tensor
 from aicf.train.compiled import Key, Step
 from aicf.train.program import Made
@@ -76,7 +77,8 @@ class Structure:
             with old.in_first_modes():
                 recipe = StepRecipe(old.model, old.loss, old.optimizer, old.clip_norm, options, self.watch.look_closely)
             made = recipe.make(recipe.record(self.types))
-            self._close = Step(made.plan, made.tensors, made.recorded, made.graph, made.log, self.step)
+            tensors = {key: self.step.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
+            self._close = Step(made.plan, tensors, made.recorded, made.graph, made.log, self.step)
             self._close.variants = Variants.of(self._close, recipe, pads_rows=False)
         return self._close
 
@@ -125,6 +127,26 @@ class Structure:
         self.retire("the network was rewritten; go on with run.step and run.model")
         return Structure(step, recipe, dict(resting), prepared.watch)
 
+    def rebuild(
+        self, rules: Sequence[Rule], resting: Mapping[str, Mapping[str, NDArray[Any]]], states: Mapping[str, NDArray[Any]]
+    ) -> Structure:
+        """Return the structure that rules make of a copy of this one, with other states; this one stays as it is.
+
+        Raises :class:`RewriteError` where a rule cannot be applied, and ValueError where states are of another structure.
+        """
+        made = Frame.of(self).restore(is_fork=True)
+        for rule in rules:
+            draft = made.start()
+            rule.change(draft)
+            draft.finish()
+            made = made.exchange(made.prepare(draft), draft.resting)
+        if resting.keys() != made.resting.keys():
+            raise ValueError(f"frozen are {', '.join(made.resting) or 'none'}, and the file has {', '.join(resting) or 'none'}")
+        made.resting = {path: Rest(rest.group, dict(resting[path])) for path, rest in made.resting.items()}
+        noted = {k: v for k, v in made.step.state_dict().items() if k.startswith(f"{OBSERVATION}:")}
+        made.step.load_state_dict({**states, **noted})
+        return made
+
     def retire(self, reason: str) -> None:
         """Give the memory back; any use of step, model or optimizer raises from now on, but their values stay readable."""
         if self._close is not None:
@@ -145,17 +167,20 @@ def _make_refusal(message: str) -> Callable[..., NoReturn]:
 
 @dataclass(frozen=True)
 class Frame:
-    """A structure at a moment, in host memory: how it was compiled, and the bytes of all state. It can be brought back many times."""
+    """A structure at a moment: how it was compiled, and the bytes of all state, on the host or where the plan runs.
+
+    It can be brought back many times.
+    """
 
     made: Made
     recipe: StepRecipe
     resting: Mapping[str, Rest]
     drawn: Mapping[Key, Tensor]
-    state: NDArray[np.uint8]
+    state: Any
     every: int | None = None
 
     @classmethod
-    def of(cls, structure: Structure) -> Frame:
+    def of(cls, structure: Structure, *, on_host: bool = False) -> Frame:
         """Return a structure as it is now, behind all work."""
         step, recipe = structure.step, _copy_recipe(structure.recipe)
         assert step.recorded is not None and step.graph is not None
@@ -164,7 +189,13 @@ class Frame:
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
         every = None if structure.watch is None else structure.watch.every
-        return cls(made, recipe, resting, drawn, step.executor.read_bytes(STATE), every)
+        state = step.executor.read_bytes(STATE) if on_host else step.executor.copy_bytes(STATE)
+        return cls(made, recipe, resting, drawn, state, every)
+
+    def read_state(self) -> NDArray[np.uint8]:
+        """Return the bytes of all state in host memory."""
+        found: NDArray[np.uint8] = self.state if isinstance(self.state, np.ndarray) else self.state.copy_to_host()
+        return found
 
     def restore(self, *, is_fork: bool = False) -> Structure:
         """Return the structure with its state, bit for bit, in memory of its own. A fork draws random numbers by counters of its own."""
@@ -192,8 +223,8 @@ class Frame:
 def _copy_recipe(recipe: StepRecipe) -> StepRecipe:
     """Return a recipe of a copy of model and optimizer, whose values do not matter."""
     with recipe.in_first_modes():
-        model, tensors = copy_model(recipe.model, lambda t: make_like(t, np.zeros(t.shape, t.numpy().dtype)))
-    optimizer = copy_optimizer(recipe.optimizer, tensors)
+        model, tensors = copy_model(recipe.model, lambda t: make_like(t, make_blank(t).data))
+    optimizer = copy_optimizer(recipe.optimizer, tensors, make_blank)
     return StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, replace(recipe.options, backend=recipe.backend))
 
 

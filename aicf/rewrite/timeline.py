@@ -10,8 +10,8 @@ from pathlib import Path
 from aicf.rewrite.log import Log, Observation, Rewritten, RolledBack, Shapes, Statistics
 
 _WIDTH, _LEFT, _RIGHT = 960, 70, 20
-_PANELS = ((40, 300), (340, 60), (440, 60))  # tops and heights: loss, memory, time
-_HEIGHT = 530
+_PANELS = ((40, 280), (360, 60), (460, 60))  # tops and heights: loss, memory, time
+_HEIGHT = 550
 _COLOURS = {"line": "#1f5fa8", "gone": "#b9c2cc", "rewritten": "#b3541e", "back": "#a01b3c", "text": "#333333"}
 _MAX_POINTS = 2000
 Point = tuple[float, float]

@@ -13,6 +13,7 @@ from aicf.rewrite.rules import (
     Freeze,
     Merge,
     Prune,
+    Release,
     Remove,
     ReplaceActivation,
     Rule,
@@ -43,6 +44,10 @@ class Verbs(ABC):
     def separate(self, owner: str, deviation: float = 0.1, *, seed: int = 0) -> RewriteRecord:
         """Make copies of units different from each other (:class:`~aicf.rewrite.Separate`)."""
         return self.apply(Separate(owner, deviation, seed))
+
+    def release(self, owner: str) -> RewriteRecord:
+        """Train units at the full rate again, whatever they were copied from (:class:`~aicf.rewrite.Release`)."""
+        return self.apply(Release(owner))
 
     def deepen(self, owner: str, kind: str = "residual", *, activation: str = "relu", hidden: int = 0, seed: int = 0) -> RewriteRecord:
         """Put a block behind a module that computes nothing at first (:class:`~aicf.rewrite.Deepen`)."""

@@ -127,10 +127,23 @@ class DeviceExecutor(Executor):
         self._device.synchronize()
         return self.regions[region].read(0, self.plan.sizes[region])
 
-    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
-        """Overwrite a region's bytes."""
+    def write_bytes(self, region: str, data: Any) -> None:
+        """Overwrite a region's bytes, from the host or by one copy on the device."""
         self._device.synchronize()
-        self.regions[region].write(data)
+        if isinstance(data, DeviceArray):
+            self._device.copy(self.regions[region].address, data.address, data.span_bytes)
+            self._device.synchronize()
+        else:
+            self.regions[region].write(data)
+
+    def copy_bytes(self, region: str) -> DeviceArray:
+        """Return a copy of a region's bytes in device memory of its own: one copy at the memory's speed."""
+        self._device.synchronize()
+        size = self.plan.sizes[region]
+        made = self._device.allocate(max(size, 1)).view((size,), np.dtype(np.uint8))
+        self._device.copy(made.address, self.regions[region].address, size)
+        self._device.synchronize()
+        return made
 
     def describe_launches(self) -> dict[str, Any]:
         """Return what runs the plan without Python, as a value of JSON."""

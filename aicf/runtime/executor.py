@@ -48,8 +48,12 @@ class Executor(ABC):
         """Return a copy of a region's bytes in host memory, behind all work."""
 
     @abstractmethod
-    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
-        """Overwrite a region's bytes."""
+    def write_bytes(self, region: str, data: Any) -> None:
+        """Overwrite a region's bytes by those of host memory, or by what :meth:`copy_bytes` of an executor of this backend returned."""
+
+    def copy_bytes(self, region: str) -> Any:
+        """Return a copy of a region's bytes in memory of the backend, behind all work."""
+        return self.read_bytes(region)
 
     @abstractmethod
     def run_step(self, index: int) -> None:

@@ -138,7 +138,9 @@ class Variants:
         made = self._recipe.make(self._recipe.record(types))
         self._make_room(_count_bytes(made.plan), types)
         first = self._first
-        program = type(first)(made.plan, made.tensors, made.recorded, made.graph, made.log, first)
+        # A copy of a run has random counters of its own.
+        tensors = {key: first.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
+        program = type(first)(made.plan, tensors, made.recorded, made.graph, made.log, first)
         self._kept[types] = program
         return program
 

@@ -4,7 +4,7 @@ from aicf.rewrite.rules.blocks import Deepen, Remove, ReplaceActivation
 from aicf.rewrite.rules.rank import Merge, Split
 from aicf.rewrite.rules.rule import Rule, read_rule
 from aicf.rewrite.rules.training import Freeze, ScaleRate, SetBatch, Thaw
-from aicf.rewrite.rules.units import Prune, Regroup, Separate, Widen
+from aicf.rewrite.rules.units import Prune, Regroup, Release, Separate, Widen
 
 __all__ = [
     "Deepen",
@@ -12,6 +12,7 @@ __all__ = [
     "Merge",
     "Prune",
     "Regroup",
+    "Release",
     "Remove",
     "ReplaceActivation",
     "Rule",

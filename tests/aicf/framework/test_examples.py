@@ -82,3 +82,10 @@ def test_units_are_removed_until_it_costs_too_much(capsys: pytest.CaptureFixture
     rounds = module.prune(units=16, steps=60, rounds=6)
     assert [n for n, _, _ in rounds][:2] == [16, 12] and rounds[-1][2] and not any(is_worse for *_, is_worse in rounds[:-1])
     assert capsys.readouterr().out.rstrip().endswith("bit for bit")
+
+
+def test_growth_is_compared_over_seeds() -> None:
+    lines: list[str] = []
+    found = load("growth_over_seeds").compare(1, 60, lines.append)
+    assert len(lines) == 4 and all(values.shape == (1, 2) and np.isfinite(values).all() for values in found.values())
+    assert not np.array_equal(found["grown, carried"], found["grown, reset"])

@@ -115,6 +115,13 @@ def test_dead_units_are_removed_and_a_refusal_is_noted() -> None:
     assert "CrossEntropy" in refused.reason and len(run.log.find_all(Shapes)) == 1 + len(run.log.find_all(Rewritten))
 
 
+def test_what_was_refused_is_not_decided_again_before_something_changes() -> None:
+    policy = policies.all_of(lambda log: [Widen("4", 8, len(log))], policies.schedule({6: Widen("0", 9)}))
+    run = Run(make_step(), policy, every=2)
+    run.fit(load(), 10)
+    assert [r.step for r in run.log.find_all(Refused)] == [2, 8] and len(run.log.find_all(Rewritten)) == 1
+
+
 def make_log(losses: list[float], rewritten: int | None = None) -> Log:
     log = Log([Shapes(0, {"0.weight": (8, 16)}, 1000)])
     for i, value in enumerate(losses, 1):
@@ -162,8 +169,9 @@ def test_the_old_curve_is_extrapolated_and_a_slower_step_can_be_refused() -> Non
         assert verdict is is_kept
         assert evidence["predicted"] == pytest.approx(np.mean(falling[15:]), rel=1e-9)
     statistics = Statistics(10, 1.0, {}, {}, {}, {}, {}, 0.01)
-    log.entries.insert(11, statistics)
-    log.add(replace(statistics, step=20, seconds_per_step=0.03))
+    # A window that was rolled back does not count.
+    slow = [Observation(11, 1.0), replace(statistics, step=12, seconds_per_step=9.0), RolledBack(12, 10, "x")]
+    log = Log([*log.entries[:11], statistics, *slow, *log.entries[11:], replace(statistics, step=20, seconds_per_step=0.03)])
     assert Judge(steps=10, history=10, tolerance=1.0, cost=2.0)(log, 10)[0] is False
     assert Judge(steps=10, history=10, tolerance=1.0, cost=4.0)(log, 10)[0] is True
     assert not judge(make_log([1.0] * 10 + [float("inf")] * 10, rewritten=10), 10)[0]

@@ -81,15 +81,16 @@ def test_what_preserves_the_function_is_taken_back_without_a_trace(name: str) ->
     assert before.keys() == after.keys() and all(np.array_equal(before[k], after[k]) for k in before)
 
 
-@pytest.mark.parametrize("name", PRESERVING)
-def test_training_goes_on_behind_each(name: str) -> None:
+def test_training_goes_on_behind_all_of_them() -> None:
     run = start()
-    PRESERVING[name](run)
-    frozen = {k: v for k, v in run.step.state_dict().items() if k == "parameter:0.weight"}
-    losses = run.fit(DataLoader((X, Y), batch=run._structure.batch, seed=1), 5)
+    for change in PRESERVING.values():
+        change(run)
+    before = run.step.state_dict()
+    losses = run.fit(DataLoader((X, Y), batch=8, seed=1), 5)
+    after = run.step.state_dict()
     assert np.isfinite(losses).all() and run.step.verify_replay(2)
-    changed = not np.array_equal(run.step.state_dict()["parameter:0.weight"], frozen["parameter:0.weight"])
-    assert changed is (name != "freeze")
+    same = {name for name in before if name.startswith("parameter:") and np.array_equal(before[name], after[name])}
+    assert same == {"parameter:0.weight", "parameter:0.bias"}  # what is frozen
 
 
 def test_a_deeper_network_goes_on_as_before_until_its_block_learns() -> None:
@@ -116,6 +117,21 @@ def test_parts_of_any_module_are_deepened_replaced_and_removed() -> None:
     assert "up.1.up.weight" in removed.nodes and removed.nodes["up.1.up.weight"] is None
     run.fit(run._loader, 7)
     check_states(run)
+
+
+def test_units_that_are_released_are_trained_at_the_full_rate_and_can_be_split() -> None:
+    run = start()
+    run.widen("0", 20)
+    run.separate("0", 0.5)
+    held = {key: a for key, a in run.step.state_dict().items() if "_scale:" not in key}
+    assert any("_scale:" in key for key in run.step.state_dict())
+    y, record = outputs(run), run.release("0")
+    after = run.step.state_dict()
+    assert record.delta == 0.0 and np.array_equal(outputs(run), y)
+    assert after.keys() == held.keys() and all(np.array_equal(after[k], held[k]) for k in held)
+    with pytest.raises(RewriteError, match="at the full rate already"):
+        run.release("0")
+    assert run.split("2", 4).delta > 0.0
 
 
 def test_a_layer_of_full_rank_is_split_and_merged_and_low_rank_says_what_it_changes() -> None:
