@@ -279,3 +279,20 @@ def test_two_streams_have_the_bits_of_one() -> None:
         executor.run()
         one, two = program.executor.read_bytes(OUTPUT), executor.read_bytes(OUTPUT)
         np.testing.assert_array_equal(one, two)
+
+
+def test_a_call_that_was_made_before_is_made_again_of_other_arrays() -> None:
+    """The kernel and its parameters are kept, for the attributes and shapes that they are of; addresses are not."""
+    rng = np.random.default_rng(4)
+    weight = Tensor(rng.normal(size=(8, 16)).astype(np.float32), backend="cuda")
+    for layout, shape in (("nk", (3, 16)), ("kn", (3, 8)), ("nk", (3, 16))):
+        for _ in range(3):
+            x = rng.normal(size=shape).astype(np.float32)
+            (y,) = F.apply("gemm_bias_act", (Tensor(x, backend="cuda"), weight, None), b_layout=layout)
+            true = x.astype(np.float64) @ (weight.numpy().T if layout == "nk" else weight.numpy())
+            np.testing.assert_allclose(y.numpy(), true, rtol=1e-5, atol=1e-5)
+    values = rng.normal(size=65).astype(np.float32)
+    whole = Tensor(values, backend="cuda").data
+    for first in (0, 1, 0):  # 4 bytes behind where vectors begin
+        x = Tensor.wrap(whole.buffer.view((8, 8), np.float32, 4 * first), weight.backend)
+        np.testing.assert_array_equal(F.apply("transpose", (x,))[0].numpy(), values[first : first + 64].reshape(8, 8).T)
