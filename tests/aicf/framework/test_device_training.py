@@ -149,6 +149,9 @@ def test_copies_in_16_bits_follow_their_parameters(monkeypatch: pytest.MonkeyPat
     assert losses == on_device == expected
     assert losses[0] != losses[-2]
     assert own.state_dict().keys() == casting.state_dict().keys()
+    # What a run needs is at hand: settings take longer to read than a step of a small network takes.
+    monkeypatch.setattr("device.read_settings", lambda: pytest.fail("a run reads the settings"))
+    own(*BATCHES[0])
 
 
 @pytest.mark.slow

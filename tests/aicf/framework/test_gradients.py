@@ -15,9 +15,20 @@ from aicf.opset import find_op, list_ops
 from aicf.tensor import Tensor, apply
 from tests.aicf.framework.calls import CALLS, Call
 
-NO_GRADIENT = {"Full", "Detach", "Adam", "SGD", "Lion", "Advance", "elementwise", "flat", "optimizer", "reduce"} | {
-    f"{op}{way}" for op in ("embedding", "layernorm", "rmsnorm") for way in ("", "_backward")
-}
+NO_GRADIENT = {
+    "Full",
+    "Detach",
+    "Adam",
+    "SGD",
+    "Lion",
+    "Advance",
+    "elementwise",
+    "flat",
+    "move",
+    "optimizer",
+    "product_of_batch",
+    "reduce",
+} | {f"{op}{way}" for op in ("embedding", "layernorm", "rmsnorm") for way in ("", "_backward")}
 NO_SECOND = {"CrossEntropy", "cross_entropy"}  # its gradient is an output of the call
 DIFFERENTIABLE = [c for c in CALLS if find_op(c.op).gradient is not None and find_op(c.op).has_gradient(find_op(c.op).fill(c.attrs))]
 
