@@ -19,6 +19,7 @@ class Snapshot:
     frame: Frame
     loader: Mapping[str, Any] | None
     records: tuple[RewriteRecord, ...]
+    batch: int | None = None  # the loader's
 
     @property
     def size_bytes(self) -> int:

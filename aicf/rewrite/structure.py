@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -17,31 +17,77 @@ from aicf.optim import Optimizer
 from aicf.plan.data import STATE
 from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_like
 from aicf.rewrite.draft import Draft, Rest
+from aicf.rewrite.observers import Watch
 from aicf.tensor import Tensor
 from aicf.train.compiled import Key, Step
 from aicf.train.program import Made
 from aicf.train.step import StepRecipe, finish_step
+from aicf.train.variants import Variants
 
 # What recording and compiling raise where a model's own code, or the kernels that there are, do not go with a structure.
 _REFUSALS = (RecordError, GradientError, GraphError, PlanError, UnsupportedError, TypeError, ValueError, LookupError)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A structure that is compiled, before it has memory."""
+
+    made: Made
+    recipe: StepRecipe
+    watch: Watch | None
+
+
 @dataclass
 class Structure:
-    """A compiled step and what it is made of. ``resting`` are parameters that are frozen, by path."""
+    """A compiled step and what it is made of. ``resting`` are parameters that are frozen, by path; ``watch`` are the observers."""
 
     step: Step
     recipe: StepRecipe
     resting: dict[str, Rest] = field(default_factory=dict)
+    watch: Watch | None = None
+    _close: Step | None = None
 
     @classmethod
-    def of(cls, step: Step) -> Structure:
-        """Return a step's structure; raises :class:`RewriteError` for one that was loaded."""
-        if step.recipe is None:
+    def of(cls, step: Step, every: int | None = None) -> Structure:
+        """Return a step's structure, with observers of windows of ``every`` steps; raises :class:`RewriteError` for one that was loaded.
+
+        Observers are part of a step: it is compiled again, of the same model and optimizer, and the old one's use raises.
+        """
+        recipe = step.recipe
+        if recipe is None:
             raise RewriteError(
                 f"{step.plan.name}: was loaded, and no longer has its model; make it by aicf.compile_step and load its state"
             )
-        return cls(step, step.recipe)
+        if every is None:
+            return cls(step, recipe)
+        watch = Watch(every)
+        recipe.observe = watch.note
+        made = recipe.make(recipe.record([slot.type for _, slot in step.plan.inputs]))
+        step.retire("it was compiled again with observers; go on with run.step")
+        return cls(finish_step(made, recipe), recipe, {}, watch)
+
+    @property
+    def close_step(self) -> Step:
+        """The step that looks closely, on the states of the other one where they lie in the same places."""
+        assert self.watch is not None
+        if self._close is None:
+            old = self.recipe
+            options = replace(old.options, backend=old.backend, tune_seconds=0.0)
+            with old.in_first_modes():
+                recipe = StepRecipe(old.model, old.loss, old.optimizer, old.clip_norm, options, self.watch.look_closely)
+            made = recipe.make(recipe.record(self.types))
+            self._close = Step(made.plan, made.tensors, made.recorded, made.graph, made.log, self.step)
+            self._close.variants = Variants.of(self._close, recipe, pads_rows=False)
+        return self._close
+
+    def run_closely(self, batch: Sequence[Any]) -> None:
+        """Train on a batch, and look closely."""
+        close = self.close_step
+        if not close.shares_states:
+            close.take_over()
+        close.run(batch)
+        if not close.shares_states:
+            self.step.take_over()
 
     @property
     def batch(self) -> int:
@@ -51,7 +97,7 @@ class Structure:
     @property
     def types(self) -> list[Type]:
         """The types of a batch."""
-        return [slot.type for _, slot in self.step.plan.inputs]
+        return list(self.step.plan.given_types)
 
     def start(self) -> Draft:
         """Return a draft of the next structure."""
@@ -59,26 +105,30 @@ class Structure:
         with self.recipe.in_first_modes():
             return Draft.of(self.step.recorded, self.recipe.model, self.recipe.optimizer, self.resting, self.batch)
 
-    def prepare(self, draft: Draft) -> tuple[Made, StepRecipe]:
+    def prepare(self, draft: Draft) -> Prepared:
         """Compile what a draft has become; raises :class:`RewriteError` where that cannot be done. This structure stays as it is."""
         old = self.recipe
         options = replace(old.options, backend=old.backend, tune_seconds=0.0)
         types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
+        watch = None if self.watch is None else Watch(self.watch.every)
         try:
-            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options)
-            return recipe.make(recipe.record(types)), recipe
+            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, None if watch is None else watch.note)
+            return Prepared(recipe.make(recipe.record(types)), recipe, watch)
         except _REFUSALS as error:
             raise RewriteError(f"{self.step.plan.name}: cannot be compiled after this change: {error}") from error
 
-    def exchange(self, made: Made, recipe: StepRecipe, resting: Mapping[str, Rest]) -> Structure:
+    def exchange(self, prepared: Prepared, resting: Mapping[str, Rest]) -> Structure:
         """Return the structure that follows, with all state; this one's memory is given back, and its use raises."""
+        made, recipe = prepared.made, prepared.recipe
         drawn = {key: tensor for key, tensor in self.step.tensors.items() if key[1] == RANDOM and key in made.tensors}
         step = finish_step(made, recipe, {**made.tensors, **drawn})
         self.retire("the network was rewritten; go on with run.step and run.model")
-        return Structure(step, recipe, dict(resting))
+        return Structure(step, recipe, dict(resting), prepared.watch)
 
     def retire(self, reason: str) -> None:
         """Give the memory back; any use of step, model or optimizer raises from now on, but their values stay readable."""
+        if self._close is not None:
+            self._close.retire(reason)
         self.step.retire(reason)
         refuse = _make_refusal(f"{type(self.recipe.model).__name__}: {reason}")
         for _, module in self.recipe.model.modules():
@@ -102,6 +152,7 @@ class Frame:
     resting: Mapping[str, Rest]
     drawn: Mapping[Key, Tensor]
     state: NDArray[np.uint8]
+    every: int | None = None
 
     @classmethod
     def of(cls, structure: Structure) -> Frame:
@@ -112,15 +163,20 @@ class Frame:
         drawn = {key: tensor for key, tensor in step.tensors.items() if key[1] == RANDOM}
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
-        return cls(made, recipe, resting, drawn, step.executor.read_bytes(STATE))
+        every = None if structure.watch is None else structure.watch.every
+        return cls(made, recipe, resting, drawn, step.executor.read_bytes(STATE), every)
 
     def restore(self, *, is_fork: bool = False) -> Structure:
         """Return the structure with its state, bit for bit, in memory of its own. A fork draws random numbers by counters of its own."""
         recipe = _copy_recipe(self.recipe)
         drawn = {key: copy_tensor(t) for key, t in self.drawn.items()} if is_fork else self.drawn
-        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn})
+        watch = None if self.every is None else Watch.of_plan(self.every, self.made.plan)
+        if watch is not None:
+            recipe.observe = watch.note
+        noted = {} if watch is None else watch.tensors
+        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn, **noted})
         step.executor.write_bytes(STATE, self.state)
-        return Structure(step, recipe, dict(self.resting))
+        return Structure(step, recipe, dict(self.resting), watch)
 
     def is_of(self, structure: Structure) -> bool:
         """Whether a structure is the same one, with the same plan: its state can be overwritten then."""
