@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import settings
 
 from device import Device
 from device.settings import SettingError, require_own_checkout
@@ -21,6 +22,10 @@ FAST_EXTRA_FLOPS = 2e4
 FAST_HIDDEN_FLOPS = 2e5
 
 pytest_plugins = ["harness.pytest_plugin"]
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("aicf", deadline=None)
+settings.load_profile("aicf")
 
 try:
     require_own_checkout()

@@ -178,7 +178,7 @@ def cost(problem: Problem) -> Cost:
     item_bytes = ITEM_BYTES[find_dtype(problem)]
     return Cost(
         flops=2.0 * m * n * k + m * n * (_ACTIVATION_FLOPS[act] + int(with_bias) + int(with_residual)),
-        bytes_read=float(item_bytes * (m * k + k * n + n * with_bias + m * n * with_residual)),
+        bytes_read=float(item_bytes * (m * k + k * n + (n if with_bias else 0) + (m * n if with_residual else 0))),
         bytes_written=float(item_bytes * m * n * (2 if save_z else 1)),
         # bf16 and fp16 share the tensor cores' rate.
         flop_unit="bf16_tensor" if item_bytes < FLOAT_BYTES else "tf32_tensor" if is_tf32(problem) else "fp32",
