@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.frozen_set import read_op
 from contract.layout import INDEX, find_frozen_dir, hash_bytes
 from device.settings import find_project_root
 from harness.errors import FrozenError
@@ -37,10 +38,28 @@ class FrozenChoice:
 
 
 def choose_frozen(op: Op, problems: Sequence[Problem], arch: str, frozen_dir: Path | None = None) -> list[FrozenChoice]:
-    """Return the decision for each problem; an op that is not frozen has an error in each. Raises :class:`FrozenError`."""
+    """Return the decision for each problem; an op that is not frozen has an error in each. Raises :class:`FrozenError`.
+
+    An op may have grown since it was frozen: there is no decision for what its index does not know.
+    """
     if not (frozen_dir or find_frozen_dir()).joinpath(op.name, INDEX).is_file():
         return [FrozenChoice(error=f"{op.name} is not frozen")] * len(problems)
-    lines = "".join(json.dumps(_describe_call(op, p)) + "\n" for p in problems)
+    interface = read_op(op.name, frozen_dir or find_frozen_dir()).description["interface"]
+    faults = [_find_unknown(op, p, interface) for p in problems]
+    asked = iter(_ask(op, [p for p, fault in zip(problems, faults, strict=True) if not fault], arch, interface))
+    return [FrozenChoice(error=fault) if fault else next(asked) for fault in faults]
+
+
+def _find_unknown(op: Op, problem: Problem, interface: Mapping[str, Any]) -> str:
+    """Return which of a problem's attributes the frozen interface lacks, where its value is not the default; "" without one."""
+    known = {a["name"] for a in interface["attributes"]}
+    defaults = {a.name: a.default for a in op.attributes}
+    unknown = [n for n, v in op.attribute_values(problem).items() if n not in known and v != defaults[n]]
+    return f"the frozen set of {op.name} has no attribute {unknown[0]}: promote a kernel of the op as it is now" if unknown else ""
+
+
+def _ask(op: Op, problems: Sequence[Problem], arch: str, interface: Mapping[str, Any]) -> list[FrozenChoice]:
+    lines = "".join(json.dumps(_describe_call(op, p, interface)) + "\n" for p in problems)
     command = [sys.executable, "-m", "aicf", "choose", op.name, "--arch", arch]
     done = subprocess.run(command, input=lines, cwd=find_project_root(), capture_output=True, encoding="utf-8", check=False)
     rows = done.stdout.splitlines()
@@ -50,9 +69,10 @@ def choose_frozen(op: Op, problems: Sequence[Problem], arch: str, frozen_dir: Pa
     return [_read_choice(json.loads(row)) for row in rows]
 
 
-def _describe_call(op: Op, problem: Problem) -> dict[str, Any]:
+def _describe_call(op: Op, problem: Problem, interface: Mapping[str, Any]) -> dict[str, Any]:
     facts = op.find_facts(problem)
-    return {"sizes": dict(facts.sizes), "attributes": dict(facts.attributes), "strides": dict(facts.strides)}
+    attributes = {a["name"]: facts.attributes[a["name"]] for a in interface["attributes"]}
+    return {"sizes": dict(facts.sizes), "attributes": attributes, "strides": dict(facts.strides)}
 
 
 def _read_choice(row: Mapping[str, Any]) -> FrozenChoice:
