@@ -26,7 +26,7 @@ OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "mma", "wgmma")
+FAST_KERNELS = ("naive", "wgmma")
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
 HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned")

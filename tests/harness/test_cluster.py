@@ -176,6 +176,7 @@ def records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AICF_RECORDS_URL", f"sqlite:///{tmp_path / 'records.sqlite'}")
 
 
+@pytest.mark.slow
 def test_a_sweep_over_emulated_devices_ranks_by_the_model(
     emulated_device: Device, records: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,7 +35,7 @@ def make_op(folder: Path, kind: KindName) -> LoadedOp:
     return find_op(f"new_{kind}", ops)
 
 
-# The compiler takes its time with each: one of them shows it every time.
+# One of them is written by the fast tests; the slow ones write, compile and prove all.
 KINDS = [pytest.param(kind, marks=[pytest.mark.slow] * (kind is not KindName.ELEMENTWISE), id=str(kind)) for kind in KindName]
 
 
@@ -49,6 +49,7 @@ def emulated(emulated_device: Device) -> Device:
     return emulated_device
 
 
+@pytest.mark.slow
 def test_a_new_op_is_verified_and_counted_on_the_emulated_device(loaded: LoadedOp, emulated: Device) -> None:
     op, toolchain = loaded.op, find_toolchain()
     first = {v.kernel: v for v in reversed(op.variants)}

@@ -237,7 +237,7 @@ def test_a_call_without_a_kernel_names_op_and_problem() -> None:
         F.linear(x, Tensor(np.ones((3, 64), np.float32)))
 
 
-@pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=pytest.mark.slow), "float16", "float32"])
+@pytest.mark.parametrize("dtype", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("bfloat16", "float16")), "float32"])
 def test_gradients_of_a_layer(dtype: str) -> None:
     """dx and dw by one launch of gemm_backward, against the truth on the same rounded operands."""
     rng = np.random.default_rng(3)

@@ -68,6 +68,7 @@ def test_adam_in_one_launch_has_the_truths_losses() -> None:
     assert step.state_dict()["control:step"] == 20
 
 
+@pytest.mark.slow
 def test_a_layer_used_twice_adds_its_second_gradient_in_the_product() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
@@ -239,6 +240,7 @@ def test_masks_are_the_truths() -> None:
         assert 0 < (expected == 0).sum() < x.size
 
 
+@pytest.mark.slow
 def test_counters_carry_into_their_upper_word() -> None:
     count = Tensor(np.int64(2**32 - 1), backend="cuda")
     assert (count + 1).item() == 2**32
