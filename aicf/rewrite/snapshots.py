@@ -48,7 +48,7 @@ class Snapshot:
         """
         arrays: dict[str, NDArray[Any]] = {}
         data = self.frame.read_state().data
-        for state in self.frame.made.plan.states:
+        for state in self.frame.made.plan.own_states:
             if state.role != OBSERVATION:
                 slot = state.slot
                 values = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)

@@ -63,7 +63,7 @@ class Structure:
             return cls(step, recipe)
         watch = Watch(every)
         recipe.observe = watch.note
-        made = recipe.make(recipe.record([slot.type for _, slot in step.plan.inputs]))
+        made = recipe.make(recipe.record(step.plan.given_types))
         step.retire("it was compiled again with observers; go on with run.step")
         return cls(finish_step(made, recipe), recipe, {}, watch)
 

@@ -155,6 +155,29 @@ def test_copies_in_16_bits_follow_their_parameters(monkeypatch: pytest.MonkeyPat
     own(*BATCHES[0])
 
 
+@pytest.mark.slow  # its observers are chains of their own, which are compiled
+def test_a_run_in_16_bits_is_rewritten_rolled_back_and_resumed_with_its_copies(tmp_path: Path) -> None:
+    def begin() -> aicf.rewrite.Run:
+        model = make()
+        step = aicf.compile_step(model, loss, adam(model), [Tensor(a) for a in BATCHES[0]], backend="cuda", amp="bfloat16")
+        return aicf.rewrite.Run(step, every=2)
+
+    run = begin()
+    run.fit(BATCHES, 3)
+    assert run.step.plan.copies and run.step.plan.given_types[0].dtype == "float32"
+    snapshot = run.snapshot()
+    snapshot.save(tmp_path / "run.safetensors")
+    losses = run.fit(BATCHES, 2)
+    run.widen("0", 48)
+    run.fit(BATCHES, 1)
+    assert run.step.verify_replay(2)
+    run.rollback(snapshot)
+    assert run.fit(BATCHES, 2) == losses
+    other = begin()
+    other.resume(tmp_path / "run.safetensors")
+    assert other.fit(BATCHES, 2) == losses
+
+
 @pytest.mark.slow
 def test_eager_training_has_the_truths_losses() -> None:
     found = []
