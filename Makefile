@@ -136,7 +136,7 @@ sanitize: $(DEV_ENV) ## run the emulated device's tests on a build that checks i
 stress: $(ENV) ## run CUB's and Thrust's algorithms on the emulated device with 1, 2 and 4 host threads, for half an hour (args='--seconds 60')
 	$(RUN) tests/stress/run.py $(args)
 
-fuzz: $(DEV_ENV) ## fuzz the readers of PTX and fat binaries (needs clang; args='--minutes 5')
+fuzz: $(DEV_ENV) ## fuzz the readers of PTX and fat binaries (guided by coverage where there is clang; args='--minutes 5')
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) device/emulator/fuzz/run.py $(args)
 
 format: $(DEV_ENV) ## rewrite the sources in the project's style
