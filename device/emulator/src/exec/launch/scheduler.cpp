@@ -243,8 +243,12 @@ bool report_vain_wait(Worker& worker, const std::deque<std::unique_ptr<Unit>>& u
 }
 
 void report_interruption(Worker& worker, const std::deque<std::unique_ptr<Unit>>& units) {
+    const LaunchState& state = *worker.launch;
+    const uint64_t begun = std::min(state.next_cluster.load(std::memory_order_relaxed), state.run_clusters);
     report_waits(worker, blocks_of(units), Finding::kInterrupted,
-                 "the process was told to end; the warps of a host thread's blocks at that time:");
+                 "the process was told to end, with " + std::to_string(begun * state.cluster_blocks) + " of " +
+                     std::to_string(state.run_clusters * state.cluster_blocks) +
+                     " blocks begun; the warps of a host thread's blocks at that time:");
     worker.launch->end_with(kErrorLaunchTimeout);
 }
 
@@ -347,6 +351,11 @@ void run_worker(Worker& worker) {
     bool more = true;
     while (!state.stop.load(std::memory_order_relaxed)) {
         std::unique_ptr<Unit> unit;
+        if (interrupted.load(std::memory_order_relaxed)) {
+            if (resident.empty() && (unit = take_unit())) resident.push_back(std::move(unit));  // says where the next one would begin
+            if (!resident.empty()) report_interruption(worker, resident);
+            break;
+        }
         if (more && resident.size() < resident_limit) {
             unit = take_unit();
             more = unit != nullptr;
@@ -379,10 +388,6 @@ void run_worker(Worker& worker) {
         }
         polling = only_polls ? polling + 1 : 0;
         resident.push_back(std::move(unit));
-        if (interrupted.load(std::memory_order_relaxed)) {
-            report_interruption(worker, resident);
-            break;
-        }
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
             polling = 0;
             if (wait.go_on(resident) && report_vain_wait(worker, resident)) break;
