@@ -67,9 +67,8 @@ def write_seeds(folder: Path) -> None:
     for source in sorted((ROOT / "tests/emulator").rglob("*.cu")):
         made = folder / "ptx" / f"{source.stem}.ptx"
         if not made.exists():
-            subprocess.run(
-                [nvcc, "-std=c++20", "-ptx", "-gencode", GENCODE.split(",")[0] + ",code=compute_90a", source, "-o", made], check=False
-            )
+            gencode = GENCODE.split(",")[0] + ",code=compute_90a"
+            subprocess.run([nvcc, "-std=c++20", "-ptx", "-gencode", gencode, f"-I{ROOT / 'ops'}", source, "-o", made], check=False)
     for mode in ("none", "speed", "size"):
         made = folder / "fatbin" / f"{mode}.fatbin"
         source = ROOT / "tests/emulator/runtime_kernels.cu"

@@ -78,6 +78,7 @@ namespace {
 constexpr long kGraceNanoseconds = 250'000'000;  // for a program that launches again and again to begin the next launch
 
 volatile sig_atomic_t interrupted_by = 0;
+timespec interrupted_at;
 timer_t grace;
 volatile sig_atomic_t has_grace = 0;
 
@@ -92,12 +93,23 @@ bool start_grace() {
     return has_grace != 0 && timer_settime(grace, 0, &once, nullptr) == 0;
 }
 
+// timeout(1) signals its child, and then the group that the child is in: a second signal that soon is no second wish.
+bool is_the_same_wish() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec - interrupted_at.tv_sec <= 1;
+}
+
 void on_interrupt(int number, siginfo_t* info, void*) {
     const bool is_grace_over = info->si_code == SI_TIMER;
     if (is_grace_over && launches_are_running()) return;  // that one reports, and ends us
-    if (interrupted_by != 0) return end_by(interrupted_by);
+    if (interrupted_by != 0) {
+        if (is_grace_over || !is_the_same_wish()) end_by(interrupted_by);
+        return;
+    }
     if (is_grace_over) return;
     interrupted_by = number;
+    clock_gettime(CLOCK_MONOTONIC, &interrupted_at);
     interrupt_launches();
     if (!launches_are_running() && !start_grace()) end_by(number);
 }

@@ -30,6 +30,8 @@ enum class BlockStop {
     kStopped,
 };
 
+std::atomic<bool> interrupted{false};  // the process was told to end
+
 // Lets the warps of a block run in turn until the block ends, its turn does, or none can go on. `moved`: something was done but for polls.
 BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& moved) {
     LaunchState& state = *worker.launch;
@@ -120,7 +122,8 @@ BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& mov
             owner->forced_pc = stuck->pc;
             idle = 0;
         }
-        if (reason == StopReason::kQuantum && ++turns >= most_turns) return BlockStop::kTurn;
+        if (reason == StopReason::kQuantum && (++turns >= most_turns || interrupted.load(std::memory_order_relaxed)))
+            return BlockStop::kTurn;
     }
     return BlockStop::kDone;
 }
@@ -204,7 +207,6 @@ BlockStop run_unit(Worker& worker, Unit& unit) {
     }
 }
 
-std::atomic<bool> interrupted{false};
 std::atomic<uint32_t> num_running{0};  // launches
 
 std::vector<Block*> blocks_of(const std::deque<std::unique_ptr<Unit>>& units) {
