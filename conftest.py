@@ -6,9 +6,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
+from device import Device
 from device.settings import SettingError, require_own_checkout
+from harness.verify.plan import Effort
+
+# What the fast tests prove, in flops or bytes moved of a problem.
+FAST_LISTED_FLOPS = 1e6
+FAST_EXTRA_FLOPS = 2e4
+FAST_HIDDEN_FLOPS = 2e5
 
 pytest_plugins = ["harness.pytest_plugin"]
 
@@ -21,6 +31,26 @@ except SettingError as error:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--slow`` runs the tests that are left out otherwise, because they take half a minute or more."""
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+@pytest.fixture(scope="session")
+def thin(pytestconfig: pytest.Config, device: Device) -> Callable[[Effort], Effort]:
+    """Make of a proof's effort what the fast tests spend: small problems alone, and the other distributions on the smallest.
+
+    With ``--slow``, and on a GPU, the effort is as it was asked for.
+    """
+    if pytestconfig.getoption("--slow") or device.observer is None:
+        return lambda effort: effort
+    return lambda effort: replace(
+        effort, max_listed_flops=FAST_LISTED_FLOPS, max_extra_flops=FAST_EXTRA_FLOPS, max_hidden_flops=FAST_HIDDEN_FLOPS
+    )
+
+
+@pytest.fixture(scope="session")
+def by_tier(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
+    """Choose how much of something a test does: the first number in the fast tests, the second with ``--slow``."""
+    is_slow = pytestconfig.getoption("--slow")
+    return lambda fast, slow: slow if is_slow else fast
 
 
 def _is_slow(item: pytest.Item) -> bool:

@@ -18,12 +18,13 @@ _numbers = itertools.count()
 
 
 class Version:
-    """How often a tensor's memory was written in place; views of one memory share it."""
+    """How often a tensor's memory was written in place, and whether others may write it unseen; views of one memory share it."""
 
-    __slots__ = ("count",)
+    __slots__ = ("count", "is_exported")
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_exported = False
 
 
 class Differentiable(Protocol):

@@ -133,7 +133,9 @@ class Tensor(Operators):
         refuse_while_recording("a tensor was exported", "keep the computation in tensors")
         if self.requires_grad:
             raise GradientError("a tensor that needs a gradient cannot be exported: export x.detach()")
-        return self.data.__dlpack__(**arguments)
+        exported = self.data.__dlpack__(**arguments)
+        self.version.is_exported = True
+        return exported
 
     def __dlpack_device__(self) -> Any:
         return self.data.__dlpack_device__()

@@ -6,15 +6,13 @@ import re
 from collections.abc import Sequence
 
 from contract.kernels import FrozenKernel
-from contract.layout import SOURCES
+from contract.layout import SOURCES, hash_value
 from deploy.errors import DeployError
 from deploy.selection import DeployedOp
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
 # A constant with a value of its own, which shifts no other.
 _CONSTANT = re.compile(r"AICF_\w+ = -?\d+|#define AICF_\w+ .+")
-_FIELD = re.compile(r"(const )?\w+ ?\*? ?\w+(, \w+)*;")
-_END_OF_PARAMS = re.compile(r"\} \w*Params;")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 _PREAMBLE = """\
@@ -81,18 +79,37 @@ def make_header(ops: Sequence[DeployedOp]) -> str:
     """Return the text of ``aicf_kernels.h``; raises :class:`DeployError` where kernels were sealed with different contracts."""
     headers: dict[str, tuple[str, str]] = {}
     for op in ops:
-        for kernel in op.kernels:
-            _flatten(kernel, str(op.interface["include"]), headers)
+        _flatten_op(op, headers)
     texts = [f"\n/* {'-' * 100} {name} */\n{_INCLUDE.sub('', text)}" for name, (_, text) in headers.items()]
     calls = [_OP.format(op=op.name, struct=op.interface["struct"]) for op in ops]
     return "".join([_PREAMBLE, *texts, _TYPES, *calls, _END])
 
 
-def _flatten(kernel: FrozenKernel, name: str, headers: dict[str, tuple[str, str]]) -> None:
-    """Add a header after those that it includes: each once in the whole library, in the fullest of its revisions."""
+def _flatten_op(op: DeployedOp, headers: dict[str, tuple[str, str]]) -> None:
+    """Add the headers of an op's kernels, of its own those of the present interface alone.
+
+    Kernels of an earlier one that this extends, which the index vouches for, take a pointer to the longer struct.
+    """
+    include = str(op.interface["include"])
+    present = hash_value(op.interface)
+    if all(kernel.manifest["interface"] != present for kernel in op.kernels):
+        names = ", ".join(kernel.name for kernel in op.kernels)
+        raise DeployError(f"{op.name}: {names}: sealed with an earlier C interface than the op has; choose a kernel of the present one too")
+    for kernel in op.kernels:
+        own = "" if kernel.manifest["interface"] == present else f"{op.name}/"
+        _flatten(kernel, include, headers, left_out=own)
+
+
+def _flatten(kernel: FrozenKernel, name: str, headers: dict[str, tuple[str, str]], left_out: str) -> None:
+    """Add a header after those that it includes: each once in the whole library, in the fullest of its revisions.
+
+    Those in the folder ``left_out``, where that is not "", are not added; what they include is.
+    """
     text = kernel.read_source(f"{SOURCES}/{name}").decode()
     for included in _INCLUDE.findall(text):
-        _flatten(kernel, included, headers)
+        _flatten(kernel, included, headers, left_out)
+    if left_out and name.startswith(left_out):
+        return
     other, known = headers.setdefault(name, (kernel.name, text))
     if _extends(known, text):
         return
@@ -102,16 +119,13 @@ def _flatten(kernel: FrozenKernel, name: str, headers: dict[str, tuple[str, str]
 
 
 def _extends(longer: str, shorter: str) -> bool:
-    """Say whether a header is another one with no more than constants, and fields behind all others of Params structs, added.
-
-    What was compiled with the shorter one then reads what it knows of the longer one's structs.
-    """
+    """Say whether a header is another one with no more than constants added."""
     wanted = iter([*_list_lines(shorter), ""])
     line = next(wanted)
     for have in _list_lines(longer):
         if have == line:
             line = next(wanted)
-        elif not (_CONSTANT.fullmatch(have) or (_END_OF_PARAMS.fullmatch(line) and _FIELD.fullmatch(have))):
+        elif not _CONSTANT.fullmatch(have):
             return False
     return line == ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aicf.registry import How, KernelHandle
 from contract.structs import make_params
@@ -18,13 +18,15 @@ LAUNCH_US = 1.5
 class FrozenCall:
     """A kernel for one call: tensors by their names in the op's interface, inputs as the opset orders them.
 
-    An input or output has one name, or as many as it has words of 32 bits where it is a counter.
+    An input or output has one name, or as many as it has words of 32 bits where it is a counter. ``places`` say where in it, in bytes,
+    those tensors begin that are parts of it.
     """
 
     handle: KernelHandle
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
     scalars: Mapping[str, float]
+    places: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def seal(self) -> str:
@@ -42,7 +44,7 @@ class FrozenCall:
 
         A tensor that the kernel changes in place is where the output is: whoever calls has copied the input there.
         """
-        addresses = _spread(self.inputs, inputs) | _spread(self.outputs, outputs)
+        addresses = _spread(self.inputs, inputs, self.places) | _spread(self.outputs, outputs, self.places)
         for name, at in addresses.items():
             step = self.handle.alignment_bytes.get(name, 1)
             if at % step:
@@ -55,8 +57,9 @@ class FrozenCall:
         self.handle.load().launch(params, workspace, stream)
 
 
-def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None]) -> dict[str, int]:
-    return {name: at + WORD_BYTES * i for each, at in zip(names, addresses, strict=True) if at is not None for i, name in enumerate(each)}
+def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None], places: Mapping[str, int]) -> dict[str, int]:
+    pairs = [(each, at) for each, at in zip(names, addresses, strict=True) if at is not None]
+    return {name: at + places.get(name, WORD_BYTES * i) for each, at in pairs for i, name in enumerate(each)}
 
 
 def say_lost(op: str, seal: str) -> str:

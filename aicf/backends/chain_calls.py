@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aicf.backends.calls import LAUNCH_US, FrozenCall, say_lost
 from aicf.errors import SelectionError
 from aicf.opset import Attrs, Type, find_dtype
 from aicf.opset.chains import COUNTERS, find_generic, read_chain, read_results
+from aicf.opset.moves import MOVE, make_chain_call
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry
 from aicf.registry.deciding import Decision
 from aicf.registry.tables import Tables
@@ -21,6 +22,8 @@ from contract.kernels import FrozenKernel
 from device import open_device
 
 ELEMENTWISE = "elementwise"
+# An address that every kernel takes.
+ALIGNED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,26 @@ class _ChainQuestion:
     listed: str | None
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
+    strides: Mapping[str, int]
+    places: Mapping[str, int]
 
     @property
     def problem(self) -> Problem:
         """The call of the chain that the set lists."""
-        return Problem(dict(self.sizes), {"chain": self.listed or "", "dtype": self.dtype})
+        return self.make_problem(self.listed or "")
+
+    def make_problem(self, chain: str) -> Problem:
+        """Return the call of a chain by name. Parts of arrays are aligned as their offsets are."""
+        addresses = {name: ALIGNED + offset for name, offset in self.places.items()}
+        return Problem(dict(self.sizes), {"chain": chain, "dtype": self.dtype}, dict(self.strides), addresses)
 
     def make_own(self) -> KernelHandle:
         """Return the kernel that is built of a sealed engine."""
-        return _make_chain_handle(self.tables, self.chain, self.sizes, self.dtype)
+        return _make_chain_handle(self.tables, self.chain, self.make_problem(self.chain.name))
 
     def call(self, handle: KernelHandle) -> FrozenCall:
         """Return the call by a kernel."""
-        return FrozenCall(handle, self.inputs, self.outputs, {})
+        return FrozenCall(handle, self.inputs, self.outputs, {}, self.places)
 
 
 class ChainCalls:
@@ -58,11 +68,14 @@ class ChainCalls:
         self._listed: dict[str, dict[str, str]] = {}
 
     def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
-        """Return the kernel for a chain; raises :class:`~aicf.errors.NotFrozenError` where there is no engine."""
+        """Return the kernel for a chain, or for a move, which is one.
+
+        Raises :class:`~aicf.errors.NotFrozenError` where there is no engine.
+        """
         asked = self._ask(op, types, attrs)
         if asked.listed is not None:
             try:
-                return asked.call(self._registry.select(op, asked.problem, HwCaps.of(open_device()), self._prefs))
+                return asked.call(self._registry.select(ELEMENTWISE, asked.problem, HwCaps.of(open_device()), self._prefs))
             except SelectionError:  # listed among the op's chains, and not frozen
                 pass
         return asked.call(asked.make_own())
@@ -82,14 +95,27 @@ class ChainCalls:
         return asked.call(own)
 
     def _ask(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> _ChainQuestion:
+        if op == MOVE:
+            return self._ask_move(types, attrs)
         chain = read_chain(str(attrs["chain"]))
-        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        tables = self._registry.find_tables(ELEMENTWISE, HwCaps.of(open_device()))
         sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
         dtype = find_generic(types, chain)
         listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))
         inputs = [("counter",), *_name_words("in", [t for t in types[1:] if t is not None])]
         outputs = _name_words("out", read_results(str(attrs["results"])))
-        return _ChainQuestion(tables, chain, sizes, dtype, listed, tuple(inputs), tuple(outputs))
+        return _ChainQuestion(tables, chain, sizes, dtype, listed, tuple(inputs), tuple(outputs), {}, {})
+
+    def _ask_move(self, types: Sequence[Type | None], attrs: Attrs) -> _ChainQuestion:
+        """Return a move as the chain that returns its operands: parts of the arrays that it reads, and of the one that it writes."""
+        dtype = next(t.dtype for t in types[1:] if t is not None)
+        operands, filled, strides, places = make_chain_call(attrs, dtype)
+        asked = self._ask(ELEMENTWISE, operands, filled)
+        sources = attrs["sources"]
+        assert isinstance(sources, tuple)
+        inputs = [tuple(f"in{i}" for i, source in enumerate(sources) if source == k) for k in range(len(types) - 1)]
+        outputs = (tuple(f"out{i}" for i in range(len(sources))),)
+        return replace(asked, inputs=((), *inputs), outputs=outputs, strides=strides, places=places)
 
     def _list_chains(self, engine: FrozenKernel, dtype: str) -> dict[str, str]:
         """Return the names of the chains of the op's catalogue by their meaning, as the sealed sources have them."""
@@ -99,9 +125,9 @@ class ChainCalls:
         return self._listed[dtype]
 
 
-def _make_chain_handle(tables: Tables, chain: Chain, sizes: Mapping[str, int], dtype: str) -> KernelHandle:
+def _make_chain_handle(tables: Tables, chain: Chain, problem: Problem) -> KernelHandle:
     interface = Interface(ELEMENTWISE, specialise(tables.interface.row, chain))
-    query = interface.make_query(Problem(dict(sizes), {"chain": chain.name, "dtype": dtype}))
+    query = interface.make_query(problem)
     engine = tables.kernels[0]
     us = LAUNCH_US + 1e6 * _count_bytes(interface, query) / engine.manifest["prior"]["bytes_per_s"]
     name, reason = f"chain__{chain.key[:8]}", "a chain that is not frozen, built of the sealed engine; the time is that of its bytes"

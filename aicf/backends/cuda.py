@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from aicf.backends import Backend
 from aicf.backends.calls import FrozenCall
 from aicf.backends.frozen import FAILURES, open_calls
+from aicf.backends.prepared import PreparedCall, make_key
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, type_of
 from device import DeviceArray, open_device
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
+
+# Calls of as many shapes and attributes are kept; then it begins anew.
+_MAX_PREPARED = 4096
 
 
 class _Lowering(Builder):
@@ -42,14 +46,19 @@ class CudaBackend(Backend):
         device = open_device()
         assert isinstance(device, RuntimeDevice)  # both kinds are
         self._device = device
+        self._prepared: dict[Hashable, PreparedCall] = {}
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones."""
+        key = make_key(op, inputs, attrs)
+        prepared = self._prepared.get(key)
+        if prepared is not None and (done := self._launch_again(prepared, inputs)) is not None:
+            return done
         known = find_op(op)
         types = [None if x is None else type_of(x) for x in inputs]
         results = known.find_types(types, attrs)
         if known.is_frozen:
-            return self._launch(known, inputs, types, attrs, results)
+            return self._launch(known, inputs, types, attrs, results, key)
         if known.is_view:
             return (_reshape(inputs[0], results[0]),)
         if op == "Full":
@@ -59,10 +68,33 @@ class CudaBackend(Backend):
         made = None if known.lower is None else known.lower(_Lowering(self), inputs, attrs)
         if made is None:
             raise UnsupportedError(describe_unserved(op, types, attrs))
-        return tuple(made)
+        # What came out as it went in is still an array of its own: one may be overwritten without the other.
+        taken = {x.address for x in inputs if x is not None}
+        return tuple(self._clone(x) if x.address in taken else x for x in made)
+
+    def _launch_again(self, prepared: PreparedCall, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
+        """Return the outputs of a call that was made before; None where its kernel cannot take these addresses."""
+        empty = self._device.empty
+        outputs = tuple(
+            [
+                empty(shape, dtype) if taken is None or (source := inputs[taken]) is None else self._clone(source)
+                for (shape, dtype), taken in zip(prepared.results, prepared.taken, strict=True)
+            ]
+        )
+        addresses = [0 if x is None else x.address for x in inputs]
+        addresses += [x.address for x in outputs]
+        workspace = self._device.allocate(prepared.workspace_bytes) if prepared.workspace_bytes else None
+        done = prepared.launch(addresses, 0 if workspace is None else workspace.address)
+        return outputs if done else None
 
     def _launch(
-        self, op: OpDef, inputs: Sequence[Any | None], types: Sequence[Type | None], attrs: Attrs, results: Sequence[Type]
+        self,
+        op: OpDef,
+        inputs: Sequence[Any | None],
+        types: Sequence[Type | None],
+        attrs: Attrs,
+        results: Sequence[Type],
+        key: Hashable,
     ) -> tuple[Any, ...]:
         calls = open_calls(deterministic=True)
         while True:
@@ -71,7 +103,11 @@ class CudaBackend(Backend):
             except NotFrozenError as error:
                 raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
             try:
-                return self._launch_call(call, op, inputs, attrs, results)
+                outputs = self._launch_call(call, op, inputs, attrs, results)
+                if len(self._prepared) >= _MAX_PREPARED:
+                    self._prepared.clear()
+                self._prepared[key] = PreparedCall(call, op, len(inputs), attrs, results)
+                return outputs
             except LaunchError as error:
                 if not error.is_refused_at_load:
                     raise

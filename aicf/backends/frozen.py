@@ -10,12 +10,14 @@ from dataclasses import replace
 from functools import lru_cache
 
 from aicf.backends.calls import FrozenCall, say_lost
-from aicf.backends.chain_calls import ELEMENTWISE, ChainCalls
+from aicf.backends.chain_calls import ALIGNED, ELEMENTWISE, ChainCalls
 from aicf.errors import ChainError, FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_op
 from aicf.opset.flat import REDUCE, find_offsets, is_shared, make_attrs, read_attrs, split_inputs
+from aicf.opset.matmul import PRODUCT
+from aicf.opset.moves import MOVE
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
 from device import UnavailableError, open_device
@@ -25,7 +27,7 @@ from device.toolchain import BuildError
 _log = logging.getLogger("aicf.kernels")
 # What stands between a kernel and its use that another kernel may be without.
 FAILURES = (BuildError, FrozenError, UnavailableError)
-FLAT, OPTIMIZER = "flat", "optimizer"
+FLAT, OPTIMIZER, GEMM = "flat", "optimizer", "gemm_bias_act"
 
 
 def _try_building(call: FrozenCall) -> Exception | None:
@@ -103,7 +105,7 @@ class FrozenCalls:
         """Return the seals of all kernels that serve a call and have what is preferred; of a chain's the chosen one alone."""
         if op == FLAT:
             return self.list_seals(*_join_members(split_inputs(types, attrs)[0], attrs))
-        if op == ELEMENTWISE:
+        if op in (ELEMENTWISE, MOVE, PRODUCT):
             return [self.find(op, types, attrs).seal]
         tables = self._registry.find_tables(op, HwCaps.of(open_device()))
         query = tables.interface.make_query(self._make_problem(op, types, attrs)[0])
@@ -118,22 +120,28 @@ class FrozenCalls:
         """
         if op == FLAT:
             return self._select_flat(types, attrs, seal)
-        if op == ELEMENTWISE:
+        if op in (ELEMENTWISE, MOVE):
             return self._chains.find_sealed(op, types, attrs, seal)
-        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        if op == PRODUCT:
+            return self._select_product(types, attrs, seal)
         problem, names = self._make_problem(op, types, attrs)
+        return _make_call(self._find_handle(op, problem, seal), names, attrs)
+
+    def _find_handle(self, op: str, problem: Problem, seal: str) -> KernelHandle:
+        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
         query = tables.interface.make_query(problem)
         for i, kernel in enumerate(tables.kernels):
             if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
-                handle = self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
-                return _make_call(handle, names, attrs)
+                return self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
         raise SelectionError(say_lost(op, seal))
 
     def _select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         if op == FLAT:
             return self._select_flat(types, attrs, None)
-        if op == ELEMENTWISE:
+        if op in (ELEMENTWISE, MOVE):
             return self._chains.select(op, types, attrs)
+        if op == PRODUCT:
+            return self._select_product(types, attrs, None)
         problem, names = self._make_problem(op, types, attrs)
         return _make_call(self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs), names, attrs)
 
@@ -147,6 +155,23 @@ class FrozenCalls:
         is_one = [name == REDUCE or is_shared(i, attrs) for i in range(len(call.outputs))]
         outputs = [part for names, alone in zip(call.outputs, is_one, strict=True) for part in (names, *(() if alone else hidden))]
         return replace(call, inputs=tuple(inputs), outputs=tuple(outputs))
+
+    def _select_product(self, types: Sequence[Type | None], attrs: Attrs, seal: str | None) -> FrozenCall:
+        """Return the kernel that multiplies two matrices of batches; its tensors are parts of them, aligned as these are."""
+        matrices = attrs["matrices"]
+        assert isinstance(matrices, tuple)
+        sizes = [t.reshape(t.shape[1:]) for t in types if t is not None]
+        offsets = [number * t.size_bytes for number, t in zip(matrices, sizes, strict=True)]
+        filled = find_op(GEMM).fill({"b_layout": attrs["b_layout"]})
+        problem, names = self._make_problem(GEMM, [*sizes[1:], None], filled)
+        problem.addresses = {name: ALIGNED + offset for name, offset in zip(("y", "a", "b"), offsets, strict=True)}
+        if seal is None:
+            handle = self._registry.select(GEMM, problem, HwCaps.of(open_device()), self._prefs)
+        else:
+            handle = self._find_handle(GEMM, problem, seal)
+        call = _make_call(handle, names, filled)
+        places = dict(zip(("y", "a", "b"), offsets, strict=True))
+        return replace(call, inputs=((), *call.inputs[:2]), places=places)
 
     def _make_problem(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> tuple[Problem, tuple[str, ...]]:
         """Return a call as the registry knows it, and its inputs' names."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from aicf.opset import Attrs, Builder, Type, find_op
 
-# What a state is to its owner. A parameter is trained; moments and masters name the parameter that they belong to by its owner path.
-PARAMETER, BUFFER, CONTROL, RANDOM = "parameter", "buffer", "control", "random"
-OWN_ROLES = (PARAMETER, BUFFER, CONTROL, RANDOM)
+# What a state is to its owner. A parameter is trained; moments and masters name the parameter that they belong to by its owner path, and so
+# does a copy: the parameter's values in another dtype, at the beginning of every run.
+PARAMETER, BUFFER, CONTROL, RANDOM, COPY, OBSERVATION = "parameter", "buffer", "control", "random", "copy", "observation"
+OWN_ROLES = (PARAMETER, BUFFER, CONTROL, RANDOM, OBSERVATION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ class KernelLibrary:
 
     def __init__(self, kernel: FrozenKernel, path: Path) -> None:
         self.path = path
+        # A process has one device. Asking for it again reads the settings, which takes longer than many launches.
+        self._device = open_device()
         self._name = f"{kernel.op}/{kernel.name}"
         self._calls = EntryPoints(kernel, path)
         self.launch_address = self._calls.launch_address
@@ -40,7 +42,7 @@ class KernelLibrary:
 
     def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
         """Queue the kernel, from any thread; raises :class:`LaunchError` with the reason where it refuses."""
-        open_device().bind_thread()
+        self._device.bind_thread()
         self._check(self._calls.launch(params, workspace, stream))
 
     def _check(self, status: Status) -> None:
@@ -51,8 +53,8 @@ class KernelLibrary:
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
     """Return a kernel's library, built where it is not in the cache, loaded once a process.
 
-    The device is opened first: it decides
-    which CUDA runtime the library binds to. Raises what :func:`build_kernel` and :func:`device.open_device` raise.
+    The device is opened first: it decides which CUDA runtime the library binds to. Raises what :func:`build_kernel` and
+    :func:`device.open_device` raise.
     """
     key = (kernel.folder, str(kernel.manifest["seal"]))
     with _lock:

@@ -19,7 +19,7 @@ from aicf.opset.definition import REQUIRED, Arrays, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type
 from contract.expressions.evaluate import Draws, evaluate
 from contract.expressions.language import MAX_INPUTS, MAX_OUTPUTS, parse_chain
-from contract.expressions.tree import Chain, Extent
+from contract.expressions.tree import Chain, Extent, Name
 
 # How chains name dtypes.
 NAMES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "bool": "bool", "int64": "i64", "uint64": "i64"}
@@ -105,6 +105,18 @@ def find_generic(types: Types, chain: Chain) -> str:
     return types[1].dtype if chain.inputs[0].type == "T" and types[1] is not None else "float32"
 
 
+def is_copy(op: str, inputs: Sequence[Any], attrs: Attrs) -> bool:
+    """Whether a call is a chain that returns its only operand as it is, in whatever dtype: a copy, or a cast."""
+    if op != "elementwise" or len(inputs) != 2 or inputs[0] is not None:
+        return False
+    chain = read_chain(str(attrs["chain"]))
+    known = dict(chain.assignments)
+    tree = known[chain.outputs[0].name]
+    while isinstance(tree, Name) and tree.name in known:
+        tree = known[tree.name]
+    return len(chain.outputs) == 1 and len(chain.inputs) == 1 and tree == Name(chain.inputs[0].name)
+
+
 def count_operands(t: Type) -> int:
     """Return how many operands of a chain a value is: one, or one per element of a counter."""
     return t.num_elems if t.dtype in COUNTERS else 1
@@ -183,6 +195,7 @@ __all__ = [
     "count_operands",
     "find_generic",
     "find_grid",
+    "is_copy",
     "read_chain",
     "read_results",
 ]

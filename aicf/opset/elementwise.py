@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.opset.chains import COUNTERS, call_chain
+from aicf.opset.chains import COUNTERS, call_chain, find_grid
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
@@ -262,7 +262,11 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] 
             return None
     names = [f"x{i}" for i in range(len(inputs))]
     text = _IN_CHAINS.get(function, f"{function}({', '.join(['{}'] * len(names))})").format(*names)
-    return call_chain(b, f"y0 = {text}", list(zip(inputs, types, strict=True)), _infer(types, attrs))
+    (result,) = _infer(types, attrs)
+    if find_grid(result.shape, [t.shape for t in types]) is None:  # no rows and columns: what is repeated is written out
+        inputs = [b.broadcast(x, result.shape) if t.num_elems > 1 else x for x, t in zip(inputs, types, strict=True)]
+        types = [b.type_of(x) for x in inputs]
+    return call_chain(b, f"y0 = {text}", list(zip(inputs, types, strict=True)), [result])
 
 
 def _lower_cast(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:

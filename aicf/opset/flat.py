@@ -76,7 +76,7 @@ def find_taken(output: int, num_inputs: int, attrs: Attrs) -> int | None:
         return None
     members, grouped = attrs["members"], str(attrs["grouped"])
     assert isinstance(members, int)
-    operand = PARTS[str(attrs["op"])].find_taken(output // members, len(grouped), {})
+    operand = PARTS[str(attrs["op"])].find_taken(output // members, len(grouped), read_attrs(attrs))
     if operand is None:
         return None
     before = sum(members if mark == "1" else 1 for mark in grouped[:operand])
@@ -86,7 +86,7 @@ def find_taken(output: int, num_inputs: int, attrs: Attrs) -> int | None:
 def is_shared(output: int, attrs: Attrs) -> bool:
     """Whether an output of the op that is called for each member is one for all: it takes the memory of an operand that they share."""
     grouped = str(attrs["grouped"])
-    operand = PARTS[str(attrs["op"])].find_taken(output, len(grouped), {})
+    operand = PARTS[str(attrs["op"])].find_taken(output, len(grouped), read_attrs(attrs))
     return operand is not None and grouped[operand] == "0"
 
 

@@ -72,7 +72,7 @@ _REDUCED = ("float32", "bfloat16", "float16")
 
 
 def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    """Lower a reduction over the first axes, the last ones or all to that of a matrix."""
+    """Lower a reduction over the first axes, the last ones or all to that of a matrix; others come last before."""
     x = b.type_of(inputs[0])
     rank, count = len(x.shape), x.num_elems
     axes = find_axes(attrs, rank)
@@ -87,7 +87,10 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] 
     elif axes == tuple(range(axes[0], rank)):
         over, shape = "columns", (count // along, along)
     else:
-        return None
+        rest = [i for i in range(rank) if i not in axes]
+        turned = b.one("Permute", inputs[0], order=(*rest, *axes))
+        made = b.one("Reduce", turned, function=attrs["function"], axes=tuple(range(len(rest), rank)), keep=False)
+        return [b.reshape(made, result.shape)]
     made = b.one("reduce", b.reshape(inputs[0], shape), reduction=attrs["function"], over=over, result_dtype=result.dtype)
     return [b.reshape(made, result.shape)]
 

@@ -82,15 +82,28 @@ def _infer_optimizer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     if (step is None) == (done is None):
         raise TypeError("optimizer: expected either step or steps_done")
     p = _check("optimizer", ("p", "grad", "m", "v"), (*types[:4], step or done, lr), (("step", STEP), ("lr", RATE)))
-    return (p, p, p) if done is None else (p, p, p, STEP)
+    made: tuple[Type, ...] = (p, p, p)
+    if attrs.get("with_copy"):
+        if p.dtype != RATE.dtype:
+            raise TypeError(f"optimizer: p: a copy in the gradient's dtype is made of float32, got {p.dtype}")
+        assert types[1] is not None
+        made = (*made, Type(types[1].dtype, p.shape))
+    return made if done is None else (*made, STEP)
 
 
 def _optimizer(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    """Return what Adam does, and with ``steps_done`` in place of ``step`` that number with this step."""
+    """Return what Adam does, a copy of p that is rounded as p is before, and with ``steps_done`` that number with this step."""
     *rest, step, lr, done = arrays
-    if done is None:
-        return _adam((*rest, step, lr), attrs)
-    return *_adam((*rest, done + 1, lr), attrs), done + 1
+    made = _adam((*rest, step if done is None else done + 1, lr), attrs)
+    if attrs.get("with_copy"):
+        made = (*made, made[0].astype(np.float32))
+    return made if done is None else (*made, done + 1)
+
+
+def _find_place(output: int, num_inputs: int, attrs: Attrs) -> int | None:
+    """Return which input an output of the optimizer takes the memory of: p, m, v, and behind the copy the number of steps."""
+    places = (0, 2, 3, None, 6) if attrs.get("with_copy") else (0, 2, 3, 6)
+    return places[output]
 
 
 def _infer_sgd(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -227,12 +240,12 @@ OPS = (
     OpDef(
         "optimizer",
         ("p", "grad", "m", "v", "step?", "lr", "steps_done?"),
-        (*_ADAM_OUTPUTS, "steps_new"),
+        (*_ADAM_OUTPUTS, "copy", "steps_new"),
         _infer_optimizer,
         _optimizer,
-        _ADAM,
-        in_place={**_ADAM_IN_PLACE, "steps_new": "steps_done"},
+        {**_ADAM, "with_copy": False},
         is_frozen=True,
+        takes=_find_place,
     ),
     OpDef(
         "SGD",

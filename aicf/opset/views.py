@@ -10,6 +10,7 @@ import numpy as np
 
 from aicf.opset.chains import call_chain
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, round_to
+from aicf.opset.moves import lower_broadcast, lower_concat, lower_pad, lower_permute, lower_slice
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
 
@@ -47,10 +48,6 @@ def _unpermute(g: Backward, dy: V) -> tuple[V]:
     return (g.one("Permute", dy, order=tuple(order.index(i) for i in range(len(order)))),)
 
 
-def _lower_permute(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> list[V] | None:
-    return [b.one("transpose", inputs[0])] if attrs["order"] == (1, 0) else None
-
-
 def _infer_transpose(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     x = _only(types)
     if len(x.shape) != 2:
@@ -67,7 +64,8 @@ def _infer_broadcast(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 def _lower_broadcast(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
     x = b.type_of(inputs[0])
-    return call_chain(b, "y0 = x0", [(inputs[0], x)], _infer_broadcast([x], attrs))
+    made = call_chain(b, "y0 = x0", [(inputs[0], x)], _infer_broadcast([x], attrs))
+    return lower_broadcast(b, inputs[0], _ints(attrs, "shape")) if made is None else made
 
 
 def _infer_slice(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -179,7 +177,7 @@ OPS = (
         lambda arrays, attrs: (arrays[0].transpose(_ints(attrs, "order")),),
         {"order": REQUIRED},
         _unpermute,
-        lower=_lower_permute,
+        lower=lower_permute,
         moves=True,
     ),
     OpDef(
@@ -204,8 +202,8 @@ OPS = (
         lower=_lower_broadcast,
         moves=True,
     ),
-    OpDef("Slice", ("x",), ("y",), _infer_slice, _cut, {"starts": REQUIRED, "stops": REQUIRED}, _pad_back, moves=True),
-    OpDef("Pad", ("x",), ("y",), _infer_pad, _pad, {"before": REQUIRED, "after": REQUIRED}, _unpad, moves=True),
+    OpDef("Slice", ("x",), ("y",), _infer_slice, _cut, {"starts": REQUIRED, "stops": REQUIRED}, _pad_back, lower=lower_slice, moves=True),
+    OpDef("Pad", ("x",), ("y",), _infer_pad, _pad, {"before": REQUIRED, "after": REQUIRED}, _unpad, lower=lower_pad, moves=True),
     OpDef(
         "Concat",
         ("x*",),
@@ -214,6 +212,7 @@ OPS = (
         _join,
         {"axis": REQUIRED},
         _split_back,
+        lower=lower_concat,
         moves=True,
     ),
     OpDef(

@@ -79,6 +79,13 @@ def _find_updates(graph: Graph) -> list[_Together]:
     return [_Together(tuple(nodes), "1111000") for nodes in by_settings.values() if len(nodes) > 1]
 
 
+def find_updates(graph: Graph) -> list[list[Node]]:
+    """Return the optimizers' calls, those together that one flat launch takes the place of."""
+    together = [list(group.nodes) for group in _find_updates(graph)]
+    merged = {node.id for nodes in together for node in nodes}
+    return together + [[node] for node in graph.nodes if node.op == "optimizer" and node.id not in merged]
+
+
 def is_one_update(graph: Graph, nodes: Sequence[Node]) -> bool:
     """Whether one flat launch takes the place of just these nodes."""
     wanted = {node.id for node in nodes}

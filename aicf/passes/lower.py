@@ -8,8 +8,16 @@ from collections.abc import Sequence
 from aicf.errors import UnsupportedError
 from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import find_op
+from aicf.opset.matmul import PRODUCT
+from aicf.opset.moves import MOVE
 from aicf.passes.context import Chooser, Context
 from aicf.passes.engine import rewrite
+
+# Frozen calls that stand where one kernel might do more.
+_LOOPS = {
+    PRODUCT: "no frozen op multiplies batches, each product is a launch",
+    MOVE: "slices, joined and permuted values are copied, up to 4 rectangles a launch",
+}
 
 
 def run(graph: Graph, context: Context) -> Graph:
@@ -21,6 +29,9 @@ def run(graph: Graph, context: Context) -> Graph:
         if lowered == graph:
             break
         graph = lowered
+    for op, why in _LOOPS.items():
+        if count := sum(node.op == op for node in graph.nodes):
+            context.note(f"{count} launches of {op}: {why}")
     left = [node for node in graph.nodes if not is_served(node, context.chooser)]
     if left:
         lines = "".join(f"\n  {describe(node)}" for node in left)

@@ -13,6 +13,7 @@ from aicf.passes import (
     fold_constants,
     fuse,
     fuse_chains,
+    keep_copies,
     lower,
     merge_common,
     mix_precision,
@@ -58,6 +59,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("remove dead last", remove_dead.run),
     Pass(FUSE_CHAINS, fuse_chains.run, is_exact=False),
     Pass("remove dead constants", remove_dead.run),
+    Pass("keep copies", keep_copies.run),
     Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),
 )

@@ -12,7 +12,11 @@ from aicf.plan.picture import draw_arena
 # Weights, moments and counters, which outlive a run; constants; what callers write and read; gradients that one launch takes as one; and
 # everything between, by lifetime.
 STATE, CONSTANT, INPUT, OUTPUT, GRADIENT, ARENA = REGIONS = ("state", "constant", "input", "output", "gradient", "arena")
+# Callers' own memory, of which a plan knows no address.
+GIVEN = "given"
 ALIGNMENT_BYTES = 256
+# Roles of states, as graphs have them.
+_PARAMETER, _COPY = "parameter", "copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,11 @@ class StateSlot:
 
 @dataclass(frozen=True)
 class Plan:
-    """A program as data. ``sizes`` are the regions' bytes; ``constants`` are numbers that are written once, before the first run."""
+    """A program as data. ``sizes`` are the regions' bytes; ``constants`` are numbers that are written once, before the first run.
+
+    ``intake`` are the launches that bring inputs in, in the place of a copy: an input that is read in another dtype alone is cast as it
+    comes from the caller's memory.
+    """
 
     name: str
     backend: str
@@ -86,22 +94,39 @@ class Plan:
     constants: tuple[tuple[Slot, Attr], ...]
     sizes: Mapping[str, int]
     lower_bound_bytes: int
+    intake: tuple[Step, ...] = ()
+
+    @property
+    def given_types(self) -> tuple[Type, ...]:
+        """The types that callers' inputs have, in order."""
+        cast = {step.outputs[0].buffer: slot.type for step in self.intake for slot in step.reads}
+        return tuple(cast.get(slot.buffer, slot.type) for _, slot in self.inputs)
 
     @property
     def num_streams(self) -> int:
         """How many streams there are."""
         return max((step.stream for step in self.steps), default=0) + 1
 
+    @property
+    def own_states(self) -> tuple[StateSlot, ...]:
+        """The states but for copies, which are made of others."""
+        return tuple(s for s in self.states if s.role != _COPY)
+
+    @property
+    def copies(self) -> tuple[tuple[StateSlot, StateSlot], ...]:
+        """Parameters that a state has in another dtype too, each with that state."""
+        parameters = {s.owner: s for s in self.states if s.role == _PARAMETER}
+        return tuple((parameters[s.owner], s) for s in self.states if s.role == _COPY)
+
     def to_lines(self) -> list[str]:
         """Return the plan as text, a line per step."""
         lines = [f"plan {self.name} for {self.backend}: {len(self.steps)} steps on {self.num_streams} streams"]
         lines += [f"  {region}: {size} bytes" for region, size in self.sizes.items()]
         lines += [f"  state {s.owner} {s.role}: {s.slot}" for s in self.states]
+        lines += [f"  in {_describe(step)}" for step in self.intake]
         for i, step in enumerate(self.steps):
             waits = f" after {', '.join(map(str, step.waits))}" if step.waits else ""
-            kernel = f" by {step.kernel} ({step.seal[:12]})" if step.kernel else ""
-            inputs = ", ".join("_" if s is None else str(s) for s in step.inputs)
-            lines.append(f"  {i} [{step.stream}]{waits} {step.op}({inputs}) -> {', '.join(map(str, step.outputs))}{kernel}")
+            lines.append(f"  {i} [{step.stream}]{waits} {_describe(step)}")
         return lines
 
     def draw(self, path: Path | str) -> None:
@@ -112,3 +137,9 @@ class Plan:
         """Return the lines that one plan has and the other has not."""
         mine, theirs = self.to_lines(), other.to_lines()
         return [f"- {line}" for line in mine if line not in theirs] + [f"+ {line}" for line in theirs if line not in mine]
+
+
+def _describe(step: Step) -> str:
+    kernel = f" by {step.kernel} ({step.seal[:12]})" if step.kernel else ""
+    inputs = ", ".join("_" if s is None else str(s) for s in step.inputs)
+    return f"{step.op}({inputs}) -> {', '.join(map(str, step.outputs))}{kernel}"

@@ -42,6 +42,7 @@ def to_value(plan: Plan) -> dict[str, Any]:
         "sizes": dict(plan.sizes),
         "lower_bound_bytes": plan.lower_bound_bytes,
         "steps": [_step_to_value(step) for step in plan.steps],
+        "intake": [_step_to_value(step) for step in plan.intake],
     }
 
 
@@ -60,6 +61,7 @@ def from_value(value: Mapping[str, Any], where: str) -> Plan:
             tuple((_read_slot(slot), number) for slot, number in value["constants"]),
             value["sizes"],
             value["lower_bound_bytes"],
+            tuple(_read_step(step) for step in value.get("intake", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanError(f"{where}: is not a plan: {error!r}; save it again") from error

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aicf.ir import Graph, Node, State, Value
 from aicf.opset import Attr, Attrs, Type, find_op
 from aicf.plan.arena import align, place
-from aicf.plan.data import ARENA, CONSTANT, GRADIENT, INPUT, OUTPUT, REGIONS, STATE, Plan, Slot, StateSlot, Step
-from aicf.plan.lists import find_lists, find_member_bytes, find_roots
+from aicf.plan.data import ARENA, CONSTANT, GIVEN, GRADIENT, INPUT, OUTPUT, REGIONS, STATE, Plan, Slot, StateSlot, Step
+from aicf.plan.intake import find_intake
+from aicf.plan.lists import find_last_reads, find_lists, find_member_bytes, find_roots
 from aicf.plan.schedule import Clocks, find_conflicts, find_lower_bound
 
 if TYPE_CHECKING:
     from aicf.passes.context import Choice
 
 # States lie by role, parameters first, each role in owner order: what an optimizer changes together is together.
-_ROLE_ORDER = ("parameter", "exp_avg", "exp_avg_sq", "momentum", "master", "buffer", "control", "random")
+_ROLE_ORDER = ("parameter", "exp_avg", "exp_avg_sq", "momentum", "master", "copy", "buffer", "control", "random", "observation")
 
 
 def make_plan(graph: Graph, backend: str, choices: Mapping[int, Choice] | None = None, streams: Mapping[int, int] | None = None) -> Plan:
@@ -57,7 +58,9 @@ class _Planner:
     def plan(self) -> Plan:
         self.lists = find_lists(self.graph)
         self._place_states()
-        for _, value in self.graph.inputs:
+        self.taken_in = find_intake(self.graph)
+        inputs = [self.taken_in[value.id].outputs[0] if value.id in self.taken_in else value for _, value in self.graph.inputs]
+        for value in inputs:
             self._put(INPUT, value)
         constants = self._place_constants()
         self._place_lists()
@@ -70,12 +73,13 @@ class _Planner:
             self.graph.name,
             self.backend,
             steps,
-            tuple((name, self._slot(value)) for name, value in self.graph.inputs),
+            tuple((name, self._slot(value)) for (name, _), value in zip(self.graph.inputs, inputs, strict=True)),
             tuple(self._slot(value) for value in outputs),
             tuple(StateSlot(s.owner, s.role, self._slot(s.value)) for s in self._sort_states()),
             constants,
             self.sizes,
             self.lower_bound,
+            tuple(self._finish_intake(node) for node in self.taken_in.values()),
         )
 
     # ---- places that do not depend on lifetimes
@@ -127,10 +131,13 @@ class _Planner:
         """Draft the steps; returns the values that are the plan's outputs, each with bytes of its own."""
         roots = find_roots(self.graph)
         updates = {roots.get(new.id, new.id): state for state, new in self.graph.updates}
-        last_read = self._find_last_reads()
+        last_read = find_last_reads(self.graph)
         written = set()
+        brought = {node.id for node in self.taken_in.values()}
         for i, node in enumerate(self.graph.nodes):
             op = find_op(node.op)
+            if node.id in brought:
+                continue
             if op.is_view:
                 assert node.inputs[0] is not None
                 self.buffer_of[node.outputs[0].id] = self.buffer_of[node.inputs[0].id]
@@ -157,22 +164,6 @@ class _Planner:
             self.places[target.id] = self.places[self.buffer_of[state.id]]
             self._draft_copy(new, target)
         return outputs
-
-    def _find_last_reads(self) -> dict[int, int]:
-        """Return where each buffer of a state is read last, views of it included."""
-        roots = {s.value.id: s.value.id for s in self.graph.states}
-        found: dict[int, int] = {}
-        for i, node in enumerate(self.graph.nodes):
-            for value in node.inputs:
-                if value is not None and value.id in roots:
-                    found[roots[value.id]] = i
-                    if find_op(node.op).is_view:
-                        roots[node.outputs[0].id] = roots[value.id]
-        kept = {v.id for v in self.graph.outputs} | {new.id for _, new in self.graph.updates}
-        for value_id, root in roots.items():
-            if value_id in kept:  # read by a copy at the end
-                found[root] = len(self.graph.nodes)
-        return found
 
     def _may_overwrite(self, node: Node, at: int, value: Value, state: Value, last_read: Mapping[int, int]) -> bool:
         """Whether a node may write what a state becomes straight into the state's bytes."""
@@ -275,6 +266,10 @@ class _Planner:
         offsets, self.sizes[ARENA] = place(aligned, spans, find_conflicts(clocks, steps, uses), self.lower_bound)
         self.places |= {buffer: (ARENA, offset) for buffer, offset in zip(buffers, offsets, strict=True)}
         self.places |= {buffer: self.places[target] for buffer, target in self.joined.items()}
+
+    def _finish_intake(self, node: Node) -> Step:
+        step = self._finish(_Draft(node.id, node.op, node.attrs, (), node.outputs, 0))
+        return replace(step, inputs=tuple(None if v is None else Slot(v.id, GIVEN, 0, v.type) for v in node.inputs))
 
     def _finish(self, draft: _Draft) -> Step:
         node, choice = self.nodes.get(draft.node), self.choices.get(draft.node)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from aicf.errors import PlanError
 from aicf.opset import find_dtype, find_op
 from aicf.opset.flat import find_offsets, split_inputs
-from aicf.plan.data import ALIGNMENT_BYTES, CONSTANT, INPUT, OUTPUT, Plan, Slot, Step
+from aicf.plan.data import ALIGNMENT_BYTES, CONSTANT, GIVEN, INPUT, OUTPUT, Plan, Slot, Step
 
 
 def verify(plan: Plan) -> None:
@@ -23,6 +23,7 @@ def verify(plan: Plan) -> None:
 def find_faults(plan: Plan) -> Iterator[str]:
     """Yield what is wrong with a plan."""
     yield from _check_slots(plan)
+    yield from _check_intake(plan)
     before = _find_predecessors(plan)
     yield from _check_steps(plan)
     yield from _check_lists(plan)
@@ -42,6 +43,18 @@ def find_faults(plan: Plan) -> Iterator[str]:
     yield from _check_reads(plan, before, writers)
     yield from _check_sharing(plan, before, writers, accesses, slots)
     yield from _check_outputs(plan, writers)
+
+
+def _check_intake(plan: Plan) -> Iterator[str]:
+    """Check that each launch that brings something in has the caller's memory for its only operand, and writes one input."""
+    inputs = [slot for _, slot in plan.inputs]
+    written = []
+    for step in plan.intake:
+        if [slot.region for slot in step.reads] != [GIVEN] or len(list(step.writes)) != 1:
+            yield f"{step.op}, which brings an input in, has other operands than the caller's, or more results than one"
+        written += list(step.writes)
+    yield from (f"{slot} is brought in, and is no input" for slot in written if slot not in inputs)
+    yield from (f"{slot} is brought in twice" for i, slot in enumerate(written) if slot in written[:i])
 
 
 def _find_predecessors(plan: Plan) -> list[int]:

@@ -1,9 +1,59 @@
 """Networks that are rewritten while they train: other structures, with parameters and all optimizer state carried over."""
 
 from aicf.errors import RewriteError
+from aicf.rewrite import policies
+from aicf.rewrite.decisions import Judge, Policy, Proposal, replay_decisions
+from aicf.rewrite.log import Log
 from aicf.rewrite.records import Map, RewriteRecord
-from aicf.rewrite.rules import Prune, Regroup, Rule, Separate, Widen, read_rule
+from aicf.rewrite.rules import (
+    Deepen,
+    Freeze,
+    Merge,
+    Prune,
+    Regroup,
+    Release,
+    Remove,
+    ReplaceActivation,
+    Rule,
+    ScaleRate,
+    Separate,
+    SetBatch,
+    Split,
+    Thaw,
+    Widen,
+    read_rule,
+)
 from aicf.rewrite.run import Run
 from aicf.rewrite.snapshots import Snapshot
+from aicf.rewrite.timeline import draw_timeline
 
-__all__ = ["Map", "Prune", "Regroup", "RewriteError", "RewriteRecord", "Rule", "Run", "Separate", "Snapshot", "Widen", "read_rule"]
+__all__ = [
+    "Deepen",
+    "Freeze",
+    "Judge",
+    "Log",
+    "Map",
+    "Merge",
+    "Policy",
+    "Proposal",
+    "Prune",
+    "Regroup",
+    "Release",
+    "Remove",
+    "ReplaceActivation",
+    "RewriteError",
+    "RewriteRecord",
+    "Rule",
+    "Run",
+    "ScaleRate",
+    "Separate",
+    "SetBatch",
+    "Snapshot",
+    "Split",
+    "Thaw",
+    "Widen",
+    "draw_timeline",
+    "policies",
+    "read_rule",
+    "replay_decisions",
+]

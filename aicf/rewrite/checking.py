@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aicf.frontends.recording import Recording, record
 from aicf.nn import Module
-from aicf.opset import Type, find_op
+from aicf.opset import Type, find_dtype, find_op
 from aicf.plan import Plan
 from aicf.runtime import Executor
 from aicf.tensor import Tensor
@@ -23,7 +23,8 @@ Loss = Callable[..., Tensor]
 def read_rows(executor: Executor, plan: Plan, rows: int = ROWS) -> list[NDArray[Any]]:
     """Return the first rows of the last batch; floating inputs that are zero everywhere, as before the first batch, are drawn instead."""
     rng = np.random.Generator(np.random.Philox(key=0))
-    arrays = [executor.read(slot) for _, slot in plan.inputs]
+    given = zip(plan.inputs, plan.given_types, strict=True)
+    arrays = [executor.read(slot).astype(find_dtype(wanted.dtype), copy=False) for (_, slot), wanted in given]
     lengths = {a.shape[0] if a.ndim else 0 for a in arrays}
     found = []
     for array in arrays:

@@ -11,6 +11,7 @@ import numpy as np
 from aicf.backends import find_backend
 from aicf.errors import RewriteError
 from aicf.nn import Buffer, Module, Parameter
+from aicf.opset import find_dtype
 from aicf.optim import Optimizer
 from aicf.optim.optimizer import Group
 from aicf.tensor import Tensor
@@ -57,19 +58,25 @@ def copy_model(model: Module, make: Callable[[Owned], Owned] = copy_to_host) -> 
     return twin, made
 
 
-def copy_optimizer(optimizer: Optimizer, tensors: dict[int, Owned]) -> Optimizer:
+def copy_optimizer(optimizer: Optimizer, tensors: dict[int, Owned], copy_state: Callable[[Tensor], Tensor] | None = None) -> Optimizer:
     """Return an optimizer of the tensors that have replaced others (by id), with copies of its state in host memory."""
+    copy_state = copy_state or copy_tensor
     twin = copy.copy(optimizer)
     twin.groups = [Group(tuple(tensors[id(p)] for p in g.params), g.lr, g.options) for g in optimizer.groups]
     twin.params = [p for group in twin.groups for p in group.params]
     twin.steps_done = copy_tensor(optimizer.steps_done)
-    twin.state = {i: {role: copy_tensor(t) for role, t in roles.items()} for i, roles in optimizer.state.items()}
+    twin.state = {i: {role: copy_state(t) for role, t in roles.items()} for i, roles in optimizer.state.items()}
     return twin
 
 
 def copy_tensor(tensor: Tensor) -> Tensor:
     """Return a tensor with the same values in host memory."""
     return Tensor(np.array(tensor.numpy()), backend=find_backend("numpy"))
+
+
+def make_blank(tensor: Tensor) -> Tensor:
+    """Return a tensor of the same type in host memory, of zeros; the other's values are not read."""
+    return Tensor.wrap(np.zeros(tensor.shape, find_dtype(tensor.dtype)), find_backend("numpy"))
 
 
 def walk(model: Module) -> Iterator[tuple[str, Module, str, Module]]:

@@ -152,6 +152,7 @@ class Draft:
         """Bring the optimizer up to date; returns the present path of each parameter by its old one, None for one that is gone."""
         present = {self.origins[id(p)]: path for path, p in self.parameters.items() if id(p) in self.origins}
         held = {id(p) for p in self.parameters.values()}
+        self.resting = {path: rest for old, rest in self.resting.items() if (path := present.get(old)) is not None}
         self._groups = [[p for p in group if id(p) in held] for group in self._groups]
         params = [p for group in self._groups for p in group]
         if not params:

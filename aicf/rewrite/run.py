@@ -4,33 +4,55 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from aicf.errors import RewriteError
+from aicf.data import DataLoader
+from aicf.errors import RewriteError, StateError
+from aicf.ir.graph import PARAMETER
 from aicf.nn import Module
 from aicf.optim import Optimizer
 from aicf.rewrite.checking import compare, compute_rows, read_rows
+from aicf.rewrite.decisions import Judge, Policy, decide
 from aicf.rewrite.draft import Draft
+from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewritten, RolledBack, Shapes
+from aicf.rewrite.observers import Arrays, summarise
 from aicf.rewrite.records import RewriteRecord
-from aicf.rewrite.rules import Prune, Rule, Separate, Widen, read_rule
-from aicf.rewrite.snapshots import Snapshot
+from aicf.rewrite.rules import Rule, read_rule
+from aicf.rewrite.snapshots import Saved, Snapshot
 from aicf.rewrite.structure import Frame, Structure
+from aicf.rewrite.verbs import Verbs
 from aicf.train.compiled import Step
 
 
-class Run:
+class Run(Verbs):
     """A training step that is rewritten while it trains.
 
     ``step`` is what :func:`aicf.compile_step` returned; the run takes it over. A rewrite makes a new step, model and optimizer
     (:attr:`step`, :attr:`model`, :attr:`optimizer`); those before raise when they are used. ``records`` are the rewrites so far.
+
+    With a ``policy``, or where ``every`` is given, the step is compiled again with observers, and :meth:`fit` adds what they see to
+    :attr:`log` at the end of each window of ``every`` steps (100 by default). The policy is asked there; rewrites that it proposes are
+    judged by ``judge``, and rolled back where that says so. Without a judge they stay.
     """
 
-    def __init__(self, step: Step) -> None:
-        self._structure = Structure.of(step)
+    def __init__(self, step: Step, policy: Policy | None = None, *, every: int | None = None, judge: Judge | None = None) -> None:
+        if every is not None and every < 1:
+            raise ValueError(f"every={every}: must be at least 1 step")
+        self._structure = Structure.of(step, every or (None if policy is None else 100))
         self._loader: Any = None
         self._count = 0
+        self.policy, self.judge = policy, judge
         self.steps_done = int(self.optimizer.steps_done.item())
         self.records: list[RewriteRecord] = []
+        self.log = Log()
+        self._trial: Snapshot | None = None
+        self._begin()
+        self._note_shapes()
+
+    def _begin(self, in_window: int = 0) -> None:
+        """Begin a window, or go on in one of which so many steps are done."""
+        self._unread, self._in_window, self._timed, self._started = 0, in_window, 0, 0.0  # steps, and when the clock was started
 
     @property
     def step(self) -> Step:
@@ -56,13 +78,17 @@ class Run:
         it says so; nothing has changed then.
         """
         started = time.perf_counter()
+        self._read()
         before = self._structure
         draft = before.start()
         undo = rule.change(draft)
         nodes = draft.finish()
         delta, scale = self._check(rule, draft)
-        made, recipe = before.prepare(draft)
-        self._structure = before.exchange(made, recipe, draft.resting)
+        self._structure = before.exchange(before.prepare(draft), draft.resting)
+        if draft.batch != before.batch and isinstance(self._loader, DataLoader):
+            # Rows that were seen in this epoch are not seen again, but for less than a batch of them.
+            self._loader.position = self._loader.position * self._loader.batch // draft.batch
+            self._loader.batch = draft.batch
         record = RewriteRecord(
             self.steps_done,
             rule.to_data(),
@@ -76,7 +102,15 @@ class Run:
             time.perf_counter() - started,
         )
         self.records.append(record)
+        self.log.add(Rewritten(self.steps_done, record.rule, record.preserves, delta, scale, record.seconds))
+        self._note_shapes()
+        self._begin()
         return record
+
+    def _note_shapes(self) -> None:
+        plan = self.step.plan
+        shapes = {s.owner: s.slot.type.shape for s in plan.states if s.role == PARAMETER}
+        self.log.add(Shapes(self.steps_done, shapes, sum(plan.sizes.values())))
 
     def _check(self, rule: Rule, draft: Draft) -> tuple[float, float]:
         """Compare the functions before and after on a few rows; returns the largest difference and magnitude."""
@@ -91,34 +125,48 @@ class Run:
             raise RewriteError(f"{rule}: changes the network's results by {delta:.3g} where rounding explains {bound:.3g}; it was not made")
         return delta, scale
 
-    def widen(self, owner: str, to: int, *, seed: int = 0) -> RewriteRecord:
-        """Have ``to`` units in the place of those that ``owner`` makes (:class:`~aicf.rewrite.Widen`)."""
-        return self.apply(Widen(owner, to, seed))
-
-    def prune(self, owner: str, units: Iterable[int]) -> RewriteRecord:
-        """Remove units by their numbers (:class:`~aicf.rewrite.Prune`)."""
-        return self.apply(Prune(owner, tuple(int(i) for i in units)))
-
-    def separate(self, owner: str, deviation: float = 0.1, *, seed: int = 0) -> RewriteRecord:
-        """Make copies of units different from each other (:class:`~aicf.rewrite.Separate`)."""
-        return self.apply(Separate(owner, deviation, seed))
-
-    def undo(self, record: RewriteRecord) -> RewriteRecord:
-        """Apply the rule that takes a rewrite back; raises :class:`~aicf.errors.RewriteError` where there is none."""
-        if record.undo is None:
-            raise RewriteError(f"{record.rule['rule']}: nothing takes it back; roll back to a snapshot from before it")
-        return self.apply(read_rule(record.undo))
-
     # ---- moments
 
-    def snapshot(self, name: str | None = None) -> Snapshot:
-        """Return the run as it is now, in host memory: structure, all state, and the place of the loader that :meth:`fit` reads."""
+    def snapshot(self, name: str | None = None, *, on_host: bool = False) -> Snapshot:
+        """Return the run as it is now: structure, all state, and the place of the loader that :meth:`fit` reads.
+
+        State is kept where the step runs: on ``cuda`` in device memory, with ``on_host`` in host memory.
+        """
+        self._read()
         self._count += 1
         place = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
-        return Snapshot(name or f"snapshot {self._count}", self.steps_done, Frame.of(self._structure), place, tuple(self.records))
+        batch = self._loader.batch if isinstance(self._loader, DataLoader) else None
+        frame, log = Frame.of(self._structure, on_host=on_host), Log(self.log)
+        return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._in_window)
+
+    def resume(self, path: Path | str, loader: Any = None) -> None:
+        """Go on from a file that :meth:`Snapshot.save` wrote, with a run of the step that it began with, and ``loader`` at its place.
+
+        The rewrites are made again, then all state is overwritten. Raises :class:`~aicf.errors.StateError` for a file that cannot be
+        read or is of another run, and nothing is changed then.
+        """
+        saved = Saved.read(path)
+        try:
+            structure = self._structure.rebuild([read_rule(record.rule) for record in saved.records], saved.resting, saved.states)
+        except (RewriteError, ValueError) as error:
+            raise StateError(f"{path}: is a snapshot of a run that began with another step: {error}") from error
+        if structure is not self._structure:
+            self._structure.retire("the run was resumed; go on with run.step and run.model")
+        self._structure = structure
+        self.steps_done, self.records, self.log, self._loader = saved.steps_done, list(saved.records), saved.log, loader
+        self._put_loader(saved.loader, saved.batch)
+        self._trial = None
+        self._begin(saved.in_window)
+
+    def _put_loader(self, place: Mapping[str, Any] | None, batch: int | None) -> None:
+        if isinstance(self._loader, DataLoader) and batch is not None:
+            self._loader.batch = batch
+        if place is not None and hasattr(self._loader, "load_state_dict"):
+            self._loader.load_state_dict(place)
 
     def rollback(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, bit for bit, with the loader of the last :meth:`fit` put back to its place."""
+        self._read()
         frame = snapshot.frame
         if frame.is_of(self._structure):
             frame.write_to(self._structure)
@@ -126,28 +174,103 @@ class Run:
             restored = frame.restore()
             self._structure.retire("the run was rolled back; go on with run.step and run.model")
             self._structure = restored
+        self.log.add(RolledBack(self.steps_done, snapshot.steps_done, snapshot.name))
         self.steps_done = snapshot.steps_done
         self.records = list(snapshot.records)
-        if snapshot.loader is not None and hasattr(self._loader, "load_state_dict"):
-            self._loader.load_state_dict(snapshot.loader)
+        self._put_loader(snapshot.loader, snapshot.batch)
+        self._trial = None
+        self._note_shapes()
+        self._begin(snapshot.in_window)
 
     def fork(self) -> Run:
         """Return a second run with a copy of all state, which goes its own way."""
+        self._read()
         twin = Run.__new__(Run)
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
         twin._loader, twin._count, twin.steps_done, twin.records = None, 0, self.steps_done, list(self.records)
+        twin.policy, twin.judge, twin.log, twin._trial = self.policy, self.judge, Log(self.log), None
+        twin._begin(self._in_window)
         return twin
 
     # ---- training
 
     def fit(self, loader: Iterable[Sequence[Any]], steps: int) -> list[float]:
-        """Train for ``steps`` more steps; returns their losses."""
+        """Train for ``steps`` more steps, those that are rolled back included; returns their losses.
+
+        With observers no step waits for the device but the last one of a window.
+        """
         self._loader = loader
-        losses = []
-        for batch in _repeat(loader, steps):
-            losses.append(float(self.step(*batch).item()))
-            self.steps_done += 1
-        return losses
+        if self._structure.watch is None:
+            losses = []
+            for batch in _repeat(loader, steps):
+                losses.append(float(self.step(*batch).item()))
+                self.steps_done += 1
+            return losses
+        begin, left = len(self.log), steps
+        while left > 0:
+            for batch in _repeat(loader, left):
+                left -= 1
+                if self._advance(batch):
+                    break  # the loader is at another place
+        self._read()
+        self._timed = 0  # who knows when the next steps come
+        return [entry.loss for entry in self.log.entries[begin:] if isinstance(entry, Observation)]
+
+    def _advance(self, batch: Sequence[Any]) -> bool:
+        """Train on a batch; at the end of a window, decide. Returns whether the run was rolled back."""
+        structure = self._structure
+        assert structure.watch is not None
+        if self._timed == 0:
+            _ = structure.close_step  # compiled before the clock starts
+            self._started = time.perf_counter()
+        self._in_window, self._timed = self._in_window + 1, self._timed + 1
+        is_last = self._in_window >= structure.watch.every
+        if is_last:
+            structure.run_closely(batch)
+        else:
+            structure.step.run(batch)
+        self.steps_done += 1
+        self._unread += 1
+        if not is_last:
+            return False
+        found = self._read()
+        seconds = (time.perf_counter() - self._started) / self._timed
+        self.log.add(summarise(found, self.steps_done, seconds))
+        self._in_window = self._timed = 0
+        return self._decide()
+
+    def _read(self) -> Arrays:
+        """Add the steps that were not read yet to the log; returns what is noted."""
+        watch = self._structure.watch
+        if watch is None or not self._unread:
+            return {}
+        found = watch.read(self.step.executor, self.step.plan)
+        for entry in watch.list_steps(found, self.steps_done, self._unread):
+            self.log.add(entry)
+        self._unread = 0
+        return found
+
+    def _decide(self) -> bool:
+        """Do what policy and judge say; returns whether the run was rolled back."""
+        if self.policy is None:
+            return False
+        decisions = decide(self.log, self.policy, self.judge)
+        if self.judge is not None and any(d.action == REWRITE for d in decisions):
+            self._trial = self.snapshot("before a trial")
+        for decision in decisions:
+            self.log.add(decision)
+            if decision.action == ROLLBACK and self._trial is not None:
+                self.rollback(self._trial)
+                return True
+            rule = decision.rule or {}
+            if decision.action == ROLLBACK:
+                self.log.add(Refused(self.steps_done, rule, "the snapshot from before is gone: the run was resumed, or is a fork"))
+            elif decision.action == REWRITE:
+                try:
+                    self.apply(read_rule(rule), decision.evidence)
+                except RewriteError as error:
+                    self.log.add(Refused(self.steps_done, rule, str(error)))
+        return False
 
 
 def _repeat(loader: Iterable[Sequence[Any]], count: int) -> Iterator[Sequence[Any]]:

@@ -1,26 +1,106 @@
-"""Moments of a run to which it can go back."""
+"""Moments of a run to which it can go back, in memory or in a safetensors file."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from aicf.errors import StateError
+from aicf.ir.graph import OBSERVATION
+from aicf.opset import find_dtype
+from aicf.plan.data import STATE
+from aicf.rewrite.log import Log, read_entry
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.structure import Frame
+from aicf.state import read_arrays, write_arrays
+
+_KIND = "run"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at a moment: its structure with all state, the loader's place where it has one, and the rewrites until then."""
+    """A run at a moment: its structure with all state, the loader's place where it has one, and rewrites and log until then."""
 
     name: str
     steps_done: int
     frame: Frame
     loader: Mapping[str, Any] | None
     records: tuple[RewriteRecord, ...]
+    log: Log
+    batch: int | None = None  # the loader's
+    in_window: int = 0  # steps of the observers' window that are done
 
     @property
     def size_bytes(self) -> int:
         """The bytes of its state."""
-        return int(self.frame.state.nbytes)
+        return int(self.frame.made.plan.sizes[STATE])
+
+    def save(self, path: Path | str) -> None:
+        """Write a safetensors file, as a whole or not at all: states by ``role:owner``, and in its metadata what else a run needs.
+
+        The model itself is not in it: :meth:`Run.resume` makes the rewrites again. Raises :class:`~aicf.errors.StateError`.
+        """
+        arrays: dict[str, NDArray[Any]] = {}
+        data = self.frame.read_state().data
+        for state in self.frame.made.plan.states:
+            if state.role != OBSERVATION:
+                slot = state.slot
+                values = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)
+                arrays[f"{state.role}:{state.owner}"] = values
+        for owner, rest in self.frame.resting.items():
+            arrays |= {f"resting {role}:{owner}": values for role, values in rest.state.items()}
+        facts = {
+            "kind": _KIND,
+            "name": self.name,
+            "steps_done": str(self.steps_done),
+            "loader": json.dumps(self.loader),
+            "batch": json.dumps(self.batch),
+            "in_window": str(self.in_window),
+            "records": "\n".join(record.to_json() for record in self.records),
+            "log": "\n".join(self.log.to_lines()),
+        }
+        write_arrays(Path(path), arrays, facts)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a snapshot's file holds."""
+
+    steps_done: int
+    loader: Mapping[str, Any] | None
+    batch: int | None
+    in_window: int
+    records: tuple[RewriteRecord, ...]
+    log: Log
+    states: Mapping[str, NDArray[Any]]
+    resting: Mapping[str, Mapping[str, NDArray[Any]]]
+
+    @classmethod
+    def read(cls, path: Path | str) -> Saved:
+        """Return what a file holds; raises :class:`~aicf.errors.StateError` naming one that is missing, cut short, or something else."""
+        arrays, facts = read_arrays(Path(path))
+        if facts.get("kind") != _KIND:
+            raise StateError(f"{path}: is no snapshot of a run; Snapshot.save writes one")
+        resting: dict[str, dict[str, NDArray[Any]]] = {}
+        for name in [name for name in arrays if name.startswith("resting ")]:
+            role, _, owner = name.removeprefix("resting ").partition(":")
+            resting.setdefault(owner, {})[role] = arrays.pop(name)
+        try:
+            return cls(
+                int(facts["steps_done"]),
+                json.loads(facts["loader"]),
+                json.loads(facts["batch"]),
+                int(facts["in_window"]),
+                tuple(RewriteRecord.from_json(line) for line in facts["records"].splitlines()),
+                Log(read_entry(line) for line in facts["log"].splitlines()),
+                arrays,
+                resting,
+            )
+        except (KeyError, ValueError) as error:
+            raise StateError(f"{path}: is no snapshot that this version reads: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -10,38 +10,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, UnsupportedError
-from aicf.ir.graph import CONTROL, PARAMETER, RANDOM
+from aicf.ir.graph import CONTROL, OBSERVATION, PARAMETER, RANDOM
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
 from aicf.plan.data import STATE
-from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_like
+from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_blank, make_like
 from aicf.rewrite.draft import Draft, Rest
+from aicf.rewrite.observers import Watch
+from aicf.rewrite.rules.rule import Rule
 from aicf.tensor import Tensor
 from aicf.train.compiled import Key, Step
 from aicf.train.program import Made
 from aicf.train.step import StepRecipe, finish_step
+from aicf.train.variants import Variants
 
 # What recording and compiling raise where a model's own code, or the kernels that there are, do not go with a structure.
 _REFUSALS = (RecordError, GradientError, GraphError, PlanError, UnsupportedError, TypeError, ValueError, LookupError)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A structure that is compiled, before it has memory."""
+
+    made: Made
+    recipe: StepRecipe
+    watch: Watch | None
+
+
 @dataclass
 class Structure:
-    """A compiled step and what it is made of. ``resting`` are parameters that are frozen, by path."""
+    """A compiled step and what it is made of. ``resting`` are parameters that are frozen, by path; ``watch`` are the observers."""
 
     step: Step
     recipe: StepRecipe
     resting: dict[str, Rest] = field(default_factory=dict)
+    watch: Watch | None = None
+    _close: Step | None = None
 
     @classmethod
-    def of(cls, step: Step) -> Structure:
-        """Return a step's structure; raises :class:`RewriteError` for one that was loaded."""
-        if step.recipe is None:
+    def of(cls, step: Step, every: int | None = None) -> Structure:
+        """Return a step's structure, with observers of windows of ``every`` steps; raises :class:`RewriteError` for one that was loaded.
+
+        Observers are part of a step: it is compiled again, of the same model and optimizer, and the old one's use raises.
+        """
+        recipe = step.recipe
+        if recipe is None:
             raise RewriteError(
                 f"{step.plan.name}: was loaded, and no longer has its model; make it by aicf.compile_step and load its state"
             )
-        return cls(step, step.recipe)
+        if every is None:
+            return cls(step, recipe)
+        watch = Watch(every)
+        recipe.observe = watch.note
+        made = recipe.make(recipe.record([slot.type for _, slot in step.plan.inputs]))
+        step.retire("it was compiled again with observers; go on with run.step")
+        return cls(finish_step(made, recipe), recipe, {}, watch)
+
+    @property
+    def close_step(self) -> Step:
+        """The step that looks closely, on the states of the other one where they lie in the same places."""
+        assert self.watch is not None
+        if self._close is None:
+            old = self.recipe
+            options = replace(old.options, backend=old.backend, tune_seconds=0.0)
+            with old.in_first_modes():
+                recipe = StepRecipe(old.model, old.loss, old.optimizer, old.clip_norm, options, self.watch.look_closely)
+            made = recipe.make(recipe.record(self.types))
+            tensors = {key: self.step.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
+            self._close = Step(made.plan, tensors, made.recorded, made.graph, made.log, self.step)
+            self._close.variants = Variants.of(self._close, recipe, pads_rows=False)
+        return self._close
+
+    def run_closely(self, batch: Sequence[Any]) -> None:
+        """Train on a batch, and look closely."""
+        close = self.close_step
+        if not close.shares_states:
+            close.take_over()
+        close.run(batch)
+        if not close.shares_states:
+            self.step.take_over()
 
     @property
     def batch(self) -> int:
@@ -51,7 +99,7 @@ class Structure:
     @property
     def types(self) -> list[Type]:
         """The types of a batch."""
-        return [slot.type for _, slot in self.step.plan.inputs]
+        return list(self.step.plan.given_types)
 
     def start(self) -> Draft:
         """Return a draft of the next structure."""
@@ -59,26 +107,50 @@ class Structure:
         with self.recipe.in_first_modes():
             return Draft.of(self.step.recorded, self.recipe.model, self.recipe.optimizer, self.resting, self.batch)
 
-    def prepare(self, draft: Draft) -> tuple[Made, StepRecipe]:
+    def prepare(self, draft: Draft) -> Prepared:
         """Compile what a draft has become; raises :class:`RewriteError` where that cannot be done. This structure stays as it is."""
         old = self.recipe
         options = replace(old.options, backend=old.backend, tune_seconds=0.0)
         types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
+        watch = None if self.watch is None else Watch(self.watch.every)
         try:
-            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options)
-            return recipe.make(recipe.record(types)), recipe
+            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, None if watch is None else watch.note)
+            return Prepared(recipe.make(recipe.record(types)), recipe, watch)
         except _REFUSALS as error:
             raise RewriteError(f"{self.step.plan.name}: cannot be compiled after this change: {error}") from error
 
-    def exchange(self, made: Made, recipe: StepRecipe, resting: Mapping[str, Rest]) -> Structure:
+    def exchange(self, prepared: Prepared, resting: Mapping[str, Rest]) -> Structure:
         """Return the structure that follows, with all state; this one's memory is given back, and its use raises."""
+        made, recipe = prepared.made, prepared.recipe
         drawn = {key: tensor for key, tensor in self.step.tensors.items() if key[1] == RANDOM and key in made.tensors}
         step = finish_step(made, recipe, {**made.tensors, **drawn})
         self.retire("the network was rewritten; go on with run.step and run.model")
-        return Structure(step, recipe, dict(resting))
+        return Structure(step, recipe, dict(resting), prepared.watch)
+
+    def rebuild(
+        self, rules: Sequence[Rule], resting: Mapping[str, Mapping[str, NDArray[Any]]], states: Mapping[str, NDArray[Any]]
+    ) -> Structure:
+        """Return the structure that rules make of a copy of this one, with other states; this one stays as it is.
+
+        Raises :class:`RewriteError` where a rule cannot be applied, and ValueError where states are of another structure.
+        """
+        made = Frame.of(self).restore(is_fork=True)
+        for rule in rules:
+            draft = made.start()
+            rule.change(draft)
+            draft.finish()
+            made = made.exchange(made.prepare(draft), draft.resting)
+        if resting.keys() != made.resting.keys():
+            raise ValueError(f"frozen are {', '.join(made.resting) or 'none'}, and the file has {', '.join(resting) or 'none'}")
+        made.resting = {path: Rest(rest.group, dict(resting[path])) for path, rest in made.resting.items()}
+        noted = {k: v for k, v in made.step.state_dict().items() if k.startswith(f"{OBSERVATION}:")}
+        made.step.load_state_dict({**states, **noted})
+        return made
 
     def retire(self, reason: str) -> None:
         """Give the memory back; any use of step, model or optimizer raises from now on, but their values stay readable."""
+        if self._close is not None:
+            self._close.retire(reason)
         self.step.retire(reason)
         refuse = _make_refusal(f"{type(self.recipe.model).__name__}: {reason}")
         for _, module in self.recipe.model.modules():
@@ -95,16 +167,20 @@ def _make_refusal(message: str) -> Callable[..., NoReturn]:
 
 @dataclass(frozen=True)
 class Frame:
-    """A structure at a moment, in host memory: how it was compiled, and the bytes of all state. It can be brought back many times."""
+    """A structure at a moment: how it was compiled, and the bytes of all state, on the host or where the plan runs.
+
+    It can be brought back many times.
+    """
 
     made: Made
     recipe: StepRecipe
     resting: Mapping[str, Rest]
     drawn: Mapping[Key, Tensor]
-    state: NDArray[np.uint8]
+    state: Any
+    every: int | None = None
 
     @classmethod
-    def of(cls, structure: Structure) -> Frame:
+    def of(cls, structure: Structure, *, on_host: bool = False) -> Frame:
         """Return a structure as it is now, behind all work."""
         step, recipe = structure.step, _copy_recipe(structure.recipe)
         assert step.recorded is not None and step.graph is not None
@@ -112,15 +188,26 @@ class Frame:
         drawn = {key: tensor for key, tensor in step.tensors.items() if key[1] == RANDOM}
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
-        return cls(made, recipe, resting, drawn, step.executor.read_bytes(STATE))
+        every = None if structure.watch is None else structure.watch.every
+        state = step.executor.read_bytes(STATE) if on_host else step.executor.copy_bytes(STATE)
+        return cls(made, recipe, resting, drawn, state, every)
+
+    def read_state(self) -> NDArray[np.uint8]:
+        """Return the bytes of all state in host memory."""
+        found: NDArray[np.uint8] = self.state if isinstance(self.state, np.ndarray) else self.state.copy_to_host()
+        return found
 
     def restore(self, *, is_fork: bool = False) -> Structure:
         """Return the structure with its state, bit for bit, in memory of its own. A fork draws random numbers by counters of its own."""
         recipe = _copy_recipe(self.recipe)
         drawn = {key: copy_tensor(t) for key, t in self.drawn.items()} if is_fork else self.drawn
-        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn})
+        watch = None if self.every is None else Watch.of_plan(self.every, self.made.plan)
+        if watch is not None:
+            recipe.observe = watch.note
+        noted = {} if watch is None else watch.tensors
+        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn, **noted})
         step.executor.write_bytes(STATE, self.state)
-        return Structure(step, recipe, dict(self.resting))
+        return Structure(step, recipe, dict(self.resting), watch)
 
     def is_of(self, structure: Structure) -> bool:
         """Whether a structure is the same one, with the same plan: its state can be overwritten then."""
@@ -136,8 +223,8 @@ class Frame:
 def _copy_recipe(recipe: StepRecipe) -> StepRecipe:
     """Return a recipe of a copy of model and optimizer, whose values do not matter."""
     with recipe.in_first_modes():
-        model, tensors = copy_model(recipe.model, lambda t: make_like(t, np.zeros(t.shape, t.numpy().dtype)))
-    optimizer = copy_optimizer(recipe.optimizer, tensors)
+        model, tensors = copy_model(recipe.model, lambda t: make_like(t, make_blank(t).data))
+    optimizer = copy_optimizer(recipe.optimizer, tensors, make_blank)
     return StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, replace(recipe.options, backend=recipe.backend))
 
 

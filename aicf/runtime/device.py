@@ -19,7 +19,8 @@ from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import GRADIENT, INPUT, STATE
 from aicf.runtime.executor import Executor
 from aicf.runtime.feeding import Feed
-from aicf.runtime.launches import SavedLaunch, describe_launches, read_launches
+from aicf.runtime.intake import describe_calls, open_intake
+from aicf.runtime.launches import SavedLaunch, describe_launches, read_steps
 from aicf.runtime.places import list_copies
 from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
@@ -70,13 +71,18 @@ class DeviceExecutor(Executor):
         lent_streams: list[Stream] = [] if lender is None else lender._streams[: plan.num_streams]
         new = plan.num_streams - len(lent_streams)
         self._streams: list[Stream] = [*lent_streams, *(device.create_stream(non_blocking=False) for _ in range(new))]
-        self._targets = [_Target(s.type.shape, find_dtype(s.type.dtype), self._find_address(s), s.type.size_bytes) for _, s in plan.inputs]
+        self._targets = [
+            _Target(given.shape, find_dtype(given.dtype), self._find_address(slot), given.size_bytes)
+            for (_, slot), given in zip(plan.inputs, plan.given_types, strict=True)
+        ]
         self._waited = {j for step in plan.steps for j in step.waits}
         self._events: dict[int, Event] = {}
         self._frozen = open_calls(deterministic=True)
         self._found: list[FrozenCall | None] | None = None
         self._workspaces: dict[int, Buffer] = {}  # by step: of kernels that want more than the plan has for them
         self._launches: list[Launch] = self._bind_saved(saved) or self._bind_all()
+        self._intake_rows: list[dict[str, Any]] = describe_calls(plan, self._frozen) if saved is None else saved.get("intake", [])
+        self._intake = open_intake(device, plan, self._intake_rows, lambda region, offset: self.regions[region].address + offset)
         self._ranges = [mark(name_step(plan.name, i, step)) for i, step in enumerate(plan.steps)]
         self._range = mark(plan.name)
         self._captures = capture
@@ -93,35 +99,55 @@ class DeviceExecutor(Executor):
         Arrays of the device are copied on the plan's own stream, which waits for the default one: a loop of runs switches no stream.
         """
         if len(arrays) == len(self._targets) and all(map(_is_of, arrays, self._targets)):
-            for array, target in zip(arrays, self._targets, strict=True):
-                self._device.copy(target.address, array.address, target.size_bytes, self._streams[0])
+            for i, (array, target) in enumerate(zip(arrays, self._targets, strict=True)):
+                if i in self._intake:
+                    self._intake[i].take(array.address, self._streams[0])
+                else:
+                    self._device.copy(target.address, array.address, target.size_bytes, self._streams[0])
         else:
             super().put(arrays)
 
     def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
         """Return a loader whose batches come on the device, copied while the plan runs."""
-        return Feed(loader, self._device, [slot.type for _, slot in self.plan.inputs], self._streams[0])
+        return Feed(loader, self._device, list(self.plan.given_types), self._streams[0])
 
     def write(self, slot: Slot, values: Any) -> None:
         """Overwrite a slot's bytes, from the host or from a device array."""
-        if isinstance(values, DeviceArray):
+        dtype = find_dtype(slot.type.dtype)
+        if not isinstance(values, DeviceArray):
+            self.view(slot).copy_from_host(np.asarray(values).astype(dtype, copy=False))
+        elif values.dtype == dtype:
             self._device.copy(self._find_address(slot), values.address, slot.type.size_bytes)
         else:
-            self.view(slot).copy_from_host(np.asarray(values))
+            inputs = [own for _, own in self.plan.inputs]
+            self._intake[inputs.index(slot)].take(values.address, self._streams[0])
 
     def read_bytes(self, region: str) -> NDArray[np.uint8]:
         """Return a copy of a region's bytes in host memory."""
         self._device.synchronize()
         return self.regions[region].read(0, self.plan.sizes[region])
 
-    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
-        """Overwrite a region's bytes."""
+    def write_bytes(self, region: str, data: Any) -> None:
+        """Overwrite a region's bytes, from the host or by one copy on the device."""
         self._device.synchronize()
-        self.regions[region].write(data)
+        if isinstance(data, DeviceArray):
+            self._device.copy(self.regions[region].address, data.address, data.span_bytes)
+            self._device.synchronize()
+        else:
+            self.regions[region].write(data)
+
+    def copy_bytes(self, region: str) -> DeviceArray:
+        """Return a copy of a region's bytes in device memory of its own: one copy at the memory's speed."""
+        self._device.synchronize()
+        size = self.plan.sizes[region]
+        made = self._device.allocate(max(size, 1)).view((size,), np.dtype(np.uint8))
+        self._device.copy(made.address, self.regions[region].address, size)
+        self._device.synchronize()
+        return made
 
     def describe_launches(self) -> dict[str, Any]:
         """Return what runs the plan without Python, as a value of JSON."""
-        return describe_launches(self.plan, self.calls)
+        return describe_launches(self.plan, self.calls, self._intake_rows)
 
     def _find_address(self, slot: Slot) -> int:
         return self.regions[slot.region].address + slot.offset
@@ -138,7 +164,7 @@ class DeviceExecutor(Executor):
         if saved is None:
             return []
         try:
-            launches = read_launches(saved)
+            launches = read_steps(saved)
             with ThreadPoolExecutor(read_settings().jobs) as pool:
                 libraries = list(pool.map(lambda each: None if each is None else each.load(), launches))
         except FAILURES:

@@ -41,15 +41,19 @@ class Executor(ABC):
 
     @abstractmethod
     def write(self, slot: Slot, values: Any) -> None:
-        """Overwrite a slot's bytes with an array of the backend or of the host, of the slot's type."""
+        """Overwrite a slot's bytes with an array of the backend or of the host, of the slot's type; an input's as the caller has it."""
 
     @abstractmethod
     def read_bytes(self, region: str) -> NDArray[np.uint8]:
         """Return a copy of a region's bytes in host memory, behind all work."""
 
     @abstractmethod
-    def write_bytes(self, region: str, data: NDArray[np.uint8]) -> None:
-        """Overwrite a region's bytes."""
+    def write_bytes(self, region: str, data: Any) -> None:
+        """Overwrite a region's bytes by those of host memory, or by what :meth:`copy_bytes` of an executor of this backend returned."""
+
+    def copy_bytes(self, region: str) -> Any:
+        """Return a copy of a region's bytes in memory of the backend, behind all work."""
+        return self.read_bytes(region)
 
     @abstractmethod
     def run_step(self, index: int) -> None:
@@ -80,9 +84,9 @@ class Executor(ABC):
         if len(arrays) != len(self.plan.inputs):
             names = ", ".join(name for name, _ in self.plan.inputs)
             raise ValueError(f"{self.plan.name}: takes {len(self.plan.inputs)} inputs ({names}), got {len(arrays)}")
-        for (name, slot), array in zip(self.plan.inputs, arrays, strict=True):
-            if type_of(array) != slot.type:
-                raise MismatchError(f"{self.plan.name}: {name}: compiled for {slot.type}, got {type_of(array)}; compile for that type too")
+        for (name, _), wanted, array in zip(self.plan.inputs, self.plan.given_types, arrays, strict=True):
+            if type_of(array) != wanted:
+                raise MismatchError(f"{self.plan.name}: {name}: compiled for {wanted}, got {type_of(array)}; compile for that type too")
         for (_, slot), array in zip(self.plan.inputs, arrays, strict=True):
             self.write(slot, array)
 
@@ -96,11 +100,12 @@ class Executor(ABC):
             self.write(replace(slot, type=type_of(array)), array)
 
     def load_states(self, values: Mapping[tuple[str, str], NDArray[Any]]) -> None:
-        """Overwrite states by (owner, role); raises ValueError naming one that is missing."""
-        for state in self.plan.states:
-            found = values.get((state.owner, state.role))
+        """Overwrite states by (owner, role), and copies by what they are made of; raises ValueError naming one that is missing."""
+        sources = [(state, state) for state in self.plan.own_states] + list(self.plan.copies)
+        for source, state in sources:
+            found = values.get((source.owner, source.role))
             if found is None:
-                raise ValueError(f"{self.plan.name}: there is no value for state {state.role} of {state.owner}")
+                raise ValueError(f"{self.plan.name}: there is no value for state {source.role} of {source.owner}")
             self.write(state.slot, found.astype(find_dtype(state.slot.type.dtype), copy=False).reshape(state.slot.type.shape))
 
 

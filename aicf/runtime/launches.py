@@ -7,7 +7,7 @@ address is given by its place in the C struct, a region of memory, and an offset
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from aicf.errors import NotFrozenError, PlanError
 from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
 from aicf.opset import find_dtype
 from aicf.plan import Plan, Slot, Step
-from aicf.plan.data import REGIONS, StateSlot
+from aicf.plan.data import GIVEN, REGIONS, StateSlot
 from aicf.registry import HwCaps
 from aicf.runtime.places import list_copies
 from contract.expressions.language import parse_chain
@@ -29,11 +29,12 @@ from device import open_device
 VERSION = 1
 # Regions lie further apart than any is large.
 _REGION_BITS = 48
+_PLACES = (*REGIONS, GIVEN)
 Value = dict[str, Any]
 
 
-def describe_launches(plan: Plan, calls: list[FrozenCall | None]) -> Value:
-    """Return what runs a plan without Python, as a value of JSON."""
+def describe_launches(plan: Plan, calls: list[FrozenCall | None], intake: Sequence[Value] = ()) -> Value:
+    """Return what runs a plan without Python, as a value of JSON; ``intake`` are its launches that bring inputs in."""
     return {
         "version": VERSION,
         "name": plan.name,
@@ -44,7 +45,14 @@ def describe_launches(plan: Plan, calls: list[FrozenCall | None]) -> Value:
         "states": [_describe_state(state) for state in plan.states],
         "constants": [_describe_constant(slot, value) for slot, value in plan.constants],
         "steps": [_describe_step(step, call) for step, call in zip(plan.steps, calls, strict=True)],
+        "intake": list(intake),
     }
+
+
+def describe_intake(step: Step, call: FrozenCall) -> Value:
+    """Return a launch that brings an input in, as a value of JSON; callers' addresses must be multiples of ``alignment_bytes``."""
+    arch = {"arch": call.handle.arch, "alignment_bytes": max(call.handle.alignment_bytes.values(), default=1)}
+    return _describe_step(step, call) | arch
 
 
 def _describe_slot(slot: Slot) -> Value:
@@ -70,7 +78,7 @@ def _describe_step(step: Step, call: FrozenCall | None) -> Value:
     for field in handle.interface.row["fields"]:
         if field["type"] == "pointer" and (address := getattr(params, field["name"])):
             region, offset = divmod(address, 1 << _REGION_BITS)
-            pointers.append([getattr(type(params), field["name"]).offset, REGIONS[region - 1], offset])
+            pointers.append([getattr(type(params), field["name"]).offset, _PLACES[region - 1], offset])
             setattr(params, field["name"], None)
     wanted = handle.workspace_bytes
     slot = step.workspace
@@ -93,7 +101,7 @@ def _describe_step(step: Step, call: FrozenCall | None) -> Value:
 
 def _mark(slot: Slot) -> int:
     """Return a number that stands for a slot's address: its region and offset can be read back."""
-    return (REGIONS.index(slot.region) + 1 << _REGION_BITS) + slot.offset
+    return (_PLACES.index(slot.region) + 1 << _REGION_BITS) + slot.offset
 
 
 @dataclass(frozen=True)
@@ -120,25 +128,30 @@ class SavedLaunch:
         return made
 
 
-def read_launches(value: Mapping[str, Any]) -> list[SavedLaunch | None]:
-    """Return the launches of a description by step, None for a copy.
-
-    Nothing is decided: kernels are found by name and seal. Raises :class:`~aicf.errors.SelectionError` for a device that they are not made
-    for, :class:`~aicf.errors.FrozenError` where the frozen set does not have one, and :class:`PlanError` for what is no description.
-    """
+def read_steps(value: Mapping[str, Any]) -> list[SavedLaunch | None]:
+    """Return the launches of a description by step; raises :class:`PlanError` for what is none, and as :func:`read_launches`."""
     if value.get("version") != VERSION:
         raise PlanError(f"launches: version {value.get('version')!r}, and this is for version {VERSION}; save the program again")
+    return read_launches([{"arch": value["arch"], **step} for step in value["steps"]])
+
+
+def read_launches(steps: Iterable[Mapping[str, Any]]) -> list[SavedLaunch | None]:
+    """Return launches as they were described, None for a copy.
+
+    Nothing is decided: kernels are found by name and seal. Raises :class:`~aicf.errors.SelectionError` for a device that they are not made
+    for, and :class:`~aicf.errors.FrozenError` where the frozen set does not have one.
+    """
     caps = HwCaps.of(open_device())
     kernels: dict[tuple[str, str, str], FrozenKernel] = {}
     found: list[SavedLaunch | None] = []
-    for step in value["steps"]:
+    for step in steps:
         row = step.get("kernel")
         if row is None:
             found.append(None)
             continue
         key = (row["op"], row["name"], row["seal"])
         if key not in kernels:
-            caps.find_arch(row["op"], [value["arch"]])
+            caps.find_arch(row["op"], [step["arch"]])
             kernels[key] = read_kernel(_find_folder(row["op"]), row["name"], seal=row["seal"])
         chain = None if row["chain"] is None else parse_chain(row["chain"]["name"], row["chain"]["text"])
         pointers = tuple((int(place), str(region), int(offset)) for place, region, offset in step["pointers"])

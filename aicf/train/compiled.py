@@ -21,6 +21,7 @@ from aicf.plan.data import OUTPUT, STATE
 from aicf.runtime import Executor, MismatchError, StepError, StepTime, check_steps, has_states_of, make_executor
 from aicf.state import read_arrays, write_arrays
 from aicf.tensor import Tensor
+from aicf.train.copies import Copies
 from contract.files import write_atomically
 
 if TYPE_CHECKING:  # a program that is loaded needs neither graphs nor passes
@@ -77,12 +78,13 @@ class Compiled:
         self.executor: Executor = make_executor(plan, None if home is None else home.executor, **options)
         self._backend = find_backend(plan.backend)
         written = {slot.offset for step in plan.steps for slot in step.writes if slot.region == STATE}
-        self._written = {(s.owner, s.role) for s in plan.states if s.slot.offset in written}
+        self._written = {(s.owner, s.role) for s in plan.own_states if s.slot.offset in written}
         self._views: Mapping[Key, Any] = (
-            {(s.owner, s.role): self.executor.view(s.slot) for s in plan.states} if home is None else home._views
+            {(s.owner, s.role): self.executor.view(s.slot) for s in plan.own_states} if home is None else home._views
         )
         self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
         self._outputs = tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in plan.outputs)
+        self._copies: Copies = Copies(plan, self.executor, self._backend, self.tensors, None if home is None else home._copies)
         if tensors is not None and home is None:
             self.take_over()
         self._held = [(self.tensors[key], view) for key, view in self._views.items()]
@@ -94,6 +96,10 @@ class Compiled:
         for tensor, view in self._held:
             if tensor.data is view:
                 tensor.data, tensor.backend, tensor.grad = np.array(tensor.backend.to_host(view)), host, None
+        # Its arrays are freed, and others may get their ids.
+        for view in self._views.values():
+            if _homes.get(id(view)) is self:
+                del _homes[id(view)]
         self.executor = cast("Executor", _Retired(self.plan, reason))
         self.variants = None
         self._views, self._outputs, self._held, self._changed = {}, (), [], []
@@ -113,14 +119,16 @@ class Compiled:
 
         One that lives in another program's memory stays there, unless this plan changes it: who trains has the weights.
         """
-        for state in self.plan.states:
+        values = {key: tensor.backend.to_host(tensor.data) for key, tensor in self.tensors.items() if key in self._views}
+        for state in self.plan.own_states:
             key = (state.owner, state.role)
             tensor = self.tensors[key]
-            self.executor.write(state.slot, tensor.backend.to_host(tensor.data))
+            self.executor.write(state.slot, values[key])
             if key in self._written or id(tensor.data) not in _homes:
                 tensor.data, tensor.backend = self._views[key], self._backend
                 tensor.grad = None
                 _homes[id(tensor.data)] = self
+        self._copies.write(values)
 
     def _follow_states(self) -> None:
         """Copy in states that live elsewhere: another program of the same model has them in its memory.
@@ -129,7 +137,7 @@ class Compiled:
         """
         if all(tensor.data is view for tensor, view in self._held):
             return
-        for state in self.plan.states:
+        for state in self.plan.own_states:
             key = (state.owner, state.role)
             tensor = self.tensors[key]
             if tensor.data is self._views[key]:
@@ -174,15 +182,18 @@ class Compiled:
         return tuple(found)
 
     def _execute(self) -> None:
+        self._copies.follow()
         self.executor.run()
         for tensor in self._changed:
             tensor.version.count += 1
+        self._copies.count_run()
 
     def verify_replay(self, runs: int) -> Report:
         """Run ``runs`` times step by step and again as :meth:`run` does, from the same states and inputs, and compare outputs and states.
 
         States are as before afterwards. Raises ValueError where nothing has been run yet: there are no inputs.
         """
+        self._copies.follow()
         before = self.executor.read_bytes(STATE)
         stepwise = self._collect(runs, self.executor.run_steps)
         self.executor.write_bytes(STATE, before)
@@ -200,6 +211,7 @@ class Compiled:
 
     def check(self, inputs: Sequence[Any]) -> list[StepError]:
         """Return each step's error against float64 on these inputs; states are as before afterwards."""
+        self._copies.follow()
         before = self.executor.read_bytes(STATE)
         self.executor.put([x.data if isinstance(x, Tensor) else x for x in inputs])
         found = check_steps(self.executor)
@@ -211,6 +223,7 @@ class Compiled:
 
         Raises :class:`~aicf.errors.UnsupportedError` for a plan of another backend, and :class:`~device.UnavailableError` without a GPU.
         """
+        self._copies.follow()
         before = self.executor.read_bytes(STATE)
         found = self.executor.profile()
         self.executor.write_bytes(STATE, before)
@@ -218,11 +231,11 @@ class Compiled:
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return copies of all states in host memory, by ``role:owner``: weights, moments, the step, random counters."""
-        return {f"{s.role}:{s.owner}": np.array(self.tensors[s.owner, s.role].numpy()) for s in self.plan.states}
+        return {f"{s.role}:{s.owner}": np.array(self.tensors[s.owner, s.role].numpy()) for s in self.plan.own_states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Overwrite all states; raises ValueError for one that is missing, unknown or of another type, and nothing is changed then."""
-        mine = {f"{s.role}:{s.owner}": s for s in self.plan.states}
+        mine = {f"{s.role}:{s.owner}": s for s in self.plan.own_states}
         missing, unknown = sorted(mine.keys() - state.keys()), sorted(state.keys() - mine.keys())
         if missing or unknown:
             raise ValueError(
@@ -241,7 +254,9 @@ class Compiled:
         """Write plan and states into a folder; each file is replaced as a whole. On ``cuda`` also what ``deploy`` makes C of."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        write_arrays(place / STATES, self.state_dict(), {"kind": type(self).__name__})
+        arrays = self.state_dict()
+        arrays |= self._copies.to_host(arrays)  # programs without Python make none
+        write_arrays(place / STATES, arrays, {"kind": type(self).__name__})
         save_plan(self.plan, place / PLAN)
         launches = self.executor.describe_launches()
         if launches is not None:
@@ -255,9 +270,10 @@ class Compiled:
         verify(plan)
         made = cls(plan, launches=_read_launches(folder))
         try:
-            made.executor.load_states({(s.owner, s.role): arrays[f"{s.role}:{s.owner}"] for s in plan.states})
+            made.executor.load_states({(s.owner, s.role): arrays[f"{s.role}:{s.owner}"] for s in plan.own_states})
         except KeyError as error:
             raise PlanError(f"{folder / STATES}: has no state {error}; save the program again") from error
+        made._copies.settle()
         return made
 
 

@@ -55,7 +55,7 @@ class Variants:
 
     def __init__(self, first: Compiled, recipe: Recipe, bounds: Bounds, *, pads_rows: bool) -> None:
         self._first, self._recipe, self._bounds, self._pads_rows = first, recipe, bounds, pads_rows
-        self._first_types = tuple(slot.type for _, slot in first.plan.inputs)
+        self._first_types = first.plan.given_types
         self._kept: OrderedDict[Key, Compiled] = OrderedDict()
         self._served: dict[Key, Served] = {}
         self._dropped: set[Key] = set()
@@ -94,7 +94,7 @@ class Variants:
             if len(self._served) >= _MAX_REMEMBERED:
                 self._served.clear()
             served = self._served[types] = self._serve(types)
-        key = tuple(slot.type for _, slot in served.program.plan.inputs)
+        key = served.program.plan.given_types
         if key in self._kept:
             self._kept.move_to_end(key)
         return served
@@ -138,7 +138,9 @@ class Variants:
         made = self._recipe.make(self._recipe.record(types))
         self._make_room(_count_bytes(made.plan), types)
         first = self._first
-        program = type(first)(made.plan, made.tensors, made.recorded, made.graph, made.log, first)
+        # A copy of a run has random counters of its own.
+        tensors = {key: first.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
+        program = type(first)(made.plan, tensors, made.recorded, made.graph, made.log, first)
         self._kept[types] = program
         return program
 

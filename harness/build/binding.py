@@ -50,9 +50,9 @@ def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None
 
 def load_binding(path: Path) -> ModuleType:
     """Import a binding by its path; the same file is imported once a process. Raises :class:`BuildError` when it cannot be."""
-    name = path.stem
-    known = sys.modules.get(name)
-    if known is not None and known.__file__ == str(path):
+    # A process may hold several bindings of one op, and pybind11 gives the module that it has under a name to whoever asks for this name.
+    name = f"aicf_{hash_text(str(path))}.{path.stem}"
+    if known := sys.modules.get(name):
         return known
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from contract.building import PTXAS_LOG, build_kernel
 from contract.kernels import read_kernel
 from contract.layout import find_frozen_dir, hash_value
 from device.toolchain import Toolchain
-from harness.build.binding import build_binding
+from harness.build.binding import build_binding, open_variant
 from harness.build.builder import BuildResult
 from harness.build.interface import describe_interface, read_api
 from harness.build.resources import parse_ptxas
 from harness.build.store import Store
 from harness.discover import LoadedOp, load_op
-from harness.spec import Op, Variant
+from harness.spec import Launchable, Op, Variant
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,40 @@ class SealedVariant(Variant):
     def symbol_suffix(self) -> str:
         """The suffix of the entry points."""
         return self.suffix
+
+
+class _EarlierKernel:
+    """A kernel sealed with an earlier interface, launched with the arguments of the present one: those that it does not know are dropped.
+
+    A call that it serves has them at their defaults.
+    """
+
+    def __init__(self, launchable: Launchable, op: Op) -> None:
+        passed = [a.name for a in op.attributes if a.passed] + [s.name for s in op.scalars]
+        self._launchable = launchable
+        self._names = {*(t.name for t in op.tensors), *passed}
+
+    def _keep(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in arguments.items() if name in self._names}
+
+    def supports(self, **arguments: Any) -> str:
+        """Return why it refuses, "" where it does not."""
+        return self._launchable.supports(**self._keep(arguments))
+
+    def workspace_bytes(self, **arguments: Any) -> int:
+        """Return the bytes of device memory that it needs besides."""
+        return self._launchable.workspace_bytes(**self._keep(arguments))
+
+    def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
+        """Queue it on a stream."""
+        self._launchable.launch(workspace=workspace, stream=stream, **self._keep(arguments))
+
+
+def open_sealed(present: Op, op: Op, binding: Path, build: BuildResult) -> Launchable:
+    """Open a kernel that was sealed as one of ``op``, to be launched as one of the ``present``."""
+    assert build.library is not None
+    opened = open_variant(op, binding, build.library, build.variant)
+    return opened if op is present else _EarlierKernel(opened, op)
 
 
 class SealedKernels:

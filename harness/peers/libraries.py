@@ -90,9 +90,9 @@ class _Int16View:
 
 
 def view_in_torch(torch: Any, array: Any) -> Any:
-    """Return a device array of 16-bit floats or float32 as a PyTorch tensor on the same memory, None for None."""
+    """Return a device array as a PyTorch tensor on the same memory, None for None."""
     if array is None:
         return None
-    if array.dtype == np.float32:
+    if array.dtype.name not in ("bfloat16", "float16"):
         return torch.as_tensor(array, device="cuda")
     return torch.as_tensor(_Int16View(array), device="cuda").view(getattr(torch, str(array.dtype.name)))

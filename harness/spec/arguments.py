@@ -62,8 +62,9 @@ class Tensor:
     memory (a step, a learning rate, a seed). ``dtype`` is a name of NumPy's or ``bfloat16``. Both, and ``values``, may be functions of the
     problem, where its attributes choose. ``present`` tells for which problems the tensor is passed at all; where it is not, the binding is
     given ``None``. ``strides`` says how it may lie in memory, which :attr:`Problem.padding` and :attr:`Problem.orders` exercise;
-    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be. ``is_added`` puts the tensor's
-    fields at the end of the C struct: an op that has frozen kernels grows so without another interface for these.
+    ``can_pad_rows`` is short for ``Strides.ROWS``. ``values`` says what the elements of an input may be. ``since`` numbers the growths of
+    an op whose kernels are frozen: fields of a later one lie behind all others, so that kernels sealed before still serve; ``is_added`` is
+    short for ``since=1``.
     """
 
     name: str
@@ -74,12 +75,16 @@ class Tensor:
     can_pad_rows: bool = False
     strides: Strides = Strides.PACKED
     values: Values | Callable[[Problem], Values] = PLAIN
+    since: int = 0
     is_added: bool = False
 
     def __post_init__(self) -> None:
         if self.can_pad_rows and self.strides is Strides.PACKED:
             object.__setattr__(self, "strides", Strides.ROWS)
         object.__setattr__(self, "can_pad_rows", self.strides is Strides.ROWS)
+        if self.is_added and not self.since:
+            object.__setattr__(self, "since", 1)
+        object.__setattr__(self, "is_added", self.since > 0)
 
     @property
     def is_read(self) -> bool:
@@ -160,13 +165,14 @@ class Attribute:
     """A choice that is not a tensor, with the values it accepts.
 
     ``passed`` is False for what the arrays tell: whether an optional tensor is there (:attr:`Tensor.present`), or the dtype of one; the
-    binding then sees the tensors, and not the attribute.
+    binding then sees the tensors, and not the attribute. ``since`` is as for tensors.
     """
 
     name: str
     choices: tuple[AttributeValue, ...]
     default: AttributeValue
     passed: bool = True
+    since: int = 0
 
 
 @dataclass(frozen=True)

@@ -56,25 +56,28 @@ class Interface:
     def fields(self) -> list[tuple[str, str, str]]:
         """C type, name and remark of each field."""
         op = self.op
-        derived = {d.name: d for d in op.derived}
-        sizes = [("int64_t", s.lower(), derived[s].formula if s in derived else "at least 1") for s in self.sizes]
-        rows = self._list_tensor_fields(sizes, is_added=False)
-        rows += [(_SCALARS[s.dtype], s.name, _describe_scalar(s)) for s in op.scalars]
-        rows += [("int32_t", a.name, self._describe_attribute(a)) for a in op.attributes if a.name not in self.presences]
-        rows += self._list_tensor_fields([], is_added=True)
+        growths = sorted({0, *(t.since for t in op.tensors), *(a.since for a in op.attributes)})
+        rows = [row for since in growths for row in self._list_fields(since)]
         names = [name for _, name, _ in rows]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise SpecError(f"op {op.name}: the C struct would have field {', '.join(twice)} twice; rename a size, tensor or scalar")
         return rows
 
-    def _list_tensor_fields(self, between: list[tuple[str, str, str]], *, is_added: bool) -> list[tuple[str, str, str]]:
-        """Return the pointers of tensors, what is to stand behind these, and the strides."""
-        tensors = [t for t in self.op.tensors if t.is_added == is_added]
-        rows = [(self._find_pointer(t), t.name, self._describe_tensor(t)) for t in tensors] + between
+    def _list_fields(self, since: int) -> list[tuple[str, str, str]]:
+        """Return the fields of one growth of the op; sizes and scalars are all of the first."""
+        op = self.op
+        tensors = [t for t in op.tensors if t.since == since]
+        derived = {d.name: d for d in op.derived}
+        rows = [(self._find_pointer(t), t.name, self._describe_tensor(t)) for t in tensors]
+        if since == 0:
+            rows += [("int64_t", s.lower(), derived[s].formula if s in derived else "at least 1") for s in self.sizes]
         for tensor in tensors:
             fields = self.list_strides(tensor)
             rows += [("int64_t", f, f"elements, of dimension {i} of {tensor.name}") for i, f in enumerate(fields) if f is not None]
-        return rows
+        if since == 0:
+            rows += [(_SCALARS[s.dtype], s.name, _describe_scalar(s)) for s in op.scalars]
+        attributes = [a for a in op.attributes if a.since == since and a.name not in self.presences]
+        return [*rows, *(("int32_t", a.name, self._describe_attribute(a)) for a in attributes)]
 
     def find_rank(self, tensor: Tensor) -> int:
         """Return the most dimensions that a tensor has."""

@@ -14,7 +14,7 @@ from harness.benchmark.session import Session
 from harness.build.revision import find_op_at
 from harness.discover import LoadedOp
 from harness.freezing.decide.contests import ContestRunner
-from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, promote
+from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, list_incumbents, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
 from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
@@ -133,6 +133,7 @@ def _decide(
     timer = Timer(session.device)
     try:
         with ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s) as runner:
+            runner.build_incumbents(list_incumbents(session, frozen, request))
             return promote(session, frozen, candidates, request, runner.hold, say)
     finally:
         timer.close()

@@ -7,6 +7,7 @@ like that of rounding errors (:mod:`harness.verify.bias`).
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,7 +41,7 @@ class Verifier:
         self.steps = make_plan(op, effort, problem_names)
         self._plans: dict[tuple[str, ...], tuple[list[Step], tuple[Pool, ...]]] = {}
         self.schedules = make_schedules(effort.schedules) if device.observer is not None else ()
-        self.complete = not problem_names
+        self.complete = not problem_names and math.isinf(effort.max_listed_flops)
         self._references = References(op)
 
     def check_op(self) -> tuple[Fault, ...]:

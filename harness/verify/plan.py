@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,8 @@ class Effort:
     of their own, ``num_drawn`` that the variant serves are verified, each of at most ``max_drawn_bytes`` and ``max_drawn_flops``, also on
     inputs with a value that stands out; of those as large as the bench problems ``num_large`` are judged in part; and one small problem is
     launched ``num_launches`` times. ``seed`` draws others.
+
+    A verification that leaves out the listed problems of more than ``max_listed_flops`` or bytes moved is not complete.
     """
 
     max_extra_flops: float = 4e6
@@ -39,6 +42,7 @@ class Effort:
     max_drawn_bytes: float = 2.0**17
     max_drawn_flops: float = 8e6
     seed: int = 0
+    max_listed_flops: float = math.inf
 
     @property
     def proof(self) -> str:
@@ -138,7 +142,7 @@ def make_plan(op: Op, effort: Effort, problem_names: Sequence[str] = ()) -> list
     names = [name for name in problem_names if name in known or name not in drawn]
     if chosen and not names:
         return chosen
-    listed = op.select_problems("verify", names)
+    listed = [p for p in op.select_problems("verify", names) if names or find_size(op, p) <= effort.max_listed_flops]
     steps = [Step(p, extra if find_size(op, p) <= effort.max_extra_flops else ()) for p in listed]
     if not problem_names:
         steps += [Step(p, (), hidden=True) for p in make_hidden_problems(op, effort)]

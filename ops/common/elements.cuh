@@ -60,8 +60,7 @@ inline bool has_pack_rows(const void* base, std::int64_t stride) {
 }
 
 template <class Element>
-__device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
-    const uint4 words = *reinterpret_cast<const uint4*>(source);
+__device__ __forceinline__ Pack<Element> unpack(const uint4& words) {
     if constexpr (sizeof(Element) == 4) {
         return {{__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z), __uint_as_float(words.w)}};
     } else {
@@ -69,6 +68,11 @@ __device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
         const float2 c = unpack_pair<Element>(words.z), d = unpack_pair<Element>(words.w);
         return {{a.x, a.y, b.x, b.y, c.x, c.y, d.x, d.y}};
     }
+}
+
+template <class Element>
+__device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
+    return unpack<Element>(*reinterpret_cast<const uint4*>(source));
 }
 
 template <class Element>

@@ -94,6 +94,29 @@ struct RowSpan {
         return pack;
     }
 
+    // Chunks may begin past the row.
+    __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns; }
+
+    // All chunks, with 0 for what lies past the row. Where rows are whole packs, all accesses are under way before the first is looked at.
+    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks]) const {
+        if (is_packed && columns % kChunkElems == 0) {
+            uint4 words[kChunks];
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) {
+                const int first = find_column(chunk, 0);
+                words[chunk] = {0, 0, 0, 0};
+                if (first < columns) words[chunk] = *reinterpret_cast<const uint4*>(row + first);
+            }
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) chunks[chunk] = unpack<Element>(words[chunk]);
+        } else {
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) {
+                if (is_there(chunk)) chunks[chunk] = load(row, chunk, 0.0f);
+            }
+        }
+    }
+
     __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
         const int first = find_column(chunk, 0);
         if (is_packed) return store_pack_part(row + first, pack, columns - first, true);

@@ -57,7 +57,7 @@ struct row_in_registers {
     // Two blocks on each multiprocessor of a large GPU; the order of sums is that of the blocks, and the same on all.
     static constexpr int kMaxBlocks = 264;
     // A block counts labels in less time than its logits take to arrive.
-    static constexpr std::int64_t kManyRows = 16384;
+    static constexpr std::int64_t kManyRows = 4096;
 
     static std::int64_t count_groups(const Params& params) { return divide_up(params.rows, kRows); }
     static bool is_cluster(const Params& params) { return count_groups(params) <= kMaxCluster * kMaxRounds; }

@@ -229,7 +229,7 @@ PROBLEMS = (
     _problem("verify", 131, 200, with_dbias=True),
     _problem("verify", 150, 1000, "bfloat16", with_dbias=True),
     _problem("verify", 19, 2050, with_dbias=True),
-    _problem("verify", 16500, 3, with_gradient=False),
+    _problem("verify", 4100, 3, with_gradient=False),
     _problem("emulated", 256, 1000),
     _problem("emulated", 32, 8192, "bfloat16"),
     _problem("bench sweep", 8192, 32000, "bfloat16"),

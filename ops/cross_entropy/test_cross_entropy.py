@@ -20,6 +20,7 @@ OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 
 Open = Callable[[str], Launchable]
+Thin = Callable[[Effort], Effort]
 Array = NDArray[np.generic]
 
 
@@ -30,8 +31,8 @@ def open_kernel(device: Device) -> Open:
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     served = [p for p in problems if p.status != "unsupported"]  # registers hold few classes, and they alone make dbias
     assert len(served) >= 6 and all(p.status == "passed" for p in served)
 

@@ -30,6 +30,7 @@ BENCH = OP.select_problems("bench")
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 
 Open = Callable[[str], Launchable]
+Thin = Callable[[Effort], Effort]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,9 @@ def open_kernel(device: Device) -> Open:
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(
-        device, VARIANTS[kernel], open_kernel(kernel), Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6)
+        device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
     )
     served = [p for p in problems if p.status == "passed"]
     with_w = [p for p in problems if ("with_w" in p.problem) == (kernel != "streamed")]
@@ -139,7 +140,7 @@ def test_relu_may_be_given_its_own_output(device: Device, open_kernel: Open) -> 
     problem = Problem({"M": 40, "N": 24, "K": 72}, {"act": "relu"})
     inputs = make_inputs(OP, problem)
     of_x = np.where(inputs["z"].astype(np.float32) < 0, 0, inputs["z"]).astype(inputs["z"].dtype)
-    kernel = open_kernel("mma")
+    kernel = open_kernel("wgmma")
     results = []
     with Case(device, OP, problem) as case:
         case.prepare(kernel)
@@ -169,7 +170,7 @@ def _arguments(device: Device, **changes: object) -> dict[str, object]:
 
 
 def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:
-    variant = open_kernel("mma")
+    variant = open_kernel("wgmma")
     buffer = device.allocate(4096)
     assert variant.supports(**_arguments(device)) == ""
     cases: list[tuple[dict[str, object], type[Exception], str]] = [

@@ -28,6 +28,7 @@ FAST_KERNELS = ("naive", "rows_in_registers")
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
+Thin = Callable[[Effort], Effort]
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +42,8 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     assert all(p.status == "passed" or "must not exceed" in p.reason for p in problems)
 
 

@@ -21,6 +21,7 @@ VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 FAST_KERNELS = ("naive", "vectorised")
 
 Open = Callable[[str], Launchable]
+Thin = Callable[[Effort], Effort]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,8 @@ def open_kernel(device: Device) -> Open:
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2))
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     served = [p for p in problems if p.status != "unsupported"]  # naive counts no steps
     assert len(served) >= 8 and all(p.status == "passed" for p in served)
 

@@ -26,6 +26,7 @@ BENCH = OP.select_problems("bench")
 SIZES = {"B": 2, "H": 2, "S": 21, "T": 45, "D": 24}
 
 Open = Callable[[str], Launchable]
+Thin = Callable[[Effort], Effort]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,8 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str) -> None:
-    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), Effort(num_hidden=2, num_drawn=4, num_large=4))
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2, num_drawn=4, num_large=4)))
     assert all(p.status == "passed" for p in problems if not p.large)
 
 

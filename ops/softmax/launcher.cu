@@ -7,55 +7,60 @@
 namespace aicf::softmax {
 namespace {
 
-// Which instance, with how many threads a block, how many rows a block takes, and its dynamic shared memory.
-struct Plan {
-    void (*kernel)(Rows);
-    int num_threads;
-    int rows_per_block;
-    int shared_bytes = 0;
-};
+template <class Element>
+bool has_packs(const Params& params) {
+    return has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
+}
 
-bool has_vectors(const Params& params) { return has_vector_rows(params.x, params.ldx) && has_vector_rows(params.y, params.ldy); }
-
-template <Tunables t>
-struct naive_plan {
-    static Plan make(const Params&) { return {softmax_naive<t.threads>, t.threads, t.threads}; }
-};
-
-template <Tunables t>
-struct warp_per_row_plan {
-    static Plan make(const Params&) { return {softmax_warp<t.rows>, t.rows * kWarpSize, t.rows}; }
-};
-
-template <Tunables t>
-struct block_online_plan {
-    static Plan make(const Params& params) {
-        return {has_vectors(params) ? softmax_block<t.threads, kVectorElems> : softmax_block<t.threads, 1>, t.threads, 1};
+template <class Element, bool kIsMasked>
+struct naive {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        constexpr int kThreads = kTunables.threads;
+        return launch_kernel(softmax_naive<Element, kIsMasked, kThreads>, divide_up(params.rows, kThreads), kThreads, 0, stream, params);
     }
 };
 
-template <Tunables t>
-struct row_in_registers_plan {
-    static Plan make(const Params& params) {
-        constexpr int kElems = t.vectors * kVectorElems;
-        return {has_vectors(params) ? softmax_registers<t.threads, t.rows, kElems, kVectorElems>
-                                    : softmax_registers<t.threads, t.rows, kElems, 1>,
-                t.threads * t.rows, t.rows};
+template <class Element, bool kIsMasked>
+struct warp_per_row {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        constexpr int kRows = kTunables.rows;
+        return launch_kernel(softmax_warp<Element, kIsMasked, kRows>, divide_up(params.rows, kRows), kRows * kWarpSize, 0, stream, params);
     }
 };
 
-template <Tunables t>
-struct row_in_shared_plan {
-    static Plan make(const Params& params) {
-        return {has_vectors(params) ? softmax_shared<t.threads, kVectorElems> : softmax_shared<t.threads, 1>, t.threads, 1,
-                static_cast<int>(params.columns * sizeof(float))};
+template <class Element, bool kIsMasked>
+struct block_online {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        constexpr int kThreads = kTunables.threads;
+        return launch_kernel(softmax_block<Element, kIsMasked, kThreads>, params.rows, kThreads, 0, stream, params,
+                             has_packs<Element>(params));
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct row_in_registers {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
+        return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows),
+                             kThreads * kRows, 0, stream, params, has_packs<Element>(params));
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct row_in_shared {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        constexpr int kThreads = kTunables.threads;
+        return launch_kernel(softmax_shared<Element, kIsMasked, kThreads>, params.rows, kThreads,
+                             static_cast<int>(params.columns * sizeof(float)), stream, params, has_packs<Element>(params));
     }
 };
 
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
-    const Plan plan = AICF_CONCAT(AICF_KERNEL, _plan)<kTunables>::make(params);
-    const Rows rows = {params.x, params.y, params.ldx, params.ldy, static_cast<int>(params.rows), static_cast<int>(params.columns)};
-    return launch_kernel(plan.kernel, divide_up(params.rows, plan.rows_per_block), plan.num_threads, plan.shared_bytes, stream, rows);
+    return dispatch_float(params.dtype, [&](auto element) {
+        using Element = decltype(element);
+        if (params.mask == AICF_SOFTMAX_MASK_NONE) return AICF_KERNEL<Element, false>::launch(params, stream);
+        return AICF_KERNEL<Element, true>::launch(params, stream);
+    });
 }
 
 }  // namespace

@@ -3,6 +3,6 @@
 #include "softmax/contract.hpp"
 
 PYBIND11_MODULE(_softmax, module) {
-    module.doc() = "Softmax over rows in fp32: variants loaded from shared libraries.";
+    module.doc() = "Softmax over rows: variants loaded from shared libraries.";
     aicf::bind_op<SoftmaxParams, aicf::softmax::kContract>(module);
 }

@@ -48,7 +48,7 @@ def check(op: Any, problem: OpProblem, inputs: dict[str, Any], outputs: dict[str
         (5, 9, 7, "float32", "nk", "silu", True, False),
         (33, 130, 67, "float32", "nk", "gelu_erf", True, True),
         (16, 40, 24, "bfloat16", "nk", "gelu_tanh", True, False),
-        (9, 31, 15, "float16", "kn", "relu", True, True),
+        pytest.param(9, 31, 15, "float16", "kn", "relu", True, True, marks=pytest.mark.slow),
     ],
 )
 def test_host_arrays_go_to_the_device_and_back(
@@ -89,7 +89,7 @@ def test_a_backward_pass_is_called_as_before_it_could_add_to_a_total(device: Dev
     check(find_op("gemm_backward").op, problem, inputs, {"dz": dz, "dbias": dbias})
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_a_total_is_added_to_in_place_on_the_host_and_on_the_device(device: Device, dtype: str) -> None:
     kind = find_dtype(dtype)
     inputs = {n: draw(shape, kind, seed=i) for i, (n, shape) in enumerate({"dy": (65, 21), "w": (21, 37), "x": (65, 37)}.items())}
@@ -142,7 +142,7 @@ def test_arrays_that_the_lean_path_cannot_read_go_the_long_way(device: Device) -
     call = OpCall("softmax", open_registry())
     values = draw((6, 100))
     arrays = {"x": device.asarray(values)}
-    made = call.run_slowly(DeviceFramework(), arrays, arrays["x"], tuple(arrays.values()))
+    made = call.run_slowly(DeviceFramework(), arrays, arrays["x"], (arrays["x"], None, None, None, False, "none"))
     check(SOFTMAX, OpProblem({"rows": 6, "columns": 100}), {"x": values}, {"y": made.copy_to_host()})
     assert call.caller.count_plans() == 0
 
@@ -288,7 +288,7 @@ def test_a_kernel_that_refuses_says_why(device: Device) -> None:
 
 def test_the_lean_path_takes_nothing_on_trust(device: Device) -> None:
     extension = load_extension()
-    call = OpCall("softmax", open_registry())
+    call = OpCall("transpose", open_registry())
     for values, names in (((), {}), ((1, 2), {}), ((1,), {"x": 1}), ((), {"z": 1})):
         with pytest.raises(TypeError, match=r"by position or by name, once each"):
             call.caller(*values, **names)

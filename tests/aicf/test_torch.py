@@ -77,9 +77,9 @@ def test_modes_see_the_op(place: str) -> None:
 def test_only_what_a_tensor_asks_for_is_recorded(place: str) -> None:
     x = draw(4, 8, place=place)
     assert aicf.ops.softmax(x).grad_fn is None
-    (made,) = torch.ops.aicf.softmax(x, *options_of(aicf.ops.softmax).values())
+    (made,) = torch.ops.aicf.softmax(x, None, None, None, *options_of(aicf.ops.softmax).values())
     assert made.grad_fn is None
-    (made,) = torch.ops.aicf.softmax(x.requires_grad_(), *options_of(aicf.ops.softmax).values())
+    (made,) = torch.ops.aicf.softmax(x.requires_grad_(), None, None, None, *options_of(aicf.ops.softmax).values())
     assert made.grad_fn is not None
 
 

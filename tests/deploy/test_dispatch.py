@@ -16,6 +16,7 @@ import pytest
 
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from contract.errors import FrozenError
+from contract.extension import fill_attributes
 from contract.layout import dump_line, find_frozen_dir
 from contract.structs import Status, make_params
 from deploy.dispatch import make_dispatcher
@@ -175,7 +176,7 @@ def test_bad_calls_and_unmet_wishes_are_refused_with_the_reason(frozen_dir: Path
     function = library.aicf_softmax_choose_on
     function.restype = Status
     choice = Choice()
-    call = Call({"rows": 4, "columns": 4}, {}, {"x": 1 << 40, "y": 1 << 41}, {"x": 4, "y": 4})
+    call = Call({"rows": 4, "columns": 4}, fill_attributes({}, op.interface), {"x": 1 << 40, "y": 1 << 41}, {"x": 4, "y": 4})
     params = fill_params(op, call)
     status = function(b"sm_80", ctypes.byref(params), None, ctypes.byref(choice))
     assert (status.code, status.reason) == (1, b"softmax: this library has no kernel for sm_80")
@@ -210,7 +211,7 @@ def test_sources_that_are_not_what_was_sealed_are_not_deployed(tmp_path: Path) -
     source.write_text(source.read_text() + " ")
     with pytest.raises(FrozenError, match=r"kernels.cu: is not what was sealed"):
         select(folder)
-    manifest = next((folder / "softmax").glob("kernels/row_in*.json"))
+    manifest = next((folder / "softmax").glob("kernels/row_in_shared*.json"))
     manifest.write_text(manifest.read_text().replace('"deterministic": true', '"deterministic": false'))
     with pytest.raises(FrozenError, match=r"the manifest is not what was sealed"):
-        select(folder, [], [], ["row_in*"])
+        select(folder, [], [], ["row_in_shared*"])

@@ -1,4 +1,4 @@
-"""One C header for kernels of several revisions: a shared header may have grown by constants and last fields, and by nothing else."""
+"""One C header for kernels of several revisions: a shared header may have grown by constants, an op's own by what its interface extends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from contract.layout import hash_value
 from deploy.errors import DeployError
 from deploy.header import make_header
 from deploy.selection import DeployedOp
@@ -23,32 +24,47 @@ class SealedKernel:
 
     name: str
     sources: dict[str, str]
+    manifest: dict[str, str]
 
     def read_source(self, path: str) -> bytes:
         """The text of a sealed file."""
         return self.sources[path.removeprefix("sources/")].encode()
 
 
-def make_op(name: str, codes: str, struct: str = STRUCT.format("")) -> DeployedOp:
-    """An op of one kernel."""
-    kernel = cast(Any, SealedKernel(f"{name}_kernel", {"common/codes.h": codes, "op/params.h": struct}))
-    return DeployedOp({"op": name, "interface": {"include": "op/params.h", "struct": "Params"}}, (kernel,), (), (), ())
+def make_op(name: str, *kernels: tuple[str, str], num_earlier: int = 0) -> DeployedOp:
+    """An op of kernels with these codes and structs, of which the first ``num_earlier`` were sealed with an earlier interface."""
+    interface = {"include": "op/params.h", "struct": "Params"}
+    sealed = [
+        SealedKernel(
+            f"{name}_kernel{i}",
+            {"common/codes.h": codes, "op/params.h": struct},
+            {"interface": hash_value(interface) if i >= num_earlier else "earlier"},
+        )
+        for i, (codes, struct) in enumerate(kernels)
+    ]
+    return DeployedOp({"op": name, "interface": interface}, cast(Any, tuple(sealed)), (), (), ())
 
 
 @pytest.mark.parametrize("grown_first", [False, True])
 def test_a_header_that_grew_by_constants_is_taken_whole(grown_first: bool) -> None:
-    ops = [make_op("old", CODES.format("")), make_op("new", GROWN)]
+    struct = STRUCT.format("")
+    ops = [make_op("old", (CODES.format(""), struct)), make_op("new", (GROWN, struct))]
     text = make_header(ops[::-1] if grown_first else ops)
     assert text.count("AICF_B = 1") == text.count("AICF_C = 2") == text.count("typedef struct Params {") == 1
     assert text.index("AICF_C = 2") < text.index("typedef struct Params {")
 
 
-@pytest.mark.parametrize("grown_first", [False, True])
-def test_params_that_grew_behind_all_other_fields_are_taken_whole(grown_first: bool) -> None:
-    longer = STRUCT.format("\n    const void* y; /* new */\n    int64_t ldx, ldy;")
-    ops = [make_op("old", CODES.format("")), make_op("new", CODES.format(""), longer)]
-    text = make_header(ops[::-1] if grown_first else ops)
-    assert text.count("int64_t ldx, ldy;") == text.count("typedef struct Params {") == 1
+def test_of_an_op_that_grew_the_present_header_is_taken() -> None:
+    earlier = STRUCT.format("").replace("void* x", "float* x").replace('#include "common', '#include "op/more.h"\n#include "common')
+    longer = STRUCT.format("\n    const void* y;")
+    op = make_op("op", (GROWN, earlier), (CODES.format(""), longer), num_earlier=1)
+    cast(Any, op.kernels[0]).sources["op/more.h"] = "typedef struct Gone {} Gone;\n"
+    text = make_header([op])
+    assert text.count("const void* y;") == text.count("typedef struct Params {") == 1
+    assert "float* x" not in text and "Gone" not in text
+    assert text.count("AICF_C = 2") == 1  # shared headers are one for all
+    with pytest.raises(DeployError, match=r"^op: op_kernel0: sealed with an earlier C interface than the op has; choose"):
+        make_header([make_op("op", (CODES.format(""), earlier), num_earlier=1)])
 
 
 @pytest.mark.parametrize(
@@ -65,5 +81,6 @@ def test_params_that_grew_behind_all_other_fields_are_taken_whole(grown_first: b
     ],
 )
 def test_headers_that_mean_different_things_are_refused_by_name(codes: str, struct: str, named: str) -> None:
-    with pytest.raises(DeployError, match=f"^{named} of new_kernel is not that of old_kernel"):
-        make_header([make_op("old", CODES.format("") + OTHER.format("") * ("Pair" in codes)), make_op("new", codes, struct)])
+    with pytest.raises(DeployError, match=f"^{named} of new_kernel0 is not that of old_kernel0"):
+        old = CODES.format("") + OTHER.format("") * ("Pair" in codes), STRUCT.format("")
+        make_header([make_op("old", old), make_op("new", (codes, struct))])

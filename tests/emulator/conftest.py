@@ -15,8 +15,10 @@ import pytest
 
 from device import UnavailableError, read_settings
 from device.loader import find_cuda_library, find_emulator_library
+from tests.sharing import make_once
 
 from .cuda_runtime import PTX, ROOT, Runtime, run_isolated
+from .kernels import SOURCE, Kernels, build
 
 
 def _tool(name: str) -> str:
@@ -99,6 +101,18 @@ def emulator(cuda: Runtime) -> Runtime:
 def ptx_library(_loaded_runtime: Runtime) -> int:
     """The kernels of :data:`PTX`, loaded."""
     return _loaded_runtime.load(PTX)
+
+
+@pytest.fixture(scope="session")
+def kernels_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``kernels.cu``, which several files are about, compiled once."""
+    return make_once(tmp_path_factory, "kernels", lambda folder: build(SOURCE, folder)) / f"{SOURCE.stem}.so"
+
+
+@pytest.fixture
+def kernels(emulator: Runtime, kernels_library: Path) -> Kernels:
+    """The kernels of ``kernels.cu``; files about others have a fixture of this name of their own."""
+    return Kernels(emulator, kernels_library)
 
 
 @pytest.fixture

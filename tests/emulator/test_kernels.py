@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import json
 from ctypes import c_float
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from .cuda_runtime import Runtime
-from .kernels import SOURCE, Kernels, build
-
-
-@pytest.fixture(scope="session")
-def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("interpreter")
-
-
-@pytest.fixture
-def kernels(emulator: Runtime, kernel_folder: Path) -> Kernels:
-    return Kernels(emulator, build(SOURCE, kernel_folder))
+from .kernels import Kernels
 
 
 @pytest.fixture

@@ -5,26 +5,14 @@ from __future__ import annotations
 import re
 import time
 from ctypes import c_int, c_void_p
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from .cuda_runtime import Runtime
-from .kernels import SOURCE, Kernels, build, kinds
+from .kernels import Kernels, kinds
 
 ILLEGAL_ADDRESS, TIMEOUT, ASSERT, ILLEGAL_INSTRUCTION, MISALIGNED = 700, 702, 710, 715, 716
-
-
-@pytest.fixture(scope="session")
-def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("faults")
-
-
-@pytest.fixture
-def kernels(emulator: Runtime, kernel_folder: Path) -> Kernels:
-    return Kernels(emulator, build(SOURCE, kernel_folder))
 
 
 def _matmul(kernels: Kernels, fault: int, k: int = 48) -> list[dict[str, Any]]:

@@ -10,19 +10,14 @@ import numpy as np
 import pytest
 
 from .cuda_runtime import Runtime
-from .kernels import SOURCE, Kernels, build
+from .kernels import Kernels
 
 BLOCK = 256  # elements of saxpy that a block computes
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(SOURCE, tmp_path_factory.mktemp("sampled"))
-
-
-def find_blocks(emulator: Runtime, library: Path, num_blocks: int, sample: int, seed: int) -> list[int]:
+def find_blocks(emulator: Runtime, kernels_library: Path, num_blocks: int, sample: int, seed: int) -> list[int]:
     """Return which blocks of a launch ran, by what they changed."""
-    kernels = Kernels(emulator, library)
+    kernels = Kernels(emulator, kernels_library)
     size = num_blocks * BLOCK
     with kernels.options(sample_blocks=sample, sample_seed=seed):
         (_, y), reports = kernels.run("saxpy", size, c_float(2.0), np.ones(size, np.float32), np.zeros(size, np.float32))
@@ -33,21 +28,23 @@ def find_blocks(emulator: Runtime, library: Path, num_blocks: int, sample: int, 
 
 
 @pytest.mark.parametrize(("num_blocks", "sample"), [(2, 1), (5, 4), (5, 2), (300, 3), (300, 7), (1000, 4)])
-def test_a_seeded_sample_has_the_first_the_last_and_drawn_blocks(emulator: Runtime, library: Path, num_blocks: int, sample: int) -> None:
-    blocks = find_blocks(emulator, library, num_blocks, sample, 1)
+def test_a_seeded_sample_has_the_first_the_last_and_drawn_blocks(
+    emulator: Runtime, kernels_library: Path, num_blocks: int, sample: int
+) -> None:
+    blocks = find_blocks(emulator, kernels_library, num_blocks, sample, 1)
     assert len(blocks) == sample and blocks[0] == 0
     assert sample == 1 or blocks[-1] == num_blocks - 1
-    assert blocks == find_blocks(emulator, library, num_blocks, sample, 1)
+    assert blocks == find_blocks(emulator, kernels_library, num_blocks, sample, 1)
 
 
-def test_another_seed_draws_other_blocks_and_none_spreads_them(emulator: Runtime, library: Path) -> None:
-    drawn = {tuple(find_blocks(emulator, library, 1000, 4, seed)) for seed in (1, 2, 3)}
+def test_another_seed_draws_other_blocks_and_none_spreads_them(emulator: Runtime, kernels_library: Path) -> None:
+    drawn = {tuple(find_blocks(emulator, kernels_library, 1000, 4, seed)) for seed in (1, 2, 3)}
     assert len(drawn) == 3
-    assert find_blocks(emulator, library, 1000, 4, 0) == [125, 375, 625, 875]
+    assert find_blocks(emulator, kernels_library, 1000, 4, 0) == [125, 375, 625, 875]
 
 
-def test_a_store_to_a_read_only_allocation_is_told_and_done(emulator: Runtime, library: Path) -> None:
-    kernels = Kernels(emulator, library)
+def test_a_store_to_a_read_only_allocation_is_told_and_done(emulator: Runtime, kernels_library: Path) -> None:
+    kernels = Kernels(emulator, kernels_library)
     x, y = emulator.alloc(np.ones(64, np.float32)), emulator.alloc(np.ones(64, np.float32))
     with kernels.options(read_only=f"{x},{y}", checks="memcheck"):
         assert emulator.options()["read_only"] == f"{x},{y}"
@@ -65,7 +62,7 @@ def test_a_store_to_a_read_only_allocation_is_told_and_done(emulator: Runtime, l
         emulator.call("cudaFree", address)
 
 
-def test_what_was_written_is_known_to_the_byte_in_memory_that_is_mostly_untouched(emulator: Runtime, library: Path) -> None:
+def test_what_was_written_is_known_to_the_byte_in_memory_that_is_mostly_untouched(emulator: Runtime, kernels_library: Path) -> None:
     size = 1 << 30
     address = emulator.made("cudaMalloc", size)
     emulator.library.aicfEmulatorWritten.argtypes = (c_ulonglong, c_ulonglong)

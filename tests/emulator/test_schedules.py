@@ -12,16 +12,16 @@ import pytest
 from numpy.typing import NDArray
 
 from .cuda_runtime import Runtime
-from .kernels import SOURCE, Kernels, build
+from .kernels import Kernels, build
 
 SCHEDULES = ("default", "reversed", "greedy", "random")
 Array = NDArray[Any]
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("schedules")
-    return {source.stem: build(source, folder) for source in (SOURCE, Path(__file__).with_name("schedules.cu"))}
+def libraries(kernels_library: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    own = build(Path(__file__).with_name("schedules.cu"), tmp_path_factory.mktemp("schedules"))
+    return {path.stem: path for path in (kernels_library, own)}
 
 
 def run(emulator: Runtime, library: Path, name: str, *args: Any) -> list[list[Array]]:

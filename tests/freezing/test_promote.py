@@ -150,6 +150,14 @@ def test_a_faster_kernel_takes_the_bucket_with_its_times_as_evidence(tmp_path: P
     assert forced.outcome == "promoted" and find_holder(tmp_path)["kernel"] == forced.kernel != entry["kernel"]
 
 
+def test_what_was_mended_replaces_itself_whatever_else_is_offered(tmp_path: Path) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))
+    old = find_holder(tmp_path)["kernel"]
+    hold = make_hold({old: 50.0, OLD: 50.0, NEW: 40.0})
+    (forced,) = run_promote(tmp_path, [make_candidate(NEW, 2), make_candidate(OLD, 3)], hold, force_reason="it wrote beside its rows")
+    assert forced.outcome == "promoted" and forced.kernel != old and forced.kernel.startswith(old.rsplit("__", 1)[0])
+
+
 @pytest.mark.parametrize(("time_us", "why"), [(50.0, "not FASTER anywhere"), (49.8, "not FASTER anywhere"), (51.0, "not FASTER anywhere")])
 def test_the_incumbent_stays_unless_the_challenger_is_faster_by_the_margin(tmp_path: Path, time_us: float, why: str) -> None:
     run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))

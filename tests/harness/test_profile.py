@@ -282,6 +282,6 @@ def test_the_process_that_a_tool_looks_at_launches_the_variant(emulated_device: 
     command = [sys.executable, "-m", "harness.profiling.target", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=Path(__file__).parents[2])
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    command[4:6] = ["row_in_registers/threads32_rows4_vectors1", "rows4096_columns1000"]
+    command[4:6] = ["row_in_registers/threads2_rows64_vectors2", "rows4096_columns1000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=Path(__file__).parents[2])
     assert done.returncode == 1 and "harness: not served: columns = 1000" in done.stderr

@@ -19,6 +19,7 @@ from device.toolchain import find_toolchain
 from harness.discover import find_op
 from harness.spec import (
     DISTRIBUTIONS,
+    Attribute,
     Booleans,
     Indices,
     Positive,
@@ -239,9 +240,12 @@ def test_launchers_hold_geometry_alone(name: str) -> None:
     assert not any(word in texts["launcher.cu"] for word in ("make_invalid", "make_unsupported", "#ifndef", 'extern "C"'))
 
 
-def test_fields_of_an_added_tensor_are_behind_all_others() -> None:
+def test_fields_of_each_growth_are_behind_all_earlier_ones() -> None:
     """So that kernels sealed before take a pointer to the longer struct."""
     op = find_op("transpose").op
-    added = Tensor("mask", ("rows", "columns"), Role.INPUT, present=lambda p: False, can_pad_rows=True, is_added=True)
-    fields = [name for _, name, _ in Interface(replace(op, tensors=(added, *op.tensors))).fields]
-    assert fields == [*(name for _, name, _ in Interface(op).fields), "mask", "ldmask"]
+    mask = Tensor("mask", ("rows", "columns"), Role.INPUT, present=lambda p: False, can_pad_rows=True, is_added=True)
+    later = Tensor("later", (), Role.INPUT, present=lambda p: False, since=2)
+    mode = Attribute("mode", (0, 1), 0, since=1)
+    grown = replace(op, tensors=(later, mask, *op.tensors), attributes=(mode, *op.attributes))
+    fields = [name for _, name, _ in Interface(grown).fields]
+    assert fields == [*(name for _, name, _ in Interface(op).fields), "mask", "ldmask", "mode", "later"]

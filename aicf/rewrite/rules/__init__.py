@@ -1,6 +1,26 @@
 """Rules: one file per kind of change."""
 
+from aicf.rewrite.rules.blocks import Deepen, Remove, ReplaceActivation
+from aicf.rewrite.rules.rank import Merge, Split
 from aicf.rewrite.rules.rule import Rule, read_rule
-from aicf.rewrite.rules.units import Prune, Regroup, Separate, Widen
+from aicf.rewrite.rules.training import Freeze, ScaleRate, SetBatch, Thaw
+from aicf.rewrite.rules.units import Prune, Regroup, Release, Separate, Widen
 
-__all__ = ["Prune", "Regroup", "Rule", "Separate", "Widen", "read_rule"]
+__all__ = [
+    "Deepen",
+    "Freeze",
+    "Merge",
+    "Prune",
+    "Regroup",
+    "Release",
+    "Remove",
+    "ReplaceActivation",
+    "Rule",
+    "ScaleRate",
+    "Separate",
+    "SetBatch",
+    "Split",
+    "Thaw",
+    "Widen",
+    "read_rule",
+]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import RewriteError
+from aicf.opset.updates import SCALES
 from aicf.rewrite.dimensions import Units
 from aicf.rewrite.draft import Draft
 from aicf.rewrite.rules.rule import Rule
@@ -125,6 +126,26 @@ class Separate(Rule):
                 noise = rng.normal(scale=size, size=(*made.shape[:-1], len(members)))
                 made[..., members] += noise - noise.mean(-1, keepdims=True)
             draft.put(path, np.moveaxis(made, -1, dim).astype(values.dtype), draft.state(path))
+
+
+@dataclass(frozen=True)
+class Release(Rule):
+    """Train units at the full rate again: the scales of all parameters that make or read them are forgotten, moments stay.
+
+    The function stays as it is; training no longer goes on as that of the network before would have.
+    """
+
+    preserves: ClassVar[bool] = True
+    owner: str
+
+    def change(self, draft: Draft) -> None:
+        """Remove the scales."""
+        units = draft.find_units(self.owner)
+        paths = [path for path, _ in (*units.carried, *units.summed) if any(role in draft.state(path) for role in SCALES)]
+        if not paths:
+            raise RewriteError(f"{self.owner}: its units are trained at the full rate already")
+        for path in paths:
+            draft.put(path, draft.values(path), {role: a for role, a in draft.state(path).items() if role not in SCALES})
 
 
 def find_copies(draft: Draft, units: Units) -> list[list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.benchmark.session import Session
 from harness.build.binding import open_variant
 from harness.build.builder import BuildResult, open_store
-from harness.build.sealed import SealedKernels
+from harness.build.sealed import SealedKernels, open_sealed
 from harness.compare.drawn.frozen_choice import FrozenChoice
 from harness.compare.drawn.problems import DrawnProblem
 from harness.compare.drawn.timing import Match, line_up
@@ -64,10 +64,7 @@ def build_contenders(session: Session, kernels: Sequence[str], variants: Sequenc
     made: dict[str, Any] = {}
     if kernels:
         made = SealedKernels(loaded, session.toolchain, open_store()).build(kernels, jobs, say)
-    sealed = {}
-    for name, (build, binding, op) in made.items():
-        assert build.library is not None
-        sealed[name] = open_variant(op, binding, build.library, build.variant)
+    sealed = {name: open_sealed(loaded.op, op, binding, build) for name, (build, binding, op) in made.items()}
     opened: dict[str, Launchable] = {}
     builds = {name: build for name, (build, _, _) in made.items()}
     if variants:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,12 +127,19 @@ class ContestRunner:
     mode: Mode = Mode.COLD
     budget_s: float = 20.0
     _stack: ExitStack = field(default_factory=ExitStack)
+    _libraries: dict[str, Path] = field(default_factory=dict)
 
     def __enter__(self) -> ContestRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def build_incumbents(self, entries: Sequence[Row]) -> None:
+        """Build the kernels of entries side by side, each once: contests hold up the GPU, and a compiler does not."""
+        names = list(dict.fromkeys(e["kernel"] for e in entries))
+        with ThreadPoolExecutor(self.session.settings.jobs) as pool:
+            list(pool.map(self._build_sealed, names))
 
     def hold(self, problems: Sequence[Problem], incumbent: Row | None, candidates: Sequence[tuple[BuildResult, Path]]) -> list[Match]:
         """Hold one contest per problem; without an incumbent the first candidate is timed against the others, or against its own copy.
@@ -158,13 +166,19 @@ class ContestRunner:
         return [Match(h, names) for h in held]
 
     def _open_incumbent(self, entry: Row, binding: Path) -> Side:
-        """Build a frozen kernel from its sealed sources; it must come out with the machine code that its manifest pins."""
         kernel = read_kernel(self.frozen.folder, entry["kernel"])
-        folder = Path(self._stack.enter_context(TemporaryDirectory()))
-        library = compile_kernel(kernel, self.session.toolchain, folder)
-        if fault := find_other_code(kernel, library):
-            raise FrozenError(f"the incumbent {entry['kernel']} cannot be measured: {fault}")
+        library = self._build_sealed(entry["kernel"])
         variant = SealedVariant(entry["kernel"], suffix=entry["kernel"])
         flags = " ".join(kernel.manifest["build"]["flags"])
         build = BuildResult(variant, library, kernel.machine_code, entry["seal"], None, None, 0.0, cached=False, flags=flags)
         return Side(entry["kernel"], self.session.loaded.op, build, binding)
+
+    def _build_sealed(self, name: str) -> Path:
+        """Build a frozen kernel from its sealed sources, once; it must come out with the machine code that its manifest pins."""
+        if name not in self._libraries:
+            kernel = read_kernel(self.frozen.folder, name)
+            library = compile_kernel(kernel, self.session.toolchain, Path(self._stack.enter_context(TemporaryDirectory())))
+            if fault := find_other_code(kernel, library):
+                raise FrozenError(f"the incumbent {name} cannot be measured: {fault}")
+            self._libraries[name] = library
+        return self._libraries[name]

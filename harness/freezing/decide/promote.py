@@ -113,6 +113,12 @@ def promote(
     return decisions
 
 
+def list_incumbents(session: Session, frozen: Index, request: Request) -> list[Row]:
+    """Return the measured entries that candidates will be measured against."""
+    found = [frozen.find_winner(bucket) for bucket, _ in group_problems(session, request).values()]
+    return [entry for entry in found if entry and entry["status"] == "measured" and not request.fallback]
+
+
 def list_choices(op: Op, problems: Sequence[Problem]) -> list[str]:
     """Return the variants that an op chooses for problems, each once; raises :class:`FrozenError` where it makes no choice."""
     if op.choose is None:
@@ -152,11 +158,14 @@ def _decide(
         provisional = incumbent is not None and incumbent["status"] == "provisional"
         rival = None if provisional else incumbent
         if rival is not None:
-            code = read_kernel(frozen.folder, old).manifest["build"]["machine_code"]
+            manifest = read_kernel(frozen.folder, old).manifest
+            code, variant = manifest["build"]["machine_code"], manifest["variant"]
             # Sources may differ and come to the same machine code: a contest of a kernel with itself would say nothing. Only a stated
             # reason replaces it: what was mended may be code of the host.
             is_other = request.force_reason != ""
             serving = [c for c in serving if c.manifest["kernel"] != old and (is_other or c.manifest["build"]["machine_code"] != code)]
+            if is_other:  # what is mended replaces itself, whichever other candidates there are
+                serving = [c for c in serving if c.name == variant] or serving
             if not serving:
                 return Decision(name, "kept", old, "it has the bucket already", old)
         matches = hold(problems, rival, [(c.build, c.binding) for c in serving])

@@ -92,6 +92,8 @@ CALLS = [
     Call("MatMul", [normal(4, 3), normal(5, 4)], {"transpose_a": True, "transpose_b": True}, "ta-tb"),
     Call("Softmax", [normal(3, 4)]),
     Call("LogSoftmax", [normal(3, 4)]),
+    Call("SoftmaxGrad", [normal(3, 4), positive(3, 4)]),
+    Call("SoftmaxGrad", [normal(3, 4), normal(3, 4)], {"log": True}, "log"),
     Call("LayerNorm", [normal(3, 4), positive(4), normal(4)]),
     Call("LayerNorm", [normal(3, 4), None, None], label="plain"),
     Call("RMSNorm", [normal(3, 4), positive(4)]),
@@ -106,7 +108,12 @@ CALLS = [
     Call("CrossEntropy", [normal(4, 3), LABELS]),
     Call("CrossEntropy", [normal(4, 3), LABELS], {"reduction": "sum", "label_smoothing": 0.1}, "smoothed"),
     Call("cross_entropy", [normal(4, 3), LABELS]),
-    Call("softmax", [normal(3, 4)]),
+    Call("softmax", [normal(3, 4), None, None, None]),
+    Call("softmax", [normal(3, 4), np.float32(0.5), np.arange(12).reshape(3, 4) % 5 > 0, None], {"mask": "boolean"}, "boolean"),
+    Call("softmax", [normal(3, 4), None, None, np.int64(2)], {"mask": "causal"}, "causal"),
+    Call("softmax", [normal(3, 4), np.float32(2.0), None, None], {"log": True}, "log"),
+    Call("softmax_backward", [normal(3, 4), positive(3, 4), np.float32(0.5)]),
+    Call("softmax_backward", [normal(3, 4), normal(3, 4), None], {"log": True}, "log"),
     Call("transpose", [normal(3, 4)]),
     *(
         Call("gemm_bias_act", [normal(3, 4), W, B], {"b_layout": "nk", "act": a, "save_z": True}, f"nk-{a}")

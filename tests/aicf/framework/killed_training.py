@@ -90,6 +90,16 @@ class _TornFile:
         return getattr(self._file, name)
 
 
+def open_torn(clock: Clock) -> None:
+    """Have the clock tick on each file's way to the disk."""
+    open_file = Path.open
+    Path.open = lambda self, mode="r", *rest: (  # type: ignore[assignment,method-assign,misc]
+        _TornFile(open_file(self, mode, *rest), clock) if mode == "xb" else open_file(self, mode, *rest)
+    )
+    os.fsync = clock.wrap(os.fsync, is_file=True)
+    Path.replace = clock.wrap(Path.replace, behind=True, is_file=True)  # type: ignore[method-assign]
+
+
 def train(made: tuple[Step, DataLoader], folder: Path, steps: int, last: int | None) -> Clock:
     """Train to the end, or to the last moment; returns the clock with all moments that there were."""
     step, loader = made
@@ -98,12 +108,7 @@ def train(made: tuple[Step, DataLoader], folder: Path, steps: int, last: int | N
         step.executor.run_step = clock.wrap(step.executor.run_step)  # type: ignore[method-assign]
     else:
         step.executor.run = clock.wrap(step.executor.run, behind=True)  # type: ignore[method-assign]
-    open_file = Path.open
-    Path.open = lambda self, mode="r", *rest: (  # type: ignore[assignment,method-assign,misc]
-        _TornFile(open_file(self, mode, *rest), clock) if mode == "xb" else open_file(self, mode, *rest)
-    )
-    os.fsync = clock.wrap(os.fsync, is_file=True)
-    Path.replace = clock.wrap(Path.replace, behind=True, is_file=True)  # type: ignore[method-assign]
+    open_torn(clock)
     fit(step, loader, steps=steps, checkpoints=folder, save_every=3, read_every=1, show=False)
     return clock
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -63,3 +64,28 @@ def test_a_network_of_pytorch_goes_on_training_here(capsys: pytest.CaptureFixtur
     # 21 steps of fp32; Adam's slope is steep where a moment is small.
     assert float(apart.split(": ")[1].split()[0]) < 1e-3
     assert float(accuracy.split(": ")[1]) > 0.8
+
+
+def test_a_network_that_is_too_small_grows_and_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "grow.svg"
+    run = load("grow_digits").grow(700, picture)
+    actions = [decision.action for decision in run.log.decisions]
+    assert actions == ["rewrite", "rewrite", "keep"] and run.model[0].out_features == 8
+    assert "the log leads to the same decisions again" in capsys.readouterr().out
+    drawn = ET.parse(picture)
+    texts = [element.text or "" for element in drawn.iter() if element.tag.endswith("text")]
+    assert "Widen 0 8, Separate 0" in texts and any(text.startswith("loss") for text in texts)
+
+
+def test_units_are_removed_until_it_costs_too_much(capsys: pytest.CaptureFixture[str]) -> None:
+    module = load("prune_and_rollback")
+    rounds = module.prune(units=16, steps=60, rounds=6)
+    assert [n for n, _, _ in rounds][:2] == [16, 12] and rounds[-1][2] and not any(is_worse for *_, is_worse in rounds[:-1])
+    assert capsys.readouterr().out.rstrip().endswith("bit for bit")
+
+
+def test_growth_is_compared_over_seeds() -> None:
+    lines: list[str] = []
+    found = load("growth_over_seeds").compare(1, 60, lines.append)
+    assert len(lines) == 4 and all(values.shape == (1, 2) and np.isfinite(values).all() for values in found.values())
+    assert not np.array_equal(found["grown, carried"], found["grown, reset"])

@@ -363,3 +363,35 @@ def test_a_plan_whose_members_lie_apart_is_refused() -> None:
     sizes = {**plan.sizes, slot.region: plan.sizes[slot.region] + 4096}
     with pytest.raises(PlanError, match="as a part of what begins at"):
         verify(replace(plan, steps=(*plan.steps[:index], wrong, *plan.steps[index + 1 :]), sizes=sizes))
+
+
+@pytest.mark.parametrize("compute", ["bfloat16", "float16"])
+def test_copies_that_updates_write_have_the_values_of_casts(compute: str) -> None:
+    """Steps in 16 bits with and without copies, by plans that are verified and run by the truth, bit for bit."""
+    aicf.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 9), nn.LayerNorm(9), nn.GELU(), nn.Linear(9, 4))
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = Tensor(np.ones((5, 6), np.float32)), Tensor(np.array([0, 1, 2, 3, 0]))
+    step = aicf.compile_step(model, lambda m, a, b: F.cross_entropy(m(a), b), optimizer, (x, y), amp=compute)
+    assert step.graph is not None
+    names = ["lower", "remove dead last", "fuse chains", "remove dead constants", "keep copies", "flatten"]
+    found = {}
+    for without in ("", "keep copies"):
+        graph, _ = run_passes(step.graph, Context(chooser=Everything()), [p for p in PASSES if p.name in names and p.name != without])
+        executor = HostExecutor(make_plan(graph, "numpy"), poison=True)
+        verify(executor.plan)
+        executor.load_states({key: t.numpy() for key, t in step.tensors.items()})
+        rng = np.random.default_rng(0)
+        for _ in range(4):
+            executor.put([rng.normal(size=(5, 6)).astype(np.float32), rng.integers(0, 4, 5)])
+            executor.run()
+        states = {(s.owner, s.role): executor.read(s.slot) for s in executor.plan.own_states}
+        found[without] = (executor, [executor.read(s) for s in executor.plan.outputs] + [states[key] for key in sorted(states)])
+    for a, b in zip(found[""][1], found["keep copies"][1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    plan = found[""][0].plan
+    assert {copy.slot.type.dtype for _, copy in plan.copies} == {compute}
+    for source, copy in plan.copies:
+        kept = found[""][0].read(copy.slot)
+        np.testing.assert_array_equal(kept, found[""][0].read(source.slot).astype(kept.dtype))
+    assert len(plan.steps) < len(found["keep copies"][0].plan.steps)

@@ -17,6 +17,7 @@ from aicf import functional as F
 from aicf.backends import frozen
 from aicf.errors import ChainError, LaunchError, SelectionError
 from aicf.kernels.library import KernelLibrary
+from aicf.opset import find_op
 from aicf.registry import Registry
 from contract.layout import PACKAGED_DIR, expand, make_seal
 from device import Device, UnavailableError
@@ -124,13 +125,16 @@ def test_a_kernel_that_the_device_refuses_is_replaced_when_it_runs(
 
 
 def test_where_no_kernel_is_left_all_reasons_are_given(folder: Path) -> None:
+    call = [Tensor(X).type, None, None, None], find_op("softmax").fill({})
+    num_legal = len(frozen.open_calls(deterministic=True).list_seals("softmax", *call))
+    frozen.open_calls.cache_clear()
     for path in (folder / "kernels").iterdir():
         break_kernel(folder, path.stem)
     for source in folder.glob("revisions/*/sources/softmax/kernels.cu"):
         source.write_text("")
     with pytest.raises(SelectionError, match=r"it cannot be used here: .* is not what was sealed") as caught:
         F.softmax(Tensor(X, backend="cuda"))
-    assert str(caught.value).count("cannot be used here") == 4
+    assert str(caught.value).count("cannot be used here") == num_legal
 
 
 def test_a_refused_launch_of_another_kind_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

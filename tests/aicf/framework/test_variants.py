@@ -197,6 +197,7 @@ def test_states_that_lie_elsewhere_are_carried_there_and_back(monkeypatch: pytes
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_a_step_and_a_program_take_other_sizes_on_the_device(device: Device) -> None:
     found = {}
     for backend in ("numpy", "cuda"):

@@ -51,6 +51,7 @@ def test_a_fork_goes_its_own_way_with_the_same_state() -> None:
     assert twin.fit(again, 5) == run.fit(loader, 5)
     twin.widen("0", 64)
     twin.fit(again, 3)
+    twin.fit([(X[:8], Y[:8])], 2)  # of another shape, with dropout: the fork's own draws
     assert len(run.fit(loader, 3)) == 3 and run.model[0].out_features == 32 and twin.model[0].out_features == 64
 
 
@@ -100,9 +101,13 @@ def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None
     batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
     for run in runs:
         run.fit(batches, 4)
-    snapshot = runs[1].snapshot()
+    snapshot, held = runs[1].snapshot(), runs[1].snapshot(on_host=True)
+    states = runs[1].step.state_dict()
+    np.testing.assert_array_equal(snapshot.frame.read_state(), held.frame.read_state())
     assert runs[1].widen("0", 64).delta < 1e-6
     np.testing.assert_allclose(runs[1].fit(batches, 8), runs[0].fit(batches, 8), rtol=1e-4)
     assert runs[1].step.verify_replay(2)
-    runs[1].rollback(snapshot)
-    assert runs[1].model[0].out_features == 32 and len(runs[1].fit(batches, 1)) == 1
+    for moment in (snapshot, held):
+        runs[1].rollback(moment)
+        assert runs[1].model[0].out_features == 32 and all(np.array_equal(states[k], v) for k, v in runs[1].step.state_dict().items())
+        assert len(runs[1].fit(batches, 1)) == 1

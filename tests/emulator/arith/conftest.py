@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.emulator.arith.support import Lanes, build_library
+from tests.emulator.arith.support import LIBRARY, Lanes, build_library
+from tests.sharing import make_once
 
 
 @pytest.fixture(scope="session")
@@ -18,5 +19,6 @@ def lanes(request: pytest.FixtureRequest, built: dict[str, Lanes], tmp_path_fact
     """The library for this machine; a module may ask for other levels by indirect parametrisation."""
     march: str = request.param
     if march not in built:
-        built[march] = build_library(march, tmp_path_factory.mktemp(march))
+        folder = make_once(tmp_path_factory, f"arith-{march}", lambda folder: build_library(march, folder))
+        built[march] = Lanes(folder / LIBRARY)
     return built[march]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = REPOSITORY / "device" / "emulator" / "src"
 FLAGS = ["-std=c++20", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC"]
+LIBRARY = "libarith.so"
 LANES = 32
 ALL = 0xFFFFFFFF
 
@@ -36,21 +37,25 @@ class Batch(ctypes.Structure):
     ]
 
 
-def build_library(march: str, folder: Path) -> Lanes:
-    """Compile the library for one ``-march`` into `folder` and load it."""
+def build_library(march: str, folder: Path) -> Path:
+    """Compile the library for one ``-march`` into `folder`; returns its path. What every file includes is compiled first, once."""
+    options = [*FLAGS, f"-march={march}", "-I", str(SOURCES / "exec/arith")]
+    header = folder / "common.hpp"
+    header.write_text('#include <cmath>\n#include <cstring>\n#include <string>\n#include "values.hpp"\n')
+    subprocess.run(["g++", *options, "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True)
     sources = [*sorted((SOURCES / "exec/arith").glob("*.cpp")), SOURCES / "ptx" / "module.cpp", Path(__file__).with_name("library.cpp")]
     objects = [folder / f"{source.stem}.o" for source in sources]
 
     def compile_one(source: Path, target: Path) -> None:
-        command = ["g++", *FLAGS, f"-march={march}", "-I", str(SOURCES / "exec/arith"), "-c", str(source), "-o", str(target)]
+        command = ["g++", *options, "-include", str(header), "-c", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(compile_one, sources, objects))
-    library = folder / "libarith.so"
+    library = folder / LIBRARY
     subprocess.run(["g++", "-shared", "-o", str(library), *map(str, objects)], check=True)
-    return Lanes(library)
+    return library
 
 
 @dataclass(frozen=True)

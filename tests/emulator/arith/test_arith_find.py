@@ -11,7 +11,7 @@ import pytest
 from tests.emulator.arith.support import ALL, SOURCES, Lanes
 
 # x86-64-v2 has no fused multiply-add: its fallbacks are tested too.
-pytestmark = pytest.mark.parametrize("lanes", ["x86-64-v2", "native"], indirect=True)
+pytestmark = pytest.mark.parametrize("lanes", [pytest.param("x86-64-v2", marks=pytest.mark.slow), "native"], indirect=True)
 UNKNOWN = [
     ("frobnicate.u32", 3, "no lane arithmetic is called 'frobnicate'"),
     ("add.u8", 3, "none of the forms"),

@@ -26,7 +26,7 @@ from tests.emulator.arith.support import (
 )
 
 # x86-64-v2 has no fused multiply-add: its fallbacks are tested too.
-pytestmark = pytest.mark.parametrize("lanes", ["x86-64-v2", "native"], indirect=True)
+pytestmark = pytest.mark.parametrize("lanes", [pytest.param("x86-64-v2", marks=pytest.mark.slow), "native"], indirect=True)
 FORMATS = {"f32": F32, "f64": F64}
 MODES = ["rn", "rz", "rm", "rp"]
 COUNT = 512

@@ -23,7 +23,7 @@ from tests.emulator.arith.support import (
 )
 
 # x86-64-v2 has no fused multiply-add: its fallbacks are tested too.
-pytestmark = pytest.mark.parametrize("lanes", ["x86-64-v2", "native"], indirect=True)
+pytestmark = pytest.mark.parametrize("lanes", [pytest.param("x86-64-v2", marks=pytest.mark.slow), "native"], indirect=True)
 FORMATS = {"f16": F16, "bf16": BF16}
 COUNT = 1024
 

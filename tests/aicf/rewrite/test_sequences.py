@@ -1,0 +1,106 @@
+"""Random networks and random sequences of rewrites: what holds after each, whatever was done before."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import aicf
+from aicf import Tensor, nn, optim
+from aicf import functional as F
+from aicf.errors import RewriteError
+from aicf.ir import check
+from aicf.ir.graph import OWN_ROLES
+from aicf.rewrite import Deepen, Freeze, Merge, Prune, Remove, ReplaceActivation, Rule, Run, Separate, SetBatch, Split, Thaw, Widen
+
+RNG = np.random.default_rng(0)
+X, T = RNG.normal(size=(32, 6)).astype(np.float32), RNG.normal(size=(32, 3)).astype(np.float32)
+
+
+def loss(model: nn.Module, x: Tensor, t: Tensor) -> Tensor:
+    return F.mse_loss(model(x), t)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[list[nn.Module], str]:
+    """Return the members of a Sequential, and the optimizer's name."""
+    aicf.manual_seed(draw(st.integers(0, 99)))
+    members: list[nn.Module] = []
+    width = 6
+    for _ in range(draw(st.integers(1, 3))):
+        units = draw(st.integers(3, 8))
+        members += [nn.Linear(width, units, bias=draw(st.booleans())), draw(st.sampled_from([nn.ReLU, nn.GELU, nn.Tanh, nn.SiLU]))()]
+        if draw(st.booleans()):
+            members.append(draw(st.sampled_from([nn.LayerNorm, nn.RMSNorm]))(units))
+        width = units
+    members.append(nn.Linear(width, 3))
+    return members, draw(st.sampled_from(["AdamW", "SGD", "Lion"]))
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rule:
+    """Return a rule that may fit or not."""
+    owner = draw(st.sampled_from(["0", "1", "2", "3", "4", "0.0", "1_1"]))
+    n, seed = draw(st.integers(1, 12)), draw(st.integers(0, 9))
+    makers = [
+        lambda: Widen(owner, 2 * n, seed),
+        lambda: Separate(owner, 0.3, seed),
+        lambda: Prune(owner, (n % 5,)),
+        lambda: Deepen(owner, hidden=n, seed=seed),
+        lambda: Deepen(owner, "identity"),
+        lambda: Remove(owner),
+        lambda: ReplaceActivation(owner, "silu"),
+        lambda: Split(owner, 1 + n % 4),
+        lambda: Merge(owner),
+        lambda: Freeze(owner),
+        lambda: Thaw(owner),
+        lambda: SetBatch(4 + n),
+    ]
+    made: Rule = draw(st.sampled_from(makers))()
+    return made
+
+
+def check_run(run: Run) -> None:
+    """Assert that graphs are valid, that states are complete, and that a replay repeats a step."""
+    step = run.step
+    assert step.recorded is not None and step.graph is not None
+    check(step.recorded)
+    check(step.graph)
+    paths = {id(p): path for path, p in run.model.named_parameters()}
+    held = {(s.owner, s.role) for s in step.plan.states}
+    assert {owner for owner, role in held if role == "parameter"} == set(paths.values())
+    groups = [group for group in run.optimizer.groups for _ in group.params]
+    wanted = {
+        (paths[id(p)], role)
+        for p, group in zip(run.optimizer.params, groups, strict=True)
+        for role in run.optimizer.find_roles(group.options)
+    }
+    states = {key for key in held if key[1] not in (*OWN_ROLES, "p_scale", "g_scale")}
+    assert states == wanted and {owner for owner, role in held if role.endswith("_scale")} <= {owner for owner, _ in wanted}
+    rows = run._structure.batch
+    assert np.isfinite(run.fit([(X[:rows], T[:rows])], 2)).all() and step.verify_replay(1)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(networks(), st.lists(rules(), min_size=2, max_size=5))
+def test_after_any_rewrite_the_network_is_whole_and_computes_what_was_promised(
+    network: tuple[list[nn.Module], str], todo: list[Rule]
+) -> None:
+    members, name = network
+    model = nn.Sequential(*members)
+    optimizer = getattr(optim, name)(model.parameters(), 1e-3, **({"momentum": 0.9} if name == "SGD" else {}))
+    run = Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:8]), Tensor(T[:8])), clip_norm=1.0), every=2)
+    run.fit([(X[:8], T[:8])], 2)
+    for rule in todo:
+        before, step, states = np.array(run.model(Tensor(X)).numpy()), run.step, run.step.state_dict()
+        try:
+            record = run.apply(rule)
+        except RewriteError:
+            assert run.step is step
+            assert all(np.array_equal(states[k], v) for k, v in step.state_dict().items())
+            continue
+        after = run.model(Tensor(X)).numpy()
+        if record.preserves:
+            np.testing.assert_allclose(after, before, atol=1e-4 * max(np.abs(before).max(), 1.0))
+        check_run(run)
