@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import settings
 
 from device import Device
 from device.settings import SettingError, require_own_checkout
@@ -19,8 +20,13 @@ from harness.verify.plan import Effort
 FAST_LISTED_FLOPS = 1e6
 FAST_EXTRA_FLOPS = 2e4
 FAST_HIDDEN_FLOPS = 2e5
+FAST_EXAMPLES = 25
 
 pytest_plugins = ["harness.pytest_plugin"]
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("aicf", deadline=None)
+settings.load_profile("aicf")
 
 try:
     require_own_checkout()
@@ -58,6 +64,13 @@ def _is_slow(item: pytest.Item) -> bool:
     fast = getattr(getattr(item, "module", None), "FAST_KERNELS", None)
     kernel = item.callspec.params.get("kernel") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
     return item.get_closest_marker("slow") is not None or (fast is not None and kernel is not None and kernel not in fast)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Search less for counter-examples in the fast tests, where a test does not say how much."""
+    settings.register_profile("fast", max_examples=FAST_EXAMPLES)
+    if not config.getoption("--slow"):
+        settings.load_profile("fast")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aicf.backends import Backend
 from aicf.backends.calls import FrozenCall
-from aicf.backends.frozen import FAILURES, open_calls
+from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
 from aicf.backends.prepared import PreparedCall, make_key
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, type_of
@@ -46,10 +46,15 @@ class CudaBackend(Backend):
         device = open_device()
         assert isinstance(device, RuntimeDevice)  # both kinds are
         self._device = device
-        self._prepared: dict[Hashable, PreparedCall] = {}
+        self._calls: FrozenCalls | None = None
+        self._prepared: dict[Hashable, PreparedCall] = {}  # of kernels that these calls found
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones."""
+        calls = open_calls(deterministic=True)
+        if calls is not self._calls:
+            self._calls = calls
+            self._prepared.clear()
         key = make_key(op, inputs, attrs)
         prepared = self._prepared.get(key)
         if prepared is not None and (done := self._launch_again(prepared, inputs)) is not None:
@@ -58,7 +63,7 @@ class CudaBackend(Backend):
         types = [None if x is None else type_of(x) for x in inputs]
         results = known.find_types(types, attrs)
         if known.is_frozen:
-            return self._launch(known, inputs, types, attrs, results, key)
+            return self._launch(calls, known, inputs, types, attrs, results, key)
         if known.is_view:
             return (_reshape(inputs[0], results[0]),)
         if op == "Full":
@@ -89,6 +94,7 @@ class CudaBackend(Backend):
 
     def _launch(
         self,
+        calls: FrozenCalls,
         op: OpDef,
         inputs: Sequence[Any | None],
         types: Sequence[Type | None],
@@ -96,7 +102,6 @@ class CudaBackend(Backend):
         results: Sequence[Type],
         key: Hashable,
     ) -> tuple[Any, ...]:
-        calls = open_calls(deterministic=True)
         while True:
             try:
                 call = calls.find(op.name, types, attrs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,12 @@ class Type:
 
 def type_of(array: Any) -> Type:
     """Return the type of anything with ``dtype`` and ``shape``."""
-    dtype = array.dtype
-    return Type(dtype if isinstance(dtype, str) else dtype.name, tuple(array.shape))
+    return _find_type(array.dtype, tuple(array.shape))
+
+
+@lru_cache(maxsize=16384)
+def _find_type(dtype: Any, shape: tuple[int, ...]) -> Type:
+    return Type(dtype if isinstance(dtype, str) else dtype.name, shape)
 
 
 def normalise_axes(axes: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:

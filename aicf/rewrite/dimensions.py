@@ -1,19 +1,17 @@
 """Which dimensions of a graph's values are one: found by shape inference over its nodes, whatever modules made them.
 
 Two dimensions are coupled where one op makes them equal: an output's with the input's that it comes from, and two that are summed over
-together. What changes the extent of one changes that of all. Each op that can carry a dimension has a rule here; a dimension that any other
-op reads cannot change.
+together. What changes the extent of one changes that of all. Each op that can carry a dimension has a rule
+(:mod:`aicf.rewrite.couplings`); a dimension that any other op reads cannot change.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aicf.ir import Graph, Node, Value
 from aicf.ir.graph import PARAMETER
-from aicf.opset.types import normalise_axes
+from aicf.rewrite.couplings import RULES, refuse
 
 Dim = tuple[int, int]  # a value's id and an axis of it
 
@@ -60,7 +58,7 @@ class Dimensions:
                 self._fix(state.value, f"is a dimension of {state.owner}, which is not a parameter")
         for node in graph.nodes:
             self._follow(node)
-            _RULES.get(node.op, _refuse)(self, node)
+            RULES.get(node.op, refuse)(self, node)
         for value in graph.outputs:
             self._fix(value, "is a dimension of the result")
 
@@ -164,169 +162,3 @@ class Dimensions:
     def _trace(self, dim: Dim) -> tuple[str, int]:
         owner, axes = self._sources[dim[0]]
         return owner, axes[dim[1]]
-
-
-Rule = Callable[[Dimensions, Node], None]
-
-
-def _inputs(node: Node) -> list[Value]:
-    return [v for v in node.inputs if v is not None]
-
-
-def _refuse(d: Dimensions, node: Node) -> None:
-    for value in (*_inputs(node), *node.outputs):
-        for axis in range(len(value.type.shape)):
-            d.fix(value, axis, f"goes through {node.place}, which does not carry copies of units")
-
-
-def _keep_elements(d: Dimensions, node: Node) -> None:
-    """Elementwise, with broadcasting."""
-    made = node.outputs[0]
-    for value in _inputs(node):
-        shift = len(made.type.shape) - len(value.type.shape)
-        for axis, n in enumerate(value.type.shape):
-            if n == made.type.shape[axis + shift]:
-                d.join(made, axis + shift, value, axis)
-
-
-def _multiply_by_weight(d: Dimensions, node: Node) -> None:
-    """``y [..., N] = x [..., K] w [N, K]' + bias [N]``."""
-    x, w, bias = node.inputs
-    assert x is not None and w is not None
-    last = len(x.type.shape) - 1
-    d.sum_over(node, x, last, w, 1)
-    for y in node.outputs:
-        for axis in range(last):
-            d.join(y, axis, x, axis)
-        d.join(y, last, w, 0)
-    if bias is not None:
-        d.join(node.outputs[0], last, bias, 0)
-
-
-def _multiply(d: Dimensions, node: Node) -> None:
-    a, b = _inputs(node)
-    y = node.outputs[0]
-    (rows, inner), (other, columns) = _matrix_axes(a, bool(node.attrs["transpose_a"])), _matrix_axes(b, bool(node.attrs["transpose_b"]))
-    d.sum_over(node, a, inner, b, other)
-    rank = len(y.type.shape)
-    d.join(y, rank - 2, a, rows)
-    d.join(y, rank - 1, b, columns)
-    for value in (a, b):
-        shift = rank - len(value.type.shape)
-        for axis in range(len(value.type.shape) - 2):
-            if value.type.shape[axis] == y.type.shape[axis + shift]:
-                d.join(y, axis + shift, value, axis)
-
-
-def _matrix_axes(value: Value, is_transposed: bool) -> tuple[int, int]:
-    rank = len(value.type.shape)
-    return (rank - 1, rank - 2) if is_transposed else (rank - 2, rank - 1)
-
-
-def _normalise(d: Dimensions, node: Node) -> None:
-    """Mean and variance along the last axis stay as they are where all units are copied equally often."""
-    x, *scales = node.inputs
-    assert x is not None
-    last = len(x.type.shape) - 1
-    for axis in range(last + 1):
-        d.join(node.outputs[0], axis, x, axis)
-    d.take_mean(x, last, node.place)
-    for scale in scales:
-        if scale is not None:
-            d.join(x, last, scale, 0)
-    for statistic in node.outputs[1:]:
-        for axis, n in enumerate(statistic.type.shape):
-            if axis < last and n == x.type.shape[axis]:
-                d.join(statistic, axis, x, axis)
-
-
-def _keep_all_but_last(d: Dimensions, node: Node) -> None:
-    x, *_ = _inputs(node)
-    last = len(x.type.shape) - 1
-    for y in node.outputs:
-        for axis in range(last):
-            d.join(y, axis, x, axis)
-        d.fix(y, last, f"is normalised over by {node.place}")
-    d.fix(x, last, f"is normalised over by {node.place}")
-
-
-def _reduce(d: Dimensions, node: Node) -> None:
-    (x,) = _inputs(node)
-    axes, y = node.attrs["axes"], node.outputs[0]
-    assert axes is None or isinstance(axes, (int, tuple))
-    gone = set(normalise_axes(axes, len(x.type.shape), node.op))
-    at = 0
-    for axis in range(len(x.type.shape)):
-        if axis not in gone:
-            d.join(y, at, x, axis)
-        elif node.attrs["function"] == "mean":
-            d.take_mean(x, axis, node.place)
-        elif node.attrs["function"] not in ("max", "min"):
-            d.fix(x, axis, f"is summed over by {node.place}")
-        at += axis not in gone or bool(node.attrs["keep"])
-
-
-def _reshape(d: Dimensions, node: Node) -> None:
-    """Keep a dimension that has the same extent, and as many elements before it."""
-    (x,), y = _inputs(node), node.outputs[0]
-    places = {(math.prod(y.type.shape[:i]), n): i for i, n in enumerate(y.type.shape) if n != 1}
-    for axis, n in enumerate(x.type.shape):
-        there = places.pop((math.prod(x.type.shape[:axis]), n), None) if n != 1 else None
-        if there is not None:
-            d.join(y, there, x, axis)
-        elif n != 1:
-            d.fix(x, axis, f"is taken apart or merged by {node.place}")
-    for axis in places.values():
-        d.fix(y, axis, f"is made of others by {node.place}")
-
-
-def _permute(d: Dimensions, node: Node) -> None:
-    (x,), order = _inputs(node), node.attrs["order"]
-    assert isinstance(order, tuple)
-    for axis, source in enumerate(order):
-        d.join(node.outputs[0], axis, x, source)
-
-
-def _take_part(d: Dimensions, node: Node) -> None:
-    """Slices, pads and joins: dimensions that all values share stay."""
-    values, y = _inputs(node), node.outputs[0]
-    for axis, n in enumerate(y.type.shape):
-        if (node.op == "Concat" and axis == node.attrs["axis"]) or any(v.type.shape[axis] != n for v in values):
-            for value in (*values, y):
-                d.fix(value, axis, f"is cut or joined by {node.place}")
-        else:
-            for value in values:
-                d.join(y, axis, value, axis)
-
-
-def _look_up(d: Dimensions, node: Node) -> None:
-    table, indices = _inputs(node)
-    y = node.outputs[0]
-    d.fix(table, 0, f"is looked up by {node.place}")
-    for axis in range(1, len(table.type.shape)):
-        d.join(y, len(indices.type.shape) + axis - 1, table, axis)
-    for axis in range(len(indices.type.shape)):
-        d.join(y, axis, indices, axis)
-
-
-def _drop(d: Dimensions, node: Node) -> None:
-    x, y = node.inputs[0], node.outputs[0]
-    assert x is not None
-    for axis in range(len(x.type.shape)):
-        d.join(y, axis, x, axis)
-
-
-_RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("Elementwise", "Cast", "Copy", "Detach", "Broadcast"), _keep_elements),
-    **dict.fromkeys(("LayerNorm", "RMSNorm"), _normalise),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), _keep_all_but_last),
-    **dict.fromkeys(("Slice", "Pad", "Concat"), _take_part),
-    "Linear": _multiply_by_weight,
-    "MatMul": _multiply,
-    "Reduce": _reduce,
-    "Reshape": _reshape,
-    "Permute": _permute,
-    "Embedding": _look_up,
-    "Dropout": _drop,
-    "Full": lambda d, node: None,
-}

@@ -197,7 +197,7 @@ class Run(Verbs):
     def fit(self, loader: Iterable[Sequence[Any]], steps: int) -> list[float]:
         """Train for ``steps`` more steps, those that are rolled back included; returns their losses.
 
-        With observers no step waits for the device but the last one of a window.
+        With observers losses are read at the end of a window, and no step between waits for them.
         """
         self._loader = loader
         if self._structure.watch is None:

@@ -68,7 +68,7 @@ class Verifier:
             lost = step.problem.name if session.device_lost else ""
             if on_step is not None:
                 on_step(results[-1])
-        if not lost and self.effort.num_launches and self.complete:
+        if not lost and self.effort.num_launches and not self.problem_names:
             lost = self._repeat_launches(kernel, launchable, steps, results)
         faults = []
         if all(r.status is Status.UNSUPPORTED for r in results):

@@ -1,5 +1,5 @@
-/* The C contract of op gemm_bias_act: Y = act(A B + bias), Z = A B + bias, in fp32, TF32 on request, bf16 or fp16 with fp32 sums,
- * row-major. */
+/* The C contract of op gemm_bias_act: Y = act(A B + bias + residual), Z the same before act, in fp32, TF32 on request, bf16 or
+ * fp16 with fp32 sums, row-major. */
 #ifndef AICF_OPS_GEMM_BIAS_ACT_API_HPP_
 #define AICF_OPS_GEMM_BIAS_ACT_API_HPP_
 
@@ -39,8 +39,8 @@ typedef struct GemmBiasActParams {
     const void* a;     /* [m, k], row stride lda */
     const void* b;     /* [k, n] or [n, k] as b_layout says, row stride ldb */
     const void* bias;  /* [n], contiguous; NULL: no bias */
-    void* y;           /* [m, n], row stride ldy: act(A B + bias) */
-    void* z;           /* [m, n], row stride ldz: A B + bias, kept for a backward pass; NULL: not wanted */
+    void* y;           /* [m, n], row stride ldy: act(A B + bias + residual) */
+    void* z;           /* [m, n], row stride ldz: what act is applied to, kept for a backward pass; NULL: not wanted */
     int64_t m;         /* rows of A, Y and Z, at least 1 */
     int64_t n;         /* columns of B, Y and Z, at least 1 */
     int64_t k;         /* columns of A, rows of B, at least 1 */
@@ -52,6 +52,9 @@ typedef struct GemmBiasActParams {
     int32_t dtype;     /* AICF_DTYPE_* of common/dtypes.h, of all tensors; sums are fp32 */
     int32_t b_layout;  /* AICF_B_* */
     int32_t precision; /* AICF_PRECISION_* */
+    /* What came later lies behind all else: kernels sealed before take a pointer to this struct. */
+    const void* residual; /* [m, n], row stride ldresidual, added in fp32; NULL: none */
+    int64_t ldresidual;   /* at least n; ignored where residual is NULL */
 } GemmBiasActParams;
 
 /* A variant's entry points, by the type of its symbols gemm_bias_act_<call>__<suffix>. */

@@ -39,7 +39,8 @@ class Features:
         m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
         item = ITEM_BYTES[find_dtype(problem)]
         nk = is_nk(problem)
-        rows = {"a": k, "b": k if nk else n, "y": n} | ({"z": n} if problem.attributes.get("save_z", False) else {})
+        rows = {"a": k, "b": k if nk else n, "y": n}
+        rows |= {tensor: n for tensor, switch in (("z", "save_z"), ("residual", "with_residual")) if problem.attributes.get(switch, False)}
         aligned = all((length + problem.padding.get(name, 0)) * item % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
         return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 4 and not is_tf32(problem), is_tf32(problem), nk, aligned)
 

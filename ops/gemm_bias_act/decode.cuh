@@ -43,10 +43,12 @@ struct DecodeProblem {
     std::int64_t ldy, ldz;
     int m, n, k;
     int act;
+    const void* residual;  // [m, n], row stride ldresidual, or null
+    std::int64_t ldresidual;
 };
 
-// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k]. Grid: (splits, tiles of n, tiles
-// of m).
+// Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k]. Grid: (splits,
+// tiles of n, tiles of m).
 template <class Element, bool kTransposedB, int kBm, int kTileN, int kStages, int kSplits>
 __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::kThreads))
     multiply_decode(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const DecodeProblem problem) {
@@ -168,6 +170,8 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
             z[3] += part.w;
         }
         const auto* bias = static_cast<const Element*>(problem.bias);
+        const Element* residual =
+            problem.residual == nullptr ? nullptr : static_cast<const Element*>(problem.residual) + (first_row + row) * problem.ldresidual;
         Element* y = static_cast<Element*>(problem.y) + (first_row + row) * problem.ldy;
         Element* saved = problem.z == nullptr ? nullptr : static_cast<Element*>(problem.z) + (first_row + row) * problem.ldz;
 #pragma unroll
@@ -175,6 +179,7 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages, kSplits>::
             const int place = first_column + column + j;
             if (place >= problem.n) break;
             if (bias != nullptr) z[j] += to_float(bias[place]);
+            if (residual != nullptr) z[j] += to_float(residual[place]);
             if (saved != nullptr) saved[place] = from_float<Element>(z[j]);
             y[place] = from_float<Element>(apply_rough_activation(problem.act, z[j]));
         }

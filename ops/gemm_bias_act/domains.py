@@ -64,7 +64,7 @@ def serve_few_fp32_rows(t: Values) -> Conditions:
 def serve_tf32(t: Values) -> Conditions:
     """Any fp32 problem that asks for TF32, with B as [N, K], whose matrices the tensor copies can address."""
     chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
-    return (*chosen, *_bound_sizes(t), Count({"N": 1}, multiple=4), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z")))
+    return (*chosen, *_bound_sizes(t), Count({"N": 1}, multiple=4), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z", "residual")))
 
 
 # Operands whose rows are off 16-byte boundaries are copied first, which only the parts of a row limit.
@@ -94,7 +94,7 @@ def serve_half(t: Values) -> Conditions:
 
 def serve_mappable(t: Values) -> Conditions:
     """Of these, those whose matrices the tensor copies can address; rows of Y end on 16-byte boundaries, since whole units are stored."""
-    return (*serve_half(t), Count({"N": 1}, multiple=8), *(Rows(name, 16, 8) for name in ("a", "b", "y", "z")))
+    return (*serve_half(t), Count({"N": 1}, multiple=8), *(Rows(name, 16, 8) for name in ("a", "b", "y", "z", "residual")))
 
 
 def serve_any_half(t: Values) -> Conditions:

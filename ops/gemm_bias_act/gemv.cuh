@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kWarps * 32) multiply_gemv(const HalfGemm<Elem
     const int column = first_column + lane % kColumns;
     if (row >= min(kRows, gemm.m) || column >= gemm.n) return;
     if (gemm.bias != nullptr) mine += to_float(gemm.bias[column]);
+    if (gemm.residual != nullptr) mine += to_float(gemm.residual[row * gemm.ldresidual + column]);
     if (gemm.z != nullptr) gemm.z[row * gemm.ldz + column] = from_float<Element>(mine);
     gemm.y[row * gemm.ldy + column] = from_float<Element>(apply_rough_activation(gemm.act, mine));
 }

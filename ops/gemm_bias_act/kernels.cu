@@ -1,4 +1,5 @@
-// fp32 GEMM with bias and activation: Y[m, n] = act(A[m, k] B[k, n] + bias[n]), optionally Z = A B + bias. Row-major, ragged sizes.
+// fp32 GEMM with bias and activation: Y[m, n] = act(A[m, k] B[k, n] + bias[n] + residual[m, n]), optionally Z, the same
+// before act. Row-major, ragged sizes.
 // Rungs 1 and 7 also take B as [n, k].
 //
 //   rung | kernel              | one idea more than the rung before

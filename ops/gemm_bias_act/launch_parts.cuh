@@ -113,7 +113,8 @@ constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(s
 
 Gemm make_gemm(const GemmBiasActParams& params) {
     const bool has_vector_outputs = has_vector_rows(params.y, params.ldy) && is_vector_aligned(params.bias) &&
-                                    (params.z == nullptr || has_vector_rows(params.z, params.ldz));
+                                    (params.z == nullptr || has_vector_rows(params.z, params.ldz)) &&
+                                    (params.residual == nullptr || has_vector_rows(params.residual, params.ldresidual));
     return {static_cast<const float*>(params.a),
             static_cast<const float*>(params.b),
             static_cast<const float*>(params.bias),
@@ -127,7 +128,9 @@ Gemm make_gemm(const GemmBiasActParams& params) {
             static_cast<int>(params.n),
             static_cast<int>(params.k),
             static_cast<int>(params.act),
-            has_vector_outputs};
+            has_vector_outputs,
+            static_cast<const float*>(params.residual),
+            params.ldresidual};
 }
 
 [[maybe_unused]] AicfStatus launch_fp32(void (*kernel)(Gemm), int num_threads, int shared_bytes, const GemmBiasActParams& params,
@@ -179,6 +182,8 @@ HalfGemm<Element> make_half_gemm(const GemmBiasActParams& params) {
         is_mappable(params.a, params.lda, kHalfBytes),
         is_mappable(params.b, params.ldb, kHalfBytes),
         is_pair_aligned(params.y, params.ldy) && (params.z == nullptr || is_pair_aligned(params.z, params.ldz)),
+        static_cast<const Element*>(params.residual),
+        params.ldresidual,
     };
 }
 

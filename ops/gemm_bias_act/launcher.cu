@@ -93,7 +93,9 @@ struct decode_plan {
                                        static_cast<int>(params.m),
                                        static_cast<int>(params.n),
                                        static_cast<int>(params.k),
-                                       static_cast<int>(params.act)};
+                                       static_cast<int>(params.act),
+                                       params.residual,
+                                       params.ldresidual};
         return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, t.splits, stream, a, b, problem);
     }
 };
@@ -114,6 +116,7 @@ AicfStatus check_params(const GemmBiasActParams& params) {
     AICF_RETURN_IF_NOT_OK(check_matrix("b", params.b, params.b_layout == AICF_B_NK ? params.k : params.n, params.ldb));
     AICF_RETURN_IF_NOT_OK(check_matrix("y", params.y, params.n, params.ldy));
     if (params.z) AICF_RETURN_IF_NOT_OK(check_matrix("z", params.z, params.n, params.ldz));
+    if (params.residual) AICF_RETURN_IF_NOT_OK(check_matrix("residual", params.residual, params.n, params.ldresidual));
     // Rows, columns and blocks are counted in 32 bits; the last tile may end this far past the matrix.
     constexpr std::int64_t kMaxExtent = INT_MAX - 1024;
     if (params.m > kMaxExtent || params.n > kMaxExtent || params.k > kMaxExtent || count_blocks(params) > kMaxExtent / 64) {

@@ -21,6 +21,8 @@ struct HalfGemm {
     int act;
     bool has_chunks_a, has_chunks_b;  // rows start on 16-byte boundaries
     bool has_pairs;                   // rows of y and z start on 4-byte boundaries
+    const Element* residual;          // [m, n], row stride ldresidual, or null
+    std::int64_t ldresidual;
 };
 
 template <int kAct, int kBlocksM, int kBlocksN>
@@ -32,7 +34,7 @@ __device__ __forceinline__ void activate_sums(float (&sums)[kBlocksM][kBlocksN][
     }
 }
 
-// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k].
+// Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k].
 template <class Element, bool kTransposedB, int kTileM, int kTileN, int kWarpM, int kWarpN, int kNumStages, int kGroup>
 __global__ void __launch_bounds__((MmaLayout<kTileM, kTileN, kWarpM, kWarpN, kNumStages>::kThreads))
     multiply_mma(const HalfGemm<Element> gemm) {
@@ -50,6 +52,11 @@ __global__ void __launch_bounds__((MmaLayout<kTileM, kTileN, kWarpM, kWarpN, kNu
         if (gemm.bias != nullptr) {
             first += to_float(gemm.bias[column]);
             if (column + 1 < gemm.n) second += to_float(gemm.bias[column + 1]);
+        }
+        if (gemm.residual != nullptr) {
+            const Element* addend = gemm.residual + row * gemm.ldresidual;
+            first += to_float(addend[column]);
+            if (column + 1 < gemm.n) second += to_float(addend[column + 1]);
         }
         if (gemm.z != nullptr) store_pair(gemm.z + row * gemm.ldz, column, gemm.n, gemm.has_pairs, first, second);
     });

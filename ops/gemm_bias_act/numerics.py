@@ -49,11 +49,16 @@ def activate(name: str, z: NDArray[np.float64]) -> NDArray[np.float64]:
     return z
 
 
+def _list_addends(inputs: Arrays) -> list[NDArray[np.generic]]:
+    """Return what is added to the product, each broadcast over its rows: bias and residual, where they are given."""
+    return [inputs[name] for name in ("bias", "residual") if name in inputs]
+
+
 def _find_preactivation(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
     b = inputs["b"].T if is_nk(problem) else inputs["b"]
     z: NDArray[np.float64] = np.matmul(inputs["a"].astype(np.float64), b.astype(np.float64))
-    if "bias" in inputs:
-        z += inputs["bias"].astype(np.float64)
+    for addend in _list_addends(inputs):
+        z += addend.astype(np.float64)
     return z
 
 
@@ -97,8 +102,8 @@ _ROUGH_ACTIVATION = 3.0 * 2.0**-13
 _TF32_CUT = 2.0**-10
 
 
-def find_sum_error(dtype: str, k: int, num_elems: int, *, tf32: bool = False) -> float:
-    """Return the error of z, before it is rounded to its own dtype, in units of ``|A| |B| + |bias|``.
+def find_sum_error(dtype: str, k: int, num_elems: int, *, tf32: bool = False, num_addends: int = 1) -> float:
+    """Return the error of z, before it is rounded to its own dtype, in units of ``|A| |B| + |bias| + |residual|``.
 
     TF32's products have 22 bits, and are added as those of 16-bit floats; what is lost before that is :func:`_find_operand_error`.
 
@@ -108,8 +113,8 @@ def find_sum_error(dtype: str, k: int, num_elems: int, *, tf32: bool = False) ->
     in full.
     """
     if dtype == "float32" and not tf32:
-        return find_rounding_factor(k + 1, num_elems)
-    cuts = (math.ceil(k / 4) + 1) * 2.0**-23
+        return find_rounding_factor(k + num_addends, num_elems)
+    cuts = (math.ceil(k / 4) + num_addends) * 2.0**-23
     return cuts / (1.0 - cuts)
 
 
@@ -131,8 +136,8 @@ def _find_operand_error(
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return absolute bounds for Y and Z.
 
-    Z: :func:`find_sum_error` times ``|A| |B| + |bias|``, in TF32 :func:`_find_operand_error`, plus a subnormal for each of the K + 1
-    roundings (underflow).
+    Z: :func:`find_sum_error` times ``|A| |B| + |bias| + |residual|``, in TF32 :func:`_find_operand_error`, plus a subnormal for each
+    of the K + 1 roundings, K + 2 with a residual (underflow).
     Y: that times the activation's slope, plus the activation's own error. Both are then rounded to their dtype, where that is no fp32.
     Where Z is infinite the result has no rounding error.
     """
@@ -145,9 +150,11 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         b = inputs["b"].T if is_nk(problem) else inputs["b"]
         magnitudes = np.matmul(np.abs(inputs["a"]), np.abs(b))
         z = outputs["z"] if "z" in outputs else _find_preactivation(inputs, problem)
-        bias = np.abs(inputs["bias"]) if "bias" in inputs else 0.0
-        lost = _find_operand_error(inputs["a"], b, magnitudes, np.abs(z) + bias) if is_tf32(problem) else 0.0
-        bound_z = find_sum_error(dtype, k, m * n, tf32=is_tf32(problem)) * (magnitudes + bias) + (k + 1) * SMALLEST_SUBNORMAL + lost
+        addends = sum((np.abs(addend) for addend in _list_addends(inputs)), np.zeros(()))
+        num_addends = 2 if "residual" in inputs else 1
+        lost = _find_operand_error(inputs["a"], b, magnitudes, np.abs(z) + addends) if is_tf32(problem) else 0.0
+        factor = find_sum_error(dtype, k, m * n, tf32=is_tf32(problem), num_addends=num_addends)
+        bound_z = factor * (magnitudes + addends) + (k + num_addends) * SMALLEST_SUBNORMAL + lost
         bound_y = _LIPSCHITZ[act] * bound_z + own_error * np.abs(z) + is_smooth * SMALLEST_NORMAL
         bounds = {
             name: bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(exact) + bound) + _OUTPUT_UNDERFLOW[dtype]
@@ -166,11 +173,12 @@ def cost(problem: Problem) -> Cost:
     m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
     with_bias = bool(problem.attributes.get("with_bias", False))
     save_z = bool(problem.attributes.get("save_z", False))
+    with_residual = bool(problem.attributes.get("with_residual", False))
     act = str(problem.attributes.get("act", "none"))
     item_bytes = ITEM_BYTES[find_dtype(problem)]
     return Cost(
-        flops=2.0 * m * n * k + m * n * (_ACTIVATION_FLOPS[act] + int(with_bias)),
-        bytes_read=float(item_bytes * (m * k + k * n + (n if with_bias else 0))),
+        flops=2.0 * m * n * k + m * n * (_ACTIVATION_FLOPS[act] + int(with_bias) + int(with_residual)),
+        bytes_read=float(item_bytes * (m * k + k * n + (n if with_bias else 0) + (m * n if with_residual else 0))),
         bytes_written=float(item_bytes * m * n * (2 if save_z else 1)),
         # bf16 and fp16 share the tensor cores' rate.
         flop_unit="bf16_tensor" if item_bytes < FLOAT_BYTES else "tf32_tensor" if is_tf32(problem) else "fp32",
@@ -184,10 +192,9 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
     """Return inputs and problem of the rows (axis 0) or columns (axis 1) of Y and Z at ``places``."""
     taken = dict(inputs)
     if axis == 0:
-        taken["a"] = inputs["a"][places]
+        taken |= {name: inputs[name][places] for name in ("a", "residual") if name in inputs}
     else:
         taken["b"] = inputs["b"][places] if is_nk(problem) else inputs["b"][:, places]
-        if "bias" in inputs:
-            taken["bias"] = inputs["bias"][places]
+        taken |= {name: inputs[name][..., places] for name in ("bias", "residual") if name in inputs}
     sizes = dict(problem.sizes) | {"MN"[axis]: len(places)}
     return taken, Problem(sizes, problem.attributes, suites=problem.suites)

@@ -1,4 +1,4 @@
-"""gemm_bias_act: ``Y = act(A B + bias)`` and optionally ``Z = A B + bias``, row-major, any sizes and row strides.
+"""gemm_bias_act: ``Y = act(A B + bias + residual)`` and optionally Z, the same before act, row-major, any sizes and row strides.
 
 In fp32 throughout, in TF32 where that is asked for, or in bf16 or fp16 with fp32 sums; B as [K, N] or as [N, K].
 ``numerics.py`` says what is right, ``space.py`` which kernels there are, ``choose.py`` which of them a problem gets; here are the problems
@@ -27,6 +27,7 @@ def _problem(
     *,
     bias: bool = False,
     z: bool = False,
+    residual: bool = False,
     padding: Mapping[str, int] | None = None,
     kind: str = "",
 ) -> Problem:
@@ -36,6 +37,7 @@ def _problem(
     attributes |= {"precision" if t == "tf32" else "dtype": t for t in types} | ({"b_layout": layout} if layout else {})
     attributes |= {"with_bias": True} if bias else {}
     attributes |= {"save_z": True} if z else {}
+    attributes |= {"with_residual": True} if residual else {}
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
 
 
@@ -159,6 +161,16 @@ PROBLEMS = (
     _problem("verify", 3, 200, 1000, "silu", bias=True, z=True, kind="float16 nk"),
     _problem("verify", 7, 88, 328, "gelu_erf", bias=True, kind="bfloat16 kn"),
     _problem("verify", 17800, 40, 72, "relu", bias=True, kind="bfloat16 nk"),
+    # With a residual.
+    _problem("verify", 1, 1, 1, residual=True),
+    _problem("verify", 33, 30, 40, "gelu_tanh", bias=True, z=True, residual=True, padding={"residual": 3}),
+    _problem("verify", 37, 132, 68, "relu", residual=True, padding={"a": 4, "b": 4, "y": 4, "residual": 8}),
+    _problem("verify", 5, 64, 132, "silu", bias=True, residual=True, kind="nk"),
+    _problem("verify", 3, 140, 264, bias=True, residual=True, padding={"residual": 4}, kind="bfloat16 nk"),
+    _problem("verify", 43, 77, 136, "gelu_erf", bias=True, z=True, residual=True, padding={"residual": 1}, kind="float16 nk"),
+    _problem("verify", 130, 72, 200, "relu", z=True, residual=True, padding={"residual": 8}, kind="bfloat16 kn"),
+    _problem("verify", 40, 136, 3080, "silu", bias=True, residual=True, kind="bfloat16 nk"),
+    _problem("verify", 37, 76, 100, "gelu_tanh", bias=True, residual=True, padding={"residual": 4}, kind="tf32 nk"),
     _problem("emulated", 256, 256, 256),
     _problem("emulated", 384, 256, 320, "gelu_tanh", bias=True, kind="bfloat16 nk"),
     _problem("emulated", 200, 130, 77, "gelu_tanh", bias=True),
@@ -170,6 +182,10 @@ PROBLEMS = (
     *LARGE_UNFUSED,
     *DECODE,
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True),
+    # The second layer of a transformer's feed-forward, with the block's input.
+    _problem("bench", 4096, 1024, 4096, bias=True, residual=True, kind="bfloat16 nk"),
+    _problem("bench", 64, 4096, 4096, bias=True, residual=True, kind="bfloat16 nk"),
+    _problem("bench", 4096, 1024, 4096, bias=True, residual=True, kind="nk"),
     # A linear layer's weights as frameworks keep them.
     _problem("bench", 4096, 4096, 4096, "gelu_tanh", bias=True, kind="nk"),
     _problem("bench", 4095, 4097, 1023, kind="nk"),
@@ -207,13 +223,22 @@ def _name_b(problem: Problem) -> tuple[str, ...]:
 
 OP = Op(
     name="gemm_bias_act",
-    summary="Y = act(A B + bias) in fp32, TF32, bf16 or fp16, row-major; the pre-activation Z on request",
+    summary="Y = act(A B + bias + residual) in fp32, TF32, bf16 or fp16, row-major; the pre-activation Z on request",
     tensors=(
         Tensor("a", ("M", "K"), Role.INPUT, find_dtype, can_pad_rows=True),
         Tensor("b", _name_b, Role.INPUT, find_dtype, can_pad_rows=True),
         Tensor("bias", ("N",), Role.INPUT, find_dtype, present=lambda p: bool(p.attributes.get("with_bias", False))),
         Tensor("y", ("M", "N"), Role.OUTPUT, find_dtype, can_pad_rows=True),
         Tensor("z", ("M", "N"), Role.OUTPUT, find_dtype, present=lambda p: bool(p.attributes.get("save_z", False)), can_pad_rows=True),
+        Tensor(
+            "residual",
+            ("M", "N"),
+            Role.INPUT,
+            find_dtype,
+            present=lambda p: bool(p.attributes.get("with_residual", False)),
+            can_pad_rows=True,
+            since=1,
+        ),
     ),
     kernels=KERNELS,
     problems=PROBLEMS,
@@ -232,6 +257,7 @@ OP = Op(
         Attribute("precision", ("ieee", "tf32"), "ieee"),
         Attribute("with_bias", (False, True), False, passed=False),
         Attribute("save_z", (False, True), False, passed=False),
+        Attribute("with_residual", (False, True), False, passed=False, since=1),
     ),
     axes=AXES,
     accumulate="float32",

@@ -81,8 +81,12 @@ class CutlassPeer:
         a, b, y = (arguments[name] for name in ("a", "b", "y"))
         if a.dtype.name != "bfloat16" or arguments["b_layout"] != "nk":
             return "the CUTLASS peer is built for bfloat16 with b as [n, k]"
-        if arguments["act"] not in _ACTIVATIONS or arguments["z"] is not None or arguments["bias"] is None:
-            return f"the CUTLASS peer is built for {', '.join(_ACTIVATIONS)} with bias, without z"
+        if (
+            arguments["act"] not in _ACTIVATIONS
+            or arguments["bias"] is None
+            or any(arguments[name] is not None for name in ("z", "residual"))
+        ):
+            return f"the CUTLASS peer is built for {', '.join(_ACTIVATIONS)} with bias, without z and residual"
         if any(x.strides_bytes[0] != 2 * x.shape[1] or x.shape[1] % 8 for x in (a, b, y)):
             return "the CUTLASS peer takes packed rows of whole 16 bytes"
         try:

@@ -109,6 +109,8 @@ class _CublasPeer:
             return "cuBLAS's sgemm is for float32 in full precision"
         if self._plain_only and (arguments["act"] != "none" or arguments["bias"] is not None or arguments["z"] is not None):
             return "cuBLAS's sgemm has no epilogue: act must be none, without bias and z"
+        if arguments["residual"] is not None:
+            return "the cuBLAS peer adds no residual"
         return ""
 
     def workspace_bytes(self, **arguments: Any) -> int:
@@ -153,6 +155,8 @@ class _CublasLtPeer:
         """Return the reason why there is no epilogue for the problem, else ""."""
         if _name_dtype(arguments["a"]) == "float32" and arguments["precision"] != "tf32":
             return "cuBLASLt is timed for bfloat16, float16 and TF32"
+        if arguments["residual"] is not None:
+            return "the cuBLASLt peer adds no residual"
         reason = find_unsupported(arguments["act"], saves_z=arguments["z"] is not None)
         return reason or self._library.try_plan(_make_product(arguments))
 
@@ -192,8 +196,10 @@ class _TorchPeer:
         """Return the reason why a problem is not timed, else ""."""
         if _name_dtype(arguments["a"]) == "float32":
             return "PyTorch is timed for bfloat16 and float16 alone"
-        if self._is_compiled and (arguments["act"] not in ("silu", "gelu_erf") or arguments["z"] is not None):
-            return "torch.compile is timed for silu and gelu_erf without z"
+        if self._is_compiled and (
+            arguments["act"] not in ("silu", "gelu_erf") or arguments["z"] is not None or arguments["residual"] is not None
+        ):
+            return "torch.compile is timed for silu and gelu_erf without z and residual"
         return "" if arguments["bias"] is not None else "PyTorch is timed with a bias"
 
     def workspace_bytes(self, **arguments: Any) -> int:
@@ -212,6 +218,8 @@ class _TorchPeer:
                 return
             product = y if z is None else z
             torch.addmm(bias, a, b, out=product)
+            if arguments["residual"] is not None:
+                product.add_(view_in_torch(torch, arguments["residual"]))
             if act == "relu":
                 torch.ops.aten.clamp_min.out(product, 0.0, out=y)
             elif act == "silu":
@@ -246,8 +254,8 @@ class _TritonPeer(_TorchPeer):
         """Return the reason why a problem is not timed, else ""; tunes the kernel."""
         if _name_dtype(arguments["a"]) == "float32" or arguments["b_layout"] != "nk":
             return "the Triton peer is for 16-bit floats with b as [n, k]"
-        if arguments["z"] is not None or arguments["bias"] is None:
-            return "the Triton peer has a bias and no z"
+        if arguments["z"] is not None or arguments["bias"] is None or arguments["residual"] is not None:
+            return "the Triton peer has a bias, no z and no residual"
         self.launch(workspace=0, stream=self._torch.cuda.Stream().cuda_stream, **arguments)
         self._torch.cuda.synchronize()
         return ""

@@ -6,11 +6,12 @@ namespace {
 
 namespace py = pybind11;
 
-// a [M, K], b [K, N] or [N, K] by b_layout, bias [N] or None, y [M, N], z [M, N] or None, all of a's dtype; act by name. M and K are a's.
+// a [M, K], b [K, N] or [N, K] by b_layout, bias [N] or None, y [M, N], z and residual [M, N] or None, all of a's dtype; act by name. M and
+// K are a's.
 GemmBiasActParams read_params(const py::kwargs& arguments) {
     constexpr const char* kTypestrs[AICF_DTYPE_COUNT] = AICF_DTYPE_TYPESTRS;
     constexpr std::int64_t kItemBytes[AICF_DTYPE_COUNT] = {4, 2, 2};
-    aicf::check_argument_names(arguments, {"a", "b", "bias", "y", "z", "act", "b_layout", "precision"});
+    aicf::check_argument_names(arguments, {"a", "b", "bias", "y", "z", "residual", "act", "b_layout", "precision"});
     const auto take = [&](const char* name) { return aicf::take_argument(arguments, name); };
     const auto b_layout = aicf::read_choice("b_layout", take("b_layout"), AICF_B_LAYOUT_NAMES);
     const auto dtype = aicf::find_dtype("a", take("a"), AICF_DTYPE_TYPESTRS);
@@ -24,10 +25,12 @@ GemmBiasActParams read_params(const py::kwargs& arguments) {
     const auto bias = aicf::view_optional_array({"bias", typestr, {n}}, take("bias"));
     const auto y = aicf::view_array({"y", typestr, {m, n}, true}, take("y"));
     const auto z = aicf::view_optional_array({"z", typestr, {m, n}, true}, take("z"));
+    const auto residual = aicf::view_optional_array({"residual", typestr, {m, n}, true}, take("residual"));
     const auto check_output = [&](const char* name, const aicf::ArrayView& output) {
         aicf::check_no_overlap(name, output, "a", a, kItemBytes[dtype]);
         aicf::check_no_overlap(name, output, "b", b, kItemBytes[dtype]);
         if (bias) aicf::check_no_overlap(name, output, "bias", *bias, kItemBytes[dtype]);
+        if (residual) aicf::check_no_overlap(name, output, "residual", *residual, kItemBytes[dtype]);
     };
     check_output("y", y);
     if (z) {
@@ -52,12 +55,14 @@ GemmBiasActParams read_params(const py::kwargs& arguments) {
     params.dtype = static_cast<std::int32_t>(dtype);
     params.b_layout = b_layout;
     params.precision = aicf::read_choice("precision", take("precision"), AICF_PRECISION_NAMES);
+    params.residual = residual ? residual->data<const void>() : nullptr;
+    params.ldresidual = residual ? residual->strides[0] : n;
     return params;
 }
 
 }  // namespace
 
 PYBIND11_MODULE(_gemm_bias_act, module) {
-    module.doc() = "Y = act(A B + bias): variants loaded from shared libraries.";
+    module.doc() = "Y = act(A B + bias + residual): variants loaded from shared libraries.";
     aicf::bind_variant<GemmBiasActParams>(module, "gemm_bias_act", read_params);
 }

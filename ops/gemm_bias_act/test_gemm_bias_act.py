@@ -147,6 +147,22 @@ def test_refusal_names_the_dtype_or_layout(
         assert open_kernel(kernel).supports(**case.arguments).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "attributes"),
+    [("naive", {}), ("mma", {"dtype": "float16"}), ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}), ("decode", {"dtype": "float16"})],
+)
+def test_a_residual_of_equal_rows_has_the_bits_of_a_bias(
+    device: Device, open_kernel: Open, kernel: str, attributes: dict[str, str]
+) -> None:
+    biased = Problem({"M": 3, "N": 24, "K": 40}, attributes | {"with_bias": True, "act": "relu"})
+    inputs = make_inputs(OP, biased, "normal")
+    bias = inputs.pop("bias")
+    added = Problem(biased.sizes, attributes | {"with_residual": True, "act": "relu"}, {"residual": 5})
+    y = UNDER_TEST.launch(device, open_kernel(kernel), added, inputs | {"residual": np.tile(bias, (3, 1))})["y"]
+    expected = UNDER_TEST.launch(device, open_kernel(kernel), biased, inputs | {"bias": bias})["y"]
+    np.testing.assert_array_equal(y.view(np.uint8), expected.view(np.uint8))
+
+
 def _arguments(device: Device, **changes: object) -> dict[str, object]:
     def make(*shape: int) -> object:
         return device.allocate(4 * math.prod(shape)).view(shape, np.float32)
@@ -157,6 +173,7 @@ def _arguments(device: Device, **changes: object) -> dict[str, object]:
         "bias": None,
         "y": make(4, 12),
         "z": None,
+        "residual": None,
         "act": "none",
         "b_layout": "kn",
         "precision": "ieee",
@@ -177,6 +194,7 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
             r"^b: expected contiguous rows .* got strides \(1, 8\)",
         ),
         ({"bias": buffer.view((11,), np.float32)}, ValueError, r"^bias: expected shape \(12,\), got \(11,\)"),
+        ({"residual": buffer.view((4, 11), np.float32)}, ValueError, r"^residual: expected shape \(4, 12\), got \(4, 11\)"),
         ({"y": buffer.view((4, 11), np.float32)}, ValueError, r"^y: expected shape \(4, 12\), got \(4, 11\)"),
         ({"a": buffer.view((4, 8), np.float32), "y": buffer.view((4, 12), np.float32)}, ValueError, r"^y: .* overlaps a"),
         ({"act": "tanh"}, ValueError, r"^act: expected one of none, relu, gelu_tanh, gelu_erf, silu, got 'tanh'"),
@@ -185,7 +203,7 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
         ({"b_layout": "nk"}, ValueError, r"^b: expected shape \(\*, 8\), got \(8, 12\)"),
         ({"precision": "tf16"}, ValueError, r"^precision: expected one of ieee, tf32, got 'tf16'"),
         ({"b_layout": "k"}, ValueError, r"^b_layout: expected one of kn, nk, got 'k'"),
-        ({"alpha": 2.0}, TypeError, r"^alpha: unknown argument; there are: a, b, bias, y, z, act, b_layout, precision"),
+        ({"alpha": 2.0}, TypeError, r"^alpha: unknown argument; there are: a, b, bias, y, z, residual, act, b_layout, precision"),
     ]
     for changes, error, message in cases:
         with pytest.raises(error, match=message):

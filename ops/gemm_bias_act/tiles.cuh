@@ -20,12 +20,15 @@ struct Gemm {
     std::int64_t lda, ldb, ldy, ldz;
     int m, n, k;
     int act;
-    bool has_vector_outputs;  // rows of bias, y and z start on 16-byte boundaries
+    bool has_vector_outputs;  // rows of bias, y, z and residual start on 16-byte boundaries
+    const float* residual;    // [m, n], row stride ldresidual, or null
+    std::int64_t ldresidual;
 };
 
-// Stores one element of the product: adds the bias, keeps Z where wanted, applies the activation.
+// Stores one element of the product: adds bias and residual, keeps Z where wanted, applies the activation.
 __device__ __forceinline__ void store_element(const Gemm& gemm, int row, int column, float product) {
-    const float z = gemm.bias ? product + gemm.bias[column] : product;
+    float z = gemm.bias ? product + gemm.bias[column] : product;
+    if (gemm.residual) z += gemm.residual[row * gemm.ldresidual + column];
     if (gemm.z) gemm.z[row * gemm.ldz + column] = z;
     gemm.y[row * gemm.ldy + column] = apply_activation(gemm.act, z);
 }
@@ -34,6 +37,10 @@ __device__ __forceinline__ void store_four(const Gemm& gemm, int row, int column
     if (gemm.bias) {
         const float4 bias = load_vector(gemm.bias + column);
         product = {product.x + bias.x, product.y + bias.y, product.z + bias.z, product.w + bias.w};
+    }
+    if (gemm.residual) {
+        const float4 addend = load_vector(gemm.residual + row * gemm.ldresidual + column);
+        product = {product.x + addend.x, product.y + addend.y, product.z + addend.z, product.w + addend.w};
     }
     if (gemm.z) store_vector(gemm.z + row * gemm.ldz + column, product);
     const int act = gemm.act;

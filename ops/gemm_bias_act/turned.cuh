@@ -38,19 +38,21 @@ struct OutputProblem {
     int m, n;
     int act;
     bool has_chunks;  // rows of y and z start on 16-byte boundaries
+    const void* residual;  // [m, n], row stride ldresidual, or null
+    std::int64_t ldresidual;
 };
 
 template <class Element>
-__device__ __forceinline__ float read_element(const void* base, int index) {
+__device__ __forceinline__ float read_element(const void* base, std::int64_t index) {
     return to_float(static_cast<const Element*>(base)[index]);
 }
 
 template <>
-__device__ __forceinline__ float read_element<Tf32>(const void* base, int index) {
+__device__ __forceinline__ float read_element<Tf32>(const void* base, std::int64_t index) {
     return static_cast<const float*>(base)[index];
 }
 
-// Y = act(D' + bias), and Z = D' + bias. T's rows are columns of Y.
+// Y = act(D' + bias + residual), and Z the same before act. T's rows are columns of Y.
 template <class Element, class T>
 struct TurnedEpilogue {
     using L = WgmmaLayout<T>;
@@ -98,9 +100,23 @@ struct TurnedEpilogue {
     template <int kRows>
     __device__ __forceinline__ void finish_rows(float* z, int row, int column) {
         if (row >= problem.m) return;  // the same for the whole warp group
+        if (problem.residual != nullptr) add_residual<kRows>(z, row, column);
         if (problem.z != nullptr) store_rows<kRows>(problem.z, problem.ldz, z, row, column);
         activate_slab<kRows / 2>(problem.act, z);
         store_rows<kRows>(problem.y, problem.ldy, z, row, column);
+    }
+
+    template <int kRows>
+    __device__ __forceinline__ void add_residual(float* z, int row, int column) const {
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        const int own = column + find_group_warp() * 16 + lane / 4;
+#pragma unroll
+        for (int i = 0; i < kRows / 2; ++i) {
+            const int at_row = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
+            const int at_column = own + i % 4 / 2 * 8;
+            if (at_row >= problem.m || at_column >= problem.n) continue;
+            z[i] += read_element<Element>(problem.residual, at_row * problem.ldresidual + at_column);
+        }
     }
 
     template <int kRows>
@@ -173,7 +189,8 @@ struct TurnedEpilogue {
     }
 };
 
-// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act, as D = B' A' with k split. B is [k, n] where kTransposedB, else [n, k].
+// Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), Z the same before act, as D = B' A' with k split. B is [k, n] where kTransposedB,
+// else [n, k].
 template <class Element, class T, bool kTransposedB>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     multiply_turned(const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_a, const OutputProblem problem,
@@ -196,7 +213,9 @@ __global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProbl
         float z[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (problem.bias != nullptr && column + i < problem.n) z[i] += read_element<Element>(problem.bias, column + i);
+            if (column + i >= problem.n) continue;
+            if (problem.bias != nullptr) z[i] += read_element<Element>(problem.bias, column + i);
+            if (problem.residual != nullptr) z[i] += read_element<Element>(problem.residual, row * problem.ldresidual + column + i);
         }
         if (problem.z != nullptr) store_four_rounded<Element>(problem.z, problem.ldz, problem.n, problem.has_chunks, row, column, z);
         activate_slab<4>(problem.act, z);

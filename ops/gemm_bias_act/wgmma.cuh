@@ -1,4 +1,5 @@
-// The Hopper kernel for 16-bit floats and TF32: the main loop of common/wgmma_pipeline.cuh, with bias, Z and activation in its epilogue.
+// The Hopper kernel for 16-bit floats and TF32: the main loop of common/wgmma_pipeline.cuh, with bias, residual, Z and activation in its
+// epilogue.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,9 @@ struct WgmmaProblem {
     int act;
     bool has_z;
     TileGrid grid;
+    const void* residual;  // [m, n], row stride ldresidual, rows on 16-byte boundaries, or null
+    std::int64_t ldresidual;
+    int m;
 };
 
 // Applies an activation, which is the same for all threads, to what one slab holds of a thread.
@@ -41,7 +45,7 @@ __device__ __forceinline__ void activate_slab(int act, float* z) {
     }
 }
 
-// Y = act(D + bias), and Z = D + bias.
+// Y = act(D + bias + residual), and Z the same before act.
 template <class Element, class T>
 struct BiasActEpilogue {
     using L = WgmmaLayout<T>;
@@ -104,7 +108,7 @@ struct BiasActEpilogue {
                 if (bias != nullptr) {
 #pragma unroll
                     for (int i = 0; i < L::kSlabColumns / 8; ++i) {
-                        const float2 addend = load_bias_pair(bias, slab * L::kSlabColumns / 2 + i * 4 + writer.lane % 4);
+                        const float2 addend = load_pair(bias, slab * L::kSlabColumns / 2 + i * 4 + writer.lane % 4);
                         z[4 * i + 0] += addend.x;
                         z[4 * i + 1] += addend.y;
                         z[4 * i + 2] += addend.x;
@@ -112,6 +116,7 @@ struct BiasActEpilogue {
                     }
                 }
                 const int column = tile.column + slab * L::kSlabColumns;
+                if (problem.residual != nullptr) add_residual(z, row + block * 64, column);
                 if (problem.has_z) store_part(map_z, column, row + block * 64, z, false);
                 // relu comes with the rounding.
                 const bool clamps = kRounds && problem.act == AICF_ACT_RELU;
@@ -121,12 +126,30 @@ struct BiasActEpilogue {
         }
     }
 
-    // Two neighbouring columns' bias; `pair` counts them.
-    __device__ __forceinline__ static float2 load_bias_pair(const Bits* bias, int pair) {
+    // To this thread's sums of one slab. Rows of Y are whole units of 16 bytes: both columns of a pair are inside, or none.
+    __device__ __forceinline__ void add_residual(float* z, int first_row, int first_column) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = first_row + half * 8 + writer.lane / 4;
+            if (row >= problem.m) continue;
+            const Bits* source = static_cast<const Bits*>(problem.residual) + row * problem.ldresidual;
+#pragma unroll
+            for (int i = 0; i < L::kSlabColumns / 8; ++i) {
+                const int column = first_column + i * 8 + writer.lane % 4 * 2;
+                if (column >= problem.n) continue;
+                const float2 addend = load_pair(source, column / 2);
+                z[4 * i + 2 * half] += addend.x;
+                z[4 * i + 2 * half + 1] += addend.y;
+            }
+        }
+    }
+
+    // Two neighbouring columns of a row of elements; `pair` counts them.
+    __device__ __forceinline__ static float2 load_pair(const Bits* row, int pair) {
         if constexpr (kRounds) {
-            return unpack_pair<Element>(reinterpret_cast<const std::uint32_t*>(bias)[pair]);
+            return unpack_pair<Element>(reinterpret_cast<const std::uint32_t*>(row)[pair]);
         } else {
-            return reinterpret_cast<const float2*>(bias)[pair];
+            return reinterpret_cast<const float2*>(row)[pair];
         }
     }
 
@@ -147,7 +170,8 @@ struct BiasActEpilogue {
     __device__ __forceinline__ void end() const { writer.end(); }
 };
 
-// Y[m, n] = act(A[m, k] B + bias[n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k], which is wgmma's own order.
+// Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k], which is wgmma's
+// own order.
 template <class Element, class T, bool kTransposedB>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     multiply_wgmma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,

@@ -39,9 +39,12 @@ struct WgmmaPlan {
             return make_unsupported("n = %lld: must be a multiple of %d, so that rows of y end on 16-byte boundaries",
                                     static_cast<long long>(params.n), kTensorMapAlignment / kItemBytes);
         }
-        return require_mappable(
-            {{"a", params.a, params.lda}, {"b", params.b, params.ldb}, {"y", params.y, params.ldy}, {"z", params.z, params.ldz}},
-            kItemBytes);
+        return require_mappable({{"a", params.a, params.lda},
+                                 {"b", params.b, params.ldb},
+                                 {"y", params.y, params.ldy},
+                                 {"z", params.z, params.ldz},
+                                 {"residual", params.residual, params.ldresidual}},
+                                kItemBytes);
     }
 
     struct Maps {
@@ -71,6 +74,9 @@ struct WgmmaPlan {
         problem.n = static_cast<int>(params.n);
         problem.act = static_cast<int>(params.act);
         problem.has_z = params.z != nullptr;
+        problem.residual = params.residual;
+        problem.ldresidual = params.ldresidual;
+        problem.m = static_cast<int>(params.m);
         problem.grid = make_tile_grid<Config>(params.m, params.n, params.k);
         return problem;
     }
@@ -128,7 +134,9 @@ OutputProblem make_output_problem(const GemmBiasActParams& params) {
             static_cast<int>(params.m),
             static_cast<int>(params.n),
             static_cast<int>(params.act),
-            is_mappable(params.y, params.ldy, kItemBytes) && (params.z == nullptr || is_mappable(params.z, params.ldz, kItemBytes))};
+            is_mappable(params.y, params.ldy, kItemBytes) && (params.z == nullptr || is_mappable(params.z, params.ldz, kItemBytes)),
+            params.residual,
+            params.ldresidual};
 }
 
 // The clusters and the workspace of a grid of tiles whose steps of k are split where that gains, and the kernels before and behind.

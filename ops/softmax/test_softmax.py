@@ -137,6 +137,18 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
     assert supports(x=x, y=y) == ""
 
 
+@pytest.mark.slow  # a liar is compiled and proved
+def test_a_mask_that_shows_one_column_too_many_is_refused(device: Device, tmp_path: Path) -> None:
+    liar = UNDER_TEST.patch(
+        tmp_path, "softmax/kernels.cu", "visible = static_cast<int>(last) + 1;", "visible = static_cast<int>(last) + 2;"
+    )
+    variant = VARIANTS["naive"]
+    result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
+    refused = {p.problem for p in result.problems if p.faults}
+    assert refused == {p.name for p in OP.select_problems("verify") if p.attributes.get("mask") == "causal"}
+    assert "mismatch" in {fault.kind.value for fault in result.all_faults}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cpp_mlp"
 NETWORK = ROOT / "examples" / "cpp_network"
 PATTERNS = ("naive__*", "row_in_registers__*")
+FAST_OPS = ("gemm_bias_act", "softmax")  # those of the network; the slow tests build a library of all
 # Compiles the example's network of the library's kernels alone.
 MAKE_NETWORK = """
 import fnmatch, runpy, sys
@@ -43,8 +44,9 @@ runpy.run_path(sys.argv[1])["main"](Path(sys.argv[2]))
 
 @dataclass(frozen=True)
 class Built:
-    """A library of some of the frozen kernels and a network, and the examples linked with it."""
+    """A library of some of the frozen kernels of some ops (none: of all) and a network, and the examples linked with it."""
 
+    ops: tuple[str, ...]
     prefix: Path
     build: Path
     program: Path
@@ -60,20 +62,21 @@ def run(*command: object, cwd: Path = ROOT, timeout: float = 300) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Built:
+    ops = () if pytestconfig.getoption("--slow") else FAST_OPS
     folder = tmp_path_factory.mktemp("deploy")
     prefix, build = folder / "prefix", folder / "build"
     nvcc = find_toolchain().nvcc
     words = [f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DPython3_EXECUTABLE={sys.executable}", f"-DAICF_NVCC={nvcc}", "-DAICF_ARCHS=sm_90a"]
     values = folder / "values"
     make_network(values)
-    words += [f"-DAICF_KERNELS={';'.join(PATTERNS)}", f"-DAICF_NETWORKS={values / 'mlp'}"]
+    words += [f"-DAICF_KERNELS={';'.join(PATTERNS)}", f"-DAICF_NETWORKS={values / 'mlp'}", f"-DAICF_OPS={';'.join(ops)}"]
     run("cmake", "-S", ROOT / "deploy", "-B", build, "-G", "Ninja", *words)
     run("ninja", "-C", build, "install")
     for example in (EXAMPLE, NETWORK):
         run("cmake", "-S", example, "-B", folder / example.name, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
         run("ninja", "-C", folder / example.name)
-    return Built(prefix, build, folder / "cpp_mlp" / "cpp_mlp", folder / "cpp_network" / "cpp_network", values)
+    return Built(ops, prefix, build, folder / "cpp_mlp" / "cpp_mlp", folder / "cpp_network" / "cpp_network", values)
 
 
 def make_network(folder: Path) -> None:
@@ -89,7 +92,7 @@ def list_symbols(archive: Path) -> set[str]:
 
 def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built: Built) -> None:
     expected = {"aicf_list_kernels"}
-    for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS):
+    for op in select(find_frozen_dir(), built.ops, ["sm_90a"], PATTERNS):
         expected |= {f"aicf_{op.name}{call}" for call in ("", "_choose", "_choose_on", "_workspace_bytes")}
         expected |= {symbol for k in op.kernels for symbol in k.manifest["entry_points"].values()}
     calls = re.findall(r"\b(aicf_network_\w+)\(", (ROOT / "deploy" / "aicf_network.h").read_text().partition("*/")[2])
@@ -103,14 +106,14 @@ def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built
 def test_the_build_says_which_ops_and_how_many_kernels_it_has(built: Built) -> None:
     lines = (built.build / "generated" / "summary.txt").read_text().splitlines()
     assert lines.pop(0).startswith("network mlp: 3 steps, 132608 bytes of weights, ")
-    assert lines[-1] == summarize(select(find_frozen_dir(), [], ["sm_90a"], PATTERNS)).splitlines()[-1]
+    assert lines[-1] == summarize(select(find_frozen_dir(), built.ops, ["sm_90a"], PATTERNS)).splitlines()[-1]
     told = {line.partition(":")[0]: int(line.split()[1]) for line in lines[:-1]}
-    chosen = {op.name: len(op.kernels) for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS)}
+    chosen = {op.name: len(op.kernels) for op in select(find_frozen_dir(), built.ops, ["sm_90a"], PATTERNS)}
     assert told == chosen and f"{sum(chosen.values())} kernels" in lines[-1] and " for sm_90a, " in lines[0]
 
 
 def test_the_machine_code_in_the_library_is_what_was_sealed(built: Built) -> None:
-    for op in select(find_frozen_dir(), [], ["sm_90a"], PATTERNS):
+    for op in select(find_frozen_dir(), built.ops, ["sm_90a"], PATTERNS):
         for kernel in op.kernels:
             found = hash_machine_code(built.build / "kernels" / f"{op.name}-{kernel.name}.o")
             assert found == kernel.manifest["build"]["machine_code"]["sm_90a"]

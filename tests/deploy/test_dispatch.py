@@ -29,7 +29,7 @@ from tests.contract.chooser import Call, choose, classify, list_axes, look_up
 from tests.deploy.dispatchers import Choice, Preferences, build_dispatcher
 
 OPS = list_frozen_ops(find_frozen_dir())
-NUM_CALLS = 2_000
+NUM_CALLS = 600
 NUM_SLOW_CALLS = 10_000  # with --slow
 
 

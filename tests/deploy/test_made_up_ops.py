@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.kernels import FrozenKernel
-from contract.layout import SOURCES
+from contract.layout import SOURCES, hash_value
 from contract.structs import Status, make_params
 from deploy.dispatch import make_dispatcher
 from deploy.errors import DeployError
@@ -51,6 +51,7 @@ def deploy(made: MadeUpSet, number: int) -> DeployedOp:
             "capture_safe": True,
             "build": {"flags": [], "gencode": "arch=compute_90a,code=sm_90a", "source": "sources/x.cu", "toolchain": {"nvcc": "13.0.88"}},
             "files": {},
+            "interface": hash_value(interface),
             "described": interface,
         }
         kernels.append(MadeUpKernel(manifest | facts, Path("/nowhere")))

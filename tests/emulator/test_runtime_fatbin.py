@@ -150,7 +150,7 @@ def run_saxpy(cuda: Runtime, program: ctypes.CDLL, a: float, stream: int = 0) ->
         cuda.call("cudaFree", address)
 
 
-@pytest.mark.parametrize("mode", ["none", "speed", "balance", "size"])
+@pytest.mark.parametrize("mode", ["none", "speed", pytest.param("balance", marks=pytest.mark.slow), "size"])
 def test_programs_with_every_compression(emulator: Runtime, build: Callable[..., Path], mode: str) -> None:
     program = ctypes.CDLL(str(build(f"--compress-mode={mode}", "-lineinfo")))
     run_saxpy(emulator, program, 4.0)

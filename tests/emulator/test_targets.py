@@ -34,16 +34,19 @@ extern "C" __global__ void sum(const float* x, float* out, int n) {
 """
 OLD = ["75", "80", "86", "87", "88", "89", "90", "90a"]
 NAMES = [*OLD, *(f"{arch}{suffix}" for arch in (100, 103, 110, 120, 121) for suffix in ("", "a", "f"))]
+# Every target is a compilation: of each kind one, and all with the slow tests.
+FAST = ("75", "90a", "100f", "121")
 SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def modules(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> dict[str, str]:
     """The PTX for each architecture, as one compilation puts them into a fat binary."""
     folder = tmp_path_factory.mktemp("targets")
     source, made = folder / "sum.cu", folder / "sum.fatbin"
     source.write_text(SOURCE)
-    targets = [word for name in NAMES for word in ("-gencode", f"arch=compute_{name},code=compute_{name}")]
+    names = NAMES if pytestconfig.getoption("--slow") else FAST
+    targets = [word for name in names for word in ("-gencode", f"arch=compute_{name},code=compute_{name}")]
     subprocess.run([find_nvcc(), "-fatbin", "--compress-mode=none", *targets, str(source), "-o", str(made)], check=True)
     image = made.read_bytes()
     found, at = {}, 16
@@ -55,7 +58,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in NAMES])
 def test_ptx_of_every_architecture_runs(emulator: Runtime, modules: dict[str, str], name: str) -> None:
     assert f".target sm_{name}\n" in modules[name]
     library = emulator.load(modules[name])

@@ -251,7 +251,7 @@ def test_the_projects_own_set_shares_its_sources() -> None:
         assert listed.returncode != 0 or len(listed.stdout.splitlines()) == len(paths), "git ignores what the set needs"
 
 
-@pytest.mark.parametrize(("op", "family"), [("softmax", "naive__"), ("gemm_backward", "streamed__")])
+@pytest.mark.parametrize(("op", "family"), [("softmax", "naive__"), pytest.param("gemm_backward", "streamed__", marks=pytest.mark.slow)])
 def test_a_kernel_comes_out_of_its_revision_as_it_was_sealed(op: str, family: str, tmp_path: Path) -> None:
     frozen = read_frozen_op(find_frozen_dir(), op)
     kernel = read_kernel(frozen.folder, next(k for k in frozen.kernels if k.startswith(family)))

@@ -165,6 +165,7 @@ def test_goals_alone_make_a_page() -> None:
     assert "Beside the peers, goal by goal" in html and "1970" not in html
 
 
+@pytest.mark.slow
 def test_report_shows_goals_that_are_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["report", "gemm_backward", "--published", "--html", str(tmp_path / "page.html")])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
@@ -22,6 +24,7 @@ from harness.verify.plan import Effort
 _STEP = "    float z = 0.0f;\n    for (int k = 0; k != 7; k += STEP) z += a.x[k % a.n];\n"
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_a_timeout_with_kernel_line_block_and_thread(emulated_device: Device, tmp_path: Path) -> None:
     ops = tmp_path / "ops"
     ops.mkdir()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.harness.browser import look_at, open_browser
 from tests.harness.test_published import GPU, OP, OTHER, OWN, make_timing
 from tests.harness.test_records import start
 
-OPS = ("gemm_bias_act", "softmax", "transpose")
+OPS = ("softmax", "transpose", pytest.param("gemm_bias_act", marks=pytest.mark.slow))  # the slow one takes ten seconds to draw
 NASTY = '<script>alert(1)</script> & "quotes"'
 
 
@@ -41,12 +42,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Pages of what the project publishes."""
+def draw(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Pages of what the project publishes, each drawn when it is first asked for."""
     folder = tmp_path_factory.mktemp("pages")
-    found = {}
-    for op in OPS:
-        found[op] = folder / f"{op}.html"
+
+    @cache
+    def draw_page(op: str) -> Path:
+        path = folder / f"{op}.html"
         frame = records.load(op, "published")
         # Every part of the page is there with a few problems, and each more takes a second to draw.
         few = list(dict.fromkeys(frame.problem[frame.kind == "bench"]))[:2]
@@ -55,27 +57,33 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         with pytest.MonkeyPatch.context() as patch:
             if op == "softmax":
                 patch.setattr(page, "_NUM_WIDTHS", 2)  # the others are drawn once, and scrolled where there is no room
-            found[op].write_text(write_page(find_op(op).op, shown))
-    return found
+            path.write_text(write_page(find_op(op).op, shown))
+        return path
+
+    return draw_page
 
 
 @pytest.mark.parametrize(
     ("op", "width", "scheme"),
     [
-        *(("gemm_bias_act", 400, "dark"), ("gemm_bias_act", 1600, "light"), ("softmax", 400, "light")),
-        *(("softmax", 900, "dark"), ("transpose", 400, "dark"), ("transpose", 1600, "dark")),
+        pytest.param("gemm_bias_act", 400, "dark", marks=pytest.mark.slow),
+        pytest.param("gemm_bias_act", 1600, "light", marks=pytest.mark.slow),
+        ("softmax", 400, "light"),
+        ("softmax", 900, "dark"),
+        ("transpose", 400, "dark"),
+        ("transpose", 1600, "dark"),
     ],
 )
-def test_a_browser_finds_nothing_wrong(browser: Any, pages: dict[str, Path], tmp_path: Path, op: str, width: int, scheme: str) -> None:
-    look = look_at(browser, pages[op], width, scheme)
+def test_a_browser_finds_nothing_wrong(browser: Any, draw: Callable[[str], Path], tmp_path: Path, op: str, width: int, scheme: str) -> None:
+    look = look_at(browser, draw(op), width, scheme)
     (tmp_path / f"{op}-{width}-{scheme}.png").write_bytes(look.picture)
     assert look.complaints == []
     assert look.requests == [], "the page needs nothing else"
     assert look.num_figures >= 5
 
 
-def test_light_and_dark_differ(browser: Any, pages: dict[str, Path]) -> None:
-    pictures = {look_at(browser, pages["softmax"], 900, scheme).picture for scheme in ("light", "dark")}
+def test_light_and_dark_differ(browser: Any, draw: Callable[[str], Path]) -> None:
+    pictures = {look_at(browser, draw("softmax"), 900, scheme).picture for scheme in ("light", "dark")}
     assert len(pictures) == 2
 
 
@@ -101,14 +109,14 @@ def test_what_is_wrong_with_a_page_is_found(browser: Any, tmp_path: Path, compla
     assert len(found) == 1 and complaint in found[0]
 
 
-def test_the_page_is_one_file(pages: dict[str, Path]) -> None:
-    for path in pages.values():
-        text = path.read_text()
-        assert re.findall(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?!data:)', text) == []
-        assert re.findall(r'url\((?!#)|@import|xlink:href="(?!#)', text) == []
-        ids = re.findall(r'\bid="([^"]*)"', text)
-        assert len(ids) == len(set(ids)), "drawings refer to their own parts"
-        assert set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', text)) <= {(i, "") for i in ids} | {("", i) for i in ids}
+@pytest.mark.parametrize("op", OPS)
+def test_the_page_is_one_file(draw: Callable[[str], Path], op: str) -> None:
+    text = draw(op).read_text()
+    assert re.findall(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?!data:)', text) == []
+    assert re.findall(r'url\((?!#)|@import|xlink:href="(?!#)', text) == []
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids)), "drawings refer to their own parts"
+    assert set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', text)) <= {(i, "") for i in ids} | {("", i) for i in ids}
 
 
 def make_verdict(variant: str, status: str, reason: str = "") -> ResultFacts:
@@ -137,18 +145,23 @@ def test_the_page_says_what_the_records_say(store: Records) -> None:
     assert "one run of these problems is recorded" in text
 
 
-def test_a_roofline_of_one_intensity_is_left_out_and_that_is_said(pages: dict[str, Path]) -> None:
-    text = pages["softmax"].read_text()
+def test_a_roofline_of_one_intensity_is_left_out_and_that_is_said(draw: Callable[[str], Path]) -> None:
+    text = draw("softmax").read_text()
     assert "<h2>Roofline</h2>" not in text and "<h2>Share of the roofline</h2>" in text
     assert "Roofline: all problems have one arithmetic intensity (0.62 flop per byte)" in read_text(text)
-    assert "<h2>Roofline</h2>" in pages["gemm_bias_act"].read_text()
 
 
-def test_every_card_says_which_device_and_commit_it_speaks_of(pages: dict[str, Path]) -> None:
-    for html in (path.read_text() for path in pages.values()):
-        cards = re.findall(r"<section.*?</section>", html, flags=re.DOTALL) + re.findall(r'<li class="tile">.*?</li>', html)
-        assert len(cards) >= 8
-        assert all(re.search(r"(?:NVIDIA H200|emulated), commits? [0-9a-f]{7}", card) for card in cards)
+@pytest.mark.slow
+def test_a_roofline_of_many_intensities_is_shown(draw: Callable[[str], Path]) -> None:
+    assert "<h2>Roofline</h2>" in draw("gemm_bias_act").read_text()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_card_says_which_device_and_commit_it_speaks_of(draw: Callable[[str], Path], op: str) -> None:
+    html = draw(op).read_text()
+    cards = re.findall(r"<section.*?</section>", html, flags=re.DOTALL) + re.findall(r'<li class="tile">.*?</li>', html)
+    assert len(cards) >= 8
+    assert all(re.search(r"(?:NVIDIA H200|emulated), commits? [0-9a-f]{7}", card) for card in cards)
 
 
 def test_sources_of_several_devices_and_commits_are_told_apart(store: Records) -> None:

@@ -35,6 +35,9 @@ def test_attributes_and_padding_stay_with_the_problem() -> None:
 def test_large_problems_run_on_normal_inputs_alone() -> None:
     op = make_toy(problems=(Problem({"M": 8, "N": 8, "K": 8}), Problem({"M": 400, "N": 400, "K": 400})))
     small, large = (s for s in make_plan(op, Effort()) if not s.hidden)
+    limit = Effort(max_listed_flops=find_size(op, small.problem))
+    assert [s.problem for s in make_plan(op, limit) if not s.hidden] == [small.problem]
+    assert make_plan(op, limit, [large.problem.name])[0].problem == large.problem, "a problem that is named is run"
     assert small.distributions == ("uniform", "wide", "ties", "denormal", "nonfinite")
     assert large.distributions == ()
     text = describe_plan(op, make_plan(op, Effort()))

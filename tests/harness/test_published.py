@@ -157,7 +157,7 @@ def test_what_the_project_publishes_can_be_read(op: str) -> None:
     assert (frame.kind == "sweep").any()
 
 
-@pytest.mark.parametrize("op", PUBLISHED)
+@pytest.mark.parametrize("op", [pytest.param(op, marks=[pytest.mark.slow] * (op == "gemm_bias_act")) for op in PUBLISHED])
 def test_the_statistics_of_published_samples_come_out_as_recorded(op: str) -> None:
     frame = records.load(op, "published")
     for r in frame[(frame.kind == "bench") & (frame.status == "passed")].itertuples():

@@ -16,6 +16,7 @@ from harness.verify.inputs import make_inputs
 from harness.verify.places import Restriction
 from harness.verify.reference import compute_expected
 
+DEAR = ("sdpa",)  # its reference
 OPS = {name: op for name in find_ops() if (op := find_op(name).op).sampling is not None}
 
 # A device, a kernel, a stream: choosing places needs none.
@@ -28,7 +29,7 @@ def list_problems(op: Op) -> list[Problem]:
     return listed + [d.problem for d in draw_problems(op, 40, 0) if op.cost(d.problem).bytes_moved <= 2e7][:3]
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in DEAR)) for name in OPS])
 def test_a_sample_is_that_of_the_whole(name: str) -> None:
     op = OPS[name]
     num_sampled = 0

@@ -70,6 +70,7 @@ def predict(core: DecisionCore, row: Any) -> dict[str, float]:
     return {core.table.kernels[i]: us for i, us in (core.predict_us(asked, asked.legal) or {}).items()}
 
 
+@pytest.mark.slow
 def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> None:
     committed = read_op(OP).surveys[ARCH]
     found = fit_times(find_frozen_dir(), read_times(OP, TIMES), ARCH)
@@ -137,6 +138,7 @@ def test_the_least_squares_have_no_weight_below_0() -> None:
             assert np.sum((matrix @ other - target) ** 2) >= error - 1e-12
 
 
+@pytest.mark.slow
 def test_a_survey_comes_and_goes_with_the_history(tmp_path: Path) -> None:
     folder = tmp_path / "frozen"
     shutil.copytree(find_frozen_dir(), folder, ignore=shutil.ignore_patterns(".*"))

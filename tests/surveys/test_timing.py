@@ -90,10 +90,12 @@ def test_a_kernel_that_refuses_a_launch_is_named(device: Device) -> None:
         Launches(device, "a_kernel", next(iter(kernels.calls.values())), [params])
 
 
+@pytest.mark.slow
 def test_the_page_is_the_records() -> None:
     assert (find_folder() / "h200.md").read_text() == make_page(find_folder())
 
 
+@pytest.mark.slow
 def test_what_recorded_times_say_is_what_is_committed() -> None:
     committed = json.loads((find_folder() / "recorded-regret-gemm_bias_act.json").read_text())["rows"]
     for row in committed:
