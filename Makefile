@@ -128,7 +128,7 @@ lint: $(DEV_ENV) ## check style and types: ruff, mypy, clang-format
 sanitize: $(DEV_ENV) ## run the emulated device's tests on a build that checks itself (AddressSanitizer, UndefinedBehaviorSanitizer)
 	PATH="$(abspath $(VENV)/bin):$$PATH" cmake -S device/emulator -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Release \
 		-DAICF_ENGINE_LEVELS=v3 -DAICF_SANITIZE=address,undefined
-	PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/sanitize cudart
+	PATH="$(abspath $(VENV)/bin):$$PATH" ninja -C build/sanitize
 	AICF_DEVICE=emulated AICF_EMULATOR_LIBRARY=$(abspath build/sanitize/libcudart.so.13) \
 		ASAN_OPTIONS=detect_leaks=0:handle_segv=0:use_sigaltstack=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so):$$(g++ -print-file-name=libubsan.so)" $(RUN) -m pytest -p tests.sanitized --capture=sys tests/emulator tests/device $(args)
@@ -136,7 +136,7 @@ sanitize: $(DEV_ENV) ## run the emulated device's tests on a build that checks i
 stress: $(ENV) ## run CUB's and Thrust's algorithms on the emulated device with 1, 2 and 4 host threads, for half an hour (args='--seconds 60')
 	$(RUN) tests/stress/run.py $(args)
 
-fuzz: $(DEV_ENV) ## fuzz the readers of PTX and fat binaries (needs clang; args='--minutes 5')
+fuzz: $(DEV_ENV) ## fuzz the readers of PTX and fat binaries (guided by coverage where there is clang; args='--minutes 5')
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(RUN) device/emulator/fuzz/run.py $(args)
 
 format: $(DEV_ENV) ## rewrite the sources in the project's style

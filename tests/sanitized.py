@@ -14,8 +14,8 @@ _start = subprocess.Popen.__init__
 
 
 def _start_compiler_bare(self: subprocess.Popen[Any], args: Any, *rest: Any, **options: Any) -> None:
-    program = args if isinstance(args, str | os.PathLike) else args[0]
-    if Path(os.fspath(program)).name == "nvcc":
+    words = [os.fspath(word) for word in ([args] if isinstance(args, str | os.PathLike) else args)]
+    if Path(words[0]).name == "nvcc" or words[1:4] == ["-m", "device", "compile"]:
         inherited = options.get("env") or os.environ
         options["env"] = {name: value for name, value in inherited.items() if name != "LD_PRELOAD"}
     _start(self, args, *rest, **options)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_REPEATS = re.compile(r"repe[ta]|repetition|n?iter(?:s|ations?)?\b|num_?iter|loop|trial|runs?\b|nreps?\b|times? to run", re.IGNORECASE)
+_REPEATS = re.compile(
+    r"repe[ta]|repetition|n?iter(?:s|ations?)?\b|num_?iter|loop|trial|runs?\b|nreps?\b|times? to run|cycles\b|passes\b", re.IGNORECASE
+)
 _NOT_REPEATS = re.compile(r"max|solver|step", re.IGNORECASE)
 _USAGE = re.compile(r"Usage[^;]*", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"<([^<>]*)>|\[([^\[\]]*)\]")

@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         tuple(args.argument),
         args.rerun,
         not args.no_own_arguments,
+        core_s=args.core_seconds,
     )
     programs = [program for folder in args.folder for program in find_programs(folder, f"*{args.filter}*")]
     if args.list:
@@ -91,6 +92,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("folder", type=Path, nargs="+", help="folder, or one source file")
     parser.add_argument("--jobs", type=int, default=1, help="programs at the same time (1)")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one program (120)")
+    parser.add_argument("--core-seconds", type=float, default=0.0, help="processor time for one program: fair on a busy machine (0: any)")
     parser.add_argument("--build-timeout", type=float, default=900.0, help="seconds for one compilation (900)")
     parser.add_argument("--checks", default="all", help="checks of the emulator: all, none, or a list (all)")
     parser.add_argument("--arch", default="90a", help="compute capability to compile for, as in 80 or 90a (90a)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import signal
@@ -65,6 +66,7 @@ class RunOptions:
     rerun: bool = False
     own_arguments: bool = True  # those of the program's build file, repetitions cut to one, where ``arguments`` has none
     most_output_mib: int = 512  # a program that prints more is ended
+    core_s: float = 0.0  # processor time of all its threads after which it is ended, however busy the machine is; 0: no limit
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def execute(program: Program, binary: Path, arguments: tuple[str, ...], options:
                 env=environment,
                 start_new_session=True,
             )
-            status = _wait(process, output, begin + options.timeout_s, options.most_output_mib << 20)
+            status = _wait(process, output, begin + options.timeout_s, options)
         seconds = time.monotonic() - begin
         text = _read_end(output)
         lines = reports.read_text(errors="replace").splitlines() if reports.is_file() else []
@@ -139,25 +141,36 @@ def execute(program: Program, binary: Path, arguments: tuple[str, ...], options:
     return judge(program.name, status, text, found, seconds)
 
 
-def _wait(process: subprocess.Popen[bytes], output: Path, deadline: float, most_bytes: int) -> int | None:
-    """Return the exit status; a process that runs past the deadline (None) or prints without end is ended with all that it started.
+def _wait(process: subprocess.Popen[bytes], output: Path, deadline: float, options: RunOptions) -> int | None:
+    """Return the exit status; a process whose time is up (None), or that prints without end, is ended with all that it started.
 
-    Past the deadline it is asked to end first, which has the emulator report what it was at.
+    When its time is up it is asked to end first, which has the emulator report what it was at.
     """
-    pause = 0.02
-    while (left := deadline - time.monotonic()) > 0 and output.stat().st_size <= most_bytes:
+    most_core_s = options.core_s or math.inf
+    pause, is_late = 0.02, False
+    while not is_late and output.stat().st_size <= options.most_output_mib << 20:
         try:
-            return process.wait(min(pause, left))
+            return process.wait(max(0.0, min(pause, deadline - time.monotonic())))
         except subprocess.TimeoutExpired:
             pause = min(2 * pause, 0.5)
-    if left <= 0:
+        is_late = time.monotonic() >= deadline or _read_core_seconds(process.pid) >= most_core_s
+    if is_late:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
-    return None if left <= 0 else status
+    return None if is_late else status
+
+
+def _read_core_seconds(pid: int) -> float:
+    """Return the processor time that a process of ours has used, of all its threads; 0 for one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def judge(name: str, status: int | None, text: str, reports: list[dict[str, Any]], seconds: float) -> Verdict:

@@ -104,6 +104,19 @@ def test_a_program_past_its_time_may_say_what_it_is_at(tmp_path: Path) -> None:
     assert (verdict.status, verdict.output) == ("timeout", "told to end\n")
 
 
+def test_a_limit_in_processor_time_counts_what_a_program_uses_not_what_it_waits(tmp_path: Path) -> None:
+    runtime = tmp_path / "libcudart.so.13"
+    runtime.touch()
+    (program,) = make(tmp_path, {"busy.cu": MAIN})
+    verdicts = {}
+    for name, work in (("busy", "while :; do :; done"), ("idle", "sleep 1; echo PASSED")):
+        script = tmp_path / name
+        script.write_text(f"#!/bin/sh\n{work}\n")
+        script.chmod(0o755)
+        verdicts[name] = execute(program, script, (), RunOptions(runtime, tmp_path, timeout_s=100, core_s=0.3)).status
+    assert verdicts == {"busy": "timeout", "idle": "pass"}
+
+
 def test_a_compiler_out_of_time_ends_with_what_it_started(tmp_path: Path) -> None:
     (tmp_path / "nvcc").write_text("#!/bin/sh\nsleep 300 &\necho $! > child\nwait\n")
     (tmp_path / "nvcc").chmod(0o755)

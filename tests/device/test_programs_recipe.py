@@ -122,6 +122,8 @@ def test_only_counts_of_repetitions_are_cut() -> None:
     assert shorten_repeats(("512", "40", "1000"), usage) == ("512", "40", "1")
     assert shorten_repeats(("7", "100"), "int n = atoi(argv[1]); const int repeat = atoi(argv[2]);") == ("7", "1")
     assert shorten_repeats(("--size", "64", "--iterations", "50", "file.txt"), "") == ("--size", "64", "--iterations", "1", "file.txt")
+    assert shorten_repeats(("image.ppm", "10000"), "const int iCycles = atoi(argv[2]);") == ("image.ppm", "1")
+    assert shorten_repeats(("3", "100"), 'printf("Usage: %s <problem size> <number of passes>\\n", argv[0]);') == ("3", "1")
     assert shorten_repeats(("512",), "") == ("512",)
 
 

@@ -134,6 +134,14 @@ def test_a_program_whose_time_is_up_is_ended_and_says_what_it_was_at(run: Run) -
     assert run("flag", "--max-seconds", "30")[0].returncode == 0  # type: ignore[misc]
 
 
+@pytest.mark.parametrize(("case", "said"), [("many_blocks", " of 2000000000 blocks begun"), ("many_launches", "add")])
+def test_short_blocks_and_short_launches_are_ended_and_named(run: Run, case: str, said: str) -> None:
+    done, findings = run(case, "--max-seconds", "5")  # type: ignore[misc] # on a busy machine it takes seconds to the first launch
+    assert done.returncode == 124, done.stderr
+    (finding,) = [each for each in findings if each["kind"] == "interrupted"]
+    assert said in finding["text"]
+
+
 def test_a_program_ends_with_the_process_that_runs_it(program: Path) -> None:
     with subprocess.Popen([*DEVICE, "run", str(program), "counts"], stdout=subprocess.PIPE, text=True, env=environment()) as parent:
         assert parent.stdout is not None

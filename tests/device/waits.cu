@@ -127,6 +127,10 @@ int main(int argc, char** argv) {
         std::printf("counting\n");
         std::fflush(stdout);
         counts<<<1, 32>>>(reinterpret_cast<unsigned*>(out));
+    } else if (is("many_blocks")) {
+        add<<<2'000'000'000, 32>>>(out);
+    } else if (is("many_launches")) {
+        while (cudaGetLastError() == cudaSuccess) add<<<1, 32>>>(out);
     } else if (is("gives_up")) {
         gives_up<<<2, 32>>>(out, 500'000);
     } else if (is("gives_up_in_time")) {

@@ -1,4 +1,4 @@
-// One algorithm of CUB or Thrust, chosen by -DALGORITHM=name, over several types and drawn sizes; every result is compared with the host's.
+// One algorithm of CUB or Thrust, chosen by -DSTRESS_ALGORITHM=name, over several types and drawn sizes, checked on the host.
 // algorithms ROUNDS SEED MOST_ELEMENTS: prints `type rounds wrong` for each type, and ends with 1 when one was wrong.
 #include <thrust/binary_search.h>
 #include <thrust/device_vector.h>
@@ -36,7 +36,7 @@ enum Algorithm {
     thrust_sets,
     thrust_reduce_by_key,
 };
-constexpr Algorithm kAlgorithm = ALGORITHM;
+constexpr Algorithm kAlgorithm = STRESS_ALGORITHM;
 
 // 16 bytes: as large as what one access can hold.
 struct Pair {

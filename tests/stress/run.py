@@ -63,7 +63,7 @@ def build_algorithm(name: str, library: Path | None = None) -> Path:
     settings = read_settings()
     library = library or find_emulator_library(settings).resolve()
     options = BuildOptions(
-        find_toolchain(), library, settings.cache_dir / "programs", ptx_only=True, extra=(f"-DALGORITHM={name}",), timeout_s=3600
+        find_toolchain(), library, settings.cache_dir / "programs", ptx_only=True, extra=(f"-DSTRESS_ALGORITHM={name}",), timeout_s=3600
     )
     (program,) = find_programs(SOURCE)
     built = build_program(program, options)

@@ -56,13 +56,15 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     if (notes_footprint) note_footprint(runtime, work, runtime.memory().footprints().take());
     runtime.last_race_launch = result.race_launch;
     std::string text;
+    bool is_interrupted = false;
     for (Report& report : result.reports) {
+        is_interrupted |= report.kind == "interrupted";
         report.launched_at = describe_launch_place(kernel.name);
         if (!report.launched_at.empty()) report.text += "    launched by " + report.launched_at + "\n";
         if (text.empty() && report.severity == Severity::kError) text = report.text;
         runtime.add_report(std::move(report));
     }
-    end_if_interrupted();
+    end_if_interrupted(kernel.name, is_interrupted);
     if (runtime.options.counters) {
         runtime.add_counters({kernel.name, operation.grid, operation.block, result.counters});
         runtime.add_lines(launch.program, kernel.name, std::move(result.lines));

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 #include "../exec/exec.hpp"
@@ -74,33 +75,66 @@ bool host_faults_are_ours() {
 
 namespace {
 
+constexpr long kGraceNanoseconds = 250'000'000;  // for a program that launches again and again to begin the next launch
+
 volatile sig_atomic_t interrupted_by = 0;
+timespec interrupted_at;
+timer_t grace;
+volatile sig_atomic_t has_grace = 0;
 
 void end_by(int number) {
     signal(number, SIG_DFL);
     raise(number);
 }
 
-void on_interrupt(int number) {
-    if (!launches_are_running() || interrupted_by != 0) return end_by(number);
+bool start_grace() {
+    itimerspec once{};
+    once.it_value.tv_nsec = kGraceNanoseconds;
+    return has_grace != 0 && timer_settime(grace, 0, &once, nullptr) == 0;
+}
+
+// timeout(1) signals its child, and then the group that the child is in: a second signal that soon is no second wish.
+bool is_the_same_wish() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec - interrupted_at.tv_sec <= 1;
+}
+
+void on_interrupt(int number, siginfo_t* info, void*) {
+    const bool is_grace_over = info->si_code == SI_TIMER;
+    if (is_grace_over && launches_are_running()) return;  // that one reports, and ends us
+    if (interrupted_by != 0) {
+        if (is_grace_over || !is_the_same_wish()) end_by(interrupted_by);
+        return;
+    }
+    if (is_grace_over) return;
     interrupted_by = number;
+    clock_gettime(CLOCK_MONOTONIC, &interrupted_at);
     interrupt_launches();
+    if (!launches_are_running() && !start_grace()) end_by(number);
 }
 
 }  // namespace
 
 void watch_interrupts() {
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGTERM;
     for (const int number : {SIGTERM, SIGINT}) {
         struct sigaction action{};
         if (sigaction(number, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) || action.sa_handler != SIG_DFL) continue;
-        action.sa_handler = on_interrupt;
-        action.sa_flags = SA_ONSTACK;
+        action.sa_sigaction = on_interrupt;
+        action.sa_flags = SA_ONSTACK | SA_SIGINFO;
         sigaction(number, &action, nullptr);
+        if (number == SIGTERM) has_grace = timer_create(CLOCK_MONOTONIC, &event, &grace) == 0;
     }
 }
 
-void end_if_interrupted() {
+void end_if_interrupted(const std::string& kernel, bool is_reported) {
     if (interrupted_by == 0) return;
+    if (!is_reported)
+        Runtime::get().add_report("interrupted", Severity::kError,
+                                  "the process was told to end while kernel " + kernel + " ended by itself\n", 0);
     std::fflush(nullptr);
     end_by(interrupted_by);
 }

@@ -30,6 +30,8 @@ enum class BlockStop {
     kStopped,
 };
 
+std::atomic<bool> interrupted{false};  // the process was told to end
+
 // Lets the warps of a block run in turn until the block ends, its turn does, or none can go on. `moved`: something was done but for polls.
 BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& moved) {
     LaunchState& state = *worker.launch;
@@ -120,7 +122,8 @@ BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& mov
             owner->forced_pc = stuck->pc;
             idle = 0;
         }
-        if (reason == StopReason::kQuantum && ++turns >= most_turns) return BlockStop::kTurn;
+        if (reason == StopReason::kQuantum && (++turns >= most_turns || interrupted.load(std::memory_order_relaxed)))
+            return BlockStop::kTurn;
     }
     return BlockStop::kDone;
 }
@@ -204,7 +207,6 @@ BlockStop run_unit(Worker& worker, Unit& unit) {
     }
 }
 
-std::atomic<bool> interrupted{false};
 std::atomic<uint32_t> num_running{0};  // launches
 
 std::vector<Block*> blocks_of(const std::deque<std::unique_ptr<Unit>>& units) {
@@ -243,8 +245,12 @@ bool report_vain_wait(Worker& worker, const std::deque<std::unique_ptr<Unit>>& u
 }
 
 void report_interruption(Worker& worker, const std::deque<std::unique_ptr<Unit>>& units) {
+    const LaunchState& state = *worker.launch;
+    const uint64_t begun = std::min(state.next_cluster.load(std::memory_order_relaxed), state.run_clusters);
     report_waits(worker, blocks_of(units), Finding::kInterrupted,
-                 "the process was told to end; the warps of a host thread's blocks at that time:");
+                 "the process was told to end, with " + std::to_string(begun * state.cluster_blocks) + " of " +
+                     std::to_string(state.run_clusters * state.cluster_blocks) +
+                     " blocks begun; the warps of a host thread's blocks at that time:");
     worker.launch->end_with(kErrorLaunchTimeout);
 }
 
@@ -347,6 +353,11 @@ void run_worker(Worker& worker) {
     bool more = true;
     while (!state.stop.load(std::memory_order_relaxed)) {
         std::unique_ptr<Unit> unit;
+        if (interrupted.load(std::memory_order_relaxed)) {
+            if (resident.empty() && (unit = take_unit())) resident.push_back(std::move(unit));  // says where the next one would begin
+            if (!resident.empty()) report_interruption(worker, resident);
+            break;
+        }
         if (more && resident.size() < resident_limit) {
             unit = take_unit();
             more = unit != nullptr;
@@ -379,10 +390,6 @@ void run_worker(Worker& worker) {
         }
         polling = only_polls ? polling + 1 : 0;
         resident.push_back(std::move(unit));
-        if (interrupted.load(std::memory_order_relaxed)) {
-            report_interruption(worker, resident);
-            break;
-        }
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
             polling = 0;
             if (wait.go_on(resident) && report_vain_wait(worker, resident)) break;
