@@ -139,6 +139,7 @@ def train_with_interruptions(x: Callable[[np.ndarray], Any]) -> tuple[aicf.train
     return step, losses
 
 
+@pytest.mark.slow  # 16-bit kernels of a whole step are compiled
 def test_copies_in_16_bits_follow_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     own, losses = train_with_interruptions(lambda a: a)
     _, on_device = train_with_interruptions(lambda a: Tensor(a, backend="cuda"))
