@@ -6,6 +6,7 @@ Both backends implement these classes; nothing above this package knows which on
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -354,7 +355,7 @@ class Device(ABC):
     def empty(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> DeviceArray:
         """Return an uninitialised contiguous array."""
         dt = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=np.int64)) * dt.itemsize
+        size = math.prod(map(int, shape)) * dt.itemsize
         return self.allocate(max(size, 1)).view(tuple(shape), dt)
 
     def asarray(self, values: NDArray[Any]) -> DeviceArray:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -228,6 +229,18 @@ class Op:
     def attribute_values(self, problem: Problem) -> dict[str, AttributeValue]:
         """Return every attribute for ``problem``, defaults filled in."""
         return {a.name: problem.attributes.get(a.name, a.default) for a in self.attributes}
+
+    def cut_attributes(self, problem: Problem, interface: Mapping[str, Any]) -> dict[str, AttributeValue]:
+        """Return a problem's attributes as an interface has them that the op has grown beyond.
+
+        Raises :class:`SpecError` naming one that the interface lacks, where the problem's value is not the default.
+        """
+        known = {a["name"] for a in interface["attributes"]}
+        values = self.attribute_values(problem)
+        for attribute in self.attributes:
+            if attribute.name not in known and values[attribute.name] != attribute.default:
+                raise SpecError(f"the frozen set of {self.name} has no attribute {attribute.name}: promote a kernel of the op as it is now")
+        return {name: value for name, value in values.items() if name in known}
 
     def scalar_values(self, problem: Problem) -> dict[str, float]:
         """Return every scalar for ``problem`` as a launch is given it, defaults filled in."""

@@ -55,7 +55,8 @@ def judge_published(op: Op, frozen: FrozenOp, arch: str, times: Mapping[str, Map
     for name, by_kernel in sorted(times.items()):
         if name not in problems or len(by_kernel) < 2:
             continue
-        asked = {"sizes": problems[name].sizes, "attributes": op.attribute_values(problems[name]), "times_us": by_kernel}
+        attributes = op.cut_attributes(problems[name], frozen.description["interface"])
+        asked = {"sizes": problems[name].sizes, "attributes": attributes, "times_us": by_kernel}
         others = forget_problem(known, frozen, problems[name])
         cores = (known, open_core(others, arch), open_core(drop_lonely_winner(known, others, asked), arch))
         row: dict[str, Any] = {"problem": name, "times_us": dict(by_kernel), "best": min(by_kernel, key=lambda k: by_kernel[k])}

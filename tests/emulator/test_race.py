@@ -47,6 +47,18 @@ def test_two_blocks_of_one_thread(emulator: Runtime, case: str, workers: int) ->
         assert "of block (0,0,0)" in text and "of block (1,0,0)" in text and "of the allocation #" in text
 
 
+def test_a_write_that_another_worker_is_about_to_make_counts_as_made(emulator: Runtime) -> None:
+    """Both blocks may have noted their writes before either has made it: which of two writes of one value comes first says nothing."""
+    emulator.set_option("workers", 2)
+    try:
+        for case in ("blocks write the same value", "blocks write different values"):
+            body, expected = CASES[case]
+            found = [kinds(run_ptx(emulator, text_of(body), np.zeros(64, np.uint32), threads=1, blocks=2)[1]) for _ in range(200)]
+            assert all(each == expected for each in found)
+    finally:
+        emulator.set_option("workers", 0)
+
+
 def test_a_barrier_orders_global_memory_within_a_block(emulator: Runtime) -> None:
     own = "mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1; st.global.u32 [%rd2], %r0;"
     other = "xor.b32 %r2, %r0, 63; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd4, %rd0, %rd3; ld.global.u32 %r3, [%rd4];" + USE_3

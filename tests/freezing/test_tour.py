@@ -22,7 +22,7 @@ from device.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("contract", "deploy", "device", "examples", "frozen", "harness", "ops")
-NEW = "row_in_registers/threads16_rows8_vectors4"
+NEW = "row_in_registers/threads32_rows4_vectors2"
 BUCKET = "sm_90a/any/any/any/short_rows"
 
 
@@ -79,9 +79,9 @@ def project(emulated_device: object, tmp_path: Path) -> Project:
 @pytest.mark.slow
 def test_the_road_from_a_new_variant_to_a_cpp_program_and_back(project: Project) -> None:
     spec = project.root / "ops" / "softmax" / "op.py"
-    listed = '{"threads": 8, "rows": 16, "vectors": 4},'
+    listed = '{"threads": 16, "rows": 8, "vectors": 4},'
     assert listed in spec.read_text()
-    spec.write_text(spec.read_text().replace(listed, listed + ' {"threads": 16, "rows": 8, "vectors": 4},'))
+    spec.write_text(spec.read_text().replace(listed, listed + ' {"threads": 32, "rows": 4, "vectors": 2},'))
     project.harness("verify", "softmax", "--variant", NEW)
     before = project.find_holder()["kernel"]
 
@@ -94,7 +94,7 @@ def test_the_road_from_a_new_variant_to_a_cpp_program_and_back(project: Project)
     assert "provisional: the emulated device has no times" in told and "REFUSED" not in told
     holder = project.find_holder()
     kernel = holder["kernel"]
-    assert kernel.startswith("row_in_registers__threads16_rows8_vectors4__") and holder["status"] == "provisional"
+    assert kernel.startswith("row_in_registers__threads32_rows4_vectors2__") and holder["status"] == "provisional"
     # What was verified before the commit is no evidence: it was verified again, and the commit that is named holds the new variant.
     manifest = json.loads((project.root / "frozen" / "softmax" / "kernels" / f"{kernel}.json").read_text())
     assert listed + " {" in project.run("git", "show", f"{manifest['verified']['commit']}:ops/softmax/op.py")

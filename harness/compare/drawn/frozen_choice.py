@@ -18,7 +18,7 @@ from contract.frozen_set import read_op
 from contract.layout import INDEX, find_frozen_dir, hash_bytes
 from device.settings import find_project_root
 from harness.errors import FrozenError
-from harness.spec import Op, Problem
+from harness.spec import Op, Problem, SpecError
 
 
 @dataclass(frozen=True)
@@ -45,33 +45,28 @@ def choose_frozen(op: Op, problems: Sequence[Problem], arch: str, frozen_dir: Pa
     if not (frozen_dir or find_frozen_dir()).joinpath(op.name, INDEX).is_file():
         return [FrozenChoice(error=f"{op.name} is not frozen")] * len(problems)
     interface = read_op(op.name, frozen_dir or find_frozen_dir()).description["interface"]
-    faults = [_find_unknown(op, p, interface) for p in problems]
-    asked = iter(_ask(op, [p for p, fault in zip(problems, faults, strict=True) if not fault], arch, interface))
-    return [FrozenChoice(error=fault) if fault else next(asked) for fault in faults]
+    calls = [_describe_call(op, p, interface) for p in problems]
+    asked = iter(_ask(op.name, [c for c in calls if not isinstance(c, FrozenChoice)], arch))
+    return [c if isinstance(c, FrozenChoice) else next(asked) for c in calls]
 
 
-def _find_unknown(op: Op, problem: Problem, interface: Mapping[str, Any]) -> str:
-    """Return which of a problem's attributes the frozen interface lacks, where its value is not the default; "" without one."""
-    known = {a["name"] for a in interface["attributes"]}
-    defaults = {a.name: a.default for a in op.attributes}
-    unknown = [n for n, v in op.attribute_values(problem).items() if n not in known and v != defaults[n]]
-    return f"the frozen set of {op.name} has no attribute {unknown[0]}: promote a kernel of the op as it is now" if unknown else ""
-
-
-def _ask(op: Op, problems: Sequence[Problem], arch: str, interface: Mapping[str, Any]) -> list[FrozenChoice]:
-    lines = "".join(json.dumps(_describe_call(op, p, interface)) + "\n" for p in problems)
-    command = [sys.executable, "-m", "aicf", "choose", op.name, "--arch", arch]
+def _ask(op: str, calls: Sequence[Mapping[str, Any]], arch: str) -> list[FrozenChoice]:
+    lines = "".join(json.dumps(call) + "\n" for call in calls)
+    command = [sys.executable, "-m", "aicf", "choose", op, "--arch", arch]
     done = subprocess.run(command, input=lines, cwd=find_project_root(), capture_output=True, encoding="utf-8", check=False)
     rows = done.stdout.splitlines()
-    if done.returncode != 0 or len(rows) != len(problems):
-        said = done.stderr.strip() or f"{len(rows)} answers to {len(problems)} calls"
+    if done.returncode != 0 or len(rows) != len(calls):
+        said = done.stderr.strip() or f"{len(rows)} answers to {len(calls)} calls"
         raise FrozenError(f"`{' '.join(command[1:])}` did not decide: {said}")
     return [_read_choice(json.loads(row)) for row in rows]
 
 
-def _describe_call(op: Op, problem: Problem, interface: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_call(op: Op, problem: Problem, interface: Mapping[str, Any]) -> dict[str, Any] | FrozenChoice:
     facts = op.find_facts(problem)
-    attributes = {a["name"]: facts.attributes[a["name"]] for a in interface["attributes"]}
+    try:
+        attributes = op.cut_attributes(problem, interface)
+    except SpecError as error:
+        return FrozenChoice(error=str(error))
     return {"sizes": dict(facts.sizes), "attributes": attributes, "strides": dict(facts.strides)}
 
 

@@ -325,6 +325,7 @@ struct LaunchState {
     uint32_t primary = 0;  // race check: epoch of the launch before, while this one may have to wait for it (griddepcontrol.wait)
     std::atomic<bool> lets_dependents_start{false};
     bool single_worker = false;
+    std::atomic<uint32_t> num_race_waits{0};  // for a write of another worker that was noted and not yet made
     std::atomic<uint32_t> atomic_turn{0};   // race check: one warp at a time does atomics on global memory
 
     std::mutex mutex;  // of all below

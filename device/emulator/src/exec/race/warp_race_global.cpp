@@ -1,5 +1,7 @@
 // The race check of global memory: blocks against blocks, threads against threads. See ../memory/race_shadow.hpp for what is kept.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "../../memory/race_shadow.hpp"
 #include "../warp/warp.hpp"
@@ -97,8 +99,32 @@ bool Interpreter<M>::strong_together(AccessKind kind, uint64_t epoch) const {
 }
 
 template <Mode M>
+bool Interpreter<M>::is_there(const Stored& stored) const {
+    bool same = true;
+    for (uint32_t i = 0; i < stored.count && same; ++i)
+        same = writes_same_value(*stored.inst, stored.first + i, stored.address, stored.memory);
+    return same;
+}
+
+// Another worker notes a write before it makes it: one that was noted a moment ago may still be on its way. It is given some time, in the
+// first races of a launch, lest a program with millions of them waits for each.
+template <Mode M>
+bool Interpreter<M>::comes_to_be_there(const Stored& stored) const {
+    constexpr uint32_t kMaxWaits = 64, kMaxLooks = 200;
+    if (is_there(stored)) return true;
+    LaunchState& state = *block_.launch;
+    if (state.single_worker || state.num_race_waits.fetch_add(1, std::memory_order_relaxed) >= kMaxWaits) return false;
+    for (uint32_t look = 0; look < kMaxLooks; ++look) {
+        std::this_thread::yield();
+        std::atomic_thread_fence(std::memory_order_acquire);
+        if (is_there(stored)) return true;
+    }
+    return false;
+}
+
+template <Mode M>
 void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base,
-                                   bool same_value) {
+                                   const Stored* stored) {
     const SpinLock lock(block_.launch->single_worker ? nullptr : &granule.lock);
     const LaunchState& state = *block_.launch;
     granule.enter(state.shadow_epoch, state.primary);
@@ -114,7 +140,7 @@ void Interpreter<M>::granule_write(Granule& granule, uint64_t units, const uint8
             continue;
         if (strong_together(kind, epoch) || epoch_ordered(epoch, epoch_thread(epoch), by_unit[u])) continue;
         report_global(base + (static_cast<uint64_t>(u) << shift), by_unit[u], epoch, epoch_thread(epoch), granule.write_pc[u], true, true,
-                      same_value ? Finding::kGlobalRaceSameValue : Finding::kGlobalRace);
+                      stored && comes_to_be_there(*stored) ? Finding::kGlobalRaceSameValue : Finding::kGlobalRace);
     }
     for (uint32_t i = 0; i < granule.num_reads; ++i) {
         ReadEntry& read = granule.reads[i];
@@ -221,12 +247,8 @@ void Interpreter<M>::race_global(uint32_t mask, const uint64_t* address, uint32_
             rest &= count == kWarpLanes ? 0 : ~(((1u << count) - 1) << first);
             const uint64_t touched = unit_mask(first_unit, count * units);
             if (is_write) {
-                bool same = false;
-                if (store && (granule->written & touched) && granule->launch == block_.launch->shadow_epoch) {
-                    same = true;
-                    for (uint32_t i = 0; i < count && same; ++i) same = writes_same_value(*store, first + i, address, memory);
-                }
-                granule_write(*granule, touched, by_unit, kind, base, same);
+                const Stored stored = {store, first, count, address, memory};
+                granule_write(*granule, touched, by_unit, kind, base, store ? &stored : nullptr);
             } else {
                 granule_read(*granule, touched, by_unit, kind, base);
             }
@@ -236,9 +258,8 @@ void Interpreter<M>::race_global(uint32_t mask, const uint64_t* address, uint32_
             rest &= rest - 1;
             for (uint32_t i = 0; i < units; ++i) by_unit[first_unit + i] = static_cast<uint8_t>(first);
             const uint64_t touched = unit_mask(first_unit, units);
-            const bool same = store && (granule->written & touched) && granule->launch == block_.launch->shadow_epoch &&
-                              writes_same_value(*store, first, address, memory);
-            granule_write(*granule, touched, by_unit, kind, base, same);
+            const Stored stored = {store, first, 1, address, memory};
+            granule_write(*granule, touched, by_unit, kind, base, store ? &stored : nullptr);
             continue;
         }
         // Where something was written, each lane is judged by itself.
@@ -373,7 +394,7 @@ void Interpreter<M>::global_range(uint32_t lane, uint64_t address, uint64_t byte
         if (!granule) return;
         const uint64_t touched = unit_mask(first, last - first + 1);
         if (is_write)
-            granule_write(*granule, touched, by_unit, kind, base, false);
+            granule_write(*granule, touched, by_unit, kind, base, nullptr);
         else
             granule_read(*granule, touched, by_unit, kind, base);
         at = stop;

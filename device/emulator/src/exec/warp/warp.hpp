@@ -180,7 +180,16 @@ private:
     void race_read_unit(uint32_t unit, uint32_t lane, bool strong);
     void race_write_unit(uint32_t unit, uint32_t lane, bool strong, bool same_value);
     void granule_read(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base);
-    void granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base, bool same_value);
+    // What lanes in a row are about to store: where a write races with another one, whether memory holds it already.
+    struct Stored {
+        const Inst* inst;
+        uint32_t first, count;
+        const uint64_t* address;
+        uint64_t memory;
+    };
+    bool is_there(const Stored& stored) const;
+    bool comes_to_be_there(const Stored& stored) const;
+    void granule_write(Granule& granule, uint64_t units, const uint8_t* by_unit, AccessKind kind, uint64_t base, const Stored* stored);
     void report_unordered(const Block& owner, uint32_t unit, uint32_t lane, uint32_t stamp, uint32_t other_pc, bool is_write,
                           bool other_is_write, bool same_value, bool by_agent);
     void check_primary(const Granule& granule, uint64_t written, uint64_t read, const uint8_t* by_unit, bool is_write, uint64_t base);
