@@ -16,6 +16,7 @@ from harness.model.roofline import find_floor
 from harness.nvtx_ranges import name_range
 from harness.spec import Launchable, Op, Problem
 from harness.targets import Target
+from harness.timing.gpu_lock import GpuLock
 from harness.timing.placement import NUM_PLACES, Placements
 from harness.timing.results import check_floor
 from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError
@@ -93,9 +94,10 @@ def time_problem(
     with Placements(device, op, problem, num_places) as case:
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
-        _prepare_entries(timer, case, all_entries, modes)
-        for mode in modes:
-            _measure_entries(timer, case, all_entries, mode)
+        with GpuLock(device.properties.uuid).hold():
+            _prepare_entries(timer, case, all_entries, modes)
+            for mode in modes:
+                _measure_entries(timer, case, all_entries, mode)
         for entry in all_entries:
             if entry.timings and not entry.status:
                 _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us}, with_error=with_errors)
