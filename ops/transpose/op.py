@@ -205,8 +205,7 @@ _BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, mi
 
 
 def _is_aligned(problem: Problem) -> bool:
-    strides = [problem.sizes[size] + problem.padding.get(name, 0) for name, size in (("x", "columns"), ("y", "rows"))]
-    return all(stride % PATCH == 0 for stride in strides)
+    return all(row.holds(OP.find_facts(problem)) for row in _ALIGNED)
 
 
 def choose(problem: Problem) -> Choice:
