@@ -9,9 +9,10 @@
 //    5   | transpose_vectorised | 4 x 4 patches through a swizzled tile: float4 everywhere, whole lines on both sides
 //    6   | transpose_strips     | a block turns tile below tile: the next is on its way while one is stored (strips.cuh)
 //    7   | transpose_elements   | the same strips by single elements, for rows that begin anywhere (strips.cuh)
-//    8   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
+//    8   | the same, turned     | a warp takes whole lines of 128 bytes of rows that begin between them (strips.cuh)
+//    9   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
 //
-// Rungs 1-3, 7 and 8 take any alignment; the others move float4 and ask for aligned rows of X and Y.
+// Rungs 1-3 and 7-9 take any alignment; the others move float4 and ask for aligned rows of X and Y.
 #include "common/vector_access.cuh"
 #include "transpose/narrow.cuh"
 #include "transpose/strips.cuh"

@@ -75,7 +75,14 @@ struct strips {
 template <Tunables t>
 struct elements {
     static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
-        return launch_strips<t, ElementShare<t.bm, t.bn, t.threads>>(m, stream);
+        return launch_strips<t, ElementShare<t.bm, t.bn, t.threads, false>>(m, stream);
+    }
+};
+
+template <Tunables t>
+struct lines {
+    static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
+        return launch_strips<t, ElementShare<t.bm, t.bn, t.threads, true>>(m, stream);
     }
 };
 

@@ -183,6 +183,17 @@ KERNELS = (
         domain=lambda t: _serve(t["bm"], t["bn"]),
     ),
     Kernel(
+        "lines",
+        "the same, each row's elements turned among the lanes so that a warp accesses whole lines of 128 bytes",
+        (STRIP_ROWS, STRIP_COLUMNS, STRIP_THREADS, STRIP_TILES),
+        (EVEN_SHARE, WHOLE_LINES, TWO_TILES_SHARED),
+        (
+            {"bm": 64, "bn": 64, "threads": 256, "items": 4},
+            {"bm": 64, "bn": 64, "threads": 512, "items": 4},
+        ),
+        domain=lambda t: _serve(t["bm"], t["bn"]),
+    ),
+    Kernel(
         "tall",
         "few columns: a block takes rows whole, a run of memory, and writes a run of each column",
         (SLAB_THREADS, SLAB_ITEMS),
@@ -199,7 +210,7 @@ KERNELS = (
         domain=lambda t: _serve_slabs("rows", "columns"),
     ),
 )
-_STRIPS, _ELEMENTS, _TALL, _WIDE = KERNELS[-4:]
+_STRIPS, _ELEMENTS, _LINES, _TALL, _WIDE = KERNELS[-5:]
 _ALIGNED = (Rows("x", 16, 4), Rows("y", 16, 4))
 _BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, min=MAX_WIDTH + 1))
 

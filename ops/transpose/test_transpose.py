@@ -66,7 +66,8 @@ def test_binding_and_alignment_are_refused_by_name(device: Device, open_kernel: 
 
 
 @pytest.mark.parametrize(
-    ("kernel", "short"), [("strips", 68), ("elements", 67), *((k, n) for k in ("tall", "wide") for n in (1, 6, 12, 32, 67, 96, 128))]
+    ("kernel", "short"),
+    [("strips", 68), ("elements", 67), *((k, n) for k in ("tall", "wide") for n in (1, 6, 12, 32, 67, 96, 128)), ("lines", 67)],
 )
 def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open, kernel: str, short: int) -> None:
     if device.observer is None:
