@@ -16,7 +16,6 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
-    OneOf,
     Op,
     Positive,
     Probabilities,
@@ -116,6 +115,22 @@ ONE_ROW_BEYOND_WARP = Constraint(
 _MAX_SIZE = 2**31 - 1 - 8192
 
 
+# The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
+_SHARES = (
+    {"threads": 2, "rows": 64, "elems": 8},
+    {"threads": 4, "rows": 32, "elems": 16},
+    {"threads": 16, "rows": 8, "elems": 16},
+    {"threads": 32, "rows": 4, "elems": 16},
+    {"threads": 128, "rows": 1, "elems": 8},
+    {"threads": 256, "rows": 1, "elems": 8},
+    {"threads": 256, "rows": 1, "elems": 16},
+    {"threads": 512, "rows": 1, "elems": 16},
+    {"threads": 1024, "rows": 1, "elems": 16},
+)
+_REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
+_REGIONS |= {"long": ()}
+
+
 def _serve(max_columns: int = _MAX_SIZE) -> tuple[Count, ...]:
     return (Count({"rows": 1}, max=_MAX_SIZE), Count({"columns": 1}, max=max_columns))
 
@@ -144,13 +159,7 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (
-            {"threads": 2, "rows": 64, "elems": 8},
-            {"threads": 4, "rows": 32, "elems": 16},
-            {"threads": 16, "rows": 8, "elems": 16},
-            {"threads": 32, "rows": 4, "elems": 32},
-            {"threads": 256, "rows": 1, "elems": 32},
-        ),
+        _SHARES,
         max_spill_bytes=32,  # of a warp per row, where ptxas keeps to 80 registers
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
@@ -187,15 +196,18 @@ PROBLEMS = (
     _problem("verify", 3, 4096, "bfloat16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
+    # One of each region.
+    _problem("bench", 200000, 14, "float16", "log", dy=1, y=1),
     _problem("bench sweep", 524288, 64),
-    _problem("bench", 524288, 64, "bfloat16", "with_scale"),
-    _problem("bench", 262144, 256),
     _problem("bench", 262144, 256, "bfloat16", "log"),
-    _problem("bench sweep", 32768, 1024),
+    _problem("bench", 40000, 416, "float16"),
     _problem("bench", 32768, 1024, "bfloat16", "with_scale"),
+    _problem("bench", 30000, 2048, "float16"),
+    _problem("bench", 8192, 4096, "float16", "with_scale"),
     _problem("bench", 8192, 8192),
+    _problem("bench", 2048, 12000),
     _problem("bench", 1024, 131072, "float32", "log"),
-    _problem("bench", 8192, 32000, "bfloat16", "log"),
+    _problem("sweep", 32768, 1024),
 )
 
 OP = Op(
@@ -222,16 +234,5 @@ OP = Op(
     accumulate="float32",
     distributions=("normal", "uniform", "ties", "denormal", "one_differs"),
     population=POPULATION,
-    axes=(
-        Axis("dtypes", {"float32": (OneOf("dtype", ("float32",)),), "half": ()}),
-        Axis(
-            "region",
-            {
-                "tiny": (Count({"columns": 1}, max=64),),
-                "short": (Count({"columns": 1}, max=256),),
-                "middle": (Count({"columns": 1}, max=8192),),
-                "long": (),
-            },
-        ),
-    ),
+    axes=(Axis("region", _REGIONS),),
 )
