@@ -176,8 +176,9 @@ _SHARES = (
     {"threads": 256, "rows": 1, "vectors": 8},
     {"threads": 1024, "rows": 1, "vectors": 4},
 )
-_REGIONS = {f"to_{t['threads'] * t['vectors'] * 4}": (Count({"columns": 1}, max=t["threads"] * t["vectors"] * 4),) for t in _SHARES}
-_REGIONS |= {"shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),), "long": ()}
+_NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
+_REGIONS = {n: (Count({"columns": 1}, max=t["threads"] * t["vectors"] * 4),) for n, t in zip(_NAMES, _SHARES, strict=True)}
+_REGIONS |= {"shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),), "long_rows": ()}
 
 
 def _serve(max_columns: int) -> tuple[Count, ...]:
