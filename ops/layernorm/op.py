@@ -117,6 +117,7 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
+CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128), "rows, and so groups of threads, of a block")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
@@ -144,8 +145,8 @@ _SHARES = (
     {"threads": 512, "rows": 1, "elems": 16},
     {"threads": 1024, "rows": 1, "elems": 16},
 )
-# Rows of any length that leave multiprocessors idle, a block each.
-_FEW_ROWS = 132
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS = 64
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
@@ -169,9 +170,19 @@ KERNELS = (
         "a block per row, 16 bytes an access",
         (THREADS,),
         (),
-        ({"threads": 512}, {"threads": 1024}),
+        ({"threads": 512},),
         domain=lambda t: _serve(),
         tile=lambda t: {"rows": 1},
+    ),
+    Kernel(
+        "cluster_passes",
+        "a cluster of 8 blocks per row, for rows that are long and few",
+        (CLUSTER_THREADS,),
+        (),
+        ({"threads": 1024},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=2**40)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
     ),
     Kernel(
         "row_in_registers",
@@ -192,8 +203,9 @@ def choose(problem: Problem) -> Choice:
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
-    threads = 1024 if problem.sizes["rows"] <= _FEW_ROWS else 512
-    return Choice(KERNELS[1].bind({"threads": threads}), "a row is longer than registers hold")
+    if problem.sizes["rows"] <= _FEW_ROWS:
+        return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
+    return Choice(KERNELS[1].bind({"threads": 512}), "a row is longer than registers hold")
 
 
 def _problem(suite: str, rows: int, columns: int, dtype: str = "float32", flags: str = "bias statistics", **padding: int) -> Problem:
@@ -211,6 +223,7 @@ PROBLEMS = (
     _problem("verify", 3, 1024, "bfloat16", "residual statistics", x=8, residual=16, sum=8, y=8),
     _problem("verify", 6, 301, "float32", "bias residual statistics", x=3, sum=1),
     _problem("verify", 2, 5003, "bfloat16"),
+    _problem("verify", 2, 20000, "float16", "bias residual statistics"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias residual statistics"),
     # One of each region.

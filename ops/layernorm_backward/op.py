@@ -119,7 +119,7 @@ _SHARES = (
     {"threads": 128, "rows": 1, "elems": 8, "blocks": 1056},
     {"threads": 256, "rows": 1, "elems": 8, "blocks": 528},
     {"threads": 512, "rows": 1, "elems": 8, "blocks": 264},
-    {"threads": 1024, "rows": 1, "elems": 8, "blocks": 132},
+    {"threads": 512, "rows": 1, "elems": 16, "blocks": 132},
 )
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"long": ()}

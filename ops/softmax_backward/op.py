@@ -100,6 +100,7 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
+CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
@@ -127,8 +128,10 @@ _SHARES = (
     {"threads": 512, "rows": 1, "elems": 16},
     {"threads": 1024, "rows": 1, "elems": 16},
 )
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS = 64
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
-_REGIONS |= {"long": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
 
 def _serve(max_columns: int = _MAX_SIZE) -> tuple[Count, ...]:
@@ -155,6 +158,16 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
     ),
     Kernel(
+        "cluster_passes",
+        "a cluster of 8 blocks per row, for rows that are long and few",
+        (CLUSTER_THREADS,),
+        (),
+        ({"threads": 1024},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_MAX_SIZE - 2**17)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
+    Kernel(
         "row_in_registers",
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
@@ -170,10 +183,12 @@ KERNELS = (
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
     columns = problem.sizes["columns"]
-    registers = KERNELS[2]
+    registers = KERNELS[3]
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    if problem.sizes["rows"] <= _FEW_ROWS:
+        return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 1024}), "a row is longer than registers hold")
 
 
@@ -194,6 +209,7 @@ PROBLEMS = (
     _problem("verify", 6, 1024, "bfloat16", "log"),
     _problem("verify", 2, 5003, "float32", "log"),
     _problem("verify", 3, 4096, "bfloat16"),
+    _problem("verify", 2, 20000, "float16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     # One of each region.
@@ -206,6 +222,7 @@ PROBLEMS = (
     _problem("bench", 8192, 4096, "float16", "with_scale"),
     _problem("bench", 8192, 8192),
     _problem("bench", 2048, 12000),
+    _problem("bench", 11, 137000, "float16", "log"),
     _problem("bench", 1024, 131072, "float32", "log"),
     _problem("sweep", 32768, 1024),
 )

@@ -133,7 +133,7 @@ def test_a_faster_kernel_takes_the_bucket_with_its_times_as_evidence(tmp_path: P
     entry = find_holder(tmp_path)
     assert "threads256" in entry["kernel"] and "forced" not in entry
     assert {m["kernel"] for m in frozen.medians} == {entry["kernel"]}, "times of kernels that no entry names are not kept"
-    assert [m["median_us"] for m in frozen.medians] == pytest.approx([49.0] * 3, rel=0.01)
+    assert [m["median_us"] for m in frozen.medians] == pytest.approx([49.0] * 2, rel=0.01)
     evidence = json.loads((tmp_path / "softmax" / entry["evidence"]["file"]).read_text())
     assert evidence["incumbent"] == old and evidence["conditions"]["device"] == "a GPU"
     assert len(evidence["contests"]) == 2 and len(evidence["contests"][0]["times_us"][0]) == 192
