@@ -236,6 +236,7 @@ KERNELS = (
         (GROUP, GROUPS, VECTORS),
         (GROUPS_FIT_BLOCK, ONE_ROW_BEYOND_WARP),
         _SHARES,
+        max_spill_bytes=16,  # of blocks of 1024 threads, whose masked rows want two more than the 64 registers that a thread has
         domain=lambda t: _serve(t["threads"] * t["vectors"] * 4),
         tile=_find_row_tile,
     ),
