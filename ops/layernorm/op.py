@@ -223,7 +223,7 @@ PROBLEMS = (
     _problem("verify", 3, 1024, "bfloat16", "residual statistics", x=8, residual=16, sum=8, y=8),
     _problem("verify", 6, 301, "float32", "bias residual statistics", x=3, sum=1),
     _problem("verify", 2, 5003, "bfloat16"),
-    _problem("verify", 2, 20000, "float16", "bias residual statistics"),
+    _problem("verify", 2, 16000, "float16", "bias residual statistics"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias residual statistics"),
     # One of each region.

@@ -214,7 +214,7 @@ PROBLEMS = (
     _problem("verify", 3, 1024, "bfloat16", "residual rstd", x=8, residual=16, sum=8, y=8),
     _problem("verify", 6, 301, "float32", "residual rstd", x=3, sum=1),
     _problem("verify", 2, 5003, "bfloat16"),
-    _problem("verify", 2, 20000, "float16", "residual rstd"),
+    _problem("verify", 2, 16000, "float16", "residual rstd"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "residual rstd"),
     # One of each region.

@@ -293,7 +293,7 @@ PROBLEMS = (
     _problem("verify", 5, 1021, "float16 boolean log with_scale", x=3),
     _problem("verify", 6, 1024, "bfloat16 log"),
     _problem("verify", 3, 2055, "causal log"),
-    _problem("verify", 2, 20000, "float16"),
+    _problem("verify", 2, 16000, "float16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 64, 5003),
     _problem("emulated", 4096, 64, "bfloat16"),

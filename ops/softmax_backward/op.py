@@ -209,7 +209,7 @@ PROBLEMS = (
     _problem("verify", 6, 1024, "bfloat16", "log"),
     _problem("verify", 2, 5003, "float32", "log"),
     _problem("verify", 3, 4096, "bfloat16"),
-    _problem("verify", 2, 20000, "float16"),
+    _problem("verify", 2, 16000, "float16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     # One of each region.
