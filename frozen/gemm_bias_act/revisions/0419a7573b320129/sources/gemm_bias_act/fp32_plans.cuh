@@ -1,0 +1,190 @@
+// Plans of the fp32 kernels: what each takes of a problem, geometry, shared memory, launch.
+#pragma once
+
+#include "gemm_bias_act/boxed.cuh"
+#include "gemm_bias_act/kernels.cu"
+#include "gemm_bias_act/launch_parts.cuh"
+#include "gemm_bias_act/rows.cuh"
+#include "gemm_bias_act/skinny.cuh"
+#include "gemm_bias_act/tiny.cuh"
+
+namespace aicf::gemm_bias_act {
+namespace {
+
+template <Tunables t>
+struct naive_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        const auto kernel = params.b_layout == AICF_B_NK ? multiply_naive<t.bm, t.bn, true> : multiply_naive<t.bm, t.bn, false>;
+        return launch_fp32(kernel, t.bm * t.bn, 0, params, stream);
+    }
+};
+
+template <Tunables t>
+struct coalesced_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_coalesced<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
+    }
+};
+
+template <Tunables t>
+struct smem_tiled_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_smem_tiled<t.bm, t.bn, t.bk>, t.bm * t.bn, 0, params, stream);
+    }
+};
+
+// The block's tile of Y takes the place of the tiles of A and B in the epilogue.
+[[maybe_unused]] constexpr int count_tile_bytes(const Tunables& t, int padding) {
+    return count_bytes(std::max((t.bm + padding + t.bn) * t.bk, t.bm * t.bn));
+}
+
+template <Tunables t>
+struct reg_tiled_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_reg_tiled<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, 0), params,
+                           stream);
+    }
+};
+
+template <Tunables t>
+struct vectorised_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_vectorised<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
+                           count_tile_bytes(t, kVectorElems), params, stream);
+    }
+};
+
+template <Tunables t>
+struct warp_tiled_plan {
+    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return launch_fp32(multiply_warp_tiled<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
+                           count_tile_bytes(t, kVectorElems), params, stream);
+    }
+};
+
+template <Tunables t>
+struct pipelined_plan {
+    template <bool kIsNk>
+    using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, kIsNk>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_fp32(params));
+        constexpr std::int64_t kMaxStride = UINT32_MAX / t.bm;
+        if (params.lda > kMaxStride) {
+            return make_unsupported("a: row stride %lld exceeds %lld elements, beyond which offsets in this kernel's tile overflow 32 bits",
+                                    static_cast<long long>(params.lda), static_cast<long long>(kMaxStride));
+        }
+        return make_ok();
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        if (params.b_layout == AICF_B_NK) return launch_kernel<1, true>(params, stream);
+        if (has_vector_rows(params.b, params.ldb)) return launch_kernel<kVectorElems, false>(params, stream);
+        return launch_kernel<1, false>(params, stream);
+    }
+
+    template <int kWidthB, bool kIsNk>
+    static AicfStatus launch_kernel(const GemmBiasActParams& params, cudaStream_t stream) {
+        using C = Config<kIsNk>;
+        const auto kernel =
+            multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kWidthB, t.splits, kIsNk>;
+        if (t.splits == 1) return launch_fp32(kernel, C::kThreads, C::kSharedBytes, params, stream);
+        const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
+        return launch_early(kernel, grid, C::kThreads, C::kSharedBytes, t.splits, stream, make_gemm(params));
+    }
+};
+
+template <Tunables t>
+struct boxed_plan {
+    using L = BoxedLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.stages>;
+
+    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        constexpr auto kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+        CUtensorMap a, b;
+        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&a, {params.a, params.m, params.k, params.lda, kType, 4, t.bm, t.bk, 0}));
+        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.k, params.n, params.ldb, kType, 4, t.bk, t.bn, 0}));
+        return launch_early(multiply_boxed<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, t.splits>,
+                            dim3(static_cast<unsigned>(count_blocks(params) * t.splits)), L::kThreads, L::kSharedBytes, t.splits, stream, a,
+                            b, make_gemm(params));
+    }
+};
+
+template <Tunables t>
+struct skinny_plan {
+    using L = SkinnyLayout<t.bm, t.bn, t.bk, t.stages, t.splits>;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_fp32_kn(params));
+        if (!has_vector_rows(params.b, params.ldb)) {
+            return make_unsupported(
+                "b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies", params.b,
+                static_cast<long long>(params.ldb), kVectorBytes, kVectorElems);
+        }
+        return require_grid<t.bm, t.bn>(params);
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
+        return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes,
+                            t.splits, stream, make_gemm(params));
+    }
+};
+
+template <Tunables t>
+struct tiny_plan {
+    using L = ShortLayout<float, t.bm, t.bn, t.stages>;
+
+    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        int num_sms = 0;
+        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
+        const int splits = count_short_splits(count_blocks(params), divide_up(params.k, std::int64_t{L::kTileK}), num_sms, t.splits);
+        const auto kernel = params.b_layout == AICF_B_NK ? multiply_tiny<L, true> : multiply_tiny<L, false>;
+        return launch_early(kernel, dim3(static_cast<unsigned>(count_blocks(params) * splits)), L::kThreads, count_bytes(L::kSharedFloats),
+                            splits, stream, make_gemm(params), make_short_operand<float>(params.a, params.lda),
+                            make_short_operand<float>(params.b, params.ldb), splits);
+    }
+};
+
+template <Tunables t>
+struct rows_plan {
+    static constexpr int kMostRows = 16;
+
+    static AicfStatus check(const GemmBiasActParams& params) {
+        AICF_RETURN_IF_NOT_OK(require_fp32(params));
+        if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
+        if (params.m > kMostRows) {
+            return make_unsupported("m = %lld: this kernel takes at most %d", static_cast<long long>(params.m), kMostRows);
+        }
+        if (params.k % 4 != 0) return make_unsupported("k = %lld: must be a multiple of 4", static_cast<long long>(params.k));
+        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}}, 4);
+    }
+
+    static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        if (params.m == 1) return launch_kernel<1>(params, stream);
+        if (params.m == 2) return launch_kernel<2>(params, stream);
+        if (params.m <= 4) return launch_kernel<4>(params, stream);
+        if (params.m <= 8) return launch_kernel<8>(params, stream);
+        return launch_kernel<kMostRows>(params, stream);
+    }
+
+    template <int kRows>
+    static AicfStatus launch_kernel(const GemmBiasActParams& params, cudaStream_t stream) {
+        constexpr int kUnroll = kRows < 8 ? t.stages : (t.stages + 1) / 2;  // many sums leave few registers for what is on its way
+        const auto num_blocks = static_cast<unsigned>((params.n + t.bn - 1) / t.bn);
+        return launch_early(multiply_rows<kRows, t.bn, t.splits, kUnroll>, dim3(num_blocks), t.splits * 32, 0, 1, stream,
+                            make_gemm(params));
+    }
+};
+
+}  // namespace
+}  // namespace aicf::gemm_bias_act

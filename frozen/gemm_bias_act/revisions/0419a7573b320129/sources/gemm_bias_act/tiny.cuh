@@ -1,0 +1,43 @@
+// fp32, few tiles of Y and short k: the main loop of common/short_products.cuh, whose blocks of a cluster share the k of a tile.
+#pragma once
+
+#include "common/programmatic.cuh"
+#include "common/short_products.cuh"
+#include "gemm_bias_act/tiles.cuh"
+
+namespace aicf::gemm_bias_act {
+
+// Y[m, n] = act(A[m, k] B + bias[n]), B as [n, k] if kIsNk. A cluster of `splits` blocks has one tile; each multiplies its part of k and
+// finishes its share of the rows.
+template <class L, bool kIsNk>
+__global__ void __launch_bounds__(L::kThreads, L::kMinBlocks)
+    multiply_tiny(const Gemm gemm, const ShortOperand<float> a, const ShortOperand<float> b, int splits) {
+    extern __shared__ __align__(16) float tiny_shared[];
+    __shared__ Barrier handed;
+    allow_successor();
+    if (splits > 1) {
+        if (threadIdx.x == 0) expect_sums(&handed, L::kHandedBytes);
+        announce_to_cluster();
+    }
+    const int part = static_cast<int>(blockIdx.x) & (splits - 1);
+    const TileOrigin origin = find_tile<L::kTileM, L::kTileN>(gemm.m, gemm.n, static_cast<int>(blockIdx.x) >> (__ffs(splits) - 1));
+    const int end = min(find_short_part<L>(gemm.k, part + 1, splits), gemm.k);
+    wait_for_predecessor();
+    multiply_short_tile<L, false, !kIsNk>(tiny_shared, a, b, gemm.m, gemm.n, find_short_part<L>(gemm.k, part, splits), end, origin);
+    if (splits > 1) {
+        await_cluster();
+        hand_over_sums<L>(tiny_shared, &handed, part, 0, splits);
+        wait_phase(&handed, 0);
+    }
+    constexpr int kPerRow = L::kTileN / kVectorElems;
+    const int share = count_share<L>(splits);
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < share * kPerRow; i += L::kThreads) {
+        const int row = origin.row + part * share + i / kPerRow;
+        const int column = i % kPerRow * kVectorElems;
+        if (row >= gemm.m || origin.column + column >= gemm.n) continue;
+        store_vector_or_elements(gemm, row, origin.column + column, add_handed_sums<L>(tiny_shared, i / kPerRow, column, splits));
+    }
+}
+
+}  // namespace aicf::gemm_bias_act
