@@ -12,10 +12,15 @@ class Plain:
 
 @dataclass(frozen=True)
 class Indices:
-    """Integers from 0 to ``below - 1``, where ``below`` is a size by name, or a number; and those of ``also`` (an ignored index, say)."""
+    """Integers from 0 to ``below - 1``, where ``below`` is a size by name, or a number; and those of ``also`` (an ignored index, say).
+
+    ``wrong`` are values that the op must survive: they are drawn in every distribution but ``uniform``, which is timed, because a library
+    that is timed beside the op ends the process on one.
+    """
 
     below: str | int
     also: tuple[int, ...] = ()
+    wrong: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

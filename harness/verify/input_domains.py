@@ -35,8 +35,9 @@ def draw_in_domain(
     """Return values of a domain; rows are all along the last axis."""
     if isinstance(values, Indices):
         drawn = _draw_range(rng, shape, distribution, 0, limit - 1)
-        also = np.array(values.also or (0,), np.int64)
-        return np.where(rng.random(shape) < 1 / _ALSO_EVERY, rng.choice(also, shape), drawn) if values.also else drawn
+        others = values.also if distribution == "uniform" else (*values.also, *values.wrong)
+        also = np.array(others or (0,), np.int64)
+        return np.where(rng.random(shape) < 1 / _ALSO_EVERY, rng.choice(also, shape), drawn) if others else drawn
     if isinstance(values, Booleans):
         return _draw_range(rng, shape, distribution, 0, 1)
     if isinstance(values, Positive):

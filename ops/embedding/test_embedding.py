@@ -118,6 +118,13 @@ def test_a_kernel_that_reads_a_row_for_a_wrong_index_is_refused(device: Device, 
     assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
 
 
+def test_what_is_timed_has_no_wrong_index_and_what_is_proved_has() -> None:
+    problem = next(p for p in OP.select_problems("verify") if p.attributes.get("with_status") and p.sizes["count"] > 100)
+    timed, proved = (make_inputs(OP, problem, d)["indices"].astype(np.int64) for d in ("uniform", "normal"))
+    assert ((timed >= 0) & (timed < problem.sizes["vocabulary"])).all()
+    assert (proved < 0).any() and (proved >= problem.sizes["vocabulary"]).any()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])

@@ -45,7 +45,7 @@ def _has_status(problem: Problem) -> bool:
 
 def _find_values(problem: Problem) -> Indices:
     """Return what indices may be: without a status word a wrong one ends the launch."""
-    return Indices("vocabulary", also=WRONG_INDICES if _has_status(problem) else ())
+    return Indices("vocabulary", wrong=WRONG_INDICES if _has_status(problem) else ())
 
 
 def _add_rows(dy: Values, indices: NDArray[np.int64], problem: Problem) -> Values:
