@@ -1,0 +1,65 @@
+"""What a training step of a structure costs on the GPU at hand, by the frozen set's decisions: nothing is built, run or measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aicf import functional as F
+from aicf import optim
+from aicf.errors import ChainError, GraphError, PlanError, SelectionError, UnsupportedError
+from aicf.ir import Node
+from aicf.nn import Module
+from aicf.opset import Type
+from aicf.rewrite.induce.problems import Problem
+from aicf.runtime.chooser import FrozenChooser
+from aicf.tensor import Tensor
+from aicf.train.program import Options
+from aicf.train.step import StepRecipe
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Expected time of one training step by Adam, in us, and its launches; ``us`` is None where ``reason`` says why nobody knows it.
+
+    The time is the sum over launches of what the registry expects of each: medians measured of frozen kernels, or its model of them.
+    """
+
+    us: float | None
+    launches: int
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return self.reason if self.us is None else f"{self.us:.1f} us in {self.launches} launches"
+
+
+class PricingChooser(FrozenChooser):
+    """Chooses as a compilation does, and builds nothing."""
+
+    def prepare(self, nodes: Sequence[Node]) -> Sequence[str]:
+        """Do nothing: kernels that are not launched need not be there."""
+        return ()
+
+
+def find_cost(model: Module, problem: Problem, batch: int = 64) -> Cost:
+    """Return the cost of a training step of a model on batches of a problem, on the device that is open."""
+    loss = F.cross_entropy if problem.is_classes else F.mse_loss
+    types = [
+        Type("float32", (batch, problem.inputs)),
+        Type("int64", (batch,)) if problem.is_classes else Type("float32", (batch, problem.outputs)),
+    ]
+
+    def compute(m: Module, x: Tensor, y: Tensor) -> Tensor:
+        return loss(m(x), y)
+
+    recipe = StepRecipe(model, compute, optim.Adam(model.parameters(), lr=1e-3), None, Options(backend="cuda"))
+    try:
+        plan = recipe.make(recipe.record(types), PricingChooser(deterministic=True)).plan
+    except (SelectionError, UnsupportedError, PlanError, GraphError, ChainError) as error:
+        return Cost(None, 0, f"no cost: {str(error).partition(chr(10))[0]}")
+    times = [step.predicted_us for step in plan.steps]
+    known = [us for us in times if us is not None and math.isfinite(us)]
+    if len(known) < len(times):
+        return Cost(None, len(times), f"no cost: {len(times) - len(known)} of {len(times)} launches have no known time")
+    return Cost(math.fsum(known), len(times))
