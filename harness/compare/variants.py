@@ -21,6 +21,7 @@ from harness.model.roofline import Floor, find_floor
 from harness.nvtx_ranges import name_range
 from harness.records.tables import Result, read_samples
 from harness.spec import Launchable, Op, Problem
+from harness.timing.gpu_lock import GpuLock
 from harness.timing.placement import Placements
 from harness.timing.results import check_floor
 from harness.timing.rounds import check_output, expect_timed
@@ -206,13 +207,14 @@ def hold_contest(
         launchables = [opened[i] for i in serving]
         case.prepare(*launchables)
         contenders = [line_up[i] for i in serving]
-        subjects = [
-            timer.prepare(case.choose(each, mode), mode, name_range(op.name, side.name, problem.name, mode))
-            for each, side in zip(launchables, contenders, strict=True)
-        ]
         names = [incumbent.name, f"{incumbent.name} (control)", *(s.name for s in contenders[2:])]
-        default_mhz = session.device.properties.clock_khz / 1000
-        contest = run_contest(timer, subjects, names, criteria, default_mhz=default_mhz, budget_s=budget_s)
+        properties = session.device.properties
+        with GpuLock(properties.uuid).hold():
+            subjects = [
+                timer.prepare(case.choose(each, mode), mode, name_range(op.name, side.name, problem.name, mode))
+                for each, side in zip(launchables, contenders, strict=True)
+            ]
+            contest = run_contest(timer, subjects, names, criteria, default_mhz=properties.clock_khz / 1000, budget_s=budget_s)
         faults = tuple(_find_fault(timer, case, s, contest, i, floor, mode, expected) for i, s in enumerate(subjects))
     ids = _record(session, problem, mode, contest, contenders, faults)
     return Held(problem, mode, not_served, contest, faults, ids)

@@ -14,8 +14,9 @@ import numpy as np
 from device.interface import Device
 from harness.model.roofline import find_floor
 from harness.nvtx_ranges import name_range
-from harness.spec import Launchable, Op, Problem
+from harness.spec import Launchable, Op, Problem, Role
 from harness.targets import Target
+from harness.timing.gpu_lock import GpuLock
 from harness.timing.placement import NUM_PLACES, Placements
 from harness.timing.results import check_floor
 from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError
@@ -93,9 +94,10 @@ def time_problem(
     with Placements(device, op, problem, num_places) as case:
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
-        _prepare_entries(timer, case, all_entries, modes)
-        for mode in modes:
-            _measure_entries(timer, case, all_entries, mode)
+        with GpuLock(device.properties.uuid).hold():
+            _prepare_entries(timer, case, all_entries, modes)
+            for mode in modes:
+                _measure_entries(timer, case, all_entries, mode)
         for entry in all_entries:
             if entry.timings and not entry.status:
                 _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us}, with_error=with_errors)
@@ -176,8 +178,10 @@ def judge_output(
     case.poison(0xFF)
     timer.run_batch([s for s in subjects for _ in range(case.num_places)])
     outputs = case.read_outputs()
+    # An update may round to the value that was there: what is updated in place is judged by its values alone.
+    updated = {t.name for t in case.op.tensors if t.role is Role.INOUT}
     for name, unwritten in case.find_unwritten(outputs).items():
-        if unwritten.any():
+        if unwritten.any() and name not in updated:
             return f"wrong after it was timed: {np.count_nonzero(unwritten)} elements of {name} were not written", None
     error = max((c.max_error_ratio for c in expected.compare(outputs).values()), default=0.0) if with_error else None
     wrong = expected.find_wrong(outputs)

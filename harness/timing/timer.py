@@ -26,6 +26,7 @@ import numpy as np
 
 from device.interface import Device, Graph, Stream, UnavailableError
 from harness.timing.batches import Batch, Batches, BatchLimits, InPlaceLaunch, Launch, Mode, Subject, TimingError
+from harness.timing.gpu_lock import GpuLock
 from harness.timing.instruments import CudaInstruments, Instruments
 from harness.timing.pipelined import PipelinedSampler
 from harness.timing.results import Run, Timing, TimingPolicy
@@ -43,7 +44,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
 
 class Timer:
-    """Measures launches on one device. Holds a flush buffer, a pool of events and the instruments; ``clock`` returns host seconds."""
+    """Measures launches on one device. Holds a flush buffer, a pool of events and the instruments; ``clock`` returns host seconds.
+
+    While it measures it has the GPU's turn (:class:`GpuLock`), so that other processes of this kind do not disturb it.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Timer:
         self._clock = clock
         self._sleep = sleep
         self._tools: Instruments = instruments or CudaInstruments()
+        self._turn = GpuLock(device.properties.uuid)
         self._tools.reset_persisting_cache()
         limits = BatchLimits(self.policy.max_batch, self.policy.max_cold_batch, self.policy.queues_ahead, self.policy.batch_us)
         self._batches = Batches(device, self._tools, limits, clock)
@@ -67,9 +72,10 @@ class Timer:
         self._flush = device.allocate(math.ceil(self.policy.flush_factor * max(device.properties.l2_bytes, 1 << 20)))
         self._default_mhz = device.properties.clock_khz / 1000
         self._num_fills = 0
-        self.empty_pair_us = self._measure_empty(lambda stream: None)
-        self.empty_launch_us = self._measure_empty(self._tools.launch_nothing)
-        self.flush_us = self._measure_empty(self._evict, _NUM_EMPTY_AT_ONCE)
+        with self._turn.hold():
+            self.empty_pair_us = self._measure_empty(lambda stream: None)
+            self.empty_launch_us = self._measure_empty(self._tools.launch_nothing)
+            self.flush_us = self._measure_empty(self._evict, _NUM_EMPTY_AT_ONCE)
 
     def close(self) -> None:
         """Free the flush buffer and the instruments."""
@@ -86,7 +92,8 @@ class Timer:
 
     def prepare(self, launch: Launch, mode: Mode, range_name: str = "") -> Subject:
         """Find out how a launch is to be timed. Raises RuntimeError where a launch refuses to be captured and must be."""
-        subject = self._prepare(launch, mode)
+        with self._turn.hold():
+            subject = self._prepare(launch, mode)
         if isinstance(launch, InPlaceLaunch):
             subject = replace(subject, before=_follow(launch.restore, subject.before))
         return replace(subject, range_name=range_name)
@@ -138,6 +145,10 @@ class Timer:
 
         Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
         """
+        with self._turn.hold():
+            return self._sample(subjects, give_up_above_us)
+
+    def _sample(self, subjects: Sequence[Subject], give_up_above_us: float) -> list[Run]:
         if self.policy.queues_ahead and len(subjects) == 1:
             sampler = PipelinedSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep)
             return [sampler.sample(subjects[0], give_up_above_us)]
@@ -166,7 +177,8 @@ class Timer:
 
     def run_batch(self, subjects: Sequence[Subject]) -> Batch:
         """Time one sample of each, in this order, as few held batches as the limits allow."""
-        return self._batches.run_batch(subjects)
+        with self._turn.hold():
+            return self._batches.run_batch(subjects)
 
     def run_rounds(self, subjects: Sequence[Subject], num_rounds: int, first_round: int = 0) -> Batch:
         """Time subjects in rounds; returns [rounds, subjects, 2] times and clocks."""

@@ -77,16 +77,17 @@ def promote_op(
     recording = read_recording(Path(recorded)) if recorded else None
     if recording and commit:
         recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
-    names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, loaded.op.select_problems("bench")))
-    variants = loaded.op.select_variants(names)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {name}", *(f"--variant {v}" for v in named), *(f"--bucket {b}" for b in buckets)])
     command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")
     request = Request(tuple(buckets), fallback, dry_run, force_reason, criteria, command, own_choices=not named)
     frozen = require_sound(find_frozen_dir(), name)
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
-        group_problems(session, request)  # a bucket that there is not is said before anything is built
-        ready = make_ready(session, variants, quiet=quiet, effort=THOROUGH, committed_only=True)
+        # A bucket that there is not is said before anything is built.
+        groups = group_problems(session, request).values()
+        problems = loaded.op.select_problems("bench") if fallback else [p for _, members in groups for p in members]
+        names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, problems))
+        ready = make_ready(session, loaded.op.select_variants(names), quiet=quiet, effort=THOROUGH, committed_only=True)
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
         decisions = _decide(session, frozen, candidates, request, recording, budget, say)
     return Promoted(name, dry_run, candidates, decisions)

@@ -85,7 +85,7 @@ class Restriction:
         """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
         if written:
             # Single values have no places.
-            return np.unique(np.concatenate([np.unique(found[self.find_axis(name, axis)]) for name, found in written.items() if found]))
+            return np.unique(np.concatenate([_drop_repeats(found[self.find_axis(name, axis)]) for name, found in written.items() if found]))
         shapes = {t.name: shape for t in self.outputs if (shape := t.resolve_shape(self.problem))}
         return range(max(shape[self.find_axis(name, axis)] for name, shape in shapes.items()))
 
@@ -138,6 +138,11 @@ class Restriction:
         return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
 
 
+def _drop_repeats(values: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the values without those that repeat the one before: of elements in memory order, most do along the slower axes."""
+    return values[np.append(True, values[1:] != values[:-1])] if len(values) else values
+
+
 def _mark_places(length: int, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
     """Return zeros with one more than each chosen place at that place."""
     line = np.zeros(length, np.int64)
@@ -167,7 +172,8 @@ def find_indices(
     # From the slowest in memory; what has one place alone says nothing.
     for axis in sorted((i for i, n in enumerate(shape) if n > 1), key=lambda i: -strides[i]):
         indices[axis] = offsets // strides[axis]
-        offsets = offsets % strides[axis]
+        # The remainder, for a fraction of what NumPy's own takes.
+        offsets = offsets - indices[axis] * strides[axis]
         beside |= indices[axis] >= shape[axis]
     return indices, beside | (offsets > 0)
 
@@ -185,10 +191,13 @@ def thin(runs: NDArray[np.int64], most_bytes: int) -> NDArray[np.int64]:
 def find_in_grid(indices: tuple[NDArray[np.intp], ...], grid: Sequence[NDArray[np.intp]]) -> NDArray[np.bool_]:
     """Return which elements of a grid (ascending places per axis) are among the indexed ones."""
     marked = np.zeros(tuple(map(len, grid)), np.bool_)
-    where, inside = [], np.ones(len(indices[0]), np.bool_)
+    where: list[NDArray[np.intp]] = []
+    left: NDArray[np.intp] | slice = slice(None)  # of the indexed elements, those in the grid as far as its axes were looked at
     for index, places in zip(indices, grid, strict=True):
-        at = np.minimum(np.searchsorted(places, index), len(places) - 1)
-        inside &= places[at] == index
-        where.append(at)
-    marked[tuple(at[inside] for at in where)] = True
+        wanted = index[left]
+        at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
+        inside = np.flatnonzero(places[at] == wanted)
+        where = [each[inside] for each in (*where, at)]
+        left = inside if isinstance(left, slice) else left[inside]
+    marked[tuple(where)] = True
     return marked

@@ -147,11 +147,11 @@ inline std::size_t find_dtype(const char* name, const py::object& array, std::in
 // Reads and checks one array argument. TypeError: no device array, or another dtype. ValueError: shape, strides, alignment, read-only.
 inline ArrayView read_array(const ArraySpec& spec, const py::object& array) {
     const std::string name = spec.name;
-    if (!py::hasattr(array, "__cuda_array_interface__")) {
+    const py::object attribute = py::getattr(array, "__cuda_array_interface__", py::none());  // made anew each time it is asked for
+    if (attribute.is_none()) {
         throw_type_error(name + ": expected a device array (with __cuda_array_interface__), got " +
                          py::str(py::type::of(array).attr("__name__")).cast<std::string>());
     }
-    const py::object attribute = array.attr("__cuda_array_interface__");
     if (!py::isinstance<py::dict>(attribute)) throw_type_error(name + ": __cuda_array_interface__ is no dict");
     const auto interface = attribute.cast<py::dict>();
     for (const char* key : {"version", "shape", "typestr", "data"}) {

@@ -18,6 +18,8 @@ from harness.verify.plan import Effort
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("naive", "row_in_registers")
 
 Open = Callable[[str], Launchable]
 Thin = Callable[[Effort], Effort]

@@ -41,3 +41,14 @@ def test_one_process_has_the_turn_and_death_gives_it_back(tmp_path: Path, monkey
     process.join()
     ours.close()
     theirs.close()
+
+
+def test_turns_nest_and_the_outermost_ends_them(tmp_path: Path) -> None:
+    turn = GpuLock("GPU-1", tmp_path)
+    with turn.hold():
+        with GpuLock("GPU-1", tmp_path).hold():
+            pass
+        with turn._path.open("w") as file:
+            assert not harness.timing.gpu_lock._lock(file), "the inner one has not given it back"
+    with turn._path.open("w") as file:
+        assert harness.timing.gpu_lock._lock(file)

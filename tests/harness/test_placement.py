@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from harness.spec import Cost
+from harness.spec import Cost, Role
 from harness.timing.batches import Mode
 from harness.timing.placement import NUM_PLACES, Placements
+from harness.timing.rounds import check_output
 from harness.timing.timer import Timer, TimingPolicy
 from harness.verify.inputs import make_inputs
+from harness.verify.reference import Expected
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
 from tests.harness.toy_op import ToyKernel, honest, make_toy
 
@@ -68,3 +72,26 @@ def test_a_large_problem_has_one_place() -> None:
         assert places.num_places == 1
         places.upload({n: np.asarray(v) for n, v in make_inputs(OP, PROBLEM, "uniform").items()})
         assert set(places.arguments) == {"A", "B", "bias", "Y", "relu"}
+
+
+@pytest.mark.parametrize(
+    ("role", "verdict"), [(Role.INOUT, ""), (Role.OUTPUT, "wrong after it was timed: 1 elements of Y were not written")]
+)
+def test_what_is_updated_in_place_may_keep_its_value(role: Role, verdict: str) -> None:
+    """An update by less than half a unit in the last place leaves an element as it was; an output that was not written is wrong."""
+    outputs = {"Y": np.ones(2, np.float32)}
+    places = cast(
+        Placements,
+        SimpleNamespace(
+            op=SimpleNamespace(tensors=[SimpleNamespace(name="Y", role=role)]),
+            num_places=1,
+            poison=lambda byte: None,
+            read_outputs=lambda: outputs,
+            find_unwritten=lambda found: {"Y": np.array([True, False])},
+        ),
+    )
+    timer = cast(Timer, SimpleNamespace(run_batch=lambda subjects: None))
+    expected = cast(Expected, SimpleNamespace(find_wrong=lambda found: "" if (found["Y"] == 1).all() else "values"))
+    assert check_output(timer, places, [], expected) == verdict
+    outputs["Y"] = np.zeros(2, np.float32)
+    assert check_output(timer, places, [], expected) == (verdict or "wrong after it was timed: values")

@@ -215,6 +215,7 @@ def test_norms_train_as_the_truth_does(norm: type[nn.Module]) -> None:
     np.testing.assert_allclose(found["cuda"], found["numpy"], rtol=1e-5)
 
 
+@pytest.mark.slow  # six kernels that no fast test needs are compiled
 def test_an_embedding_trains_as_the_truth_does() -> None:
     def make_classifier() -> nn.Module:
         aicf.manual_seed(0)

@@ -151,6 +151,7 @@ def test_without_a_gpu_tuning_is_refused(device: Device) -> None:
         np.testing.assert_allclose(program(x).numpy(), nn.Softmax()(x).numpy(), rtol=1e-5)
 
 
+@pytest.mark.slow  # all kernels that serve a softmax are compiled
 def test_a_program_is_planned_again_with_what_is_fastest(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way from times to a plan, where times are made up."""
     x = Tensor(np.random.default_rng(0).normal(size=(8, 96)).astype(np.float32), backend="cuda")

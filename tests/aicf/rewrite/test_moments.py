@@ -93,6 +93,7 @@ def test_a_residual_stream_is_widened_as_a_whole_and_only_evenly() -> None:
     assert np.isfinite(run.fit([(tokens, Y[:16])], 3)).all() and run.step.verify_replay(2)
 
 
+@pytest.mark.slow  # the kernels of two widths are compiled
 def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None:
     runs = []
     for _ in range(2):

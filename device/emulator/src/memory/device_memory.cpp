@@ -23,7 +23,8 @@ constexpr uint64_t kAlignBytes = 256;
 constexpr uint64_t kHeapHeaderBytes = 16;  // that an allocation of a kernel costs beside its size
 constexpr uint64_t kRedZoneBytes = 256;               // on both sides of every allocation
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kPoisonLimitBytes = 4ull << 20;    // larger allocations stay sparse beyond this
+constexpr uint64_t kPoisonLimitBytes = 4ull << 20;    // larger allocations stay sparse, beyond their
+constexpr uint64_t kSparsePoisonBytes = 256ull << 10;  // first bytes
 constexpr uint64_t kPunchLimitBytes = 1ull << 20;     // freed memory above this goes back to the host
 constexpr uint64_t kQuarantineBytes = 256ull << 20;   // address space that freed allocations may hold back
 constexpr size_t kQuarantineCount = 4096;
@@ -162,7 +163,7 @@ DeviceMemory::~DeviceMemory() {
 
 void DeviceMemory::fill_fresh(uint64_t address, uint64_t bytes) {
     if (!zero_fresh_) {
-        std::memset(alias(address), kPoison, std::min(bytes, kPoisonLimitBytes));
+        std::memset(alias(address), kPoison, bytes <= kPoisonLimitBytes ? bytes : kSparsePoisonBytes);
         return;
     }
     // Whole pages of a large allocation are given back, and come again as zeros where they are used.

@@ -127,6 +127,11 @@ struct NarrowPair {
         return static_cast<uint32_t>(to_bf16(a).bits) << 16 | to_bf16(b).bits;
     }
 };
+// cvt.sat.f32.f32, of which each expf of nvcc's has one.
+template <bool kFlushes>
+struct Saturated {
+    static float lane(float a) { return saturate(kFlushes ? flush(a) : a); }
+};
 struct NarrowDouble {
     static float lane(double a) { return static_cast<float>(a); }  // a NaN keeps its sign and the upper bits of its payload, quieted
 };
@@ -429,6 +434,10 @@ Pick pick_convert(const Form& form) {
         for (const HotPair& pair : kHotPairs) {
             if (pair.to == to && pair.from == from && pair.round == form.round) return {pair.fn};
         }
+    }
+    if (to == ptx::Type::kF32 && from == ptx::Type::kF32 && form.round == Round::kNone) {
+        if (form.flags == kSat) return {hot1<Saturated<false>, float, float>};
+        if (form.flags == (kSat | kFtz)) return {hot1<Saturated<true>, float, float>};
     }
     if (to == ptx::Type::kTF32 && form.round == Round::kRna) return {hot1<FiniteTF32, uint32_t, uint32_t>};
     const bool to_wide = bits_of(to) == 64, from_wide = bits_of(from) == 64;

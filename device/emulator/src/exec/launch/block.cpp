@@ -88,12 +88,14 @@ uint64_t special_value(const LaunchState& state, const Block& block, const Warp&
     const Dim3& size = state.launch->block;
     const Dim3& cluster = state.launch->cluster;
     const auto member = [&](Special first) { return static_cast<int>(kind) - static_cast<int>(first); };
-    uint32_t thread[3];
-    thread_index(state, std::min(warp.id * kWarpLanes + lane, state.block_threads - 1), thread);
     switch (kind) {
-        case Special::kTidX: return thread[0];
-        case Special::kTidY: return thread[1];
-        case Special::kTidZ: return thread[2];
+        case Special::kTidX:
+        case Special::kTidY:
+        case Special::kTidZ: {
+            uint32_t thread[3];
+            thread_index(state, std::min(warp.id * kWarpLanes + lane, state.block_threads - 1), thread);
+            return thread[member(Special::kTidX)];
+        }
         case Special::kNtidX: return size.x;
         case Special::kNtidY: return size.y;
         case Special::kNtidZ: return size.z;

@@ -1,0 +1,58 @@
+// Philox 4x32-10 (J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): random words of elements by their number.
+//
+// Element i of draw k has word i % 4 of the block whose counter is {i / 4 (its upper half with k in the top byte), offset}, under the key
+// seed. contract/expressions/philox.py gives the same bits.
+#pragma once
+
+#include <cstdint>
+
+namespace aicf::elementwise {
+
+// In device memory: what a step of training changes.
+struct Counter {
+    std::uint64_t seed;
+    std::uint64_t offset;
+};
+
+__device__ __forceinline__ uint4 draw_block(const Counter& counter, std::uint64_t block, int draw) {
+    constexpr std::uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u, kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
+    constexpr int kRounds = 10;
+    uint4 c = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32) | (static_cast<std::uint32_t>(draw) << 24),
+               static_cast<std::uint32_t>(counter.offset), static_cast<std::uint32_t>(counter.offset >> 32)};
+    auto k0 = static_cast<std::uint32_t>(counter.seed), k1 = static_cast<std::uint32_t>(counter.seed >> 32);
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+        const std::uint32_t high0 = __umulhi(kMultiplier0, c.x), low0 = kMultiplier0 * c.x;
+        const std::uint32_t high1 = __umulhi(kMultiplier1, c.z), low1 = kMultiplier1 * c.z;
+        c = {high1 ^ c.y ^ k0, low1, high0 ^ c.w ^ k1, low0};
+        k0 += kWeyl0;
+        k1 += kWeyl1;
+    }
+    return c;
+}
+
+__device__ __forceinline__ std::uint32_t take_word(const uint4& words, unsigned place) {
+    const std::uint32_t low = place % 2 == 0 ? words.x : words.y, high = place % 2 == 0 ? words.z : words.w;
+    return place < 2 ? low : high;
+}
+
+__device__ __forceinline__ std::uint32_t draw_word(const Counter& counter, std::uint64_t element, int draw) {
+    return take_word(draw_block(counter, element / 4, draw), static_cast<unsigned>(element % 4));
+}
+
+// The words of kElems elements that follow each other: a block for four where the first begins one.
+template <int kElems>
+__device__ __forceinline__ void draw_words(const Counter& counter, std::uint64_t first, int draw, std::uint32_t (&words)[kElems]) {
+    if (kElems % 4 == 0 && first % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i + 3 < kElems; i += 4) {
+            const uint4 block = draw_block(counter, first / 4 + i / 4, draw);
+            words[i] = block.x, words[i + 1] = block.y, words[i + 2] = block.z, words[i + 3] = block.w;
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < kElems; ++i) words[i] = draw_word(counter, first + i, draw);
+}
+
+}  // namespace aicf::elementwise

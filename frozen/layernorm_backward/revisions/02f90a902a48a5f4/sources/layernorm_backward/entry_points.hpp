@@ -1,0 +1,42 @@
+// Generated from layernorm_backward/op.py by the build; change it there. The exported functions of a variant; included at the end of launcher.cu.
+//
+// They check the parameters, and call aicf::layernorm_backward::launch(params, workspace, stream) and, where the launcher has one,
+// count_workspace_bytes(params).
+#pragma once
+
+#include "common/domain.hpp"
+#include "layernorm_backward/contract.hpp"
+
+namespace aicf::layernorm_backward {
+
+inline AicfStatus check_params(const Params& params) {
+    return contract::check_params(kContract, kDomain.words, kDomain.count, &params);
+}
+
+inline AicfStatus find_workspace(const Params& params, size_t* bytes) {
+    *bytes = 0;
+    AICF_RETURN_IF_NOT_OK(check_params(params));
+    *bytes = count_workspace_bytes(params);
+    return make_ok();
+}
+
+inline AicfStatus check_and_launch(const Params& params, void* workspace, struct CUstream_st* stream) {
+    AICF_RETURN_IF_NOT_OK(check_params(params));
+    AICF_RETURN_IF_NOT_OK(contract::check_workspace(workspace, count_workspace_bytes(params)));
+    return launch(params, workspace, stream);
+}
+
+}  // namespace aicf::layernorm_backward
+
+extern "C" {
+
+AicfStatus AICF_ENTRY(layernorm_backward, supports)(const LayernormBackwardParams* params) { return aicf::layernorm_backward::check_params(*params); }
+
+AicfStatus AICF_ENTRY(layernorm_backward, workspace_bytes)(const LayernormBackwardParams* params, size_t* bytes) {
+    return aicf::layernorm_backward::find_workspace(*params, bytes);
+}
+
+AicfStatus AICF_ENTRY(layernorm_backward, launch)(const LayernormBackwardParams* params, void* workspace, struct CUstream_st* stream) {
+    return aicf::layernorm_backward::check_and_launch(*params, workspace, stream);
+}
+}

@@ -1,0 +1,100 @@
+// How each kernel of layernorm_backward is launched.
+#include <algorithm>
+
+#include "common/launch.hpp"
+#include "layernorm_backward/api.hpp"
+#include "layernorm_backward/contract.hpp"
+#include "layernorm_backward/kernels.cu"
+
+namespace aicf::layernorm_backward {
+namespace {
+
+inline constexpr bool kIsCentred = true;
+inline constexpr int kThreads = kTunables.threads;
+inline constexpr int kFinishThreads = 256;
+
+template <class Element>
+NormGradient<Element> read_params(const Params& p, void* workspace, std::int64_t num_partials) {
+    return {static_cast<const Element*>(p.dy),
+            static_cast<const Element*>(p.x),
+            static_cast<const Element*>(p.weight),
+            static_cast<const Element*>(p.dsum),
+            p.mean,
+            p.rstd,
+            static_cast<Element*>(p.dx),
+            static_cast<Element*>(p.dweight),
+            static_cast<Element*>(p.dbias),
+            p.rows,
+            p.columns,
+            p.lddy,
+            p.ldx,
+            p.lddsum,
+            p.lddx,
+            static_cast<float*>(workspace),
+            static_cast<int>(num_partials)};
+}
+
+template <class Element>
+AicfStatus finish(const NormGradient<Element>& norm, cudaStream_t stream) {
+    return launch_kernel(norm_backward_finish<kIsCentred, Element, kFinishThreads>, divide_up(norm.columns, kColumnWidth), kFinishThreads,
+                         0, stream, norm);
+}
+
+template <class Element>
+struct naive {
+    static std::int64_t count_partials(const Params&) { return 0; }
+
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        AICF_RETURN_IF_NOT_OK(
+            launch_kernel(norm_backward_naive<kIsCentred, Element, kThreads>, divide_up(norm.rows, kThreads), kThreads, 0, stream, norm));
+        return launch_kernel(norm_backward_columns_naive<Element, kThreads>, divide_up(norm.columns, kThreads), kThreads, 0, stream, norm);
+    }
+};
+
+template <class Element>
+struct block_passes {
+    static constexpr int kSlabThreads = 256, kSlabRows = kSlabThreads / kColumnWidth;
+
+    static std::int64_t count_partials(const Params& p) { return std::min<std::int64_t>(divide_up(p.rows, kSlabRows), kTunables.blocks); }
+
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        const bool is_packed = has_packs(norm);
+        AICF_RETURN_IF_NOT_OK(
+            launch_kernel(norm_backward_passes<kIsCentred, Element, kThreads>, norm.rows, kThreads, 0, stream, norm, is_packed));
+        const dim3 grid(static_cast<unsigned>(divide_up(norm.columns, kColumnWidth * kPackElems<Element>)),
+                        static_cast<unsigned>(norm.num_partials));
+        AICF_RETURN_IF_NOT_OK(
+            launch_kernel(norm_backward_columns<kIsCentred, Element, kSlabThreads>, grid, kSlabThreads, 0, stream, norm, is_packed));
+        return finish(norm, stream);
+    }
+};
+
+template <class Element>
+struct rows_in_registers {
+    static std::int64_t count_partials(const Params& p) {
+        return std::min<std::int64_t>(divide_up(p.rows, kTunables.rows), kTunables.blocks);
+    }
+
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
+        AICF_RETURN_IF_NOT_OK(launch_kernel(norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems>, norm.num_partials,
+                                            kThreads * kRows, 0, stream, norm, has_packs(norm)));
+        return finish(norm, stream);
+    }
+};
+
+std::size_t count_workspace_bytes(const Params& params) {
+    return kNumSums<kIsCentred> * sizeof(float) * static_cast<std::size_t>(AICF_KERNEL<float>::count_partials(params) * params.columns);
+}
+
+AicfStatus launch(const Params& params, void* workspace, cudaStream_t stream) {
+    return dispatch_float(params.dtype, [&](auto element) {
+        using Kernel = AICF_KERNEL<decltype(element)>;
+        return Kernel::launch(read_params<decltype(element)>(params, workspace, Kernel::count_partials(params)), stream);
+    });
+}
+
+}  // namespace
+}  // namespace aicf::layernorm_backward
+
+#include "layernorm_backward/entry_points.hpp"

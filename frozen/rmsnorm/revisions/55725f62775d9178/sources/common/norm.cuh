@@ -1,0 +1,195 @@
+// Layer normalisation and RMS normalisation of rows, with an addition in front: the kernels that both ops share.
+//
+//     s = x + residual     rounded to Element and written out; x itself without a residual
+//     y = (s - mean) * rstd * weight + bias,   rstd = 1 / sqrt(mean((s - mean)^2) + eps),   mean = 0 for RMS normalisation
+//
+// The variance is that of the differences from the mean, which keeps its digits where the mean is far from zero.
+#pragma once
+
+#include <cstdint>
+
+#include "common/rows.cuh"
+
+namespace aicf {
+
+// Row-major [rows, columns] with row strides; null where a tensor is absent.
+template <class Element>
+struct Norm {
+    const Element *x, *residual, *weight, *bias;
+    Element *y, *sum;
+    float *mean, *rstd;  // [rows]
+    std::int64_t rows, columns, ldx, ldresidual, ldy, ldsum;
+    float eps;
+};
+
+// One row of each matrix.
+template <class Element>
+struct NormRow {
+    const Element *x, *residual;
+    Element *y, *sum;
+
+    __device__ __forceinline__ NormRow(const Norm<Element>& p, std::int64_t row)
+        : x(p.x + row * p.ldx),
+          residual(p.residual == nullptr ? nullptr : p.residual + row * p.ldresidual),
+          y(p.y + row * p.ldy),
+          sum(p.sum == nullptr ? nullptr : p.sum + row * p.ldsum) {}
+};
+
+// 1 / sqrt(squares / columns + eps)
+__device__ __forceinline__ float find_rstd(float squares, std::int64_t columns, float eps) {
+    return rsqrtf(squares / static_cast<float>(columns) + eps);
+}
+
+template <class Element>
+__device__ __forceinline__ float round_to(float value) {
+    return to_float(from_float<Element>(value));
+}
+
+// s of a pack.
+template <class Element>
+__device__ __forceinline__ Pack<Element> add_rounded(Pack<Element> x, const Pack<Element>& residual) {
+#pragma unroll
+    for (int i = 0; i < kPackElems<Element>; ++i) x.values[i] = round_to<Element>(x.values[i] + residual.values[i]);
+    return x;
+}
+
+template <class Element>
+__device__ __forceinline__ void write_statistics(const Norm<Element>& p, std::int64_t row, float mean, float rstd) {
+    if (p.mean != nullptr) p.mean[row] = mean;
+    if (p.rstd != nullptr) p.rstd[row] = rstd;
+}
+
+// A thread per row, a pass for each of mean, variance and result.
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_naive(const Norm<Element> p) {
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (row >= p.rows) return;
+    const NormRow<Element> at(p, row);
+    float mean = 0.0f, squares = 0.0f;
+    const auto read = [&](std::int64_t j) {
+        return at.residual == nullptr ? to_float(at.x[j]) : round_to<Element>(to_float(at.x[j]) + to_float(at.residual[j]));
+    };
+    if constexpr (kIsCentred) {
+        for (std::int64_t j = 0; j < p.columns; ++j) mean += read(j);
+        mean /= static_cast<float>(p.columns);
+    }
+    for (std::int64_t j = 0; j < p.columns; ++j) squares += (read(j) - mean) * (read(j) - mean);
+    const float rstd = find_rstd(squares, p.columns, p.eps);
+    for (std::int64_t j = 0; j < p.columns; ++j) {
+        const float bias = p.bias == nullptr ? 0.0f : to_float(p.bias[j]);
+        at.y[j] = from_float<Element>((read(j) - mean) * rstd * to_float(p.weight[j]) + bias);
+        if (at.sum != nullptr) at.sum[j] = from_float<Element>(read(j));
+    }
+    write_statistics(p, row, mean, rstd);
+}
+
+// kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p, bool is_packed) {
+    using Group = RowGroup<kThreads, kRows>;
+    using Span = RowSpan<Element, kThreads, kElems>;
+    __shared__ float partials[2][Group::kPartials];
+    const Group group;
+    const bool is_real = group.row < p.rows;
+    const NormRow<Element> at(p, group.find_source(p.rows));
+    const Span span = {static_cast<int>(p.columns), group.rank, is_packed};
+
+    Pack<Element> values[Span::kChunks];
+#pragma unroll
+    for (int c = 0; c < Span::kChunks; ++c) values[c] = span.load(at.x, c, 0.0f);
+    if (at.residual != nullptr) {
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+            values[c] = add_rounded(values[c], span.load(at.residual, c, 0.0f));
+            if (is_real) span.store(at.sum, c, values[c]);
+        }
+    }
+
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred) {
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) mean += values[c].values[i];
+        }
+        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
+    }
+#pragma unroll
+    for (int c = 0; c < Span::kChunks; ++c) {
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const float centred = span.holds(c, i) ? values[c].values[i] - mean : 0.0f;
+            squares = fmaf(centred, centred, squares);
+        }
+    }
+    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+    if (!is_real) return;
+
+#pragma unroll
+    for (int c = 0; c < Span::kChunks; ++c) {
+        const Pack<Element> weight = span.load(p.weight, c, 0.0f);
+        Pack<Element> bias = {};
+        if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f);
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            values[c].values[i] = fmaf((values[c].values[i] - mean) * rstd, weight.values[i], bias.values[i]);
+        }
+        span.store(at.y, c, values[c]);
+    }
+    if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+}
+
+// A block per row of any length, which is read once for each of mean, variance and result: mostly from L2 after the first time. A thread
+// reads back what it has itself written to `sum`.
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p, bool is_packed) {
+    using Group = RowGroup<kThreads>;
+    __shared__ float partials[2][Group::kPartials];
+    const Group group;
+    const NormRow<Element> at(p, group.row);
+    const Element* s = at.residual == nullptr ? at.x : at.sum;
+
+    if (at.residual != nullptr) {
+        visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+            const auto x = load_pack_or(at.x + column, num_valid, is_packed, 0.0f);
+            const auto residual = load_pack_or(at.residual + column, num_valid, is_packed, 0.0f);
+            store_pack_part(at.sum + column, add_rounded(x, residual), num_valid, is_packed);
+        });
+    }
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred) {
+        visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+            const Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, 0.0f);
+#pragma unroll
+            for (const float value : pack.values) mean += value;
+        });
+        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
+    }
+    visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+        const Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, mean);
+#pragma unroll
+        for (const float value : pack.values) squares = fmaf(value - mean, value - mean, squares);
+    });
+    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+    visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+        Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, 0.0f);
+        const Pack<Element> weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
+        Pack<Element> bias = {};
+        if (p.bias != nullptr) bias = load_pack_or(p.bias + column, num_valid, is_packed, 0.0f);
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) {
+            pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
+        }
+        store_pack_part(at.y + column, pack, num_valid, is_packed);
+    });
+    if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+}
+
+// All matrices have rows, and the vectors begin, on 16-byte boundaries.
+template <class Element>
+bool has_packs(const Norm<Element>& p) {
+    return has_pack_rows<Element>(p.x, p.ldx) && has_pack_rows<Element>(p.residual, p.ldresidual) && has_pack_rows<Element>(p.y, p.ldy) &&
+           has_pack_rows<Element>(p.sum, p.ldsum) && has_pack_rows<Element>(p.weight, 0) && has_pack_rows<Element>(p.bias, 0);
+}
+
+}  // namespace aicf

@@ -1,0 +1,65 @@
+// How each kernel of rmsnorm is launched.
+#include "common/launch.hpp"
+#include "rmsnorm/api.hpp"
+#include "rmsnorm/contract.hpp"
+#include "rmsnorm/kernels.cu"
+
+namespace aicf::rmsnorm {
+namespace {
+
+inline constexpr bool kIsCentred = false;
+inline constexpr int kThreads = kTunables.threads;
+
+template <class Element>
+Norm<Element> read_params(const Params& p) {
+    return {static_cast<const Element*>(p.x),
+            static_cast<const Element*>(p.residual),
+            static_cast<const Element*>(p.weight),
+            nullptr,
+            static_cast<Element*>(p.y),
+            static_cast<Element*>(p.sum),
+            nullptr,
+            p.rstd,
+            p.rows,
+            p.columns,
+            p.ldx,
+            p.ldresidual,
+            p.ldy,
+            p.ldsum,
+            p.eps};
+}
+
+template <class Element>
+struct naive {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        return launch_kernel(norm_naive<kIsCentred, Element, kThreads>, divide_up(norm.rows, kThreads), kThreads, 0, stream, norm);
+    }
+};
+
+template <class Element>
+struct block_passes {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        return launch_kernel(norm_passes<kIsCentred, Element, kThreads>, norm.rows, kThreads, 0, stream, norm, has_packs(norm));
+    }
+};
+
+template <class Element>
+struct row_in_registers {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
+        return launch_kernel(norm_registers<kIsCentred, Element, kThreads, kRows, kElems>, divide_up(norm.rows, kRows), kThreads * kRows, 0,
+                             stream, norm, has_packs(norm));
+    }
+};
+
+AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
+    return dispatch_float(params.dtype, [&](auto element) {
+        using Element = decltype(element);
+        return AICF_KERNEL<Element>::launch(read_params<Element>(params), stream);
+    });
+}
+
+}  // namespace
+}  // namespace aicf::rmsnorm
+
+#include "rmsnorm/entry_points.hpp"
