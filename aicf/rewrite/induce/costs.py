@@ -58,8 +58,8 @@ def find_cost(model: Module, problem: Problem, batch: int = 64) -> Cost:
         plan = recipe.make(recipe.record(types), PricingChooser(deterministic=True)).plan
     except (SelectionError, UnsupportedError, PlanError, GraphError, ChainError) as error:
         return Cost(None, 0, f"no cost: {str(error).partition(chr(10))[0]}")
-    times = [step.predicted_us for step in plan.steps]
-    known = [us for us in times if us is not None and math.isfinite(us)]
-    if len(known) < len(times):
-        return Cost(None, len(times), f"no cost: {len(times) - len(known)} of {len(times)} launches have no known time")
-    return Cost(math.fsum(known), len(times))
+    known = [us for step in plan.steps if (us := step.predicted_us) is not None and math.isfinite(us)]
+    if len(known) < len(plan.steps):
+        unknown = sorted({step.op for step in plan.steps if step.predicted_us is None})
+        return Cost(None, len(plan.steps), f"no cost: nothing is known of the time of a launch of {', '.join(unknown)}")
+    return Cost(math.fsum(known), len(plan.steps))

@@ -17,7 +17,7 @@ from aicf.rewrite.induce.records import Corpus, Record, mean_over_seeds
 
 # What choose_settings finds for the corpus that comes with the package.
 BEST_SETTINGS = Settings()
-CANDIDATES = tuple(Settings(*values) for values in itertools.product((0.7, 1.5), (0.5, 1.0), (0.1, 0.3), (0.3,)))
+CANDIDATES = tuple(Settings(*values) for values in itertools.product((0.7, 1.0), (1.0,), (1.0, 3.0), (0.1, 0.5)))
 PROPOSED = "proposed"
 BASELINES = ("random", "nearest problem's best", "best on average", "largest")
 

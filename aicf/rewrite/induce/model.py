@@ -21,6 +21,7 @@ _PRECISION, _MAX_STEPS = 1e-9, 1000
 # How much all problems are alike from the start: what a structure does on average counts.
 _SHARED = 0.5
 _MOST_DEVIATIONS = 4.0
+_MEAN_SCORE = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Settings:
     ``slope`` is the part of the covariance that goes on in a line beyond the problems that were seen.
     """
 
-    feature_length: float = 1.5
-    pattern_length: float = 0.5
-    noise: float = 0.1
-    slope: float = 0.3
+    feature_length: float = 1.0
+    pattern_length: float = 1.0
+    noise: float = 3.0
+    slope: float = 0.5
 
 
 def to_target(loss: float) -> float:
@@ -88,12 +89,14 @@ class LossModel:
         self._column = np.array([columns[key] for _, key in self.cells])
         self.targets = np.array([to_target(r.loss) for r in self.cells.values()])
         self.places = find_places(self.cells)
+        # Squares: to be among the last costs more than to be the first gains.
+        self.scores = self.places**2
         self.mean = float(self.targets.mean())
         self._features, self._patterns = Space(list(self.problems.values())), Space(list(self.structures.values()))
         self._across = self._compare_problems(list(self.problems.values()))
         self._between = self._compare_structures(list(self.structures.values()))
         self._inverse = self._invert()
-        self._for_losses, self._for_places = self._solve(self.targets - self.mean), self._solve(self.places - 0.5)
+        self._for_losses, self._for_scores = self._solve(self.targets - self.mean), self._solve(self.scores - _MEAN_SCORE)
 
     def _compare_problems(self, features: Sequence[Mapping[str, float]]) -> Array:
         return self._features.compare(features, self.settings.feature_length, self.settings.slope) + _SHARED
@@ -151,8 +154,9 @@ class LossModel:
         return self.mean + self._apply(self._for_losses, features, patterns)
 
     def predict_places(self, features: Mapping[str, float], patterns: Sequence[Patterns]) -> Array:
-        """Return the expected place of each structure among those of the corpus: near 0 for the best one, near 1 for the worst one."""
-        return 0.5 + self._apply(self._for_places, features, patterns)
+        """Return the expected place of each structure among those of the corpus: about 0 for the best one, 1 for the worst."""
+        scores = _MEAN_SCORE + self._apply(self._for_scores, features, patterns)
+        return np.asarray(np.sign(scores) * np.sqrt(np.abs(scores)))
 
     def _apply(self, solution: Array, features: Mapping[str, float], patterns: Sequence[Patterns]) -> Array:
         across = self._compare_problems([features])[0]
@@ -161,7 +165,8 @@ class LossModel:
     def weigh(self, features: Mapping[str, float], patterns: Patterns) -> Array:
         """Return how much each run counts in both predictions, in the order of ``cells``.
 
-        A prediction is the mean plus the weighted sum of what was found less the mean.
+        An expected logarithm is the mean plus the weighted sum of those found less the mean; the square of an expected place is a third
+        plus the weighted sum of the squares found less a third.
         """
         across, between = self._compare_problems([features])[0], self._compare_structures([patterns.values])[0]
         return self._solve(across[self._row] * between[self._column])

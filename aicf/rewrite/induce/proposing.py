@@ -26,7 +26,7 @@ _LOW, _HIGH = 0.1, 0.9
 class Evidence:
     """A run that counts in a prediction: its loss over that of the best constant, and its place on its problem, from 0 (best) to 1 (worst).
 
-    ``weight`` is how much it counts: the expected place is 0.5 plus all weighted differences from that.
+    ``weight`` is how much the square of its place counts in that of the expected place.
     """
 
     run: str
@@ -117,10 +117,10 @@ def find_evidence(
 ) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:
     """Return the runs that speak for a structure on a problem and those that speak against it, at most ``runs`` of each.
 
-    A run counts by its weight in the prediction times its place's difference from the middle.
+    A run counts by its weight in the prediction times how much its place, squared, differs from the mean of all.
     """
     weights, cells = model.weigh(features, patterns), list(model.cells.values())
-    shares = np.where(weights > 0.0, weights * (model.places - 0.5), 0.0)
+    shares = np.where(weights > 0.0, weights * (model.scores - model.scores.mean()), 0.0)
     order = np.argsort(shares, kind="stable")
     chosen = [[i for i in order[:runs] if shares[i] < 0.0], [i for i in order[::-1][:runs] if shares[i] > 0.0]]
     favour, against = (
