@@ -21,17 +21,21 @@ from aicf.train.step import StepRecipe
 
 @dataclass(frozen=True)
 class Cost:
-    """Expected time of one training step by Adam, in us, and its launches; ``us`` is None where ``reason`` says why nobody knows it.
+    """Expected time of one training step by Adam, in us, and its launches; ``us`` is None where ``reason`` says why there is no plan.
 
-    The time is the sum over launches of what the registry expects of each: medians measured of frozen kernels, or its model of them.
+    The time is the sum over launches of what the registry expects of each: medians measured of frozen kernels, or its model of them. Of
+    ``untimed`` launches, such as copies of a number, nothing is known; they are not in the sum.
     """
 
     us: float | None
     launches: int
+    untimed: int = 0
     reason: str = ""
 
     def __str__(self) -> str:
-        return self.reason if self.us is None else f"{self.us:.1f} us in {self.launches} launches"
+        if self.us is None:
+            return self.reason
+        return f"{self.us:.1f} us in {self.launches} launches" + (f", {self.untimed} of them not in the sum" if self.untimed else "")
 
 
 class PricingChooser(FrozenChooser):
@@ -57,9 +61,6 @@ def find_cost(model: Module, problem: Problem, batch: int = 64) -> Cost:
     try:
         plan = recipe.make(recipe.record(types), PricingChooser(deterministic=True)).plan
     except (SelectionError, UnsupportedError, PlanError, GraphError, ChainError) as error:
-        return Cost(None, 0, f"no cost: {str(error).partition(chr(10))[0]}")
+        return Cost(None, 0, 0, f"no cost: {str(error).partition(chr(10))[0]}")
     known = [us for step in plan.steps if (us := step.predicted_us) is not None and math.isfinite(us)]
-    if len(known) < len(plan.steps):
-        unknown = sorted({step.op for step in plan.steps if step.predicted_us is None})
-        return Cost(None, len(plan.steps), f"no cost: nothing is known of the time of a launch of {', '.join(unknown)}")
-    return Cost(math.fsum(known), len(plan.steps))
+    return Cost(math.fsum(known), len(plan.steps), len(plan.steps) - len(known))

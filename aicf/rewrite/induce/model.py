@@ -34,7 +34,7 @@ class Settings:
     feature_length: float = 1.0
     pattern_length: float = 1.0
     noise: float = 3.0
-    slope: float = 0.5
+    slope: float = 0.1
 
 
 def to_target(loss: float) -> float:

@@ -264,7 +264,7 @@ def make_corpus(seed: int, *, is_told: bool) -> induce.Corpus:
 
 
 def test_what_features_tell_is_proposed_and_what_they_do_not_tell_is_not() -> None:
-    told, untold = (induce.judge(make_corpus(0, is_told=is_told), FITTED) for is_told in (True, False))
+    told, untold = (induce.judge(make_corpus(0, is_told=is_told), [induce.Settings(noise=0.1)]) for is_told in (True, False))
 
     def compare(judged: list[induce.Judged], name: str) -> float:
         return induce.compare_pairs([j.regrets[PROPOSED] for j in judged], [j.regrets[name] for j in judged])
@@ -298,7 +298,7 @@ def test_settings_are_chosen_by_families_that_are_left_out() -> None:
 
 def test_the_corpus_is_what_the_documents_say() -> None:
     assert induce.CORPUS.stat().st_size < 1_000_000
-    assert len(CORPUS) >= 1900 and len(CORPUS.families) == 7 and len(Table(CORPUS).problems) >= 55
+    assert len(CORPUS) == 2706 and len(CORPUS.families) == 7 and len(Table(CORPUS).problems) == 82
     assert set(CORPUS.structures.values()) == set(induce.STRUCTURES)
 
 
@@ -309,7 +309,9 @@ def test_a_record_of_the_corpus_is_made_again() -> None:
     patterns = induce.find_patterns(induce.make_structure(structure, problem.inputs, problem.outputs), problem.inputs)
     assert (patterns.key, patterns.parameters) == (record.patterns.key, record.patterns.parameters)
     assert dict(record.patterns.values) == pytest.approx(dict(patterns.values), rel=1e-3)
-    assert induce.train(problem, structure, 0).loss == pytest.approx(record.loss, rel=0.05)
+    made = induce.train(problem, structure, 0)
+    # What another BLAS rounds differently grows over 300 steps.
+    assert made.curve[0] == pytest.approx(record.curve[0], rel=0.01) and made.loss == pytest.approx(record.loss, rel=0.2)
 
 
 def test_proposals_on_families_that_were_left_out_beat_random_ones() -> None:
@@ -353,7 +355,7 @@ def test_costs_come_from_the_frozen_set_and_nothing_is_built(monkeypatch: pytest
     monkeypatch.setattr(FrozenCalls, "build", refuse)
     problem = draw_rows(0)
     costs = [induce.find_cost(induce.make_structure(text, 3, 1), problem) for text in ("16 relu", "16 relu 16 relu 16 relu")]
-    assert all(cost.us is not None and cost.launches > 2 for cost in costs)
+    assert all(cost.us is not None and cost.launches > 2 and not cost.untimed for cost in costs)
     assert costs[0].us < costs[1].us and costs[0].launches < costs[1].launches  # type: ignore[operator]
 
 
@@ -362,7 +364,8 @@ def test_costs_come_from_the_frozen_set_and_nothing_is_built(monkeypatch: pytest
 
 def test_a_step_of_layers_that_share_a_gradient_has_a_plan() -> None:
     """The biases of two layers whose outputs are added have the same gradient, and are not updated as members of one list."""
-    assert induce.find_cost(induce.make_structure("skip 32 tanh", 3, 1), draw_rows(0)).launches > 4
+    cost = induce.find_cost(induce.make_structure("skip 32 tanh", 3, 1), draw_rows(0))
+    assert cost.us is not None and cost.launches > 4 and f"in {cost.launches} launches" in str(cost)
 
 
 def start(problem: induce.Problem) -> Run:
