@@ -67,16 +67,28 @@ def _count_bytes(group: _Together) -> int:
 def _find_updates(graph: Graph) -> list[_Together]:
     by_settings: dict[str, list[Node]] = {}
     held = {s.value.id for s in graph.states}
-    makers = _find_free_makers(graph)
+    makers, roots, taken = _find_free_makers(graph), _find_roots(graph), set[int]()
     for node in graph.nodes:
         if node.op != "optimizer":
             continue
         p, gradient, m, v, step, lr, _ = node.inputs
         assert p is not None and gradient is not None and m is not None and v is not None and step is not None and lr is not None
-        if {p.id, m.id, v.id} <= held and gradient.id in makers:
+        # Two biases that are added to the same sum have one gradient, which can lie in one place of a list only.
+        root = roots.get(gradient.id, gradient.id)
+        if {p.id, m.id, v.id} <= held and gradient.id in makers and root not in taken:
+            taken.add(root)
             key = json.dumps([sorted(node.attrs.items()), step.id, lr.id, gradient.type.dtype, p.type.dtype])
             by_settings.setdefault(key, []).append(node)
     return [_Together(tuple(nodes), "1111000") for nodes in by_settings.values() if len(nodes) > 1]
+
+
+def _find_roots(graph: Graph) -> dict[int, int]:
+    """Return for each view the id of the value whose memory it is."""
+    roots: dict[int, int] = {}
+    for node in graph.nodes:
+        if find_op(node.op).is_view and node.inputs[0] is not None:
+            roots[node.outputs[0].id] = roots.get(node.inputs[0].id, node.inputs[0].id)
+    return roots
 
 
 def find_updates(graph: Graph) -> list[list[Node]]:

@@ -107,6 +107,13 @@ class Run(Verbs):
         self._begin()
         return record
 
+    def preview(self, rule: Rule) -> Module:
+        """Return the model that a rule would make, a copy in host memory; raises :class:`RewriteError` as :meth:`apply` does."""
+        draft = self._structure.start()
+        rule.change(draft)
+        draft.finish()
+        return draft.model
+
     def _note_shapes(self) -> None:
         plan = self.step.plan
         shapes = {s.owner: s.slot.type.shape for s in plan.states if s.role == PARAMETER}

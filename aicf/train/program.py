@@ -90,8 +90,8 @@ class Recipe(ABC):
         """Return the function recorded for inputs of these types, by name."""
 
     @abstractmethod
-    def make(self, recording: Recording) -> Made:
-        """Return the plan of what was recorded."""
+    def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
+        """Return the plan of what was recorded, with kernels of a chooser, by default the backend's own."""
 
     def make_tuned(self, inputs: Sequence[Tensor]) -> Made:
         """Return the plan for inputs; where time is given for it, with the kernels that are fastest on them."""
@@ -120,8 +120,8 @@ class _ProgramRecipe(Recipe):
     def trace(self, types: Mapping[str, Type]) -> Recording:
         return record(lambda m, *xs: m(*xs), self.model, types, type(self.model).__name__)
 
-    def make(self, recording: Recording) -> Made:
-        graph, log, plan, choices = build(recording, None, self.backend, self.options)
+    def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
+        graph, log, plan, choices = build(recording, None, self.backend, self.options, chooser)
         return Made(plan, recording.tensors, recording.graph, graph, log, choices)
 
 
@@ -173,14 +173,14 @@ def find_backend_name(model: Module, options: Options) -> str:
 
 
 def build(
-    recording: Recording, training: Training | None, backend: str, options: Options
+    recording: Recording, training: Training | None, backend: str, options: Options, chooser: Chooser | None = None
 ) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
     """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
 
     Where a fused chain cannot be built, since there is no compiler, its parts run unfused.
     """
     chosen = [each for each in PASSES if options.passes or each.is_needed]
-    context = Context(training, _find_chooser(backend, options), options.amp)
+    context = Context(training, chooser or _find_chooser(backend, options), options.amp)
     try:
         graph, log = run_passes(recording.graph, context, chosen)
     except ChainError as error:

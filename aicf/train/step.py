@@ -13,7 +13,7 @@ from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
 from aicf.optim.clipping import find_factor, find_norm, weigh
-from aicf.passes.context import Training, Updates
+from aicf.passes.context import Chooser, Training, Updates
 from aicf.tensor import Tensor, apply
 from aicf.train.compiled import Step
 from aicf.train.program import Made, Options, Recipe, build
@@ -64,12 +64,12 @@ class StepRecipe(Recipe):
         """Return the loss recorded for a batch of these types."""
         return record(self.loss, self.model, types, f"step of {type(self.model).__name__}")
 
-    def make(self, recording: Recording) -> Made:
+    def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
         """Return the plan of a loss with its gradients and updates."""
         tensors = dict(recording.tensors)
         owners = _find_owners(self.model, self.optimizer)
         attach = _Attachment(self, owners, tensors, recording.graph)
-        graph, log, plan, choices = build(recording, Training(tuple(owners.values()), attach), self.backend, self.options)
+        graph, log, plan, choices = build(recording, Training(tuple(owners.values()), attach), self.backend, self.options, chooser)
         return Made(plan, tensors, recording.graph, graph, log, choices)
 
 
