@@ -152,7 +152,11 @@ def measure_widen(sizes: Sizes) -> Figures:
             ended = time.perf_counter()
         found |= {f"{way}: all, s": ended - started, f"{way}: the first step, s": ended - widened}
         found |= {f"{way}: {name}, s": value for name, value in phases.items()}
-    return found
+    started = time.perf_counter()
+    run.rollback(snapshot)
+    rolled = time.perf_counter()
+    run.fork()
+    return found | {"rollback behind rewrites, s": rolled - started, "fork, s": time.perf_counter() - rolled}
 
 
 def measure_moments(sizes: Sizes) -> Figures:
