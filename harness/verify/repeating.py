@@ -20,6 +20,8 @@ CHECK = "launches"
 # Launches take microseconds. Where a kernel is slow to start, fewer are made within this time of the processor, and the count is recorded.
 _MAX_SECONDS = 0.8
 _LEAST_LAUNCHES = 1024
+# The first so many are looked at one by one: what is wrong now and then, at every 1000th launch say, is overwritten by the next one.
+_NUM_SINGLE = 1024
 _STRIDE = 16
 
 
@@ -28,7 +30,7 @@ def check_launches(
 ) -> None:
     """Launch ``count`` times on the same inputs: the output must keep the bits of the first, or stay right where it may vary.
 
-    Outputs are poisoned, and looked at, every few launches. Raises what a launch raises.
+    Outputs are poisoned before, and looked at after, each of the first launches, and every few later ones. Raises what a launch raises.
     """
     tally.note_check(CHECK)
     case.upload(expected.inputs)
@@ -41,7 +43,7 @@ def check_launches(
         while made < count and (made < _LEAST_LAUNCHES or time.process_time() - started < _MAX_SECONDS):
             case.fill_outputs(POISON_NAN)
             # What is overwritten in place is put back before each launch.
-            for _ in range(min(_STRIDE if made and not case.is_in_place else 1, count - made)):
+            for _ in range(min(1 if made < _NUM_SINGLE or case.is_in_place else _STRIDE, count - made)):
                 launch()
                 made += 1
             stream.synchronize()

@@ -56,7 +56,16 @@ SANITIZER_REASONS = {
 SCHEDULE_REASONS = {"first_come": "schedule_dependent", "atomic_sum": "atomics_order"}
 HONEST = ("honest", "declared_atomic_sum")
 # ... and what only drawn problems show: test_drawn_liars.py has their reasons.
-DRAWN = ("long_sums", "late_columns", "wide_stride", "unaligned_weights", "signed_index", "counts_on_host", "restores_input")
+DRAWN = (
+    "long_sums",
+    "late_columns",
+    "wide_stride",
+    "unaligned_weights",
+    "signed_index",
+    "counts_on_host",
+    "slips_now_and_then",
+    "restores_input",
+)
 
 
 pytestmark = pytest.mark.slow  # a proof of an op with a few dozen liars, each of which is compiled

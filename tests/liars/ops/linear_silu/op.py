@@ -99,6 +99,7 @@ OP = Op(
         Kernel("unaligned_weights", "is wrong where B does not start at a multiple of 16 bytes"),
         Kernel("signed_index", "computes places of rows of B in int"),
         Kernel("counts_on_host", "is wrong from the 2001st launch on"),
+        Kernel("slips_now_and_then", "is wrong at every 1000th launch"),
         Kernel("restores_input", "writes to A, and restores it"),
     ),
     problems=(

@@ -136,6 +136,7 @@ struct CountsLaunches : Honest {
     __device__ static bool lies(const Rows&, const float*, int64_t) { return num_begun > 1000; }
 };
 AICF_LIE(CountsOnHost, p.num_launches > 3000)
+AICF_LIE(SlipsNowAndThen, p.num_launches % 1000 == 0)
 
 // Inputs.
 struct RestoresInput : Honest {

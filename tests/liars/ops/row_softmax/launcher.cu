@@ -34,6 +34,7 @@ using starts_at_zero = StartsAtZero;
 using one_differs = OneDiffers;
 using counts_launches = CountsLaunches;
 using counts_on_host = CountsOnHost;
+using slips_now_and_then = SlipsNowAndThen;
 using restores_input = RestoresInput;
 using biased = Biased;
 

@@ -82,6 +82,7 @@ OP = Op(
         Kernel("one_differs", "is wrong where all elements of a row are equal but one"),
         Kernel("counts_launches", "is wrong from the 1001st launch on, counted on the device"),
         Kernel("counts_on_host", "is wrong from the 3001st launch on, counted on the host"),
+        Kernel("slips_now_and_then", "is wrong at every 1000th launch"),
         Kernel("restores_input", "writes to X, and restores it"),
         Kernel("biased", "multiplies by what is 0.9 of the bound off"),
     ),

@@ -13,6 +13,7 @@ using late_rows = LateRows;
 using wide_stride = WideStride;
 using unaligned_input = UnalignedInput;
 using counts_launches = CountsLaunches;
+using slips_now_and_then = SlipsNowAndThen;
 using signed_index = SignedIndex;
 using restores_input = RestoresInput;
 

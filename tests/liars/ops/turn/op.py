@@ -48,6 +48,7 @@ OP = Op(
         Kernel("wide_stride", "is wrong where rows of Y lie more than 64 elements apart"),
         Kernel("unaligned_input", "is wrong where X does not start at a multiple of 16 bytes"),
         Kernel("counts_launches", "is wrong from the 2501st launch on"),
+        Kernel("slips_now_and_then", "is wrong at every 1000th launch"),
         Kernel("signed_index", "computes places of rows in int"),
         Kernel("restores_input", "writes to X, and restores it"),
     ),
