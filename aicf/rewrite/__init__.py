@@ -24,11 +24,12 @@ from aicf.rewrite.rules import (
     read_rule,
 )
 from aicf.rewrite.run import Run
-from aicf.rewrite.snapshots import Snapshot
+from aicf.rewrite.snapshots import Difference, Snapshot
 from aicf.rewrite.timeline import draw_timeline
 
 __all__ = [
     "Deepen",
+    "Difference",
     "Freeze",
     "Judge",
     "Log",

@@ -46,15 +46,6 @@ class Snapshot:
 
         The model itself is not in it: :meth:`Run.resume` makes the rewrites again. Raises :class:`~aicf.errors.StateError`.
         """
-        arrays: dict[str, NDArray[Any]] = {}
-        data = self.frame.read_state().data
-        for state in self.frame.made.plan.own_states:
-            if state.role != OBSERVATION:
-                slot = state.slot
-                values = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)
-                arrays[f"{state.role}:{state.owner}"] = values
-        for owner, rest in self.frame.resting.items():
-            arrays |= {f"resting {role}:{owner}": values for role, values in rest.state.items()}
         facts = {
             "kind": _KIND,
             "name": self.name,
@@ -65,7 +56,74 @@ class Snapshot:
             "records": "\n".join(record.to_json() for record in self.records),
             "log": "\n".join(self.log.to_lines()),
         }
-        write_arrays(Path(path), arrays, facts)
+        write_arrays(Path(path), self.read_states(), facts)
+
+    def read_states(self) -> dict[str, NDArray[Any]]:
+        """Return all state but the observers' in host memory by ``role:owner``; of frozen parameters by ``resting role:owner``."""
+        arrays: dict[str, NDArray[Any]] = {}
+        data = self.frame.read_state().data
+        for state in self.frame.made.plan.own_states:
+            if state.role != OBSERVATION:
+                slot = state.slot
+                values: NDArray[Any] = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)
+                arrays[f"{state.role}:{state.owner}"] = values
+        for owner, rest in self.frame.resting.items():
+            arrays |= {f"resting {role}:{owner}": values for role, values in rest.state.items()}
+        return arrays
+
+    def diff(self, later: Snapshot) -> Difference:
+        """Return what is different in another snapshot, of the same run or of a fork: structure, and state by role and owner."""
+        before, after = self.read_states(), later.read_states()
+        types = [{name: (a.dtype.name, *a.shape) for name, a in states.items()} for states in (before, after)]
+        both = [name for name in before if name in after]
+        shared = 0
+        for mine, theirs in zip(self.records, later.records, strict=False):
+            if (mine.step, mine.rule) != (theirs.step, theirs.rule):
+                break
+            shared += 1
+        return Difference(
+            later.steps_done - self.steps_done,
+            self.records[shared:],
+            later.records[shared:],
+            tuple(name for name in before if name not in after),
+            tuple(name for name in after if name not in before),
+            {name: (before[name].shape, after[name].shape) for name in both if types[0][name] != types[1][name]},
+            {
+                name: _measure_change(before[name], after[name])
+                for name in both
+                if types[0][name] == types[1][name] and before[name].tobytes() != after[name].tobytes()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a snapshot has that one before had not. States are named by ``role:owner``.
+
+    ``undone`` and ``done`` are the rewrites behind the last one that both share; ``reshaped`` are shapes before and after; ``changed`` are
+    the largest magnitudes by which values differ, where shapes are the same and bits are not.
+    """
+
+    steps: int
+    undone: tuple[RewriteRecord, ...]
+    done: tuple[RewriteRecord, ...]
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    reshaped: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    changed: Mapping[str, float]
+
+    def __str__(self) -> str:
+        lines = [f"{self.steps:+d} steps"]
+        lines += [f"without {json.dumps(r.rule)} at step {r.step}" for r in self.undone]
+        lines += [f"with {json.dumps(r.rule)} at step {r.step}" for r in self.done]
+        lines += [f"gone {name}" for name in self.gone] + [f"new {name}" for name in self.new]
+        lines += [f"{name} {list(a)} -> {list(b)}" for name, (a, b) in self.reshaped.items()]
+        lines += [f"{name} changed by at most {value:.3g}" for name, value in self.changed.items()]
+        return "\n".join(lines)
+
+
+def _measure_change(before: NDArray[Any], after: NDArray[Any]) -> float:
+    return float(np.max(np.abs(after.astype(np.float64) - before.astype(np.float64))))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,118 @@
+"""Snapshots that are compared, forks that train side by side, and networks that were imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import Tensor, frontends, nn, optim
+from aicf import functional as F
+from aicf.data import DataLoader
+from aicf.rewrite import Run
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(64, 16)).astype(np.float32), RNG.integers(0, 4, size=64)
+
+
+def loss(model: Any, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def start(model: nn.Module) -> Run:
+    step = aicf.compile_step(model, loss, optim.AdamW(model.parameters(), lr=1e-2), (Tensor(X[:16]), Tensor(Y[:16])), backend="numpy")
+    return Run(step)
+
+
+def make_mlp() -> nn.Module:
+    aicf.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def load() -> DataLoader:
+    return DataLoader((X, Y), batch=16, seed=3)
+
+
+def test_a_difference_names_structure_and_state_by_owner() -> None:
+    run, loader = start(make_mlp()), load()
+    run.fit(loader, 2)
+    before = run.snapshot()
+    same = before.diff(run.snapshot())
+    assert not (same.steps or same.done or same.undone or same.gone or same.new or same.reshaped or same.changed)
+    old = run.model[2].bias.numpy().copy()
+    run.fit(loader, 3)
+    trained = before.diff(run.snapshot())
+    expected = np.abs(run.model[2].bias.numpy().astype(np.float64) - old).max()
+    assert trained.steps == 3 and trained.changed["parameter:2.bias"] == expected and not trained.reshaped
+    run.widen("0", 16)
+    run.freeze("2.bias")
+    wide = run.snapshot()
+    found = before.diff(wide)
+    assert [r.rule for r in found.done] == [r.rule for r in run.records] and found.undone == ()
+    assert found.reshaped["parameter:0.weight"] == found.reshaped["exp_avg:0.weight"] == ((8, 16), (16, 16))
+    assert {"resting exp_avg:2.bias", "resting exp_avg_sq:2.bias"} <= set(found.new)
+    assert {"exp_avg:2.bias", "exp_avg_sq:2.bias"} <= set(found.gone) and "parameter:2.bias" not in found.gone
+    assert "parameter:0.weight [8, 16] -> [16, 16]" in str(found)
+    back = wide.diff(before)
+    assert back.undone == found.done and back.done == () and set(back.gone) == set(found.new) and back.steps == -3
+    assert before.diff(before).changed == {}  # a snapshot is not changed by the steps behind it
+
+
+def test_two_forks_train_side_by_side_and_the_better_goes_on() -> None:
+    run, loader = start(make_mlp()), load()
+    run.fit(loader, 4)
+    fork = run.snapshot()
+    forks = {"wider": run.fork(), "pruned to one unit": run.fork()}
+    forks["wider"].widen("0", 16)
+    forks["pruned to one unit"].prune("0", range(1, 8))
+    alone = run.fork()
+    alone.widen("0", 16)
+    loaders = {name: load() for name in forks}
+    losses: dict[str, list[float]] = {name: [] for name in forks}
+    for _ in range(20):  # in turns, so that each would see what the other writes
+        for name, each in forks.items():
+            losses[name] += each.fit(loaders[name], 1)
+    assert losses["wider"] == [x for loader in [load()] for _ in range(20) for x in alone.fit(loader, 1)]
+    best = min(forks, key=lambda name: losses[name][-1])
+    assert best == "wider"
+    assert len(forks[best].fit(loaders[best], 3)) == 3 and forks[best].steps_done == 27
+    assert fork.diff(run.snapshot()).changed == {}  # the one that they come from stands where it stood
+
+
+def import_onnx() -> nn.Module:
+    pytest.importorskip("onnx", reason="onnx is not installed here: pip install 'aicf[onnx]'")
+    from tests.aicf.frontends.onnx_models import make_mlp as make
+
+    return frontends.onnx(make())
+
+
+def import_torch() -> nn.Module:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed here: pip install torch")
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.fc2 = torch.nn.Linear(16, 32), torch.nn.Linear(32, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.fc2(torch.relu(self.fc1(x)))
+
+    return frontends.torch(Network())
+
+
+@pytest.mark.parametrize("make", [import_onnx, import_torch])
+def test_an_imported_network_is_rewritten_as_an_own_one(make: Any) -> None:
+    run, loader = start(make()), load()
+    run.fit(loader, 2)
+    expected = run.model(Tensor(X)).numpy()
+    before = run.snapshot()
+    widened = run.widen("fc1", 48)
+    assert widened.preserves and widened.delta <= 1e-6 * max(widened.scale, 1.0)
+    np.testing.assert_allclose(run.model(Tensor(X)).numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert dict(run.model.named_parameters())["fc1.weight"].shape == (48, 16)
+    run.prune("fc1", [0, 5])
+    assert np.isfinite(run.fit(loader, 3)).all() and run.step.verify_replay(2)
+    run.rollback(before)
+    np.testing.assert_array_equal(run.model(Tensor(X)).numpy(), expected)
