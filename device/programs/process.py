@@ -112,7 +112,7 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
         # For programs that name another folder for their libraries; the caller's first: a sanitizer's runtime, for one, has to be.
         environment["LD_PRELOAD"] = " ".join([*os.environ.get("LD_PRELOAD", "").split(), str(library)])
         try:
-            process = subprocess.Popen([str(path), *command[1:]], env=environment, preexec_fn=_make_end_with_parent())
+            process = subprocess.Popen([str(path), *command[1:]], env=environment, preexec_fn=make_end_with_parent())
         except OSError as error:
             raise ProgramError(f"{path}: {error.strerror}") from error
         with _signals_passed_on(process):
@@ -125,7 +125,7 @@ def run_program(library: Path, command: Sequence[str], options: RunOptions) -> R
     return result
 
 
-def _make_end_with_parent() -> Callable[[], None]:
+def make_end_with_parent() -> Callable[[], None]:
     """Return what a child calls first, so that it ends when this process does, however that ends."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()

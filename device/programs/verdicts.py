@@ -20,7 +20,7 @@ from typing import Any
 from device.programs.arguments import shorten_repeats
 from device.programs.build import BuildOptions, build_program, hash_program
 from device.programs.find import Program
-from device.programs.process import make_environment
+from device.programs.process import make_end_with_parent, make_environment
 from device.settings import EMULATOR_PREFIX
 
 STATUSES = ("pass", "ran", "fail", "unsupported", "waived", "timeout", "compile")
@@ -132,6 +132,7 @@ def execute(program: Program, binary: Path, arguments: tuple[str, ...], options:
                 cwd=program.folder,
                 env=environment,
                 start_new_session=True,
+                preexec_fn=make_end_with_parent(),
             )
             status = _wait(process, output, begin + options.timeout_s, options)
         seconds = time.monotonic() - begin

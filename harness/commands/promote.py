@@ -12,7 +12,7 @@ Examples:
   python -m harness promote gemm_bias_act \\
     --recorded profiles/gemm_bias_act/goals.json
   python -m harness promote softmax --bucket sm_90a/any/any/any/middle_rows \\
-    --variant row_in_registers/threads32_rows4_vectors8
+    --variant row_in_registers/threads32_rows4_vectors4
   python -m harness promote gemm_bias_act --fallback \\
     --variant mma/bm64_bn64_wm32_wn32_stages4_group8
 """

@@ -88,6 +88,14 @@ __device__ __forceinline__ void store_pack(Element* target, const Pack<Element>&
     *reinterpret_cast<uint4*>(target) = words;
 }
 
+template <class Element>
+__device__ __forceinline__ Pack<Element> fill_pack(float value) {
+    Pack<Element> pack;
+#pragma unroll
+    for (float& each : pack.values) each = value;
+    return pack;
+}
+
 // The first `num_valid` elements, and `fill` behind them. Nothing is read past them; num_valid may be negative. An access of 16 bytes is
 // made where all are valid and `is_aligned`.
 template <class Element>

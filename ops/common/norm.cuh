@@ -83,74 +83,80 @@ __global__ void __launch_bounds__(kThreads) norm_naive(const Norm<Element> p) {
     write_statistics(p, row, mean, rstd);
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
-__global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p, bool is_packed) {
+// kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block. kIsWhole as for
+// RowSpan; else elements lie kThreads apart.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems>;
+    using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const bool is_real = group.row < p.rows;
     const NormRow<Element> at(p, group.find_source(p.rows));
-    const Span span = {static_cast<int>(p.columns), group.rank, is_packed};
-
-    Pack<Element> values[Span::kChunks];
-#pragma unroll
-    for (int c = 0; c < Span::kChunks; ++c) values[c] = span.load(at.x, c, 0.0f);
-    if (at.residual != nullptr) {
+    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
+    const auto visit = [&](const auto& call) {
 #pragma unroll
         for (int c = 0; c < Span::kChunks; ++c) {
-            values[c] = add_rounded(values[c], span.load(at.residual, c, 0.0f));
-            if (is_real) span.store(at.sum, c, values[c]);
+            if (kIsWhole || span.is_there(c)) call(c);
         }
+    };
+
+    // The weights come along with the row where registers allow it: they are there when the sums are.
+    constexpr bool kIsEarly = kElems <= 8;
+    Pack<Element> values[Span::kChunks], weight[Span::kChunks];
+    span.load_all(at.x, values);
+    if (at.residual != nullptr) {
+        Pack<Element> residual[Span::kChunks];
+        span.load_all(at.residual, residual);
+        visit([&](int c) {
+            values[c] = add_rounded(values[c], residual[c]);
+            if (is_real) span.store(at.sum, c, values[c]);
+        });
     }
+    if constexpr (kIsEarly) span.load_all(p.weight, weight);
 
     float mean = 0.0f, squares = 0.0f;
     if constexpr (kIsCentred) {
-#pragma unroll
-        for (int c = 0; c < Span::kChunks; ++c) {
+        visit([&](int c) {
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) mean += values[c].values[i];
-        }
+        });
         mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
     }
-#pragma unroll
-    for (int c = 0; c < Span::kChunks; ++c) {
+    visit([&](int c) {
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             const float centred = span.holds(c, i) ? values[c].values[i] - mean : 0.0f;
             squares = fmaf(centred, centred, squares);
         }
-    }
+    });
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
     if (!is_real) return;
 
-#pragma unroll
-    for (int c = 0; c < Span::kChunks; ++c) {
-        const Pack<Element> weight = span.load(p.weight, c, 0.0f);
+    if constexpr (!kIsEarly) span.load_all(p.weight, weight);
+    visit([&](int c) {
         Pack<Element> bias = {};
-        if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f);
+        if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f);
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            values[c].values[i] = fmaf((values[c].values[i] - mean) * rstd, weight.values[i], bias.values[i]);
+            values[c].values[i] = fmaf((values[c].values[i] - mean) * rstd, weight[c].values[i], bias.values[i]);
         }
         span.store(at.y, c, values[c]);
-    }
+    });
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
 }
 
 // A block per row of any length, which is read once for each of mean, variance and result: mostly from L2 after the first time. A thread
-// reads back what it has itself written to `sum`.
-template <bool kIsCentred, class Element, int kThreads>
+// reads back what it has itself written to `sum`. Group is RowGroup or, of a cluster of blocks per row, RowCluster.
+template <bool kIsCentred, class Element, int kThreads, class Group>
 __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p, bool is_packed) {
-    using Group = RowGroup<kThreads>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const NormRow<Element> at(p, group.row);
     const Element* s = at.residual == nullptr ? at.x : at.sum;
 
     if (at.residual != nullptr) {
-        visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+        visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
             const auto x = load_pack_or(at.x + column, num_valid, is_packed, 0.0f);
             const auto residual = load_pack_or(at.residual + column, num_valid, is_packed, 0.0f);
             store_pack_part(at.sum + column, add_rounded(x, residual), num_valid, is_packed);
@@ -158,20 +164,20 @@ __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p, b
     }
     float mean = 0.0f, squares = 0.0f;
     if constexpr (kIsCentred) {
-        visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+        visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
             const Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, 0.0f);
 #pragma unroll
             for (const float value : pack.values) mean += value;
         });
         mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
     }
-    visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
         const Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, mean);
 #pragma unroll
         for (const float value : pack.values) squares = fmaf(value - mean, value - mean, squares);
     });
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
-    visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
         Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, 0.0f);
         const Pack<Element> weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
         Pack<Element> bias = {};
@@ -190,6 +196,11 @@ template <class Element>
 bool has_packs(const Norm<Element>& p) {
     return has_pack_rows<Element>(p.x, p.ldx) && has_pack_rows<Element>(p.residual, p.ldresidual) && has_pack_rows<Element>(p.y, p.ldy) &&
            has_pack_rows<Element>(p.sum, p.ldsum) && has_pack_rows<Element>(p.weight, 0) && has_pack_rows<Element>(p.bias, 0);
+}
+
+template <class Element>
+bool has_whole_packs(const Norm<Element>& p) {
+    return has_packs(p) && p.columns % kPackElems<Element> == 0;
 }
 
 }  // namespace aicf

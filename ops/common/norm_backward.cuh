@@ -170,15 +170,18 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
 }
 
 // All in one: num_partials blocks take rows in turn, kThreads threads a row of at most kThreads * kElems elements, kRows rows at a time. x
-// and dy are read once; the partial sums over rows stay in registers to the end.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
-__global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const NormGradient<Element> p, bool is_packed) {
+// and dy are read once; the partial sums over rows stay in registers to the end. kIsWhole as for RowSpan; else elements lie kThreads apart.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const NormGradient<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems>;
+    using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
     __shared__ NormSums partials[2][Group::kPartials];
     __shared__ float shared[kRows > 1 ? kRows * kThreads * kElems : 1];
     const Group group;
-    const Span span = {static_cast<int>(p.columns), group.rank, is_packed};
+    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
+    constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
+    Pack<Element> weight[Span::kChunks];
+    if constexpr (kKeepsWeight) span.load_all(p.weight, weight);
     float dweight[kElems] = {}, dbias[kElems] = {};
     int parity = 0;  // two reductions in a row use different memory
 
@@ -189,23 +192,21 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
         const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);
         Pack<Element> g[Span::kChunks], n[Span::kChunks];
         NormSums sums;
+        span.load_all(at.dy, g);
+        span.load_all(at.x, n);
+        if constexpr (!kKeepsWeight) span.load_all(p.weight, weight);
 #pragma unroll
         for (int c = 0; c < Span::kChunks; ++c) {
-            g[c] = span.load(at.dy, c, 0.0f);
-            n[c] = span.load(at.x, c, at.mean);
-        }
-#pragma unroll
-        for (int c = 0; c < Span::kChunks; ++c) {
-            const Pack<Element> weight = span.load(p.weight, c, 0.0f);
+            if (!kIsWhole && !span.is_there(c)) continue;
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) {
                 const float dy = is_real ? g[c].values[i] : 0.0f;
                 float& normalised = n[c].values[i];
-                normalised = at.normalise(normalised);
+                normalised = span.holds(c, i) ? at.normalise(normalised) : 0.0f;
                 float& sum = dweight[c * Span::kChunkElems + i];
                 sum = fmaf(dy, normalised, sum);
                 dbias[c * Span::kChunkElems + i] += dy;
-                g[c].values[i] *= weight.values[i];
+                g[c].values[i] *= weight[c].values[i];
                 sums.add(g[c].values[i], normalised);
             }
         }
@@ -215,6 +216,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
         if (!is_real) continue;
 #pragma unroll
         for (int c = 0; c < Span::kChunks; ++c) {
+            if (!span.is_there(c)) continue;
             Pack<Element> dx = {};
             if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
 #pragma unroll
@@ -260,6 +262,7 @@ __global__ void __launch_bounds__(kThreads) norm_backward_finish(const NormGradi
         float sum = 0.0f;
         if (column < p.columns) {
             const float* source = p.partials + static_cast<std::int64_t>(which) * p.num_partials * p.columns + column;
+#pragma unroll 8
             for (int i = lane; i < p.num_partials; i += kLanes) sum += source[i * p.columns];
         }
         shared[which][lane][place] = sum;
@@ -276,6 +279,11 @@ template <class Element>
 bool has_packs(const NormGradient<Element>& p) {
     return has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.x, p.ldx) && has_pack_rows<Element>(p.dsum, p.lddsum) &&
            has_pack_rows<Element>(p.dx, p.lddx) && has_pack_rows<Element>(p.weight, 0);
+}
+
+template <class Element>
+bool has_whole_packs(const NormGradient<Element>& p) {
+    return has_packs(p) && p.columns % kPackElems<Element> == 0;
 }
 
 }  // namespace aicf

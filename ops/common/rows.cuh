@@ -29,6 +29,7 @@ struct RowGroup {
     static_assert(kThreads <= kWarpSize || kRows == 1, "a group is lanes of a warp, or the block");
     static_assert(kThreads * kRows % kWarpSize == 0, "whole warps take part in shuffles");
     static constexpr int kBlockThreads = kThreads * kRows;
+    static constexpr int kTotalThreads = kThreads;  // of a row
     // Partial results of a block-wide reduction; two reductions in a row need an array each.
     static constexpr int kPartials = kThreads > kWarpSize ? kThreads / kWarpSize : 1;
 
@@ -67,8 +68,9 @@ __device__ __forceinline__ void visit_row(std::int64_t columns, int rank, const 
 
 // A row of at most kThreads * kElems elements, by chunks that the thread of this rank keeps in registers, kChunkElems in each. Where the
 // rows of all matrices start on 16-byte boundaries (`is_packed`) a chunk is one access, else its elements lie kThreads apart: either way
-// neighbouring threads access neighbouring memory.
-template <class Element, int kThreads, int kElems>
+// neighbouring threads access neighbouring memory. kIsWhole: rows are whole packs on such boundaries, known to the compiler: it then has
+// all accesses of load_all() under way together, those of several matrices too.
+template <class Element, int kThreads, int kElems, bool kIsWhole = false>
 struct RowSpan {
     static constexpr int kChunkElems = kPackElems<Element>;
     static constexpr int kChunks = kElems / kChunkElems;
@@ -79,14 +81,16 @@ struct RowSpan {
 
     // Of element `i` of a chunk; may lie past the row.
     __device__ __forceinline__ int find_column(int chunk, int i) const {
-        return is_packed ? (chunk * kThreads + rank) * kChunkElems + i : (chunk * kChunkElems + i) * kThreads + rank;
+        if (kIsWhole || is_packed) return (chunk * kThreads + rank) * kChunkElems + i;
+        return (chunk * kChunkElems + i) * kThreads + rank;
     }
 
-    __device__ __forceinline__ bool holds(int chunk, int i) const { return find_column(chunk, i) < columns; }
+    __device__ __forceinline__ bool holds(int chunk, int i) const { return find_column(chunk, kIsWhole ? 0 : i) < columns; }
 
     // `fill` stands for what lies past the row.
     __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill) const {
         const int first = find_column(chunk, 0);
+        if constexpr (kIsWhole) return first < columns ? load_pack(row + first) : fill_pack<Element>(fill);
         if (is_packed) return load_pack_or(row + first, columns - first, true, fill);
         Pack<Element> pack;
 #pragma unroll
@@ -99,7 +103,7 @@ struct RowSpan {
 
     // All chunks, with 0 for what lies past the row. Where rows are whole packs, all accesses are under way before the first is looked at.
     __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks]) const {
-        if (is_packed && columns % kChunkElems == 0) {
+        if (kIsWhole || (is_packed && columns % kChunkElems == 0)) {
             uint4 words[kChunks];
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -112,6 +116,7 @@ struct RowSpan {
         } else {
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
+                chunks[chunk] = {};
                 if (is_there(chunk)) chunks[chunk] = load(row, chunk, 0.0f);
             }
         }
@@ -119,6 +124,10 @@ struct RowSpan {
 
     __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
         const int first = find_column(chunk, 0);
+        if constexpr (kIsWhole) {
+            if (first < columns) store_pack(row + first, pack);
+            return;
+        }
         if (is_packed) return store_pack_part(row + first, pack, columns - first, true);
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) {

@@ -1,5 +1,6 @@
 // How each kernel of layernorm is launched.
 #include "common/launch.hpp"
+#include "common/row_cluster.cuh"
 #include "layernorm/api.hpp"
 #include "layernorm/contract.hpp"
 #include "layernorm/kernels.cu"
@@ -39,7 +40,16 @@ struct naive {
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        return launch_kernel(norm_passes<kIsCentred, Element, kThreads>, norm.rows, kThreads, 0, stream, norm, has_packs(norm));
+        return launch_kernel(norm_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>>, norm.rows, kThreads, 0, stream, norm,
+                             has_packs(norm));
+    }
+};
+
+template <class Element>
+struct cluster_passes {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        return launch_early(norm_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>>,
+                            static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm, has_packs(norm));
     }
 };
 
@@ -47,8 +57,9 @@ template <class Element>
 struct row_in_registers {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        return launch_kernel(norm_registers<kIsCentred, Element, kThreads, kRows, kElems>, divide_up(norm.rows, kRows), kThreads * kRows, 0,
-                             stream, norm, has_packs(norm));
+        const auto kernel = has_whole_packs(norm) ? norm_registers<kIsCentred, Element, kThreads, kRows, kElems, true>
+                                                  : norm_registers<kIsCentred, Element, kThreads, kRows, kElems, false>;
+        return launch_kernel(kernel, divide_up(norm.rows, kRows), kThreads * kRows, 0, stream, norm);
     }
 };
 

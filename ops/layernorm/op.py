@@ -16,7 +16,6 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
-    OneOf,
     Op,
     Problem,
     Role,
@@ -118,8 +117,9 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
-GROUP = Tunable("threads", (8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
-ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so groups of threads, of a block")
+CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
+GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
+ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128), "rows, and so groups of threads, of a block")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -129,6 +129,26 @@ BLOCK_FITS = Constraint(
 ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= 32 or t["rows"] == 1
 )
+
+
+# The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
+_SHARES = (
+    {"threads": 1, "rows": 128, "elems": 8},
+    {"threads": 4, "rows": 32, "elems": 8},
+    {"threads": 8, "rows": 16, "elems": 8},
+    {"threads": 16, "rows": 8, "elems": 8},
+    {"threads": 32, "rows": 4, "elems": 8},
+    {"threads": 32, "rows": 4, "elems": 16},
+    {"threads": 128, "rows": 1, "elems": 8},
+    {"threads": 256, "rows": 1, "elems": 8},
+    {"threads": 256, "rows": 1, "elems": 16},
+    {"threads": 512, "rows": 1, "elems": 16},
+    {"threads": 1024, "rows": 1, "elems": 16},
+)
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS = 64
+_REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
 
 def _serve(max_columns: int = 2**40) -> tuple[Count, ...]:
@@ -155,15 +175,21 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
     ),
     Kernel(
+        "cluster_passes",
+        "a cluster of 8 blocks per row, for rows that are long and few",
+        (CLUSTER_THREADS,),
+        (),
+        ({"threads": 1024},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=2**40)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
+    Kernel(
         "row_in_registers",
         "a group of threads keeps its row in registers, which is read once; several short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (
-            {"threads": 8, "rows": 16, "elems": 8},
-            {"threads": 32, "rows": 4, "elems": 32},
-            {"threads": 256, "rows": 1, "elems": 32},
-        ),
+        _SHARES,
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
     ),
@@ -177,6 +203,8 @@ def choose(problem: Problem) -> Choice:
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    if problem.sizes["rows"] <= _FEW_ROWS:
+        return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512}), "a row is longer than registers hold")
 
 
@@ -195,16 +223,24 @@ PROBLEMS = (
     _problem("verify", 3, 1024, "bfloat16", "residual statistics", x=8, residual=16, sum=8, y=8),
     _problem("verify", 6, 301, "float32", "bias residual statistics", x=3, sum=1),
     _problem("verify", 2, 5003, "bfloat16"),
+    _problem("verify", 2, 16000, "float16", "bias residual statistics"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias residual statistics"),
-    _problem("bench sweep", 8192, 4096, "bfloat16"),
-    _problem("bench", 16384, 1024, "bfloat16", "bias residual statistics"),
-    _problem("bench sweep", 8192, 1024),
-    _problem("bench", 4096, 12288, "bfloat16", ""),
-    _problem("bench", 262144, 128, "float16"),
+    # One of each region.
+    _problem("bench", 400000, 7, "float16", "bias residual statistics", x=1, y=1),
+    _problem("bench", 150000, 24, "bfloat16", ""),
     _problem("bench sweep", 262144, 64),
-    _problem("bench", 512, 65536, "float16"),
+    _problem("bench", 262144, 128, "float16"),
+    _problem("bench", 100000, 168, "float16", "bias residual statistics"),
+    _problem("bench", 40000, 416, "bfloat16", ""),
+    _problem("bench", 16384, 1024, "bfloat16", "bias residual statistics"),
+    _problem("bench", 8192, 2048, "float16"),
+    _problem("bench sweep", 8192, 4096, "bfloat16"),
+    _problem("bench", 4096, 7168, "float16"),
+    _problem("bench", 4096, 12288, "bfloat16", ""),
+    _problem("bench", 16, 100000, "bfloat16", ""),
     _problem("bench", 1024, 50257),
+    _problem("sweep", 8192, 1024),
 )
 
 OP = Op(
@@ -248,8 +284,5 @@ OP = Op(
         "shifted",
     ),
     population=POPULATION,
-    axes=(
-        Axis("dtypes", {dtype: (OneOf("dtype", (dtype,)),) for dtype in FLOATS}),
-        Axis("region", {"short": (Count({"columns": 1}, max=256),), "middle": (Count({"columns": 1}, max=8192),), "long": ()}),
-    ),
+    axes=(Axis("region", _REGIONS),),
 )

@@ -14,7 +14,6 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
-    OneOf,
     Op,
     Positive,
     Problem,
@@ -90,8 +89,8 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
-GROUP = Tunable("threads", (8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
-ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so groups of threads, of a block at a time")
+GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
+ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block at a time")
 ELEMS = Tunable("elems", (8, 16), "elements of a row that a thread keeps in registers")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056), "partial sums over rows of each column, at most")
 BLOCK_FITS = Constraint(
@@ -107,6 +106,23 @@ REGISTERS_FIT = Constraint(
     "threads * rows * elems must not exceed 8192: x, dy and two sums of each element stay in registers",
     lambda t: t["threads"] * t["rows"] * t["elems"] <= 8192,
 )
+
+
+# The lengths of rows that a variant of rows_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
+_SHARES = (
+    {"threads": 1, "rows": 256, "elems": 8, "blocks": 528},
+    {"threads": 4, "rows": 64, "elems": 8, "blocks": 528},
+    {"threads": 8, "rows": 32, "elems": 8, "blocks": 528},
+    {"threads": 16, "rows": 16, "elems": 8, "blocks": 528},
+    {"threads": 32, "rows": 8, "elems": 8, "blocks": 528},
+    {"threads": 32, "rows": 8, "elems": 16, "blocks": 264},
+    {"threads": 128, "rows": 1, "elems": 8, "blocks": 1056},
+    {"threads": 256, "rows": 1, "elems": 8, "blocks": 528},
+    {"threads": 512, "rows": 1, "elems": 8, "blocks": 264},
+    {"threads": 512, "rows": 1, "elems": 16, "blocks": 132},
+)
+_REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
+_REGIONS |= {"long": ()}
 
 
 def _serve(max_columns: int = 2**24) -> tuple[Count, ...]:
@@ -137,11 +153,7 @@ KERNELS = (
         "blocks that stay take rows in turn, and keep their partial sums in registers to the end",
         (GROUP, ROWS, ELEMS, BLOCKS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP, REGISTERS_FIT),
-        (
-            {"threads": 8, "rows": 32, "elems": 8, "blocks": 528},
-            {"threads": 128, "rows": 1, "elems": 8, "blocks": 1056},
-            {"threads": 512, "rows": 1, "elems": 16, "blocks": 132},
-        ),
+        _SHARES,
         max_spill_bytes=64,  # of the widest variant, which wants a few more than the 128 registers that a thread of 512 has
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
@@ -176,14 +188,20 @@ PROBLEMS = (
     _problem("verify", 2, 5003, "bfloat16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias dsum"),
-    _problem("bench sweep", 8192, 4096, "bfloat16"),
-    _problem("bench", 16384, 1024, "bfloat16", "bias dsum"),
-    _problem("bench sweep", 8192, 1024),
-    _problem("bench", 4096, 12288, "bfloat16"),
-    _problem("bench", 262144, 128, "float16"),
+    # One of each region.
+    _problem("bench", 100000, 7, "bfloat16", "bias dsum", x=1, dx=1),
+    _problem("bench", 90000, 17, "bfloat16", "bias dsum"),
     _problem("bench sweep", 262144, 64),
-    _problem("bench", 512, 65536, "float16"),
+    _problem("bench", 262144, 128, "float16"),
+    _problem("bench", 200000, 160, "bfloat16"),
+    _problem("bench", 16000, 455, "bfloat16", "bias dsum", x=8, dx=8),
+    _problem("bench", 16384, 1024, "bfloat16", "bias dsum"),
+    _problem("bench", 16384, 1600, "float32", "bias dsum"),
+    _problem("bench sweep", 8192, 4096, "bfloat16"),
+    _problem("bench", 4096, 7168, "bfloat16"),
+    _problem("bench", 4096, 12288, "bfloat16"),
     _problem("bench", 1024, 50257),
+    _problem("sweep", 8192, 1024),
 )
 
 OP = Op(
@@ -214,8 +232,5 @@ OP = Op(
     accumulate="float32",
     distributions=("normal", "uniform", "ties", "denormal", "one_differs"),
     population=POPULATION,
-    axes=(
-        Axis("dtypes", {dtype: (OneOf("dtype", (dtype,)),) for dtype in FLOATS}),
-        Axis("region", {"short": (Count({"columns": 1}, max=256),), "middle": (Count({"columns": 1}, max=8192),), "long": ()}),
-    ),
+    axes=(Axis("region", _REGIONS),),
 )

@@ -11,7 +11,7 @@ namespace {
 
 inline constexpr bool kIsCentred = false;
 inline constexpr int kThreads = kTunables.threads;
-inline constexpr int kFinishThreads = 256;
+inline constexpr int kFinishThreads = 1024;
 
 template <class Element>
 NormGradient<Element> read_params(const Params& p, void* workspace, std::int64_t num_partials) {
@@ -77,8 +77,9 @@ struct rows_in_registers {
 
     static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        AICF_RETURN_IF_NOT_OK(launch_kernel(norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems>, norm.num_partials,
-                                            kThreads * kRows, 0, stream, norm, has_packs(norm)));
+        const auto kernel = has_whole_packs(norm) ? norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems, true>
+                                                  : norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems, false>;
+        AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, norm.num_partials, kThreads * kRows, 0, stream, norm));
         return finish(norm, stream);
     }
 };

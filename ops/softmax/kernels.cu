@@ -6,6 +6,7 @@
 //    1   | softmax_naive      | a thread per row, three passes: maximum, sum, result
 //    2   | softmax_warp       | a warp per row: its lanes read neighbouring words and reduce by shuffles
 //    3   | softmax_block      | a block per row, maximum and sum in one pass (online), 16 bytes an access where rows are aligned
+//        | ... of a cluster   | eight blocks per row share what each found: rows that are long and few
 //    4   | softmax_registers  | the row stays in registers between the passes: x is read once; many short rows per block
 //    5   | softmax_shared     | ... or in shared memory, which holds rows that registers do not
 //
@@ -127,18 +128,18 @@ __device__ __forceinline__ Pack<Element> read_chunk(const Row<Element, kIsMasked
     return pack;
 }
 
-// A block takes one row, which it reads twice. `has_packs`: rows of x and y start on 16-byte boundaries.
-template <class Element, bool kIsMasked, int kThreads>
+// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster. `has_packs`: rows of x and y
+// start on 16-byte boundaries.
+template <class Element, bool kIsMasked, int kThreads, class Group>
 __global__ void __launch_bounds__(kThreads) softmax_block(const SoftmaxParams params, bool has_packs) {
-    using Group = RowGroup<kThreads>;
-    using Span = RowSpan<Element, kThreads, kPackElems<Element>>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>>;
     __shared__ Online partials[Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.row);
     const Span span = {row.columns, group.rank, has_packs};
 
     Online online;
-    for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) {
+    for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
         const Pack<Element> x = read_chunk(row, span, chunk);
         Online part;
 #pragma unroll
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kThreads) softmax_block(const SoftmaxParams pa
     // A masked row of nothing but -inf: weigh() counted its elements as 1.
     const bool is_empty = kIsMasked && online.maximum == minus_infinity() && online.sum == online.sum;
     const Finish finish(row.find_base(online.maximum), is_empty ? 0.0f : online.sum, params.log != 0);
-    for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) {
+    for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
         Pack<Element> x = read_chunk(row, span, chunk);
 #pragma unroll
         for (float& value : x.values) value = finish(value);

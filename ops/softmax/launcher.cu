@@ -1,5 +1,6 @@
 // How each kernel of softmax is launched.
 #include "common/launch.hpp"
+#include "common/row_cluster.cuh"
 #include "softmax/api.hpp"
 #include "softmax/contract.hpp"
 #include "softmax/kernels.cu"
@@ -32,8 +33,18 @@ template <class Element, bool kIsMasked>
 struct block_online {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         constexpr int kThreads = kTunables.threads;
-        return launch_kernel(softmax_block<Element, kIsMasked, kThreads>, params.rows, kThreads, 0, stream, params,
+        return launch_kernel(softmax_block<Element, kIsMasked, kThreads, RowGroup<kThreads>>, params.rows, kThreads, 0, stream, params,
                              has_packs<Element>(params));
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct cluster_online {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        constexpr int kThreads = kTunables.threads;
+        return launch_early(softmax_block<Element, kIsMasked, kThreads, RowCluster<kThreads>>,
+                            static_cast<unsigned>(params.rows * kRowCluster), kThreads, 0, kRowCluster, stream, params,
+                            has_packs<Element>(params));
     }
 };
 

@@ -18,7 +18,6 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
-    OneOf,
     Op,
     Positive,
     Problem,
@@ -144,6 +143,7 @@ def cost(problem: Problem) -> Cost:
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so warps, of a block")
+CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 GROUPS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
 VECTORS = Tunable("vectors", (2, 4, 8, 16), "times four elements of a row that a thread keeps in registers")
@@ -163,6 +163,25 @@ ONE_ROW_BEYOND_WARP = Constraint(
 # the last one; a block has 163 KiB of shared memory after opting in on compute capability 8.0 and 9.0, less room for partial results.
 _MAX_SIZE = 2**31 - 1 - 8192
 _MAX_SHARED_FLOATS = (163 - 1) * 1024 // 4
+
+
+# The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
+_SHARES = (
+    {"threads": 2, "rows": 64, "vectors": 2},
+    {"threads": 4, "rows": 32, "vectors": 4},
+    {"threads": 16, "rows": 8, "vectors": 4},
+    {"threads": 32, "rows": 4, "vectors": 4},
+    {"threads": 128, "rows": 1, "vectors": 2},
+    {"threads": 256, "rows": 1, "vectors": 2},
+    {"threads": 256, "rows": 1, "vectors": 4},
+    {"threads": 256, "rows": 1, "vectors": 8},
+    {"threads": 1024, "rows": 1, "vectors": 4},
+)
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS = 64
+_NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
+_REGIONS = {n: (Count({"columns": 1}, max=t["threads"] * t["vectors"] * 4),) for n, t in zip(_NAMES, _SHARES, strict=True)}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),), "long_rows": ()}
 
 
 def _serve(max_columns: int) -> tuple[Count, ...]:
@@ -202,17 +221,22 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
     ),
     Kernel(
+        "cluster_online",
+        "a cluster of 8 blocks per row, for rows that are long and few",
+        (CLUSTER_THREADS,),
+        (),
+        ({"threads": 1024},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_MAX_SIZE - 2**17)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
+    Kernel(
         "row_in_registers",
         "a group of threads keeps its row in registers between the passes: x is read once; many short rows per block",
         (GROUP, GROUPS, VECTORS),
         (GROUPS_FIT_BLOCK, ONE_ROW_BEYOND_WARP),
-        (
-            {"threads": 2, "rows": 64, "vectors": 2},
-            {"threads": 4, "rows": 32, "vectors": 4},
-            {"threads": 16, "rows": 8, "vectors": 4},
-            {"threads": 32, "rows": 4, "vectors": 8},
-            {"threads": 256, "rows": 1, "vectors": 8},
-        ),
+        _SHARES,
+        max_spill_bytes=16,  # of blocks of 1024 threads, whose masked rows want two more than the 64 registers that a thread has
         domain=lambda t: _serve(t["threads"] * t["vectors"] * 4),
         tile=_find_row_tile,
     ),
@@ -221,7 +245,7 @@ KERNELS = (
         "the row stays in shared memory, which holds rows that registers do not",
         (THREADS,),
         (),
-        ({"threads": 256}, {"threads": 512}),
+        ({"threads": 256}, {"threads": 1024}),
         domain=lambda t: _serve(_MAX_SHARED_FLOATS),
         tile=lambda t: {"rows": 1},
     ),
@@ -231,12 +255,14 @@ KERNELS = (
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
     columns = problem.sizes["columns"]
-    block, registers, shared = KERNELS[2:]
+    block, cluster, registers, shared = KERNELS[2:]
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["vectors"] * 4:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    if problem.sizes["rows"] <= _FEW_ROWS:
+        return Choice(cluster.bind({"threads": 1024}), "few rows, longer than registers hold")
     if columns <= _MAX_SHARED_FLOATS:
-        return Choice(shared.bind({"threads": 512}), "shared memory holds a row")
+        return Choice(shared.bind({"threads": 1024}), "shared memory holds a row")
     return Choice(block.bind({"threads": 1024}), "a row is longer than shared memory")
 
 
@@ -267,22 +293,26 @@ PROBLEMS = (
     _problem("verify", 5, 1021, "float16 boolean log with_scale", x=3),
     _problem("verify", 6, 1024, "bfloat16 log"),
     _problem("verify", 3, 2055, "causal log"),
+    _problem("verify", 2, 16000, "float16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 64, 5003),
     _problem("emulated", 4096, 64, "bfloat16"),
-    _problem("bench", 8192, 8192),
-    _problem("bench sweep", 32768, 1024),
-    _problem("bench", 1024, 131072),
-    _problem("bench", 4096, 1000),
-    _problem("bench sweep", 262144, 127),
+    # One of each region, two where masks matter.
+    _problem("bench", 200000, 12, "float16"),
     _problem("bench sweep", 524288, 64),
-    _problem("bench", 524288, 64, "bfloat16"),
     _problem("bench", 262144, 256, "bfloat16 log"),
-    _problem("bench", 8192, 8192, "bfloat16"),
-    _problem("bench", 1024, 131072, "bfloat16"),
+    _problem("bench", 65536, 512, "float16"),
     _problem("bench", 32768, 1024, "bfloat16 causal with_scale"),
-    _problem("bench", 32768, 1024, "bfloat16 boolean with_scale"),
+    _problem("bench", 4096, 1000),
+    _problem("bench", 6000, 2048, "boolean with_scale"),
+    _problem("bench", 4096, 4096, "float16 log"),
+    _problem("bench", 8192, 8192),
+    _problem("bench", 1024, 12150, "float16 log"),
+    _problem("bench", 6, 200000, "float16"),
     _problem("bench", 8192, 32000, "float16 log"),
+    _problem("bench", 1024, 131072),
+    _problem("sweep", 32768, 1024),
+    _problem("sweep", 262144, 127),
 )
 
 OP = Op(
@@ -319,17 +349,5 @@ OP = Op(
     choose=choose,
     sampling=Sampling((0,), restrict),
     population=POPULATION,
-    axes=(
-        # fp32 came first: its class has the name of a single one, under which its kernels are frozen.
-        Axis("dtypes", {"half": (OneOf("dtype", ("bfloat16", "float16")),), "any": ()}),
-        Axis(
-            "region",
-            {
-                "tiny_rows": (Count({"columns": 1}, max=64),),
-                "short_rows": (Count({"columns": 1}, max=256),),
-                "middle_rows": (Count({"columns": 1}, max=8192),),
-                "long_rows": (),
-            },
-        ),
-    ),
+    axes=(Axis("region", _REGIONS),),
 )

@@ -7,6 +7,7 @@
 // |------------------|----------------------------------------------------------------------------------|-------------------|
 // | naive            | a thread per row: the sum, then the result                                       | 2                 |
 // | block_passes     | a block per row, 16 bytes an access                                              | 2                 |
+// | cluster_passes   | a cluster of 8 blocks per row, for rows that are long and few                    | 2                 |
 // | row_in_registers | a group of threads keeps its rows in registers; many short rows per block        | 1                 |
 //
 // What was hidden needs no mask here: its y is 0, and so is its gradient. A logarithm of -inf has no gradient, and takes none.
@@ -59,17 +60,17 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
     }
 }
 
-// A block takes one row, which it reads twice. `has_packs`: rows of dy, y and dx start on 16-byte boundaries.
-template <class Element, int kThreads>
+// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster. `has_packs`: rows of dy, y and
+// dx start on 16-byte boundaries.
+template <class Element, int kThreads, class Group>
 __global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params, bool has_packs) {
-    using Group = RowGroup<kThreads>;
-    using Span = RowSpan<Element, kThreads, kPackElems<Element>>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>>;
     __shared__ float partials[Group::kPartials];
     const Group group;
     const Row<Element> row(params, group.row);
     const Span span = {row.columns, group.rank, has_packs};
     const auto visit = [&](const auto& call) {
-        for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) {
+        for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
             call(chunk, span.load(row.dy, chunk, 0.0f), span.load(row.y, chunk, 0.0f));
         }
     };

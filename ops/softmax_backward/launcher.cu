@@ -1,5 +1,6 @@
 // How each kernel of softmax_backward is launched.
 #include "common/launch.hpp"
+#include "common/row_cluster.cuh"
 #include "softmax_backward/api.hpp"
 #include "softmax_backward/contract.hpp"
 #include "softmax_backward/kernels.cu"
@@ -24,8 +25,17 @@ struct naive {
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        return launch_kernel(softmax_backward_block<Element, kThreads>, params.rows, kThreads, 0, stream, params,
+        return launch_kernel(softmax_backward_block<Element, kThreads, RowGroup<kThreads>>, params.rows, kThreads, 0, stream, params,
                              has_packs<Element>(params));
+    }
+};
+
+template <class Element>
+struct cluster_passes {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_early(softmax_backward_block<Element, kThreads, RowCluster<kThreads>>,
+                            static_cast<unsigned>(params.rows * kRowCluster), kThreads, 0, kRowCluster, stream, params,
+                            has_packs<Element>(params));
     }
 };
 

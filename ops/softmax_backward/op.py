@@ -16,7 +16,6 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
-    OneOf,
     Op,
     Positive,
     Probabilities,
@@ -101,6 +100,7 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
+CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
@@ -114,6 +114,24 @@ ONE_ROW_BEYOND_WARP = Constraint(
 )
 # Columns are counted in 32 bits, and a loop may step this far past the last one.
 _MAX_SIZE = 2**31 - 1 - 8192
+
+
+# The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
+_SHARES = (
+    {"threads": 2, "rows": 64, "elems": 8},
+    {"threads": 4, "rows": 32, "elems": 16},
+    {"threads": 16, "rows": 8, "elems": 16},
+    {"threads": 32, "rows": 4, "elems": 16},
+    {"threads": 128, "rows": 1, "elems": 8},
+    {"threads": 256, "rows": 1, "elems": 8},
+    {"threads": 256, "rows": 1, "elems": 16},
+    {"threads": 512, "rows": 1, "elems": 16},
+    {"threads": 1024, "rows": 1, "elems": 16},
+)
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS = 64
+_REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
 
 def _serve(max_columns: int = _MAX_SIZE) -> tuple[Count, ...]:
@@ -140,17 +158,21 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
     ),
     Kernel(
+        "cluster_passes",
+        "a cluster of 8 blocks per row, for rows that are long and few",
+        (CLUSTER_THREADS,),
+        (),
+        ({"threads": 1024},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_MAX_SIZE - 2**17)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
+    Kernel(
         "row_in_registers",
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (
-            {"threads": 2, "rows": 64, "elems": 8},
-            {"threads": 4, "rows": 32, "elems": 16},
-            {"threads": 16, "rows": 8, "elems": 16},
-            {"threads": 32, "rows": 4, "elems": 32},
-            {"threads": 256, "rows": 1, "elems": 32},
-        ),
+        _SHARES,
         max_spill_bytes=32,  # of a warp per row, where ptxas keeps to 80 registers
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
@@ -161,10 +183,12 @@ KERNELS = (
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
     columns = problem.sizes["columns"]
-    registers = KERNELS[2]
+    registers = KERNELS[3]
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    if problem.sizes["rows"] <= _FEW_ROWS:
+        return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 1024}), "a row is longer than registers hold")
 
 
@@ -185,17 +209,22 @@ PROBLEMS = (
     _problem("verify", 6, 1024, "bfloat16", "log"),
     _problem("verify", 2, 5003, "float32", "log"),
     _problem("verify", 3, 4096, "bfloat16"),
+    _problem("verify", 2, 16000, "float16"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
+    # One of each region.
+    _problem("bench", 200000, 14, "float16", "log", dy=1, y=1),
     _problem("bench sweep", 524288, 64),
-    _problem("bench", 524288, 64, "bfloat16", "with_scale"),
-    _problem("bench", 262144, 256),
     _problem("bench", 262144, 256, "bfloat16", "log"),
-    _problem("bench sweep", 32768, 1024),
+    _problem("bench", 40000, 416, "float16"),
     _problem("bench", 32768, 1024, "bfloat16", "with_scale"),
+    _problem("bench", 30000, 2048, "float16"),
+    _problem("bench", 8192, 4096, "float16", "with_scale"),
     _problem("bench", 8192, 8192),
+    _problem("bench", 2048, 12000),
+    _problem("bench", 11, 137000, "float16", "log"),
     _problem("bench", 1024, 131072, "float32", "log"),
-    _problem("bench", 8192, 32000, "bfloat16", "log"),
+    _problem("sweep", 32768, 1024),
 )
 
 OP = Op(
@@ -222,16 +251,5 @@ OP = Op(
     accumulate="float32",
     distributions=("normal", "uniform", "ties", "denormal", "one_differs"),
     population=POPULATION,
-    axes=(
-        Axis("dtypes", {"float32": (OneOf("dtype", ("float32",)),), "half": ()}),
-        Axis(
-            "region",
-            {
-                "tiny": (Count({"columns": 1}, max=64),),
-                "short": (Count({"columns": 1}, max=256),),
-                "middle": (Count({"columns": 1}, max=8192),),
-                "long": (),
-            },
-        ),
-    ),
+    axes=(Axis("region", _REGIONS),),
 )

@@ -7,36 +7,18 @@
 //    3   | transpose_swizzled   | the tile's columns are permuted by row: no bank conflicts, and no padding
 //    4   | transpose_patches    | a thread turns 4 x 4 patches in registers: float4 on both sides, no shared memory, no barrier
 //    5   | transpose_vectorised | 4 x 4 patches through a swizzled tile: float4 everywhere, whole lines on both sides
+//    6   | transpose_strips     | a block turns tile below tile: the next is on its way while one is stored (strips.cuh)
+//    7   | transpose_elements   | the same strips by single elements, for rows that begin anywhere (strips.cuh)
+//    8   | the same, turned     | a warp takes whole lines of 128 bytes of rows that begin between them (strips.cuh)
+//    9   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
 //
-// Rungs 1-3 take any alignment; 4 and 5 move float4 and ask for aligned rows of X and Y.
-#include <cstdint>
-
+// Rungs 1-3 and 7-9 take any alignment; the others move float4 and ask for aligned rows of X and Y.
 #include "common/vector_access.cuh"
+#include "transpose/narrow.cuh"
+#include "transpose/strips.cuh"
+#include "transpose/tiles.cuh"
 
 namespace aicf::transpose {
-
-struct Matrices {
-    const float* x;  // [rows, columns], row stride ldx
-    float* y;        // [columns, rows], row stride ldy
-    std::int64_t ldx, ldy;
-    int rows, columns;
-};
-
-// First row and column of X of a tile.
-struct TileOrigin {
-    int row;
-    int column;
-};
-
-__host__ __device__ constexpr int divide_up(int count, int size) { return count / size + (count % size != 0); }
-
-// The tile of this block in a one-dimensional grid: tiles of a row of X follow each other.
-template <int kTileRows, int kTileColumns>
-__device__ __forceinline__ TileOrigin find_tile(int columns) {
-    const int tiles_per_row = divide_up(columns, kTileColumns);
-    const int block = static_cast<int>(blockIdx.x);
-    return {block / tiles_per_row * kTileRows, block % tiles_per_row * kTileColumns};
-}
 
 // A block of kTileRows x kTileColumns threads, one element each.
 template <int kTileRows, int kTileColumns>
@@ -46,13 +28,6 @@ __global__ void __launch_bounds__(kTileRows* kTileColumns) transpose_naive(const
     const int column = origin.column + static_cast<int>(threadIdx.x) % kTileColumns;
     if (row >= m.rows || column >= m.columns) return;
     m.y[column * m.ldy + row] = m.x[row * m.ldx + column];
-}
-
-// Element (row, column) of the tile lies at row * kPitch + column, with the column's low bits exchanged where kSwizzled: 32 elements of a
-// column of the tile are then in 32 banks, as those of a row are.
-template <int kPitch, bool kSwizzled>
-__device__ __forceinline__ int find_place(int row, int column) {
-    return row * kPitch + (kSwizzled ? column ^ (row % 32) : column);
 }
 
 // Takes a tile of X to shared memory row by row, and from there to Y column by column. kPitch is kTileColumns, or more to keep a column
@@ -93,42 +68,6 @@ template <int kTileRows, int kTileColumns, int kThreads>
 __global__ void __launch_bounds__(kThreads) transpose_swizzled(const Matrices m) {
     __shared__ float tile[kTileRows * kTileColumns];
     turn_tile<kTileRows, kTileColumns, kThreads, kTileColumns, true>(m, tile);
-}
-
-// Four rows of four elements.
-struct Patch {
-    float4 rows[4];
-};
-
-// The patch at (row, column) of X; zeros outside. Rows of X start on 16-byte boundaries.
-__device__ __forceinline__ Patch load_patch(const Matrices& m, int row, int column) {
-    Patch patch;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int num_valid = row + i < m.rows ? m.columns - column : 0;
-        patch.rows[i] = load_vector_or_zero(m.x + (row + i) * m.ldx + column, num_valid);
-    }
-    return patch;
-}
-
-__device__ __forceinline__ Patch turn(const Patch& p) {
-    return {{{p.rows[0].x, p.rows[1].x, p.rows[2].x, p.rows[3].x},
-             {p.rows[0].y, p.rows[1].y, p.rows[2].y, p.rows[3].y},
-             {p.rows[0].z, p.rows[1].z, p.rows[2].z, p.rows[3].z},
-             {p.rows[0].w, p.rows[1].w, p.rows[2].w, p.rows[3].w}}};
-}
-
-// Stores four elements of row `column` of Y, as far as they are in it. Rows of Y start on 16-byte boundaries.
-__device__ __forceinline__ void store_row(const Matrices& m, int row, int column, float4 value) {
-    if (column >= m.columns || row >= m.rows) return;
-    float* target = m.y + column * m.ldy + row;
-    if (row + kVectorElems <= m.rows) {
-        store_vector(target, value);
-        return;
-    }
-    target[0] = value.x;
-    if (row + 1 < m.rows) target[1] = value.y;
-    if (row + 2 < m.rows) target[2] = value.z;
 }
 
 // The lanes of a warp are kLanesM patches down X and 32 / kLanesM along it; the warps of a block lie along X, and each turns kItems such

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Constraint, Cost, Count, Kernel, Op, Problem, Role, Rows, Sampling, Tensor, Tunable
+from harness.spec import Arrays, Axis, Choice, Constraint, Cost, Count, Kernel, Op, Problem, Role, Rows, Sampling, Tensor, Tunable
 
 from .population import POPULATION
 
@@ -17,6 +17,7 @@ FLOAT_BYTES = 4
 MAX_THREADS = 1024
 WARP_SIZE = 32
 MAX_STATIC_SHARED_BYTES = 48 * 1024
+MAX_WIDTH = 128  # columns of a tall matrix, rows of a wide one
 PATCH = 4  # rows and columns that a thread turns in registers
 
 
@@ -76,6 +77,28 @@ PAD = Tunable("pad", (0, 1), "floats added to a row of the tile in shared memory
 LANES = Tunable("lm", (1, 2, 4, 8, 16, 32), "lanes of a warp down X, 4 rows each; the others lie along X")
 ITEMS = Tunable("items", (1, 2, 4), "4 x 4 patches that a thread turns, loaded before any is stored")
 
+STRIP_TILES = Tunable("items", (1, 2, 4, 8, 16), "tiles, one below the other, that a block turns at most")
+STRIP_ROWS = Tunable("bm", (32, 64, 128), "rows of X in a tile")
+STRIP_COLUMNS = Tunable("bn", (32, 64, 128), "columns of X in a tile")
+STRIP_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
+SLAB_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
+SLAB_ITEMS = Tunable("items", (8, 16, 32), "elements that a thread moves, loaded before any is stored")
+WHOLE_LINES = Constraint(
+    "whole_lines",
+    "threads must be whole rows and whole columns of a tile: multiples of bm and bn",
+    lambda t: t["threads"] % t["bm"] == 0 and t["threads"] % t["bn"] == 0,
+)
+TWO_TILES_SHARED = Constraint(
+    "two_tiles_shared",
+    "two tiles of bm * bn floats must fit 96 KiB, so that two blocks run at once",
+    lambda t: 2 * FLOAT_BYTES * _count_elems(t) <= 96 * 1024,
+)
+SLAB_SHARED = Constraint(
+    "slab_shared",
+    "threads * items must be from 4096 (32 places of 128 elements) to 8192 floats",
+    lambda t: MAX_WIDTH * WARP_SIZE <= t["threads"] * t["items"] <= 2 * MAX_WIDTH * WARP_SIZE,
+)
+
 # The domains: what each kernel serves; `supports` is generated from them. Rows, columns and blocks are counted in 32 bits, and the last
 # tile may end this far past the matrix.
 _MAX_EXTENT = 2**31 - 1 - 8192
@@ -88,6 +111,10 @@ def _serve(tile_rows: int, tile_columns: int) -> tuple[Count | Rows, ...]:
 
 def _serve_vectors(tile_rows: int, tile_columns: int) -> tuple[Count | Rows, ...]:
     return (*_serve(tile_rows, tile_columns), Rows("x", 16, 4), Rows("y", 16, 4))
+
+
+def _serve_slabs(short: str, long: str) -> tuple[Count | Rows, ...]:
+    return (Count({short: 1}, max=MAX_WIDTH), Count({long: 1}, max=_MAX_EXTENT))
 
 
 KERNELS = (
@@ -131,7 +158,76 @@ KERNELS = (
         ({"bm": 32, "bn": 64, "threads": 128}, {"bm": 64, "bn": 64, "threads": 256}),
         domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
     ),
+    Kernel(
+        "strips",
+        "a block turns tile below tile, and loads the next while it stores one",
+        (STRIP_ROWS, STRIP_COLUMNS, STRIP_THREADS, STRIP_TILES),
+        (EVEN_PATCHES, TWO_TILES_SHARED),
+        (
+            {"bm": 64, "bn": 64, "threads": 256, "items": 4},
+            {"bm": 64, "bn": 64, "threads": 128, "items": 4},
+            {"bm": 128, "bn": 32, "threads": 256, "items": 4},
+        ),
+        domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
+    ),
+    Kernel(
+        "elements",
+        "the same strips by single elements, 8 or more in flight: rows begin anywhere",
+        (STRIP_ROWS, STRIP_COLUMNS, STRIP_THREADS, STRIP_TILES),
+        (EVEN_SHARE, WHOLE_LINES, TWO_TILES_SHARED),
+        (
+            {"bm": 64, "bn": 64, "threads": 256, "items": 4},
+            {"bm": 64, "bn": 64, "threads": 512, "items": 4},
+            {"bm": 64, "bn": 32, "threads": 256, "items": 4},
+        ),
+        domain=lambda t: _serve(t["bm"], t["bn"]),
+    ),
+    Kernel(
+        "lines",
+        "the same, each row's elements turned among the lanes so that a warp accesses whole lines of 128 bytes",
+        (STRIP_ROWS, STRIP_COLUMNS, STRIP_THREADS, STRIP_TILES),
+        (EVEN_SHARE, WHOLE_LINES, TWO_TILES_SHARED),
+        (
+            {"bm": 64, "bn": 64, "threads": 256, "items": 4},
+            {"bm": 64, "bn": 64, "threads": 512, "items": 4},
+        ),
+        domain=lambda t: _serve(t["bm"], t["bn"]),
+    ),
+    Kernel(
+        "tall",
+        "few columns: a block takes rows whole, a run of memory, and writes a run of each column",
+        (SLAB_THREADS, SLAB_ITEMS),
+        (SLAB_SHARED,),
+        ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
+        domain=lambda t: _serve_slabs("columns", "rows"),
+    ),
+    Kernel(
+        "wide",
+        "few rows: a block takes a run of each row, and writes rows of Y whole",
+        (SLAB_THREADS, SLAB_ITEMS),
+        (SLAB_SHARED,),
+        ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
+        domain=lambda t: _serve_slabs("rows", "columns"),
+    ),
 )
+_STRIPS, _ELEMENTS, _LINES, _TALL, _WIDE = KERNELS[-5:]
+_ALIGNED = (Rows("x", 16, 4), Rows("y", 16, 4))
+_BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, min=MAX_WIDTH + 1))
+
+
+def _is_aligned(problem: Problem) -> bool:
+    return all(row.holds(OP.find_facts(problem)) for row in _ALIGNED)
+
+
+def choose(problem: Problem) -> Choice:
+    """Return the kernel that takes a short side whole, where there is one; else strips, by float4 where rows of X and Y are aligned."""
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    if min(rows, columns) <= MAX_WIDTH:
+        kernel, side = (_TALL, "columns") if columns <= rows else (_WIDE, "rows")
+        return Choice(kernel.bind(kernel.variants[0]), f"{min(rows, columns)} {side} leave lanes of a square tile idle")
+    if _is_aligned(problem):
+        return Choice(_STRIPS.bind(_STRIPS.variants[0]), "rows of X and Y begin at multiples of 16 bytes")
+    return Choice(_ELEMENTS.bind(_ELEMENTS.variants[0]), "rows of X or Y begin between multiples of 16 bytes")
 
 
 def _problem(suite: str, rows: int, columns: int, **padding: int) -> Problem:
@@ -149,12 +245,21 @@ PROBLEMS = (
     _problem("verify", 126, 253, x=3, y=2),
     _problem("verify", 36, 132, x=4, y=4),
     _problem("verify", 5, 1023),
+    _problem("verify", 3000, 6),
+    _problem("verify", 24, 700, x=3, y=4),
+    _problem("verify", 333, 128, x=1),
     _problem("emulated", 512, 512),
     _problem("emulated", 317, 1003),
+    _problem("emulated", 20003, 12),
+    _problem("emulated", 33, 20003),
     _problem("bench sweep", 8192, 8192),
     _problem("bench", 4096, 4096),
     _problem("bench", 65536, 256),
     _problem("bench sweep", 5003, 4099),
+    _problem("bench sweep", 262144, 5),
+    _problem("bench", 100003, 96),
+    _problem("bench sweep", 3, 438224),
+    _problem("bench", 70, 100003),
 )
 
 OP = Op(
@@ -170,5 +275,14 @@ OP = Op(
     tolerance=tolerance,
     cost=cost,
     sampling=Sampling((0, 1), restrict),
+    choose=choose,
     population=POPULATION,
+    axes=(
+        # Where one side is short, alignment makes no difference to the kernels.
+        Axis("layout", {"aligned": (*_ALIGNED, *_BEYOND_WIDTH), "any": ()}),
+        Axis(
+            "region",
+            {"few_columns": (Count({"columns": 1}, max=MAX_WIDTH),), "few_rows": (Count({"rows": 1}, max=MAX_WIDTH),), "any": ()},
+        ),
+    ),
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,3 +140,43 @@ def is_running(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+_RUN_AND_WAIT = """
+import sys
+from pathlib import Path
+from device.programs import Program, RunOptions
+from device.programs.verdicts import execute
+folder = Path(sys.argv[1])
+program = Program("a", folder / "a.cu", (), ())
+execute(program, folder / "program", (), RunOptions(folder, folder))
+"""
+
+
+def test_a_program_ends_with_whoever_runs_it(tmp_path: Path) -> None:
+    """Killed without a word, the runner leaves nothing behind that goes on using processor time."""
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho $$ > "{tmp_path}/pid"\nexec sleep 60\n')
+    program.chmod(0o755)
+    runner = subprocess.Popen([sys.executable, "-c", _RUN_AND_WAIT, str(tmp_path)])
+    pid_file = tmp_path / "pid"
+    _wait_for(lambda: pid_file.is_file() and pid_file.read_text().endswith("\n"))
+    pid = int(pid_file.read_text())
+    assert _is_running(pid)
+    runner.kill()
+    runner.wait()
+    _wait_for(lambda: not _is_running(pid))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -23,7 +23,7 @@ from harness.targets import find_target
 from harness.verify.plan import Effort, make_hidden_problems
 
 PROBED = (
-    ("softmax", "row_in_registers/threads32_rows4_vectors8"),
+    ("softmax", "row_in_registers/threads128_rows1_vectors2"),
     ("transpose", "vectorised/bm32_bn64_threads128"),
     ("gemm_bias_act", "vectorised/bm64_bn64_bk16_tm4_tn4"),
     ("gemm_bias_act", "gemv/bn8_tn4_stages2"),

@@ -50,14 +50,14 @@ def test_the_least_mean_time_takes_a_bucket_and_every_time_of_the_set_is_kept(tm
     recording = make_recording(
         {
             "rows8192_columns8192": {OLD: 100.0, NEW: 90.0, "cudnn": 1.0},
-            "rows32768_columns1024": {OLD: 40.0, NEW: 41.0},
+            "rows4096_columns1000": {OLD: 40.0, NEW: 41.0},
             LONG: {OLD: 500.0, NEW: 600.0},
         }
     )
     assert list_variants(LOADED.op, recording) == [OLD, NEW]
     found = run_adopt(tmp_path, {OLD: 1, NEW: 2}, recording)
-    assert "threads256" in found["middle_rows"].kernel and "on 2 of 3 problems, recorded on an H200" in found["middle_rows"].reason
-    assert "threads128" in found["long_rows"].kernel
+    assert "threads256" in found["middle_rows"].kernel and "on 1 of 1 problems, recorded on an H200" in found["middle_rows"].reason
+    assert "threads128" in found["long_rows"].kernel and "on 1 of 2 problems" in found["to_1024"].reason
     assert (found["short_rows"].outcome, found["short_rows"].reason) == ("refused", "no problem of the bucket is recorded")
     frozen = read_frozen_op(tmp_path, "softmax")
     assert {e["status"] for e in frozen.entries} == {"measured"}
@@ -78,8 +78,8 @@ def test_a_problem_of_a_run_that_was_cut_short_says_nothing(tmp_path: Path) -> N
 
 def test_recorded_times_challenge_no_measured_entry(tmp_path: Path) -> None:
     run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}))
-    found = run_adopt(tmp_path, {NEW: 2}, make_recording({"rows8192_columns8192": {NEW: 1.0}}), buckets=(BUCKET,))
-    assert (found["middle_rows"].outcome, found["middle_rows"].reason) == ("kept", "recorded times challenge no measured entry")
+    found = run_adopt(tmp_path, {NEW: 2}, make_recording({"rows4096_columns1000": {NEW: 1.0}}), buckets=(BUCKET,))
+    assert (found["to_1024"].outcome, found["to_1024"].reason) == ("kept", "recorded times challenge no measured entry")
 
 
 def test_a_dry_run_of_recorded_times_writes_nothing(tmp_path: Path) -> None:
