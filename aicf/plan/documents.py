@@ -10,6 +10,8 @@ from typing import Any
 from aicf.errors import PlanError
 from aicf.opset import Type, find_op
 from aicf.plan.data import Plan, Slot, StateSlot, Step
+from aicf.plan.fields import require_fields
+from contract.documents import DocumentError, parse_json
 from contract.files import write_atomically
 
 VERSION = 1
@@ -23,8 +25,8 @@ def save_plan(plan: Plan, path: Path) -> None:
 def load_plan(path: Path) -> Plan:
     """Return a plan; raises :class:`PlanError` naming the file for one that cannot be read."""
     try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        value = parse_json(path.read_bytes(), strict=False)
+    except (OSError, DocumentError) as error:
         raise PlanError(f"{path}: cannot be read as a plan: {error}; save it again") from error
     return from_value(value, str(path))
 
@@ -48,22 +50,25 @@ def to_value(plan: Plan) -> dict[str, Any]:
 
 def from_value(value: Mapping[str, Any], where: str) -> Plan:
     """Return the plan of a value of JSON; raises :class:`PlanError` saying where it comes from."""
+    if not isinstance(value, Mapping):
+        raise PlanError(f"{where}: is not a plan: {type(value).__name__} instead of an object; save it again")
     if value.get("version") != VERSION:
         raise PlanError(f"{where}: is a plan of version {value.get('version')!r}, and this is for version {VERSION}; compile it again")
     try:
-        return Plan(
+        made = Plan(
             value["name"],
             value["backend"],
             tuple(_read_step(step) for step in value["steps"]),
             tuple((name, _read_slot(slot)) for name, slot in value["inputs"]),
             tuple(_read_slot(slot) for slot in value["outputs"]),
-            tuple(StateSlot(owner, role, _read_slot(slot)) for owner, role, slot in value["states"]),
+            tuple(require_fields(StateSlot(owner, role, _read_slot(slot))) for owner, role, slot in value["states"]),
             tuple((_read_slot(slot), number) for slot, number in value["constants"]),
             value["sizes"],
             value["lower_bound_bytes"],
             tuple(_read_step(step) for step in value.get("intake", ())),
         )
-    except (KeyError, TypeError, ValueError) as error:
+        return require_fields(made)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f"{where}: is not a plan: {error!r}; save it again") from error
 
 
@@ -73,7 +78,7 @@ def _slot_to_value(slot: Slot) -> list[Any]:
 
 def _read_slot(value: list[Any]) -> Slot:
     buffer, region, offset, dtype, shape = value
-    return Slot(int(buffer), str(region), int(offset), Type(str(dtype), tuple(shape)))
+    return require_fields(Slot(buffer, region, offset, require_fields(Type(dtype, tuple(shape)))))
 
 
 _PLAIN = ("node", "op", "stream", "kernel", "seal", "predicted_us", "owner", "source")
@@ -96,7 +101,7 @@ def _read_step(value: Mapping[str, Any]) -> Step:
     attrs = op.fill({name: tuple(v) if isinstance(v, list) else v for name, v in value["attrs"].items()})
     inputs = [None if slot is None else _read_slot(slot) for slot in value["inputs"]]
     added = [None] * (len(op.input_names(len(inputs))) - len(inputs))
-    return Step(
+    made = Step(
         **{name: value[name] for name in _PLAIN},
         attrs=attrs,
         inputs=(*inputs, *added),
@@ -104,3 +109,4 @@ def _read_step(value: Mapping[str, Any]) -> Step:
         waits=tuple(value["waits"]),
         workspace=None if value["workspace"] is None else _read_slot(value["workspace"]),
     )
+    return require_fields(made)

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from aicf.plan.fields import require_fields
+from contract.documents import parse_json
 from contract.files import write_atomically
 
 REWRITE, KEEP, ROLLBACK = "rewrite", "keep", "roll back"
@@ -200,9 +202,9 @@ class Log:
 def read_entry(line: str) -> Entry:
     """Return the entry that a line of JSON holds; raises ValueError for a line that holds none."""
     try:
-        data = _decode(json.loads(line))
-        return _KINDS[data.pop("kind")](**data)
-    except (KeyError, TypeError, AttributeError) as error:
+        data = _decode(parse_json(line))
+        return require_fields(_KINDS[data.pop("kind")](**data))
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"is not an entry of a run's log: {error}") from None
 
 

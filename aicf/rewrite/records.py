@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from aicf.plan.fields import require_fields
+from contract.documents import parse_json
+
 Numbers = tuple[float, ...] | None
 
 
@@ -56,13 +59,13 @@ class RewriteRecord:
     def from_json(cls, text: str) -> RewriteRecord:
         """Return the record that a line of JSON holds; raises ValueError for a line that holds none."""
         try:
-            read = json.loads(text)
+            read = parse_json(text, strict=False)
             maps = tuple(_read_map(each) for each in read.pop("maps"))
-            return cls(maps=maps, **read)
+            return require_fields(cls(maps=maps, **read))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a rewrite's record: {error}") from None
 
 
 def _read_map(data: Mapping[str, Any]) -> Map:
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-    return Map(**values)
+    return require_fields(Map(**values))

@@ -19,6 +19,7 @@ from aicf.rewrite.log import Log, read_entry
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.structure import Frame
 from aicf.state import read_arrays, write_arrays
+from contract.documents import parse_json
 
 _KIND = "run"
 
@@ -152,8 +153,8 @@ class Saved:
         try:
             return cls(
                 int(facts["steps_done"]),
-                json.loads(facts["loader"]),
-                json.loads(facts["batch"]),
+                _read_fact(facts["loader"], Mapping),
+                _read_fact(facts["batch"], int),
                 int(facts["in_window"]),
                 tuple(RewriteRecord.from_json(line) for line in facts["records"].splitlines()),
                 Log(read_entry(line) for line in facts["log"].splitlines()),
@@ -162,3 +163,11 @@ class Saved:
             )
         except (KeyError, ValueError) as error:
             raise StateError(f"{path}: is no snapshot that this version reads: {error}") from error
+
+
+def _read_fact(text: str, kind: type[Any]) -> Any:
+    """Return the value of a kind, or None, that a text of JSON holds; raises ValueError for another."""
+    value = parse_json(text)
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{text[:40]!r} instead of {kind.__name__} or null")
+    return value
