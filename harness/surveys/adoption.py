@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -63,16 +63,40 @@ class Adoption:
 
 
 def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
-    """Fit models to times and judge them on problems that were held out; nothing is written."""
+    """Fit models to times and judge them on problems that were held out; nothing is written.
+
+    A kernel without times has those of the one that it replaced, where they know exactly one of its variant that is frozen no more.
+    """
     frozen = read_op(times.op, frozen_dir)
+    times = _pass_on(times, {entry["kernel"] for entry in frozen.entries})
     regrets = cross_validate(frozen, arch, times.rows)
     survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record})
     return Adoption(survey, len(times.rows), Summary.of(regrets[~np.isnan(regrets)]))
 
 
+def _pass_on(times: Times, frozen: Set[str]) -> Times:
+    timed = {name for row in times.rows for name in row["times_us"]}
+    gone: dict[str, list[str]] = {}
+    for name in sorted(timed - frozen):
+        gone.setdefault(_name_variant(name), []).append(name)
+    heirs = {name: former[0] for name in sorted(frozen - timed) if len(former := gone.get(_name_variant(name), [])) == 1}
+    if not heirs:
+        return times
+    rows = []
+    for row in times.rows:
+        known = row["times_us"]
+        rows.append({**row, "times_us": known | {name: known[former] for name, former in heirs.items() if former in known}})
+    return replace(times, rows=tuple(rows), record=f"{times.record}; {len(heirs)} kernels by the times of those that they replaced")
+
+
+def _name_variant(kernel: str) -> str:
+    """Return a kernel's name without the hash of its code: the variant that it was built as."""
+    return kernel.rpartition("__")[0]
+
+
 def adopt_survey(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     """Fit models to times and put them into the op's index; raises :class:`FrozenError` where nothing would change."""
     found = fit_times(frozen_dir, times, arch)
-    message = f"{found.num_problems} problems, {len(found.survey['weights'])} kernels: {times.record}"
+    message = f"{found.num_problems} problems, {len(found.survey['weights'])} kernels: {found.survey['record']}"
     change_index(frozen_dir, times.op, "survey", message, put=[found.survey])
     return found

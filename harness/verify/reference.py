@@ -39,7 +39,7 @@ _MIN_ELEMS_FOR_ZERO_LINT = 64
 class Part:
     """Float64 outputs with their absolute bounds, by tensor name: all of them, or those at ``places`` along ``axis``.
 
-    ``axes`` names the outputs for which that is another axis.
+    ``axes`` names the outputs for which that is another axis, ``whole`` those that do not have it (a step, a count).
     """
 
     outputs: dict[str, NDArray[np.float64]]
@@ -47,15 +47,18 @@ class Part:
     axis: int | None = None
     places: NDArray[np.intp] | None = None
     axes: Mapping[str, int] = field(default_factory=dict[str, int])
+    whole: frozenset[str] = frozenset()
 
     def take(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Return what of a whole output belongs to this part."""
-        return array if self.axis is None or self.places is None else np.take(array, self.places, axis=self.axes.get(name, self.axis))
+        if self.axis is None or self.places is None or name in self.whole:
+            return array
+        return np.take(array, self.places, axis=self.axes.get(name, self.axis))
 
     def compare(self, name: str, actual: NDArray[Any]) -> Comparison:
         """Compare a whole output of the kernel with this part; the first bad index is that of the whole."""
         result = compare(self.take(name, actual), self.outputs[name], self.bounds[name])
-        if result.first_bad_index is None or self.axis is None or self.places is None:
+        if result.first_bad_index is None or self.axis is None or self.places is None or name in self.whole:
             return result
         index = list(result.first_bad_index)
         axis = self.axes.get(name, self.axis)
@@ -151,7 +154,9 @@ def compute_expected(
         if len(places) == extent:
             return Expected(inputs, (_compute_part(op, problem, inputs),))
         restricted_inputs, restricted = op.sampling.restrict(inputs, problem, axis, places)
-        parts.append(replace(_compute_part(op, restricted, restricted_inputs), axis=axis, places=places, axes=axes))
+        present = [t for t in op.outputs if t.present(problem)]
+        whole = frozenset(t.name for t in present if t.resolve_shape(problem) == t.resolve_shape(restricted))
+        parts.append(replace(_compute_part(op, restricted, restricted_inputs), axis=axis, places=places, axes=axes, whole=whole))
     return Expected(inputs, tuple(parts))
 
 

@@ -23,18 +23,18 @@ def make_gemm_caller(stub: Stub, signature: Any, make: Any, dtype: str) -> Any:
     """Return a caller of a gemm of 16 x 16 x 16 that launches nothing."""
 
     def resolve(*values: Any) -> Any:
-        return stub.address, bytes(Params()), (0, 24, 24), ((8, (16, 16), dtype, make, True, ((16, 16), (16, 1))),)
+        return stub.address, bytes(Params()), (0, *(24 for _ in signature.inputs[1:])), ((8, (16, 16), dtype, make, True, ((16, 16), (16, 1))),)
 
     options = signature.options
     return load_extension().Caller(
-        num_inputs=3,
+        num_inputs=len(signature.inputs),
         choices=tuple(tuple(o["choices"]) for o in options),
         address_step=16,
         resolve=resolve,
         refer=resolve,
         error=LaunchError,
-        names=("a", "b", "bias", *(o["name"] for o in options)),
-        defaults={"bias": None} | {o["name"]: o["default"] for o in options},
+        names=(*(name for name, _ in signature.inputs), *(o["name"] for o in options)),
+        defaults={name: None for name, is_optional in signature.inputs if is_optional} | {o["name"]: o["default"] for o in options},
     )
 
 
@@ -65,7 +65,7 @@ def test_cost_of_a_custom_op_on_tensors(benchmark: Any, torch: Any, signature: A
     torch_ops.register(SimpleNamespace(signature=own, caller=caller))  # type: ignore[arg-type]
     a, w, bias = (torch.zeros(16, 16) for _ in range(3))
     options = [{"act": "silu", "b_layout": "nk"}.get(o["name"], o["default"]) for o in signature.options]
-    (made,) = benchmark(lambda: torch.ops.aicf.stub(a, w, bias, *options))
+    (made,) = benchmark(lambda: torch.ops.aicf.stub(a, w, bias, None, *options))
     assert made.shape == (16, 16)
 
 

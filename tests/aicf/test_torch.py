@@ -129,8 +129,8 @@ def test_the_custom_op_keeps_torchs_rules(place: str) -> None:
     a, b, bias = draw(12, 16, place=place), draw(16, 20, place=place), draw(20, place=place)
     aicf.ops.gemm_bias_act(a, b, bias)
     options = options_of(aicf.ops.gemm_bias_act)
-    torch.library.opcheck(torch.ops.aicf.gemm_bias_act, (a, b, bias, *(options | {"act": "silu"}).values()))
-    y, z = torch.ops.aicf.gemm_bias_act(a, b, None, **(options | {"save_z": True}))
+    torch.library.opcheck(torch.ops.aicf.gemm_bias_act, (a, b, bias, None, *(options | {"act": "silu"}).values()))
+    y, z = torch.ops.aicf.gemm_bias_act(a, b, None, None, **(options | {"save_z": True}))
     assert torch.equal(y, z)
 
 
