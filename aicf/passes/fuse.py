@@ -59,7 +59,10 @@ def _apply(graph: Graph, found: Sequence[_Fusion], context: Context) -> Graph:
 
 
 def _pays(fusion: _Fusion, context: Context) -> bool:
-    """Whether the fused call is served, and predicted faster than its parts or they are not served at all; the log says why."""
+    """Whether the fused call is served, and predicted faster than its parts or they are not served at all; the log says why.
+
+    Where neither it nor one of its parts has a known time, which is so where a fallback serves both, it saves a launch.
+    """
     assert context.chooser is not None
     types = [None if v is None else v.type for v in fusion.inputs]
     whole = context.chooser.predict_us(fusion.op, types, find_op(fusion.op).fill(fusion.attrs))
@@ -68,7 +71,8 @@ def _pays(fusion: _Fusion, context: Context) -> bool:
     known = sum(us for us in parts if us is not None)
     pays = whole is None or not math.isinf(whole)
     if pays and not unserved:
-        pays = whole is not None and all(us is not None for us in parts) and whole < known
+        is_known = all(us is not None for us in parts)
+        pays = not is_known if whole is None else is_known and whole < known
     told = ["unknown" if us is None else "not served" if math.isinf(us) else f"{us:.1f} us" for us in (whole, *parts)]
     names = " + ".join(_name(node) for node in fusion.parts)
     context.note(f"{names} of {fusion.parts[0].place}: fused {told[0]}, parts {' + '.join(told[1:])}: {'fused' if pays else 'left'}")
