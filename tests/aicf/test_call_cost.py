@@ -23,7 +23,12 @@ def make_gemm_caller(stub: Stub, signature: Any, make: Any, dtype: str) -> Any:
     """Return a caller of a gemm of 16 x 16 x 16 that launches nothing."""
 
     def resolve(*values: Any) -> Any:
-        return stub.address, bytes(Params()), (0, *(24 for _ in signature.inputs[1:])), ((8, (16, 16), dtype, make, True, ((16, 16), (16, 1))),)
+        return (
+            stub.address,
+            bytes(Params()),
+            (0, *(24 for _ in signature.inputs[1:])),
+            ((8, (16, 16), dtype, make, True, ((16, 16), (16, 1))),),
+        )
 
     options = signature.options
     return load_extension().Caller(
