@@ -129,6 +129,18 @@ class DeviceArray(ABC):
     strides_bytes: tuple[int, ...]
 
     @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements follow each other in C order with nothing between them."""
+        if 0 in self.shape:
+            return True
+        step = self.dtype.itemsize
+        for length, stride in zip(reversed(self.shape), reversed(self.strides_bytes), strict=True):
+            if length != 1 and stride != step:
+                return False
+            step *= length
+        return True
+
+    @property
     def span_bytes(self) -> int:
         """Bytes from the first element's first byte to the last element's last byte (0 for an empty array)."""
         if 0 in self.shape:

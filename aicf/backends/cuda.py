@@ -13,7 +13,7 @@ from aicf.backends.calls import FrozenCall
 from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
 from aicf.backends.prepared import PreparedCall, make_key
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
-from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, type_of
+from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, require_contiguous, type_of
 from device import DeviceArray, open_device
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
@@ -60,6 +60,9 @@ class CudaBackend(Backend):
         if prepared is not None and (done := self._launch_again(prepared, inputs)) is not None:
             return done
         known = find_op(op)
+        for i, x in enumerate(inputs):
+            if x is not None:
+                require_contiguous(x, f"{op}: input {i}")
         types = [None if x is None else type_of(x) for x in inputs]
         results = known.find_types(types, attrs)
         if known.is_frozen:

@@ -13,8 +13,8 @@ _MARK_BITS = 48
 
 
 def make_key(op: str, inputs: Sequence[Any | None], attrs: Attrs) -> Hashable:
-    """Return what a call is known by again: op, attributes, and each input's shape and dtype."""
-    return op, tuple(attrs.items()), tuple([None if x is None else (x.shape, x.dtype) for x in inputs])
+    """Return what a call is known by again: op, attributes, and each input's shape, dtype and strides."""
+    return op, tuple(attrs.items()), tuple([None if x is None else (x.shape, x.dtype, x.strides_bytes) for x in inputs])
 
 
 class PreparedCall:

@@ -15,7 +15,7 @@ from functools import cache
 from aicf.errors import OpsetError
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, same_floats
 from aicf.opset.own import FILE, read_opset_files
-from aicf.opset.types import Attr, Attrs, Type, find_dtype, type_of
+from aicf.opset.types import Attr, Attrs, Type, find_dtype, require_contiguous, type_of
 from contract.layout import find_ops_dir
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "find_op",
     "list_ops",
     "register",
+    "require_contiguous",
     "same_floats",
     "type_of",
 ]

@@ -74,6 +74,15 @@ def type_of(array: Any) -> Type:
     return _find_type(array.dtype, tuple(array.shape))
 
 
+def require_contiguous(array: Any, name: str) -> None:
+    """Raise ValueError, which begins with ``name``, for a device array with gaps between its rows: a type says nothing of strides."""
+    if not getattr(array, "is_contiguous", True):
+        strides = ", ".join(map(str, array.strides_bytes))
+        raise ValueError(
+            f"{name}: an array of shape {tuple(array.shape)} with strides of {strides} bytes is not contiguous; pass a contiguous copy"
+        )
+
+
 @lru_cache(maxsize=16384)
 def _find_type(dtype: Any, shape: tuple[int, ...]) -> Type:
     return Type(dtype if isinstance(dtype, str) else dtype.name, shape)

@@ -25,6 +25,7 @@ from aicf.runtime.places import list_copies
 from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
 from device import Buffer, DeviceArray, Event, Graph, Stream, UnavailableError, open_device
+from device.layout import contiguous_strides
 from device.runtime import RuntimeDevice
 from device.settings import read_settings
 
@@ -37,12 +38,15 @@ class _Target(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    strides_bytes: tuple[int, ...]
     address: int
     size_bytes: int
 
 
 def _is_of(array: Any, target: _Target) -> bool:
-    return isinstance(array, DeviceArray) and array.shape == target.shape and array.dtype == target.dtype
+    if not isinstance(array, DeviceArray):
+        return False
+    return array.shape == target.shape and array.dtype == target.dtype and array.strides_bytes == target.strides_bytes
 
 
 class DeviceExecutor(Executor):
@@ -72,7 +76,13 @@ class DeviceExecutor(Executor):
         new = plan.num_streams - len(lent_streams)
         self._streams: list[Stream] = [*lent_streams, *(device.create_stream(non_blocking=False) for _ in range(new))]
         self._targets = [
-            _Target(given.shape, find_dtype(given.dtype), self._find_address(slot), given.size_bytes)
+            _Target(
+                given.shape,
+                dtype := find_dtype(given.dtype),
+                contiguous_strides(given.shape, dtype.itemsize),
+                self._find_address(slot),
+                given.size_bytes,
+            )
             for (_, slot), given in zip(plan.inputs, plan.given_types, strict=True)
         ]
         self._waited = {j for step in plan.steps for j in step.waits}

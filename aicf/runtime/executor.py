@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import UnsupportedError
-from aicf.opset import find_dtype, type_of
+from aicf.opset import find_dtype, require_contiguous, type_of
 from aicf.plan import Plan, Slot
 from aicf.plan.data import STATE
 from aicf.runtime.profiling import StepTime
@@ -87,6 +87,7 @@ class Executor(ABC):
         for (name, _), wanted, array in zip(self.plan.inputs, self.plan.given_types, arrays, strict=True):
             if type_of(array) != wanted:
                 raise MismatchError(f"{self.plan.name}: {name}: compiled for {wanted}, got {type_of(array)}; compile for that type too")
+            require_contiguous(array, f"{self.plan.name}: {name}")
         for (_, slot), array in zip(self.plan.inputs, arrays, strict=True):
             self.write(slot, array)
 
@@ -96,7 +97,8 @@ class Executor(ABC):
 
     def put_leading(self, arrays: Sequence[Any]) -> None:
         """Copy inputs in, of which some may have fewer rows than the plan; the rows behind are of earlier inputs, or zero."""
-        for (_, slot), array in zip(self.plan.inputs, arrays, strict=True):
+        for (name, slot), array in zip(self.plan.inputs, arrays, strict=True):
+            require_contiguous(array, f"{self.plan.name}: {name}")
             self.write(replace(slot, type=type_of(array)), array)
 
     def load_states(self, values: Mapping[tuple[str, str], NDArray[Any]]) -> None:

@@ -11,8 +11,9 @@ import pytest
 import aicf
 from aicf import Tensor, nn
 from aicf import functional as F
+from aicf.backends import find_backend
 from aicf.errors import SelectionError, UnsupportedError
-from aicf.opset import Attr
+from aicf.opset import Attr, find_op
 from aicf.plan import make_plan, verify
 from aicf.plan.data import OUTPUT
 from aicf.registry import list_ops as list_frozen_ops
@@ -296,3 +297,22 @@ def test_a_call_that_was_made_before_is_made_again_of_other_arrays() -> None:
     for first in (0, 1, 0):  # 4 bytes behind where vectors begin
         x = Tensor.wrap(whole.buffer.view((8, 8), np.float32, 4 * first), weight.backend)
         np.testing.assert_array_equal(F.apply("transpose", (x,))[0].numpy(), values[first : first + 64].reshape(8, 8).T)
+
+
+def test_an_array_with_gaps_between_its_rows_is_refused_by_name(program: aicf.train.Program, opened: Device) -> None:
+    """A type says nothing of strides: its bytes would be taken as if they followed each other."""
+    padded = opened.allocate(32 * 80 * 4).view((32, 64), np.float32, strides_bytes=(320, 4))
+    padded.copy_from_host(X)
+    whole = opened.asarray(X)
+    program(whole)
+    with pytest.raises(
+        ValueError, match=r"0: an array of shape \(32, 64\) with strides of 320, 4 bytes is not contiguous; pass a contiguous copy"
+    ):
+        program(padded)
+    backend = find_backend("cuda")
+    weights = opened.asarray(np.ones((64, 8), np.float32))
+    attrs = find_op("gemm_bias_act").fill({})
+    (made,) = backend.op_call("gemm_bias_act", (whole, weights, None), attrs)[:1]
+    np.testing.assert_allclose(made.copy_to_host(), X.sum(axis=1, keepdims=True).repeat(8, axis=1), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r"gemm_bias_act: input 0: an array of shape \(32, 64\) with strides"):
+        backend.op_call("gemm_bias_act", (padded, weights, None), attrs)
