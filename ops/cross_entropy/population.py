@@ -28,7 +28,7 @@ POPULATION = Population(
         Group(
             "known_vocabularies",
             "the vocabularies of common models",
-            {"rows": (2048, 4096, 8192, 16384), "classes": (32000, 50257, 50304, 128256, 151936, 262144)},
+            {"rows": LogRange(1024, 16384), "classes": (32000, 50257, 50304, 128256, 151936, 262144)},
             PEERS,
             {"dtype": ("bfloat16",)},
             keep=_fits,

@@ -72,6 +72,12 @@ GOLDEN = {
 }
 
 
+@pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.population is not None])
+def test_every_op_has_problems_for_a_page_of_many(name: str) -> None:
+    """No group is exhausted by what a user would ask for."""
+    assert len(draw_problems(OPS[name], 120, 1)) == 120
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_seed_means_the_same_problems_on_every_machine(name: str) -> None:
     names = "\n".join(d.problem.name for d in draw_problems(OPS[name], 40, 7))
