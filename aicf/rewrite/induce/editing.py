@@ -18,7 +18,7 @@ from aicf.rewrite.induce.patterns import Patterns, find_patterns
 from aicf.rewrite.induce.problems import Problem
 from aicf.rewrite.induce.proposing import Evidence, find_evidence, open_corpus
 from aicf.rewrite.induce.records import Corpus, Record
-from aicf.rewrite.induce.training import WINDOWS, evaluate, find_scale
+from aicf.rewrite.induce.training import WINDOWS, find_loss, find_scale
 from aicf.rewrite.log import REWRITE, Log
 from aicf.rewrite.policies import plateau
 from aicf.rewrite.rules import Deepen, ReplaceActivation, Rule, Widen
@@ -123,7 +123,7 @@ def record_run(run: Run, problem: Problem, held: Problem, *, name: str = "run", 
 
     ``held`` has inputs and targets as the network was trained on. Raises ValueError where the loss is not finite.
     """
-    loss, losses = evaluate(run.model, held) / find_scale(held), [o.loss for o in run.log.losses]
+    loss, losses = find_loss(run.model, held) / find_scale(held), [o.loss for o in run.log.losses]
     if not np.isfinite(loss):
         raise ValueError(f"{name} on {problem.name}: its loss is {loss}; a run that has diverged is not a record")
     curve = tuple(float(part.mean()) / find_scale(held) for part in np.array_split(np.array(losses), WINDOWS) if part.size)

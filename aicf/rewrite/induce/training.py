@@ -58,10 +58,10 @@ def train(problem: Problem, structure: str, seed: int, *, steps: int = 300, batc
         losses += [float(step(*arrays).item()) for arrays, _ in zip(loader, range(steps - len(losses)), strict=False)]
     scale = find_scale(held)
     curve = np.array_split(np.array(losses), WINDOWS)
-    return Outcome(evaluate(model, held) / scale, tuple(float(part.mean()) / scale for part in curve))
+    return Outcome(find_loss(model, held) / scale, tuple(float(part.mean()) / scale for part in curve))
 
 
-def evaluate(model: Module, problem: Problem) -> float:
+def find_loss(model: Module, problem: Problem) -> float:
     """Return the mean squared error or cross-entropy on all rows."""
     found = np.asarray(model(Tensor(problem.x)).numpy(), np.float64)
     if not problem.is_classes:
