@@ -151,7 +151,7 @@ def _print(explanation: Explanation) -> None:
         console.print(f"nearest measured problem: {explanation.nearest}", highlight=False)
     console.print(table)
     if explanation.library:
-        style = "bold" if explanation.library.speedup < 1 else None
+        style = "bold" if explanation.library.is_frozen and explanation.library.speedup < 1 else None
         console.print(f"library: {explanation.library.describe()}", highlight=False, style=style)
     if explanation.chosen is None:
         console.print(explanation.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aicf.registry.deciding import Decision, decide
@@ -91,8 +91,13 @@ def explain(
         predicted_us=None if decision is None else decision.predicted_us,
         reason=_explain_none(legal) if decision is None else decision.reason,
         candidates=tuple(candidates),
-        library=find_library_time(registry.read(op).frozen.folder.parent.parent / "profiles", tables.interface, tables.arch, query),
+        library=_find_library(registry, op, tables, query),
     )
+
+
+def _find_library(registry: Registry, op: str, tables: Tables, query: Query) -> LibraryTime | None:
+    found = find_library_time(registry.read(op).frozen.folder.parent.parent / "profiles", tables.interface, tables.arch, query)
+    return found and replace(found, is_frozen=found.kernel in {kernel.name for kernel in tables.kernels})
 
 
 def _explain_drop(registry: Registry, tables: Tables, query: Query, asked: Asked, prefs: Preferences, kept: int, kernel: int) -> str:

@@ -25,7 +25,8 @@ MAX_DISTANCE = 1.0
 class LibraryTime:
     """The fastest library on a recorded problem, and the frozen kernel that was timed in the same rounds; microseconds, cold medians.
 
-    ``distance`` is 0 where it is the call's own problem, else how many doublings of the sizes lie between.
+    ``distance`` is 0 where it is the call's own problem, else how many doublings of the sizes lie between. ``is_frozen``: the kernel is
+    in the frozen set still; of another one the comparison says nothing about what a call gets.
     """
 
     problem: str
@@ -35,6 +36,7 @@ class LibraryTime:
     kernel: str
     kernel_us: float
     where: str
+    is_frozen: bool = True
 
     @property
     def speedup(self) -> float:
@@ -44,12 +46,12 @@ class LibraryTime:
     def describe(self) -> str:
         """Return one line."""
         at = "here" if self.distance == 0 else f"at {self.problem}, {self.distance:.2g} doublings away"
+        times = f"{self.library} takes {self.library_us:.4g} us {at}, {self.kernel} {self.kernel_us:.4g} us"
+        if not self.is_frozen:
+            return f"{times}, which is frozen no more ({self.where})"
         who = "the library is" if self.speedup < 1 else "the frozen kernel is"
         factor = max(self.speedup, 1 / self.speedup)
-        return (
-            f"{self.library} takes {self.library_us:.4g} us {at}, {self.kernel} {self.kernel_us:.4g} us: "
-            f"{who} {factor:.2f} times as fast ({self.where})"
-        )
+        return f"{times}: {who} {factor:.2f} times as fast ({self.where})"
 
 
 def find_library_time(profiles_dir: Path, interface: Interface, arch: str, query: Query) -> LibraryTime | None:

@@ -82,4 +82,5 @@ def test_explain_has_it(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None
     problem = Problem({"M": 128, "N": 4096, "K": 4096}, KIND)
     found = explain(OP, problem, HwCaps.parse("sm_90a"))
     assert found.library is not None and found.library.library == "cublaslt" and found.to_json()["library"]["library_us"] == 7.0
+    assert not found.library.is_frozen and "k 10 us, which is frozen no more (GPU X" in found.library.describe()
     assert find_op(OP).op.population is not None

@@ -435,3 +435,13 @@ def test_kernels_are_built_as_they_are_modelled_and_no_problem_is_begun_too_late
     assert built == [["a", "b"], ["c", "d", "e"]] and found[1] == (problems[1], {"a": 3.0, "b": 3.0})
     assert list(without_gpu.model_plan(session, wanted, 0.0, lambda _: None)) == []
     assert without_gpu.is_frozen_name("naive__threads64__7036f2d1") and not without_gpu.is_frozen_name("naive/threads64")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--publish", "out"), ("--use", "tuning")])
+def test_what_only_times_can_fill_is_refused_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    DrawnBench(monkeypatch, tmp_path, is_emulated=True)
+    given = str(tmp_path / value) if option == "--publish" else value
+    code, _, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", option, given)
+    assert code == 2 and f"{option} goes with times, and without a GPU nothing is timed" in " ".join(err.split())

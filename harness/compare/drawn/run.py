@@ -102,8 +102,8 @@ class DrawnDone:
 def run_drawn(request: Request, draw: Draw) -> DrawnDone:
     """Judge an op on drawn problems: timed on a GPU, modelled without one. ``draw`` makes the picture.
 
-    Raises SpecError for an op without a population, FrozenError where the frozen set cannot be read, BuildError where a kernel does not
-    come out as it was sealed.
+    Raises SpecError for an op without a population, and for what only times can fill where there is no GPU, FrozenError where the frozen
+    set cannot be read, BuildError where a kernel does not come out as it was sealed.
     """
     loaded = request.loaded
     deadline = time.monotonic() + request.seconds
@@ -112,6 +112,9 @@ def run_drawn(request: Request, draw: Draw) -> DrawnDone:
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
         plan = make_plan(loaded.op, request.count, request.seed, session.target.real_arch, request.peers)
         if session.device.is_emulated:
+            if request.publish or request.use:
+                given = "--publish" if request.publish else "--use"
+                raise SpecError(f"{given} goes with times, and without a GPU nothing is timed: leave it out, or run on a GPU")
             modelled = _model_plan(session, request, plan, deadline)
             return DrawnDone(loaded, session.target.name, plan=plan, modelled=modelled)
         run = _time_drawn(session, request, plan, folder, deadline, draw)
