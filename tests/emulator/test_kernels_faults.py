@@ -132,8 +132,9 @@ def test_a_loop_without_end_is_reported_with_its_line(kernels: Kernels, kind: in
     with kernels.options(loop_limit=20_000):
         _, reports = kernels.run("loop_without_end", np.zeros(8, np.int32), np.zeros(64, np.int32), kind, 0)
     assert time.monotonic() - start < 10
-    (report,) = reports
-    assert report["kind"] == "endless_loop" and kernels.status == TIMEOUT
+    # Another host thread may have come to the limit of its own block before it heard of the first.
+    report = reports[0]
+    assert kinds(reports) == {"endless_loop"} and kernels.status == TIMEOUT
     assert said in report["text"] and "loop_limit = 20000" in report["text"]
     assert "loop_without_end" in report["kernel"] and report["ptx_line"] > 0 and re.fullmatch(r".*kernels\.cu:\d+", report["source"])
     assert "by thread (0,0,0) of block (" in report["text"]
