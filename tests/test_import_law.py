@@ -278,7 +278,7 @@ def test_no_room_imports_one_on_a_higher_floor(path: Path) -> None:
     assert find_floor_violations(floors, _module_name(path), path.read_text()) == []
 
 
-@pytest.mark.parametrize("part", ["contract", "deploy", "device", "harness"])
+@pytest.mark.parametrize("part", ALLOWED)
 def test_no_modules_import_each_other_in_a_circle(part: str) -> None:
     assert find_circle({_module_name(path): path.read_text() for path in _files(part)}) == []
 
