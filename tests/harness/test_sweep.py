@@ -49,7 +49,7 @@ class Sweeper(Gpu):
         monkeypatch.setattr("harness.sweep.run.build_stream", build_stream)
         monkeypatch.setattr("harness.sweep.startup._build_binding", lambda loaded: folder / "binding.so")
         monkeypatch.setattr("harness.sweep.startup._build_instruments", lambda device: None)
-        monkeypatch.setattr("harness.sweep.startup._open_device", lambda device: None)
+        monkeypatch.setattr("harness.sweep.startup.open_device", lambda device: None)
         monkeypatch.setattr("harness.sweep.startup.PER_GPU", 0)
         monkeypatch.setattr("harness.sweep.run.run_jobs", run_jobs)
         monkeypatch.setattr("harness.sweep.worker.open_device", lambda name: self.device)
