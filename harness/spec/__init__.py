@@ -31,6 +31,7 @@ from harness.spec.conditions import OneOf as OneOf
 from harness.spec.conditions import Rows as Rows
 from harness.spec.conditions import Tie as Tie
 from harness.spec.conditions import settle as settle
+from harness.spec.kernels import PEER_ERROR as PEER_ERROR
 from harness.spec.kernels import Choice as Choice
 from harness.spec.kernels import Constraint as Constraint
 from harness.spec.kernels import Cost as Cost
