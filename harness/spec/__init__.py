@@ -43,12 +43,12 @@ from harness.spec.kernels import Peer as Peer
 from harness.spec.kernels import Sampling as Sampling
 from harness.spec.kernels import Tunable as Tunable
 from harness.spec.kernels import Variant as Variant
+from harness.spec.names import is_pattern as is_pattern
 from harness.spec.op import DISTRIBUTIONS as DISTRIBUTIONS
 from harness.spec.op import PLACE_DISTRIBUTIONS as PLACE_DISTRIBUTIONS
 from harness.spec.op import SUITES as SUITES
 from harness.spec.op import VALUE_DISTRIBUTIONS as VALUE_DISTRIBUTIONS
 from harness.spec.op import Op as Op
-from harness.spec.op import is_pattern as is_pattern
 from harness.spec.population import Group as Group
 from harness.spec.population import LogRange as LogRange
 from harness.spec.population import Population as Population
