@@ -49,10 +49,7 @@ SCHEMA_DIR = PACKAGED_DIR / SCHEMA
 
 def find_frozen_dir() -> Path:
     """Return the folder ``frozen`` of the project that we stand in, which need not be there yet; outside of any the packaged one."""
-    # Inside: the device's package needs NumPy, and whoever names a folder does not need it.
-    from device.settings import find_project
-
-    project = find_project()
+    project = _find_project()
     return PACKAGED_DIR if project is None else project / FROZEN
 
 
@@ -64,10 +61,15 @@ def find_frozen_dirs() -> tuple[Path, ...]:
 
 def find_ops_dir() -> Path | None:
     """Return the folder ``ops`` of the project that we stand in, which need not be there yet; None outside of any."""
-    from device.settings import find_project  # inside for the same reason
-
-    project = find_project()
+    project = _find_project()
     return None if project is None else project / OPS
+
+
+def _find_project() -> Path | None:
+    # Inside: the device's package needs NumPy, which the Python that CMake finds may not have; who names a folder needs neither.
+    from device.settings import find_project
+
+    return find_project()
 
 
 def name_schema(document: str) -> str:

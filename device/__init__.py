@@ -9,6 +9,8 @@ import importlib.util
 import threading
 from dataclasses import dataclass
 
+from device.cuda import CudaDevice
+from device.emulated import EmulatedDevice
 from device.interface import (
     Buffer,
     Device,
@@ -24,6 +26,7 @@ from device.interface import (
     Stream,
     UnavailableError,
 )
+from device.loader import find_gpus
 from device.settings import DEVICES, SettingError, Settings, parse_choice, read_settings
 
 __all__ = [
@@ -65,8 +68,6 @@ def choose_device(choice: str | None = None) -> Choice:
 
     Raises :class:`SettingError` for any other word.
     """
-    from device.loader import find_gpus
-
     word = read_settings().device if choice is None else parse_choice("device", choice, DEVICES)
     if word != "auto":
         return Choice(word, "asked for")
@@ -99,9 +100,5 @@ def open_device(choice: str | None = None) -> Device:
 
 def _open(name: str, settings: Settings) -> Device:
     if name == "cuda":
-        from device.cuda import CudaDevice
-
         return CudaDevice()
-    from device.emulated import EmulatedDevice
-
     return EmulatedDevice(settings)

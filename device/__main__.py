@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from device import UnavailableError, read_settings
+from device.emulated import EmulatedDevice
 from device.interface import DeviceError
 from device.loader import find_emulator_library, find_gpus
 from device.programs.find import find_programs
@@ -138,8 +139,6 @@ def find(
 @app.command("info")
 def info() -> None:
     """Say which devices there are, where the emulator's library is, and what its options are set to."""
-    from device.emulated import EmulatedDevice
-
     settings = read_settings()
     library = find_emulator_library(settings)
     device = EmulatedDevice(settings)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import graphlib
-import itertools
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from harness.discover import find_description
+from tests.source_tree import PARTS, ROOT, imported_modules, list_files, list_hidden_imports
 
-ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("aicf", "contract", "deploy", "device", "frozen", "harness", "notebooks", "ops", "profiles", "scripts", "tests")
 # What a part may import of the project's other parts.
 ALLOWED: dict[str, frozenset[str]] = {
     "aicf": frozenset({"contract", "device"}),
@@ -32,21 +27,38 @@ CONTRACT_MODULES = ("device.cubin", "device.interface", "device.native", "device
 LADDERS: tuple[tuple[str, ...], ...] = (
     ("harness.freezing.store", "harness.freezing.seal", "harness.freezing.gates", "harness.freezing.decide"),
 )
+# Functions that import the project, by file, and why that import is not at the top. A circle is no reason: it is broken where it begins.
+_HELP = "`aicf --help` answers without importing a verb, NumPy or the device"
+_STARTUP = "the processes that measure start while their parent imports this, which takes seconds"
+_MATPLOTLIB = "matplotlib takes a second to import, and few calls draw"
+_TUNERS = "whole processes are timed, each with the imports of one tuner"
+HIDDEN_IMPORTS: dict[tuple[str, str], str] = {
+    ("aicf/__main__.py", "_take_options"): _HELP,
+    ("aicf/__main__.py", "report_errors"): _HELP,
+    ("aicf/__main__.py", "main"): _HELP,
+    ("aicf/ops/functions.py", "_open_torch_ops"): "imports PyTorch, which only those have who use it",
+    ("aicf/workbench.py", "_open"): "the door to the workbench, which opens when a user asks for it",
+    ("contract/layout.py", "_find_project"): "deploy runs on a Python without NumPy, which the device's package needs",
+    ("harness/doctor.py", "_look_at_records"): "doctor says that SQLAlchemy is missing, and so runs without it",
+    ("harness/records/__init__.py", "load"): "pandas takes a second to import, and every verb imports the records",
+    ("harness/sweep/startup.py", "prepare_process"): _STARTUP,
+    ("harness/sweep/startup.py", "_build_binding"): _STARTUP,
+    ("harness/sweep/startup.py", "_build_instruments"): _STARTUP,
+    ("harness/verbs/sweep.py", "sweep"): _STARTUP,
+    ("harness/verbs/compare.py", "_draw_goals"): _MATPLOTLIB,
+    ("harness/verbs/compare.py", "_draw"): _MATPLOTLIB,
+    ("harness/verbs/report.py", "write_report"): _MATPLOTLIB,
+    ("ops/gemm_bias_act/peers.py", "__init__"): "needs Triton, which only this peer needs",
+    ("ops/gemm_bias_act/peers.py", "_open_cutlass"): "needs CUTLASS, which only this peer needs",
+    ("profiles/tuning/tuners.py", "tune_with_kernel_tuner"): _TUNERS,
+    ("profiles/tuning/tuners.py", "tune_with_sweep"): _TUNERS,
+    ("profiles/tuning/tuners.py", "compare_winners"): _TUNERS,
+    ("scripts/compile_imports.py", "main"): "imports what it compiles",
+    ("tests/emulator/counters/compare_counters.py", "find_toolchain"): "`profile` runs on machines that do not have the project",
+    ("tests/emulator/counters/compare_counters.py", "open_emulated"): "`profile` runs on machines that do not have the project",
+}
 # An op is judged by file: peers and tests may use more than the description itself.
 OP_MODULES = frozenset({"harness.spec", "numpy"})
-
-
-def imported_modules(source: str) -> list[tuple[int, str]]:
-    """Return (line, dotted name) of every absolute import, also those inside functions and by import_module with a literal."""
-    found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__", "find_spec"):
-            found += [(node.lineno, arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-    return found
 
 
 def find_part_violations(part: str, source: str) -> list[str]:
@@ -84,11 +96,7 @@ def _is_op_module(name: str) -> bool:
     return name.split(".")[0] in sys.stdlib_module_names or any(name == m or name.startswith(m + ".") for m in OP_MODULES)
 
 
-def _files(folder: str, pattern: str = "**/*.py") -> list[Path]:
-    return [path for path in sorted((ROOT / folder).glob(pattern)) if "templates" not in path.parts]
-
-
-@pytest.mark.parametrize("path", [p for part in ALLOWED for p in _files(part)], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [p for part in ALLOWED for p in list_files(part)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_part_keeps_the_law(path: Path) -> None:
     part, place = path.relative_to(ROOT).parts[0], str(path.relative_to(ROOT))
     assert find_part_violations(part, path.read_text()) == [] or place in DOORS
@@ -100,7 +108,7 @@ def test_a_door_leads_to_one_face_which_nothing_inside_uses(place: str) -> None:
     found = [name for _, name in imported_modules((ROOT / place).read_text()) if _is_forbidden(part, name)]
     assert found and all(_is_within(name, face) for name in found)
     door = place.removesuffix(".py").replace("/", ".")
-    users = [p for p in _files(part) if p.name != "__init__.py" and str(p.relative_to(ROOT)) != place]
+    users = [p for p in list_files(part) if p.name != "__init__.py" and str(p.relative_to(ROOT)) != place]
     assert [p for p in users for _, name in imported_modules(p.read_text()) if _is_within(name, door)] == []
 
 
@@ -113,7 +121,7 @@ def test_what_uses_the_framework_does_not_open_the_door() -> None:
 
 @pytest.mark.parametrize("room", [room for ladder in LADDERS for room in ladder])
 def test_a_room_reaches_for_none_above_it(room: str) -> None:
-    files = _files(room.replace(".", "/"))
+    files = list_files(room.replace(".", "/"))
     assert files
     found = {str(path.relative_to(ROOT)): find_ladder_violations(room, path.read_text()) for path in files}
     assert {path: faults for path, faults in found.items() if faults} == {}
@@ -129,10 +137,10 @@ def test_op_keeps_the_law(path: Path) -> None:
 
 
 def test_the_law_has_files_to_judge() -> None:
-    assert _files("device")
-    assert _files("harness")
-    assert _files("aicf")
-    assert _files("ops", "*/op.py")
+    assert list_files("device")
+    assert list_files("harness")
+    assert list_files("aicf")
+    assert list_files("ops", "*/op.py")
 
 
 @pytest.mark.parametrize(
@@ -201,124 +209,21 @@ def test_deploy_needs_the_standard_library_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# ---- the floors of a part: docs/architecture.md draws them, from the roof to the ground
-
-
-def read_floors(text: str, part: str) -> dict[str, int]:
-    """Return the floor of each room (a module or package right in the part), the ground being 0, from the drawing that begins ``part/``."""
-    lines = iter(text.splitlines())
-    if not any(line == f"{part}/" for line in lines):
-        return {}
-    drawn = list(itertools.takewhile(lambda line: line.startswith("  "), lines))
-    rows = [line[2:].split("  ")[0].split() for line in drawn]
-    return {room: floor for floor, rooms in enumerate(reversed(rows)) for room in rooms}
-
-
-def find_floor_violations(floors: Mapping[str, int], module: str, source: str) -> list[str]:
-    """Return the imports by which a module of a part climbs: to a room on a higher floor, or to another one on its own.
-
-    A part's own ``__init__`` is its face, and shows whatever it likes.
-    """
-    part, here = [*module.split("."), "__init__"][:2]
-    found: list[str] = []
-    if here == "__init__":
-        return found
-    for line, name in [*imported_modules(source), *relative_modules(module, source)]:
-        owner, there = [*name.split("."), "__init__"][:2]
-        if owner == part and there != here and there in floors and floors[there] >= floors.get(here, -1):
-            found.append(f"line {line}: {part}.{here} imports {name}, which is no lower")
-    return found
-
-
-def relative_modules(module: str, source: str) -> list[tuple[int, str]]:
-    """Return (line, dotted name) of every relative import of a module that is no package."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = ".".join([*module.split(".")[: -node.level], *([node.module] if node.module else [])])
-            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
-    return found
-
-
-def find_circle(sources: Mapping[str, str]) -> list[str]:
-    """Return modules each of which imports the next, and the last the first; none where there is no circle. Imports in functions count."""
-    edges = {
-        module: {there for _, name in imported_modules(source) if (there := _resolve(name, sources)) is not None and there != module}
-        for module, source in sources.items()
-    }
-    try:
-        graphlib.TopologicalSorter(edges).prepare()
-    except graphlib.CycleError as error:
-        return list(error.args[1])
-    return []
-
-
-def _resolve(name: str, modules: Mapping[str, str]) -> str | None:
-    """Return the module that an imported name is, or lies in."""
-    return name if name in modules else next((m for m in (name.rpartition(".")[0],) if m in modules), None)
-
-
-def _module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-DRAWN_PARTS = ("aicf", "harness")
-
-
-@pytest.mark.parametrize("part", DRAWN_PARTS)
-def test_the_drawing_of_a_part_names_what_lies_in_it(part: str) -> None:
-    lying = {p.stem for p in (ROOT / part).iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()}
-    assert set(read_floors(ARCHITECTURE, part)) == lying - {"__init__"}
-
-
-@pytest.mark.parametrize("path", [p for part in DRAWN_PARTS for p in _files(part)], ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_room_imports_one_on_a_higher_floor(path: Path) -> None:
-    floors = read_floors(ARCHITECTURE, path.relative_to(ROOT).parts[0])
-    assert find_floor_violations(floors, _module_name(path), path.read_text()) == []
-
-
-@pytest.mark.parametrize("part", ["contract", "deploy", "device", "harness"])
-def test_no_modules_import_each_other_in_a_circle(part: str) -> None:
-    assert find_circle({_module_name(path): path.read_text() for path in _files(part)}) == []
-
-
-FLOORS = {"report": 3, "sweep": 2, "compare": 2, "timing": 1, "errors": 0}
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "frozen"])
+def test_only_functions_with_a_reason_import_the_project(part: str) -> None:
+    found = {(str(path.relative_to(ROOT)), function) for path in list_files(part) for function, _ in list_hidden_imports(path.read_text())}
+    assert found == {place for place in HIDDEN_IMPORTS if place[0].startswith(f"{part}/")}
 
 
 @pytest.mark.parametrize(
-    ("module", "source"),
+    ("line", "name"),
     [
-        ("harness.timing.timer", "from harness.compare.variants import Side"),
-        ("harness.timing.timer", "def f():\n    from harness.report import page"),
-        ("harness.timing.timer", "if TYPE_CHECKING:\n    from harness import sweep"),
-        ("harness.timing.timer", "import importlib\nimportlib.import_module('harness.report.page')"),
-        ("harness.timing.timer", "from ..compare import variants"),
-        ("harness.compare.goals", "from harness.sweep.points import Point"),  # its own floor, another room
-        ("harness.errors", "import harness.timing.stats"),
-        ("harness.unknown", "import harness.errors"),  # a room that is not drawn has no floor
+        ("from harness.spec import Op", "harness.spec.Op"),
+        ("import device.settings", "device.settings"),
+        ("from ..timing import timer", "..timing"),
+        ("importlib.import_module('aicf.ops')", "aicf.ops"),
     ],
 )
-def test_a_climbing_liar_is_caught(module: str, source: str) -> None:
-    assert len(find_floor_violations(FLOORS, module, source)) == 1
-
-
-@pytest.mark.parametrize("source", ["from harness.errors import E", "import harness.timing.stats", "from . import goals", "import device"])
-def test_an_honest_room_passes(source: str) -> None:
-    assert find_floor_violations(FLOORS, "harness.compare.variants", source) == []
-
-
-def test_a_circle_is_caught_also_inside_a_function() -> None:
-    honest = {"p.a": "from p.b import f", "p.b": "import math", "p.c": "from p import a"}
-    assert find_circle(honest) == []
-    assert set(find_circle(honest | {"p.b": "def f():\n    from p.c import g"})) == {"p.a", "p.b", "p.c"}
-
-
-def test_a_drawing_is_read_from_the_roof_to_the_ground() -> None:
-    text = "words\n```\nharness/\n  report        pictures\n  a b           words of it\n  errors        more\n```\n"
-    assert read_floors(text, "harness") == {"report": 2, "a": 1, "b": 1, "errors": 0}
-    assert read_floors(text, "aicf") == {}
-
-
-def test_the_face_of_a_part_may_show_every_room() -> None:
-    assert find_floor_violations(FLOORS, "harness", "from harness.report import page") == []
+def test_a_hidden_import_is_found_with_its_innermost_function(line: str, name: str) -> None:
+    source = f"import aicf\nclass C:\n    def f(self):\n        import math\n        def g():\n            {line}\n        return g\n"
+    assert list(list_hidden_imports(source)) == [("g", name)]

@@ -29,6 +29,7 @@ import typer
 from aicf.registry import HwCaps, Preferences, Problem, explain, open_registry
 from aicf.train.explaining import explain_network, find_network, is_network
 from contract.calls import Interface
+from device import open_device
 
 if TYPE_CHECKING:
     from aicf.registry import Explanation
@@ -86,8 +87,6 @@ def run(
 
 
 def _ask_device() -> HwCaps:
-    from device import open_device
-
     return HwCaps.of(open_device())
 
 

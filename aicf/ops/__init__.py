@@ -5,9 +5,11 @@ A function is made from the op's row in the index when it is first asked for; ``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from aicf.ops.functions import make_function
 from aicf.registry import list_ops
 
 
@@ -15,9 +17,12 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("_") or name not in list_ops():
         known = ", ".join(list_ops()) or "none"
         raise AttributeError(f"module 'aicf.ops' has no attribute {name!r}; frozen ops: {known}")
-    from aicf.ops.functions import make_function
+    function = globals()[name] = make_function(name, _find_function)
+    return function
 
-    function = globals()[name] = make_function(name)
+
+def _find_function(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(sys.modules[__name__], name)
     return function
 
 

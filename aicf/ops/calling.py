@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aicf.errors import LaunchError
@@ -21,16 +20,24 @@ from device.runtime import RuntimeDevice
 # An array to be made: its address's offset in the Params (-1: the workspace), shape, dtype, and a framework's function that makes it.
 AllocationRow = tuple[int, tuple[int, ...], str, Any, bool, tuple[Any, ...]]
 PlanRow = tuple[int, bytes, tuple[int, ...], tuple[AllocationRow, ...]]
+# Returns the result of a call on PyTorch's tensors that PyTorch has to see, and None for any other. Takes the call, tensors and arguments.
+TorchDispatch = Callable[["OpCall", Iterable[Any], Sequence[Any]], Any]
+FindFunction = Callable[[str], Callable[..., Any]]
 
 
 class OpCall:
     """The calls of one op. ``caller`` takes the inputs and the options, by position or name, and returns the outputs in their order.
 
-    One output is returned as it is, several as a tuple.
+    One output is returned as it is, several as a tuple. ``dispatch`` is asked about PyTorch's tensors; without it they
+    are arrays like any other. ``find_function`` returns another op's function, which a backward pass calls, or raises AttributeError.
     """
 
-    def __init__(self, op: str, registry: Registry) -> None:
+    def __init__(
+        self, op: str, registry: Registry, dispatch: TorchDispatch | None = None, find_function: FindFunction | None = None
+    ) -> None:
+        self.find_function = find_function
         self.registry = registry
+        self._dispatch = dispatch
         known = registry.read(op)
         tables = registry.find_tables(op, HwCaps.of(open_device()))
         self.signature = Signature(tables.interface, tables.ties)
@@ -78,12 +85,10 @@ class OpCall:
         """Return the result of a call that has no plan (yet): of host arrays, of tensors that are recorded, of types that are new."""
         framework, arrays = self.find_arrays(values)
         first = next(iter(arrays.values()))
-        if "torch" in sys.modules and framework.name == "PyTorch":
-            from aicf.ops import torch_ops
-
-            torch_ops.register(self)
-            if torch_ops.needs_dispatch(arrays.values()):
-                return torch_ops.dispatch(self, values)
+        if self._dispatch is not None and framework.name == "PyTorch":
+            made = self._dispatch(self, arrays.values(), values)
+            if made is not None:
+                return made
         if framework.is_host:
             return self.run_on_host(framework, arrays, values)
         kinds = {type(array) for array in arrays.values()}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import keyword
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from aicf.errors import FrozenError
 from aicf.ops.arguments import Signature
-from aicf.ops.calling import OpCall
+from aicf.ops.calling import FindFunction, OpCall
 from aicf.registry import Registry, open_registry
 from contract.calls import Value
 
@@ -29,25 +29,32 @@ def make(caller, dispatch_compiled, modules):
 """
 
 
-def make_function(op: str, registry: Registry | None = None) -> Callable[..., Any]:
+def make_function(op: str, find_function: FindFunction, registry: Registry | None = None) -> Callable[..., Any]:
     """Return an op's function. The device is opened, and the lean path compiled where it is not in the cache.
 
+    ``find_function`` returns another op's function, which a backward pass calls; it raises AttributeError where there is none.
     Raises :class:`~aicf.errors.FrozenError`, :class:`~aicf.errors.SelectionError` where nothing is frozen for this device,
     :class:`~device.UnavailableError` and :class:`~device.toolchain.BuildError`.
     """
-    call = OpCall(op, registry or open_registry())
+
+    def dispatch(call: OpCall, tensors: Iterable[Any], values: Sequence[Any]) -> Any:
+        return _open_torch_ops().dispatch_if_needed(call, tensors, values)
 
     def dispatch_compiled(*values: Any) -> Any:
-        from aicf.ops import torch_ops
+        return _open_torch_ops().dispatch(call, values)
 
-        return torch_ops.dispatch(call, values)
-
+    call = OpCall(op, registry or open_registry(), dispatch, find_function)
     function = write_function(call.signature, call.caller, dispatch_compiled)
     if "torch" in sys.modules:
-        from aicf.ops import torch_ops
-
-        torch_ops.register(call)
+        _open_torch_ops().register(call)
     return function
+
+
+def _open_torch_ops() -> ModuleType:
+    """Return what makes ops PyTorch's own; only those who use PyTorch import it."""
+    from aicf.ops import torch_ops
+
+    return torch_ops
 
 
 def write_function(signature: Signature, caller: Any, dispatch_compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aicf.ops.calling import FindFunction
 from aicf.opset import Attrs, Backward, Builder, OpDef, Type, find_op
 from device import UnavailableError
 
@@ -33,15 +34,24 @@ def extend_options(op: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_gradients(
-    op: str, inputs: Mapping[str, Any], options: Mapping[str, Any], outputs: Sequence[Any], grads: Sequence[Any], needed: frozenset[str]
+    find: FindFunction,
+    op: str,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    needed: frozenset[str],
 ) -> dict[str, Any]:
-    """Return gradients by input, of a call that was recorded with options extended; raises :class:`UnavailableError`."""
+    """Return gradients by input, of a call that was recorded with options extended; raises :class:`UnavailableError`.
+
+    ``find`` returns the function of an op.
+    """
     known = find_rule(op)
     assert known.gradient is not None
     attrs = extend_options(op, options)
     named = {name: value for name, value in inputs.items() if value is not None}
     made = dict(zip(known.outputs, outputs, strict=False))
-    builder = TorchBuilder(op)
+    builder = TorchBuilder(find, op)
     types = {name: builder.type_of(value) for name, value in {**named, **made}.items()}
     g = Backward(builder, known, attrs, {**named, **made}, types, set(needed))
     if all(gradient is None for gradient in grads):
@@ -50,25 +60,22 @@ def find_gradients(
     return {n: d for n, d in zip(known.input_names(len(inputs)), found, strict=False) if d is not None and n in needed}
 
 
-def find_function(op: str, wanted: str) -> Callable[..., Any]:
+def find_function(find: FindFunction, op: str, wanted: str) -> Callable[..., Any]:
     """Return the function of a frozen op that a backward pass of ``op`` needs; raises :class:`UnavailableError` where it is not frozen."""
-    import aicf.ops
-
     try:
-        function: Callable[..., Any] = getattr(aicf.ops, wanted)
+        return find(wanted)
     except AttributeError as error:
         raise UnavailableError(
             f"{op}: its backward pass needs op {wanted}, which is not frozen: `make op={wanted} promote` freezes it; "
             "without gradients call it under torch.no_grad()"
         ) from error
-    return function
 
 
 class TorchBuilder(Builder):
     """Calls ops on PyTorch's tensors: frozen ones as functions of ``aicf.ops``, the others as PyTorch has them."""
 
-    def __init__(self, op: str) -> None:
-        self._op = op
+    def __init__(self, find: FindFunction, op: str) -> None:
+        self._find, self._op = find, op
 
     def type_of(self, value: Any) -> Type:
         """Return a tensor's type; its sizes may be symbols while PyTorch compiles."""
@@ -80,7 +87,7 @@ class TorchBuilder(Builder):
         if not known.is_frozen:
             return (_call_torch(op, inputs, known.fill(attrs)),)
         named = {n: _with_rows(x) for n, x in zip(known.input_names(len(inputs)), inputs, strict=True) if x is not None}
-        made = find_function(self._op, op)(**named, **attrs)
+        made = find_function(self._find, self._op, op)(**named, **attrs)
         return made if isinstance(made, tuple) else (made,)
 
 

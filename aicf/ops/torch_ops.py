@@ -6,17 +6,15 @@ Eager calls without gradients do not come this way: PyTorch's dispatcher costs m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from aicf.ops.arrays import View
+from aicf.ops.calling import OpCall
 from aicf.ops.gradients import extend_options, find_gradients
 from contract.calls import find_row
-
-if TYPE_CHECKING:
-    from aicf.ops.calling import OpCall
 
 _SCHEMA_TYPES: dict[type[Any], str] = {bool: "bool", int: "int", float: "float", str: "str"}
 _registered: dict[str, OpCall] = {}
@@ -34,6 +32,12 @@ def needs_dispatch(arrays: Iterable[torch.Tensor]) -> bool:
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
     return any(type(a) not in plain or (a.requires_grad and torch.is_grad_enabled()) for a in arrays)
+
+
+def dispatch_if_needed(call: OpCall, tensors: Iterable[torch.Tensor], values: Sequence[Any]) -> Any:
+    """Make the op known, and return the result of a call that PyTorch has to see; None for any other."""
+    register(call)
+    return dispatch(call, values) if needs_dispatch(tensors) else None
 
 
 def dispatch(call: OpCall, values: Sequence[Any]) -> Any:
@@ -162,6 +166,7 @@ def _keep(ctx: Any, inputs: Sequence[Any], outputs: Sequence[torch.Tensor]) -> N
 
 
 def _run_backward(call: OpCall, ctx: Any, grads: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+    assert call.find_function is not None  # those that users call have it
     op = call.signature.op
     values, saved = list(ctx.values), ctx.saved_tensors
     for place, tensor in zip(ctx.places, saved, strict=False):
@@ -169,5 +174,5 @@ def _run_backward(call: OpCall, ctx: Any, grads: Sequence[torch.Tensor | None]) 
     inputs = dict(zip([n for n, _ in call.signature.inputs], values, strict=False))
     names = [n for n, _ in call.signature.inputs]
     needed = frozenset(n for n, is_needed in zip(names, ctx.needs_input_grad[1:], strict=False) if is_needed)
-    found = find_gradients(op, inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
+    found = find_gradients(call.find_function, op, inputs, call.name_options(values), saved[len(ctx.places) :], grads, needed)
     return (*(found.get(n) for n in names), *(None for _ in call.signature.options))

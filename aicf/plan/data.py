@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aicf.opset import Attr, Attrs, Type
-from aicf.plan.picture import draw_arena
+from aicf.plan.picture import Lifetime, draw_arena
 
 # Weights, moments and counters, which outlive a run; constants; what callers write and read; gradients that one launch takes as one; and
 # everything between, by lifetime.
@@ -131,7 +131,17 @@ class Plan:
 
     def draw(self, path: Path | str) -> None:
         """Write a picture of the arena over time (SVG): a box per buffer, as wide as it lives and as high as it is large."""
-        Path(path).write_text(draw_arena(self.steps, self.sizes[ARENA], self.lower_bound_bytes))
+        Path(path).write_text(draw_arena(self._list_lifetimes(), len(self.steps), self.sizes[ARENA], self.lower_bound_bytes))
+
+    def _list_lifetimes(self) -> list[Lifetime]:
+        """Return the arena's buffers, each named by the step that uses it first."""
+        found: dict[int, Lifetime] = {}
+        for i, step in enumerate(self.steps):
+            for slot in (*step.reads, *step.writes):
+                if slot.region == ARENA:
+                    fresh = Lifetime(f"{step.op} {step.owner} {slot.type}", slot.offset, slot.type.size_bytes, i, i)
+                    found[slot.buffer] = found.get(slot.buffer, fresh)._replace(last=i)
+        return list(found.values())
 
     def diff(self, other: Plan) -> list[str]:
         """Return the lines that one plan has and the other has not."""

@@ -26,7 +26,7 @@ from aicf.rewrite.dimensions import Dimensions, Units
 from aicf.rewrite.log import Observation, Statistics
 from aicf.runtime import Executor
 from aicf.tensor import Tensor, apply
-from aicf.train.step import Computed
+from aicf.train.step_recipe import Computed
 
 Arrays = Mapping[str, NDArray[Any]]
 # Activations by their functions, and the bounds at which their units are saturated.

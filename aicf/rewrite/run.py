@@ -22,7 +22,7 @@ from aicf.rewrite.rules import Rule, read_rule
 from aicf.rewrite.snapshots import Saved, Snapshot
 from aicf.rewrite.structure import Frame, Structure
 from aicf.rewrite.verbs import Verbs
-from aicf.train.compiled import Step
+from aicf.train.program import Step
 
 
 class Run(Verbs):

@@ -20,9 +20,11 @@ from aicf.rewrite.draft import Draft, Rest
 from aicf.rewrite.observers import Watch
 from aicf.rewrite.rules.rule import Rule
 from aicf.tensor import Tensor
-from aicf.train.compiled import Key, Step
-from aicf.train.program import Made
-from aicf.train.step import StepRecipe, finish_step
+from aicf.train.compiled import Key
+from aicf.train.compiling import finish_step
+from aicf.train.program import Step
+from aicf.train.recipe import Made
+from aicf.train.step_recipe import StepRecipe
 from aicf.train.variants import Variants
 
 # What recording and compiling raise where a model's own code, or the kernels that there are, do not go with a structure.

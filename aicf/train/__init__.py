@@ -9,16 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicf.train.compiled import Compiled, Program, Report, Step, load
+    from aicf.train.compiled import Compiled, Report
+    from aicf.train.compiling import compile, compile_step  # noqa: A004  # as the field has it
     from aicf.train.loop import History, fit
-    from aicf.train.program import compile  # noqa: A004  # as the field has it
-    from aicf.train.step import compile_step
+    from aicf.train.program import Program, Step, load
 
 _PLACES = {
-    **dict.fromkeys(("Compiled", "Program", "Report", "Step", "load"), "compiled"),
+    **dict.fromkeys(("Compiled", "Report"), "compiled"),
     **dict.fromkeys(("History", "fit"), "loop"),
-    "compile": "program",
-    "compile_step": "step",
+    **dict.fromkeys(("Program", "Step", "load"), "program"),
+    **dict.fromkeys(("compile", "compile_step"), "compiling"),
 }
 
 __all__ = ["Compiled", "History", "Program", "Report", "Step", "compile", "compile_step", "fit", "load"]

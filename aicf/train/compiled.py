@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import find_backend
-from aicf.errors import PlanError, StateError
+from aicf.errors import StateError
 from aicf.opset import Type, find_dtype
-from aicf.plan import Plan, load_plan, save_plan, verify
+from aicf.plan import Plan
 from aicf.plan.data import OUTPUT, STATE
 from aicf.runtime import Executor, MismatchError, StepError, StepTime, check_steps, has_states_of, make_executor
-from aicf.state import read_arrays, write_arrays
 from aicf.tensor import Tensor
 from aicf.train.copies import Copies
-from contract.files import write_atomically
+from aicf.train.saving import Saved
 
 if TYPE_CHECKING:  # a program that is loaded needs neither graphs nor passes
     from aicf.ir import Graph
     from aicf.passes import LogEntry
-    from aicf.train.step import StepRecipe
-    from aicf.train.variants import Variants
 
-PLAN, STATES, LAUNCHES = "plan.json", "states.safetensors", "launches.json"
 Key = tuple[str, str]
 
 
@@ -47,6 +41,21 @@ class Report:
 
     def __bool__(self) -> bool:
         return self.first_difference is None
+
+
+class OtherShapes(Protocol):
+    """What runs a program on inputs of shapes that it was not compiled for: :class:`aicf.train.variants.Variants`."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all plans that are kept, without states."""
+
+    @property
+    def shapes(self) -> list[str]:
+        """The inputs of the plans that are kept."""
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Tensor, ...]:
+        """Run the plan for these arrays."""
 
 
 class Compiled:
@@ -71,7 +80,7 @@ class Compiled:
         self.recorded = recorded
         self.graph = graph
         self.log = tuple(log)
-        self.variants: Variants | None = None
+        self.variants: OtherShapes | None = None
         home = lender if lender is not None and has_states_of(plan, lender.plan) else None
         self.shares_states = home is not None
         options = {} if launches is None else {"saved": launches}
@@ -252,27 +261,15 @@ class Compiled:
 
     def save(self, folder: Path | str) -> None:
         """Write plan and states into a folder; each file is replaced as a whole. On ``cuda`` also what ``deploy`` makes C of."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
         arrays = self.state_dict()
         arrays |= self._copies.to_host(arrays)  # programs without Python make none
-        write_arrays(place / STATES, arrays, {"kind": type(self).__name__})
-        save_plan(self.plan, place / PLAN)
-        launches = self.executor.describe_launches()
-        if launches is not None:
-            launches["plan"] = _hash(place / PLAN)
-            write_atomically(place / LAUNCHES, json.dumps(launches, indent=1) + "\n")
+        Saved(type(self).__name__, self.plan, arrays, self.executor.describe_launches()).write(Path(folder))
 
     @classmethod
-    def read(cls, folder: Path, arrays: Mapping[str, Any]) -> Self:
-        """Return a saved plan with its states: no pass runs, and nothing is selected. Raises :class:`PlanError`."""
-        plan = load_plan(folder / PLAN)
-        verify(plan)
-        made = cls(plan, launches=_read_launches(folder))
-        try:
-            made.executor.load_states({(s.owner, s.role): arrays[f"{s.role}:{s.owner}"] for s in plan.own_states})
-        except KeyError as error:
-            raise PlanError(f"{folder / STATES}: has no state {error}; save the program again") from error
+    def restore(cls, saved: Saved) -> Self:
+        """Return a saved plan with its states: no pass runs, and nothing is selected."""
+        made = cls(saved.plan, launches=saved.launches)
+        made.executor.load_states({(s.owner, s.role): saved.states[f"{s.role}:{s.owner}"] for s in saved.plan.own_states})
         made._copies.settle()
         return made
 
@@ -285,59 +282,3 @@ class _Retired:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise StateError(f"{self.plan.name}: {self._reason}")
-
-
-class Program(Compiled):
-    """A model's forward pass, compiled: call it like the model."""
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Return the model's outputs, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
-        outputs = self.run(inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
-
-
-class Step(Compiled):
-    """A training step, compiled: call it with a batch.
-
-    ``recipe`` says how it was made, so that it can be made again of another structure; one that was loaded has none.
-    """
-
-    recipe: StepRecipe | None = None
-
-    def __call__(self, *batch: Any) -> Tensor:
-        """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
-        return self.run(batch)[0]
-
-
-_KINDS: dict[str, type[Program] | type[Step]] = {"Program": Program, "Step": Step}
-
-
-def load(folder: Path | str) -> Program | Step:
-    """Return a program or a step that was saved: it runs with no pass, no selection, and no compiler where its kernels are in the cache.
-
-    It has the shapes that it was saved with. Raises :class:`~aicf.errors.PlanError` or :class:`~aicf.errors.StateError` naming the file
-    that cannot be read.
-    """
-    kind, arrays = read_saved(folder)
-    if kind not in _KINDS:
-        raise PlanError(f"{folder}: holds a program of kind {kind!r}; there are: {', '.join(_KINDS)}")
-    return _KINDS[kind].read(Path(folder), arrays)
-
-
-def _hash(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
-
-
-def _read_launches(folder: Path) -> dict[str, Any] | None:
-    """Return the launches that were saved with a plan; None where there are none of this very plan."""
-    try:
-        value = json.loads((folder / LAUNCHES).read_text())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) and value.get("plan") == _hash(folder / PLAN) else None
-
-
-def read_saved(folder: Path | str) -> tuple[str, Mapping[str, Any]]:
-    """Return the kind of program that a folder holds, and its states; raises what :func:`~aicf.state.read_arrays` raises."""
-    arrays, facts = read_arrays(Path(folder) / STATES)
-    return facts.get("kind", ""), arrays

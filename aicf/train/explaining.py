@@ -6,7 +6,8 @@ import importlib.util
 from pathlib import Path
 
 from aicf.ir import draw_graph
-from aicf.train.compiled import Compiled, load
+from aicf.train.compiled import Compiled
+from aicf.train.program import load
 
 
 def is_network(word: str) -> bool:

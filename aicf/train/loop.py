@@ -14,8 +14,8 @@ from typing import Any
 
 from aicf.errors import StateError
 from aicf.train.checkpoints import Checkpoints, Loader, Progress
-from aicf.train.compiled import Step
 from aicf.train.curve import draw_curve
+from aicf.train.program import Step
 from aicf.train.progress import Report
 from contract.files import write_atomically
 

@@ -1,203 +1,51 @@
-"""``aicf.compile``: a model's forward pass as a plan."""
+"""The two kinds of compiled programs, a model's forward pass and a training step; and how a saved one is loaded."""
 
 from __future__ import annotations
 
-import logging
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from aicf.errors import ChainError, UnsupportedError
-from aicf.frontends.recording import Recording, record
-from aicf.ir import Graph
-from aicf.nn import Module
-from aicf.opset import Type
-from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
-from aicf.passes.context import Choice, Chooser, Training
-from aicf.plan import Plan, verify
-from aicf.plan.planner import make_plan
-from aicf.plan.streams import choose_streams
+from aicf.errors import PlanError
 from aicf.tensor import Tensor
-from aicf.train.compiled import Program
-from aicf.train.variants import Bounds, Variants
+from aicf.train.compiled import Compiled
+from aicf.train.saving import Saved
 
-_log = logging.getLogger("aicf.train")
+if TYPE_CHECKING:  # a program that is loaded needs nothing of what makes one
+    from aicf.train.step_recipe import StepRecipe
 
 
-@dataclass(frozen=True)
-class Options:
-    """How programs are compiled.
+class Program(Compiled):
+    """A model's forward pass, compiled: call it like the model."""
 
-    ``backend`` is the model's by default. ``amp`` is a compute dtype or None. ``deterministic`` kernels alone are chosen. ``passes`` off
-    leaves those out that compilation does not need. ``bounds`` are those of the programs of other shapes. For ``tune_seconds`` kernels are
-    timed in the plan's own buffers, and steps are put side by side where that is faster.
+    def __call__(self, *inputs: Any) -> Any:
+        """Return the model's outputs, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
+        outputs = self.run(inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+class Step(Compiled):
+    """A training step, compiled: call it with a batch.
+
+    ``recipe`` says how it was made, so that it can be made again of another structure; one that was loaded has none.
     """
 
-    backend: str | None = None
-    amp: str | None = None
-    deterministic: bool = True
-    passes: bool = True
-    bounds: Bounds = field(default_factory=Bounds)
-    tune_seconds: float = 0.0
+    recipe: StepRecipe | None = None
 
-    def __post_init__(self) -> None:
-        if not self.tune_seconds >= 0.0:
-            raise ValueError(f"tune_seconds={self.tune_seconds}: must be at least 0")
+    def __call__(self, *batch: Any) -> Tensor:
+        """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
+        return self.run(batch)[0]
 
 
-@dataclass(frozen=True)
-class Made:
-    """What a compilation makes: the plan, the tensors that its states are, the graph as it was recorded and as the passes left it."""
-
-    plan: Plan
-    tensors: Mapping[tuple[str, str], Tensor]
-    recorded: Graph
-    graph: Graph
-    log: Sequence[LogEntry]
-    choices: Mapping[int, Choice]
+_KINDS: dict[str, type[Program] | type[Step]] = {"Program": Program, "Step": Step}
 
 
-class Recipe(ABC):
-    """How a program is made for inputs of given types: what is done again for other shapes, in the modes that modules had at first."""
+def load(folder: Path | str) -> Program | Step:
+    """Return a program or a step that was saved: it runs with no pass, no selection, and no compiler where its kernels are in the cache.
 
-    def __init__(self, model: Module, options: Options) -> None:
-        self.model = model
-        self.options = options
-        self.backend = find_backend_name(model, options)
-        self._modes = [(module, module.training) for _, module in model.modules()]
-
-    @contextmanager
-    def in_first_modes(self) -> Iterator[None]:
-        """Have modules in the modes, training or not, that they had when the recipe was made."""
-        before = [(module, module.training) for module, _ in self._modes]
-        for module, mode in self._modes:
-            module.training = mode
-        try:
-            yield
-        finally:
-            for module, mode in before:
-                module.training = mode
-
-    def record(self, types: Sequence[Type]) -> Recording:
-        """Return the function recorded for inputs of these types."""
-        with self.in_first_modes():
-            return self.trace({f"x{i}": t for i, t in enumerate(types)})
-
-    @abstractmethod
-    def trace(self, types: Mapping[str, Type]) -> Recording:
-        """Return the function recorded for inputs of these types, by name."""
-
-    @abstractmethod
-    def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
-        """Return the plan of what was recorded, with kernels of a chooser, by default the backend's own."""
-
-    def make_tuned(self, inputs: Sequence[Tensor]) -> Made:
-        """Return the plan for inputs; where time is given for it, with the kernels that are fastest on them."""
-        made = self.make(self.record(list_types(inputs)))
-        if not self.options.tune_seconds:
-            return made
-        if self.backend != "cuda":
-            raise UnsupportedError(f"tune_seconds={self.options.tune_seconds}: backend {self.backend} has no kernels to choose from")
-        from aicf.runtime.tuning import Bench
-
-        values = {key: tensor.backend.to_host(tensor.data) for key, tensor in made.tensors.items()}
-        arrays = [x.backend.to_host(x.data) for x in inputs]
-        bench = Bench(values, arrays, self.options.tune_seconds, deterministic=self.options.deterministic)
-        changed, said = bench.choose_kernels(made.plan)
-        choices = {**made.choices, **changed}
-        plan = make_plan(made.graph, self.backend, choices)
-        verify(plan)
-        plan, told = choose_streams(
-            plan, bench.time_steps(plan), lambda streams: make_plan(made.graph, self.backend, choices, streams), bench.time_run
-        )
-        entry = LogEntry("tune", len(made.graph.nodes), len(made.graph.nodes), (*said, told))
-        return replace(made, plan=plan, choices=choices, log=[*made.log, entry])
-
-
-class _ProgramRecipe(Recipe):
-    def trace(self, types: Mapping[str, Type]) -> Recording:
-        return record(lambda m, *xs: m(*xs), self.model, types, type(self.model).__name__)
-
-    def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
-        graph, log, plan, choices = build(recording, None, self.backend, self.options, chooser)
-        return Made(plan, recording.tensors, recording.graph, graph, log, choices)
-
-
-def compile(  # noqa: A001  # as the field has it
-    model: Module,
-    inputs: Sequence[Tensor],
-    *,
-    backend: str | None = None,
-    amp: str | None = None,
-    deterministic: bool = True,
-    passes: bool = True,
-    cache_plans: int = 16,
-    cache_bytes: int | None = None,
-    tune_seconds: float = 0.0,
-) -> Program:
-    """Return a model's forward pass as a program for inputs of these types.
-
-    Called with other shapes it compiles a plan for those too, and logs why (``aicf.train``). Where rows go through the network each by
-    itself, numbers of rows are rounded up to the next power of two or to those of ``inputs``. At most ``cache_plans`` such plans, of
-    ``cache_bytes`` in all, are kept, the last used ones; 0 plans refuse other shapes. For up to ``tune_seconds`` the kernels that serve
-    each call are timed on the GPU, in the plan's buffers and on ``inputs``; times are kept in the cache. Other shapes are not tuned.
-
-    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, and :class:`~aicf.errors.UnsupportedError` listing all
-    calls that no kernel serves. To tune without a GPU raises :class:`~aicf.errors.UnsupportedError` or :class:`~device.UnavailableError`.
+    It has the shapes that it was saved with. Raises :class:`~aicf.errors.PlanError` or :class:`~aicf.errors.StateError` naming the file
+    that cannot be read.
     """
-    recipe = _ProgramRecipe(model, Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds))
-    made = recipe.make_tuned(inputs)
-    program = Program(made.plan, made.tensors, made.recorded, made.graph, made.log)
-    program.variants = Variants.of(program, recipe, pads_rows=True)
-    return program
-
-
-def list_types(inputs: Sequence[Any]) -> list[Type]:
-    """Return the types of inputs; raises TypeError for one that is not a tensor."""
-    for x in inputs:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"expected tensors as inputs, got {type(x).__name__}; Tensor(values) makes one")
-    return [x.type for x in inputs]
-
-
-def find_backend_name(model: Module, options: Options) -> str:
-    """Return the backend to compile for: the one that is asked for, or the model's."""
-    if options.backend is not None:
-        return options.backend
-    names = {tensor.backend.name for _, tensor in model.named_tensors()}
-    if len(names) > 1:
-        raise ValueError(f"the model's parameters are on several backends ({', '.join(sorted(names))}); model.to(backend) moves them")
-    return next(iter(names), "numpy")
-
-
-def build(
-    recording: Recording, training: Training | None, backend: str, options: Options, chooser: Chooser | None = None
-) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
-    """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
-
-    Where a fused chain cannot be built, since there is no compiler, its parts run unfused.
-    """
-    chosen = [each for each in PASSES if options.passes or each.is_needed]
-    context = Context(training, chooser or _find_chooser(backend, options), options.amp)
-    try:
-        graph, log = run_passes(recording.graph, context, chosen)
-    except ChainError as error:
-        unfused = [each for each in chosen if each.name != FUSE_CHAINS]
-        if len(unfused) == len(chosen):
-            raise
-        _log.warning("%s: elementwise calls stay apart: %s", recording.graph.name, str(error).partition("\n")[0])
-        context = Context(training, context.chooser, options.amp)
-        graph, log = run_passes(recording.graph, context, unfused)
-    plan = make_plan(graph, backend, context.choices)
-    verify(plan)
-    return graph, log, plan, context.choices
-
-
-def _find_chooser(backend: str, options: Options) -> Chooser | None:
-    if backend != "cuda":
-        return None
-    from aicf.runtime.chooser import FrozenChooser
-
-    return FrozenChooser(deterministic=options.deterministic)
+    saved = Saved.read(Path(folder))
+    if saved.kind not in _KINDS:
+        raise PlanError(f"{folder}: holds a program of kind {saved.kind!r}; there are: {', '.join(_KINDS)}")
+    return _KINDS[saved.kind].restore(saved)

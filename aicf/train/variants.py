@@ -19,26 +19,14 @@ from aicf.plan import Plan
 from aicf.plan.data import STATE
 from aicf.tensor import Tensor
 from aicf.train.compiled import Compiled
+from aicf.train.recipe import Bounds, Recipe
 
 if TYPE_CHECKING:
     from aicf.ir import Graph
-    from aicf.train.program import Recipe
 
 _log = logging.getLogger("aicf.train")
 Key = tuple[Type, ...]
 _MAX_REMEMBERED = 4096
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """How many plans of other shapes are kept, and the bytes that they may have in all without states; None is no limit."""
-
-    num_plans: int = 16
-    num_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.num_plans < 0 or (self.num_bytes is not None and self.num_bytes < 0):
-            raise ValueError(f"cache_plans={self.num_plans}, cache_bytes={self.num_bytes}: must be at least 0")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from harness.records.database import make_uid
 from harness.records.sweeps import SweepPoint
 from harness.records.tables import Result
 from harness.spec import Problem, SpecError
+from harness.sweep.cluster import open_cluster, run_jobs_on
 from harness.sweep.points import Answer, Measured
 from harness.sweep.proposals import Proposals, limit_lag
 from harness.sweep.screening import Found, Measure, Steps, screen
@@ -121,8 +122,6 @@ class SweepRun:
                 crew=self._preparation.crew,
                 grace_s=0.0,  # they hold nothing that could be lost, and giving a GPU's context back takes a while
             )
-        from harness.sweep.cluster import open_cluster, run_jobs_on
-
         per_gpu = 1 if is_emulated else PER_GPU
         client = stack.enter_context(open_cluster(plan.scheduler, plan.num_gpus, per_gpu, is_emulated=is_emulated))
         key = make_uid()

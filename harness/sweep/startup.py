@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from device import choose_device, open_device
 from device.settings import read_settings
+from device.toolchain import find_toolchain
 from harness.processes.pool import Crew
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ PER_GPU = 3
 
 def prepare_process(device: str | None, op_folder: Path, problem_names: tuple[str, ...]) -> None:
     """Import what measures, open the device, and make the inputs: seconds in each measuring process."""
-    from device import open_device
     from harness.sweep.worker import make_work
 
     if not open_device(device).is_emulated:  # what models needs no inputs
@@ -44,7 +45,7 @@ class Preparation:
         num_workers = min(PER_GPU, read_settings().jobs) if starts_processes else 0
         self.crew = Crew(num_workers, prepare_process, (device, loaded.folder, tuple(p.name for p in problems)))
         pool = ThreadPoolExecutor(3)
-        pool.submit(_open_device, device)
+        pool.submit(open_device, device)
         self._binding = pool.submit(_build_binding, loaded)
         pool.submit(_build_instruments, device)
         pool.shutdown(wait=False)
@@ -61,22 +62,13 @@ class Preparation:
         return self._binding.result()
 
 
-def _open_device(device: str | None) -> None:
-    from device import open_device
-
-    open_device(device)
-
-
 def _build_binding(loaded: LoadedOp) -> Path:
-    from device.toolchain import find_toolchain
     from harness.build.binding import build_binding
 
     return build_binding(loaded, find_toolchain())
 
 
 def _build_instruments(device: str | None) -> None:
-    from device import choose_device
-    from device.toolchain import find_toolchain
     from harness.timing.instruments import build_instruments
 
     if choose_device(device).name == "cuda":

@@ -163,19 +163,15 @@ def lead_goals(op: Op, publish: Path | None) -> list[str]:
 
 
 def _draw_goals(rows: list[Row], heading: str) -> str:
-    from harness.report.pictures.forest import plot_goals  # matplotlib takes a second to import
-    from harness.report.pictures.svg import Drawing
-    from harness.report.pictures.theme import WIDE
+    from harness.report.pictures.forest import draw_goals  # matplotlib takes a second to import
 
-    return Drawing(plot_goals(rows, heading, WIDE)).to_svg()
+    return draw_goals(rows, heading)
 
 
 def _draw(results: Sequence[GroupResult], heading: str) -> str:
-    from harness.report.pictures.drawn import plot_drawn  # matplotlib takes a second to import
-    from harness.report.pictures.svg import Drawing
-    from harness.report.pictures.theme import WIDE
+    from harness.report.pictures.drawn import draw_results  # matplotlib takes a second to import
 
-    return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
+    return draw_results(results, heading)
 
 
 def _compare_records(loaded: LoadedOp, ids: list[int], criteria: Criteria, published: bool) -> tuple[list[Compared], str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from device.settings import read_settings
 from harness.benchmark.session import Judged, Session
 from harness.discover import LoadedOp, load_op
 from harness.errors import BuildError
@@ -231,8 +232,6 @@ def _explain(judged: Judged) -> str:
 def _note(is_model: bool, target: str | None, loaded: LoadedOp) -> str:
     if not is_model:
         return "times are medians of cold launches on the GPU"
-    from device.settings import read_settings
-
     machine = target or read_settings().target
     trust = load_machine(machine).make_note(loaded.op.name, loaded.op.variants[0].name) if has_machine(machine) else ""
     return f"no GPU was used and no time was measured: times are of the model of {machine}. {trust}".strip()

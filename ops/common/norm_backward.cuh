@@ -7,6 +7,7 @@
 // The sums over rows are made in two steps, each in a fixed order: partial sums of some rows into the workspace, then the sums of those.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/rows.cuh"
@@ -99,15 +100,14 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns_naive(const No
     if (p.dbias != nullptr) p.dbias[j] = from_float<Element>(dbias);
 }
 
-// dx: a block per row of any length, which is read twice, the second time mostly from L2.
-template <bool kIsCentred, class Element, int kThreads>
+// dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
+template <bool kIsCentred, class Element, int kThreads, class Group>
 __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p, bool is_packed) {
-    using Group = RowGroup<kThreads>;
     __shared__ NormSums partials[Group::kPartials];
     const Group group;
     const NormGradientRow<Element> at(p, group.row);
     NormSums sums;
-    visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
         const auto dy = load_pack_or(at.dy + column, num_valid, is_packed, 0.0f);
         const auto weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
         const auto x = load_pack_or(at.x + column, num_valid, is_packed, at.mean);
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
     });
     sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
     const NormSums means = find_means<kIsCentred>(sums, p.columns);
-    visit_row<Element, kThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
+    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
         const auto dy = load_pack_or(at.dy + column, num_valid, is_packed, 0.0f);
         const auto weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
         const auto x = load_pack_or(at.x + column, num_valid, is_packed, 0.0f);
@@ -132,7 +132,15 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
 
 inline constexpr int kColumnWidth = 32;
 
-// Partial sums over rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
+// How many partial sums of each column there are: as many slabs of rows as give `blocks` multiprocessors eight blocks each, since every
+// slab costs a row of sums, and no more than there are groups of slab_rows rows.
+inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::int64_t slab_rows, std::int64_t blocks) {
+    const std::int64_t wanted = 8 * blocks / ((columns + kColumnWidth * 4 - 1) / (kColumnWidth * 4));
+    return std::max<std::int64_t>(1, std::min({(rows + slab_rows - 1) / slab_rows, blocks, wanted}));
+}
+
+// Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
+// They are the result where there is one slab.
 template <bool kIsCentred, class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p, bool is_packed) {
     constexpr int kLanes = kThreads / kColumnWidth, kElems = kPackElems<Element>;
@@ -142,6 +150,7 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
     const std::int64_t num_valid = p.columns - column;
     float dweight[kElems] = {}, dbias[kElems] = {};
     if (num_valid > 0) {
+#pragma unroll 4
         for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows;
              row += std::int64_t{kLanes} * gridDim.y) {
             const NormGradientRow<Element> at(p, row);
@@ -164,26 +173,64 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
             const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth * kElems + i;
             float sum = shared[0][i];
             for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
-            if (at < p.columns) p.partials[(static_cast<std::int64_t>(which) * p.num_partials + blockIdx.y) * p.columns + at] = sum;
+            if (at >= p.columns) continue;
+            if (p.num_partials > 1) {
+                p.partials[(static_cast<std::int64_t>(which) * p.num_partials + blockIdx.y) * p.columns + at] = sum;
+            } else if (which == 0) {
+                p.dweight[at] = from_float<Element>(sum);
+            } else if (p.dbias != nullptr) {
+                p.dbias[at] = from_float<Element>(sum);
+            }
+        }
+    }
+}
+
+// Writes a block's partial sums of each column, kept as kElems registers of kThreads threads by kRows groups: the groups' sums are added
+// by halves, kRows being a power of two.
+template <int kNumSums, int kThreads, int kRows, int kElems, class FindColumn>
+__device__ __forceinline__ void store_partials(float* partials, int num_partials, std::int64_t columns, const float (&sums)[2][kElems],
+                                               const FindColumn& find_column) {
+    constexpr int kPlaces = kThreads * kElems;
+    __shared__ float shared[kRows > 1 ? kRows * kPlaces : 1];
+    const int rank = static_cast<int>(threadIdx.x) % kThreads, group = static_cast<int>(threadIdx.x) / kThreads;
+#pragma unroll
+    for (int which = 0; which < kNumSums; ++which) {
+        float* target = partials + (static_cast<std::int64_t>(which) * num_partials + blockIdx.x) * columns;
+        if constexpr (kRows > 1) {
+            __syncthreads();
+#pragma unroll
+            for (int e = 0; e < kElems; ++e) shared[group * kPlaces + e * kThreads + rank] = sums[which][e];
+            for (int half = kRows / 2; half > 0; half /= 2) {
+                __syncthreads();
+                for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kThreads * kRows)
+                    shared[i] += shared[half * kPlaces + i];
+            }
+            __syncthreads();
+            if (threadIdx.x >= kThreads) continue;
+        }
+#pragma unroll
+        for (int e = 0; e < kElems; ++e) {
+            const int column = find_column(e);
+            if (column < columns) target[column] = kRows > 1 ? shared[e * kThreads + rank] : sums[which][e];
         }
     }
 }
 
 // All in one: num_partials blocks take rows in turn, kThreads threads a row of at most kThreads * kElems elements, kRows rows at a time. x
-// and dy are read once; the partial sums over rows stay in registers to the end. kIsWhole as for RowSpan; else elements lie kThreads apart.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsWhole>
+// and dy are read once; the partial sums over rows stay in registers to the end. Elements of a thread lie kThreads apart, or by 16 bytes
+// where the rows allow it.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
 __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const NormGradient<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
+    using Span = RowSpan<Element, kThreads, kElems>;
     __shared__ NormSums partials[2][Group::kPartials];
-    __shared__ float shared[kRows > 1 ? kRows * kThreads * kElems : 1];
     const Group group;
-    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
+    const Span span = {static_cast<int>(p.columns), group.rank, false};
     constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
     Pack<Element> weight[Span::kChunks];
     if constexpr (kKeepsWeight) span.load_all(p.weight, weight);
-    float dweight[kElems] = {}, dbias[kElems] = {};
-    int parity = 0;  // two reductions in a row use different memory
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
 
     // Whole blocks go round together; a group past the last row counts nothing.
     for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows; first < p.rows; first += std::int64_t{kRows} * gridDim.x) {
@@ -197,15 +244,15 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
         if constexpr (!kKeepsWeight) span.load_all(p.weight, weight);
 #pragma unroll
         for (int c = 0; c < Span::kChunks; ++c) {
-            if (!kIsWhole && !span.is_there(c)) continue;
+            if (!span.is_there(c)) continue;
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) {
                 const float dy = is_real ? g[c].values[i] : 0.0f;
                 float& normalised = n[c].values[i];
                 normalised = span.holds(c, i) ? at.normalise(normalised) : 0.0f;
-                float& sum = dweight[c * Span::kChunkElems + i];
+                float& sum = totals[0][c * Span::kChunkElems + i];
                 sum = fmaf(dy, normalised, sum);
-                dbias[c * Span::kChunkElems + i] += dy;
+                totals[1][c * Span::kChunkElems + i] += dy;
                 g[c].values[i] *= weight[c].values[i];
                 sums.add(g[c].values[i], normalised);
             }
@@ -224,30 +271,109 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
             span.store(at.dx, c, dx);
         }
     }
+    store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals, [&](int e) {
+        return span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
+    });
+}
 
+// Hides from the compiler that the words are those it knows: what it made of them is made anew, and not kept in registers until then.
+__device__ __forceinline__ void forget(uint4& words) { asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
+
+// Blocks of norm_backward_whole_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves
+// it 64 registers, and 512 where it keeps more.
+template <class Element, int kBlockThreads, int kElems>
+inline constexpr int kResidentBlocks = std::max(1, (kElems == kPackElems<Element> ? 1024 : 512) / kBlockThreads);
+
+// The same for rows of whole packs on 16-byte boundaries. dy, x and dsum are kept as they are stored, which takes half the registers of
+// their values in 16 bits; those of the thread's next row are under way while it works on this one.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads * kRows, kElems>)
+    norm_backward_whole_packs(const NormGradient<Element> p) {
+    using Group = RowGroup<kThreads, kRows>;
+    constexpr int kChunkElems = kPackElems<Element>, kChunks = kElems / kChunkElems;
+    // There are registers for two rows beside the weight and the sums.
+    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads * kRows, kElems>;
+    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    __shared__ NormSums partials[2][Group::kPartials];
+    const Group group;
+    const int columns = static_cast<int>(p.columns);
+    const auto find_column = [&](int chunk) { return (chunk * kThreads + group.rank) * kChunkElems; };
+    const auto load_words = [&](const Element* row, uint4(&words)[kChunks]) {
 #pragma unroll
-    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
-        float* target = p.partials + (static_cast<std::int64_t>(which) * p.num_partials + blockIdx.x) * p.columns;
-        if constexpr (kRows > 1) {
-            __syncthreads();
-#pragma unroll
-            for (int e = 0; e < kElems; ++e) {
-                shared[static_cast<int>(threadIdx.x) / kThreads * (kThreads * kElems) + e * kThreads + group.rank] =
-                    which == 0 ? dweight[e] : dbias[e];
-            }
-            __syncthreads();
-            if (threadIdx.x >= kThreads) continue;
+        for (int c = 0; c < kChunks; ++c) {
+            words[c] = {0, 0, 0, 0};
+            if (row != nullptr && find_column(c) < columns) words[c] = *reinterpret_cast<const uint4*>(row + find_column(c));
         }
+    };
+    struct Loaded {
+        uint4 dy[kChunks], x[kChunks], dsum[kChunks];
+        float mean, rstd;
+    };
+    const auto load_row = [&](Loaded& loaded, std::int64_t row) {
+        const NormGradientRow<Element> at(p, row < p.rows ? row : p.rows - 1);
+        load_words(at.dy, loaded.dy);
+        load_words(at.x, loaded.x);
+        load_words(at.dsum, loaded.dsum);
+        loaded.mean = at.mean;
+        loaded.rstd = at.rstd;
+    };
+
+    uint4 weight[kChunks];
+    load_words(p.weight, weight);
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+    const std::int64_t step = std::int64_t{kRows} * gridDim.x;
+    std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows;
+    const int lane = static_cast<int>(threadIdx.x) / kThreads;
+    Loaded next;
+    if constexpr (kIsAhead) load_row(next, first + lane);
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (; first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows;
+        Loaded here;
+        if constexpr (kIsAhead) {
+            here = next;
+            if (first + step < p.rows) load_row(next, row + step);
+        } else {
+            load_row(here, row);
+        }
+        const auto normalise = [&](float x) { return (x - here.mean) * here.rstd; };
+        NormSums sums;
 #pragma unroll
-        for (int e = 0; e < kElems; ++e) {
-            float sum = which == 0 ? dweight[e] : dbias[e];
-            if constexpr (kRows > 1) {
-                for (int other = 1; other < kRows; ++other) sum += shared[other * (kThreads * kElems) + e * kThreads + group.rank];
+        for (int c = 0; c < kChunks; ++c) {
+            const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
+            if (find_column(c) >= columns || !is_real) continue;
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                const float n = normalise(x.values[i]);
+                float& sum = totals[0][c * kChunkElems + i];
+                sum = fmaf(dy.values[i], n, sum);
+                totals[1][c * kChunkElems + i] += dy.values[i];
+                sums.add(dy.values[i] * w.values[i], n);
             }
-            const int column = span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
-            if (column < p.columns) target[column] = sum;
+        }
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (!is_real) continue;
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            if (find_column(c) >= columns) continue;
+            forget(here.dy[c]);
+            forget(here.x[c]);
+            const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
+            auto dx = unpack<Element>(here.dsum[c]);
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);
+            }
+            store_pack(p.dx + row * p.lddx + find_column(c), dx);
         }
     }
+    store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals,
+                                                          [&](int e) { return find_column(e / kChunkElems) + e % kChunkElems; });
 }
 
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/launch.hpp"
+#include "common/row_cluster.cuh"
 #include "layernorm_backward/api.hpp"
 #include "layernorm_backward/contract.hpp"
 #include "layernorm_backward/kernels.cu"
@@ -11,7 +12,6 @@ namespace {
 
 inline constexpr bool kIsCentred = true;
 inline constexpr int kThreads = kTunables.threads;
-inline constexpr int kFinishThreads = 1024;
 
 template <class Element>
 NormGradient<Element> read_params(const Params& p, void* workspace, std::int64_t num_partials) {
@@ -34,10 +34,14 @@ NormGradient<Element> read_params(const Params& p, void* workspace, std::int64_t
             static_cast<int>(num_partials)};
 }
 
+// With as many threads a column as have two partial sums or more to add.
 template <class Element>
 AicfStatus finish(const NormGradient<Element>& norm, cudaStream_t stream) {
-    return launch_kernel(norm_backward_finish<kIsCentred, Element, kFinishThreads>, divide_up(norm.columns, kColumnWidth), kFinishThreads,
-                         0, stream, norm);
+    const auto run = [&](auto kernel, int threads) {
+        return launch_kernel(kernel, divide_up(norm.columns, kColumnWidth), threads, 0, stream, norm);
+    };
+    return norm.num_partials > 64 ? run(norm_backward_finish<kIsCentred, Element, 1024>, 1024)
+                                  : run(norm_backward_finish<kIsCentred, Element, 256>, 256);
 }
 
 template <class Element>
@@ -51,21 +55,38 @@ struct naive {
     }
 };
 
-template <class Element>
-struct block_passes {
+// dweight and dbias by slabs of rows, behind a first pass for dx.
+struct Slabs {
     static constexpr int kSlabThreads = 256, kSlabRows = kSlabThreads / kColumnWidth;
 
-    static std::int64_t count_partials(const Params& p) { return std::min<std::int64_t>(divide_up(p.rows, kSlabRows), kTunables.blocks); }
+    static std::int64_t count_partials(const Params& p) { return count_slabs(p.rows, p.columns, kSlabRows, kTunables.blocks); }
 
-    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
-        const bool is_packed = has_packs(norm);
-        AICF_RETURN_IF_NOT_OK(
-            launch_kernel(norm_backward_passes<kIsCentred, Element, kThreads>, norm.rows, kThreads, 0, stream, norm, is_packed));
+    template <class Element>
+    static AicfStatus add_up(const NormGradient<Element>& norm, cudaStream_t stream) {
         const dim3 grid(static_cast<unsigned>(divide_up(norm.columns, kColumnWidth * kPackElems<Element>)),
                         static_cast<unsigned>(norm.num_partials));
         AICF_RETURN_IF_NOT_OK(
-            launch_kernel(norm_backward_columns<kIsCentred, Element, kSlabThreads>, grid, kSlabThreads, 0, stream, norm, is_packed));
-        return finish(norm, stream);
+            launch_kernel(norm_backward_columns<kIsCentred, Element, kSlabThreads>, grid, kSlabThreads, 0, stream, norm, has_packs(norm)));
+        return norm.num_partials > 1 ? finish(norm, stream) : make_ok();
+    }
+};
+
+template <class Element>
+struct block_passes : Slabs {
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        AICF_RETURN_IF_NOT_OK(launch_kernel(norm_backward_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>>, norm.rows, kThreads, 0,
+                                            stream, norm, has_packs(norm)));
+        return add_up(norm, stream);
+    }
+};
+
+template <class Element>
+struct cluster_passes : Slabs {
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        AICF_RETURN_IF_NOT_OK(launch_early(norm_backward_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>>,
+                                           static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm,
+                                           has_packs(norm)));
+        return add_up(norm, stream);
     }
 };
 
@@ -77,8 +98,8 @@ struct rows_in_registers {
 
     static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        const auto kernel = has_whole_packs(norm) ? norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems, true>
-                                                  : norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems, false>;
+        const auto kernel = has_whole_packs(norm) ? norm_backward_whole_packs<kIsCentred, Element, kThreads, kRows, kElems>
+                                                  : norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems>;
         AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, norm.num_partials, kThreads * kRows, 0, stream, norm));
         return finish(norm, stream);
     }

@@ -89,6 +89,7 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
+CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block at a time")
 ELEMS = Tunable("elems", (8, 16), "elements of a row that a thread keeps in registers")
@@ -118,11 +119,13 @@ _SHARES = (
     {"threads": 32, "rows": 8, "elems": 16, "blocks": 264},
     {"threads": 128, "rows": 1, "elems": 8, "blocks": 1056},
     {"threads": 256, "rows": 1, "elems": 8, "blocks": 528},
-    {"threads": 512, "rows": 1, "elems": 8, "blocks": 264},
+    {"threads": 256, "rows": 1, "elems": 16, "blocks": 264},
     {"threads": 512, "rows": 1, "elems": 16, "blocks": 132},
 )
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS = 64
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
-_REGIONS |= {"long": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
 
 def _serve(max_columns: int = 2**24) -> tuple[Count, ...]:
@@ -149,6 +152,16 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
     ),
     Kernel(
+        "cluster_passes",
+        "as block_passes, with a cluster of 8 blocks per row for dx, for rows that are long and few",
+        (CLUSTER_THREADS, BLOCKS),
+        (),
+        ({"threads": 1024, "blocks": 132},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=2**24)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
+    Kernel(
         "rows_in_registers",
         "blocks that stay take rows in turn, and keep their partial sums in registers to the end",
         (GROUP, ROWS, ELEMS, BLOCKS),
@@ -168,6 +181,8 @@ def choose(problem: Problem) -> Choice:
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    if problem.sizes["rows"] <= _FEW_ROWS:
+        return Choice(KERNELS[2].bind({"threads": 1024, "blocks": 132}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512, "blocks": 132}), "a row is longer than registers hold")
 
 
@@ -186,6 +201,7 @@ PROBLEMS = (
     _problem("verify", 3, 1024, "bfloat16", "bias dsum", dy=8, x=16, dsum=8, dx=8),
     _problem("verify", 270, 301, "float32", "bias dsum", x=3, dx=1),
     _problem("verify", 2, 5003, "bfloat16"),
+    _problem("verify", 20, 9000, "float16", "bias dsum"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias dsum"),
     # One of each region.
@@ -200,6 +216,7 @@ PROBLEMS = (
     _problem("bench sweep", 8192, 4096, "bfloat16"),
     _problem("bench", 4096, 7168, "bfloat16"),
     _problem("bench", 4096, 12288, "bfloat16"),
+    _problem("bench", 16, 100000, "bfloat16", "bias dsum"),
     _problem("bench", 1024, 50257),
     _problem("sweep", 8192, 1024),
 )

@@ -63,11 +63,10 @@ def test_cost_of_a_call_on_tensors_made_in_python(benchmark: Any, torch: Any, si
 
 
 def test_cost_of_a_custom_op_on_tensors(benchmark: Any, torch: Any, signature: Any, stub: Stub) -> None:
-    from aicf.ops import torch_ops
-
+    torch_ops = pytest.importorskip("aicf.ops.torch_ops")
     caller = make_gemm_caller(stub, signature, None, "float32")
     own = SimpleNamespace(op="stub", inputs=signature.inputs, options=signature.options)
-    torch_ops.register(SimpleNamespace(signature=own, caller=caller))  # type: ignore[arg-type]
+    torch_ops.register(SimpleNamespace(signature=own, caller=caller))
     a, w, bias = (torch.zeros(16, 16) for _ in range(3))
     options = [{"act": "silu", "b_layout": "nk"}.get(o["name"], o["default"]) for o in signature.options]
     (made,) = benchmark(lambda: torch.ops.aicf.stub(a, w, bias, None, *options))

@@ -246,8 +246,8 @@ def record_launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str
     asked: list[tuple[str, dict[str, Any]]] = []
     find = gradients.find_function
 
-    def find_recorded(op: str, wanted: str) -> Any:
-        function = find(op, wanted)
+    def find_recorded(known: Any, op: str, wanted: str) -> Any:
+        function = find(known, op, wanted)
 
         def call(*arguments: Any, **named: Any) -> Any:
             asked.append((wanted, {k: v for k, v in named.items() if v is not None}))

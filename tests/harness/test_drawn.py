@@ -7,11 +7,15 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pandas as pd
 import pytest
 
+from harness.compare.drawn import frozen_choice, without_gpu
+from harness.compare.drawn.contenders import Contenders
 from harness.compare.drawn.frozen_choice import FrozenChoice
 from harness.compare.drawn.page import make_page, summarize
 from harness.compare.drawn.problems import DrawnProblem, draw_problems
@@ -31,9 +35,11 @@ from harness.compare.drawn.record import (
 )
 from harness.compare.drawn.seeds import NEIGHBOURS, POPULATION, SeedUse, describe_uses, note_use, read_uses
 from harness.compare.drawn.timing import line_up
-from harness.discover import LoadedOp
-from harness.errors import RecordError
+from harness.discover import LoadedOp, find_op
+from harness.errors import FrozenError, RecordError
+from harness.records import load
 from harness.report.pictures.drawn import plot_drawn
+from harness.report.pictures.page import write_page
 from harness.report.pictures.svg import Drawing
 from harness.report.pictures.theme import NARROW, WIDE
 from harness.spec import Choice, Group, LogRange, Op, Peer, Population, SpecError, Variant
@@ -216,8 +222,6 @@ class DrawnBench(Bench):
         return [FrozenChoice("k", "frozen/fast", "surveyed", "the least", 40.0, ("k",)) for _ in problems]
 
     def build_contenders(self, session: Any, kernels: Any, variants: Any, say: Any) -> Any:
-        from harness.compare.drawn.contenders import Contenders
-
         results, binding = session.build(session.loaded.op.select_variants(variants), lambda b: None)
         opened = {b.variant.name: self.open_variant(self.op, binding, Path("x.so"), b.variant) for b in results}
 
@@ -334,10 +338,6 @@ def test_without_a_gpu_the_decisions_are_shown_with_modelled_times(
 
 
 def test_the_framework_decides_and_its_failure_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from harness.compare.drawn import frozen_choice
-    from harness.discover import find_op
-    from harness.errors import FrozenError
-
     op = find_op("softmax").op
     problems = [d.problem for d in draw_problems(op, 3, 5)]
     found = frozen_choice.choose_frozen(op, problems, "sm_90a")
@@ -368,11 +368,6 @@ def test_an_op_without_population_says_so(gpu: DrawnBench, capsys: pytest.Captur
 def test_the_report_leads_with_drawn_problems(
     gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import pandas as pd
-
-    from harness.records import load
-    from harness.report.pictures.page import write_page
-
     assert run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3")[0] == 0
     runs = read_runs(tmp_path / ".aicf" / "drawn" / "toy" / "drawn.json")
     monkeypatch.setattr("harness.records.frames.find_op", lambda name: LoadedOp(gpu.op, tmp_path))
@@ -416,10 +411,6 @@ def test_an_op_that_is_not_frozen_is_judged_by_what_it_has(
 
 
 def test_kernels_are_built_as_they_are_modelled_and_no_problem_is_begun_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
-    from harness.compare.drawn import without_gpu
-
     built: list[list[str]] = []
 
     def build(session: Any, names: list[str], say: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from harness.profiling.run import Tool, profile_variant
 from harness.profiling.tools import NCU, Tools
 from harness.records import load
 from harness.records.database import Records
+from harness.records.facts import ResultFacts
 from harness.report.pictures.page import write_page
 from tests.harness.test_profile_pages import FOLDER, KERNELS, read_page
 from tests.harness.test_published import GPU
@@ -90,8 +91,6 @@ class FakeSession:
         self.loaded = find_op("softmax")
 
     def record(self, build: Any, **fields: Any) -> int:
-        from harness.records.facts import ResultFacts
-
         return self.records.add_results(self.run_id, [ResultFacts(op="softmax", key="k", **fields)])[0]
 
 

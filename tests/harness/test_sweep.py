@@ -17,7 +17,7 @@ from harness.processes.feed import JobFeed
 from harness.processes.pool import Lost
 from harness.spec import Variant
 from harness.sweep.worker import SweepJob
-from harness.timing.timer import TimingPolicy
+from harness.timing.timer import Timer, TimingPolicy
 from tests.harness.fake_device import FakeInstruments
 from tests.harness.test_comparing import Gpu
 from tests.harness.test_session import run
@@ -49,7 +49,7 @@ class Sweeper(Gpu):
         monkeypatch.setattr("harness.sweep.run.build_stream", build_stream)
         monkeypatch.setattr("harness.sweep.startup._build_binding", lambda loaded: folder / "binding.so")
         monkeypatch.setattr("harness.sweep.startup._build_instruments", lambda device: None)
-        monkeypatch.setattr("harness.sweep.startup._open_device", lambda device: None)
+        monkeypatch.setattr("harness.sweep.startup.open_device", lambda device: None)
         monkeypatch.setattr("harness.sweep.startup.PER_GPU", 0)
         monkeypatch.setattr("harness.sweep.run.run_jobs", run_jobs)
         monkeypatch.setattr("harness.sweep.worker.open_device", lambda name: self.device)
@@ -62,8 +62,6 @@ class Sweeper(Gpu):
         return [replace(b, host_hash=self.host_hash, resources=self.resources) for b in super().make_builds(variants, stem)]
 
     def make_timer(self, policy: TimingPolicy) -> Any:
-        from harness.timing.timer import Timer
-
         return Timer(self.device, replace(policy, warmup_cap_s=0.0), instruments=FakeInstruments(self.device))
 
 

@@ -57,7 +57,7 @@ def test_what_fails_beforehand_is_said_where_it_is_asked_for(monkeypatch: pytest
 
     monkeypatch.setattr(startup, "_build_binding", refuse)
     monkeypatch.setattr(startup, "_build_instruments", fail)
-    monkeypatch.setattr(startup, "_open_device", fail)
+    monkeypatch.setattr(startup, "open_device", fail)
     with Preparation(LoadedOp(make_toy(), tmp_path), (), starts_processes=False) as preparation:
         assert preparation.crew.size == 0
         with pytest.raises(BuildError, match="does not compile"):
@@ -65,7 +65,7 @@ def test_what_fails_beforehand_is_said_where_it_is_asked_for(monkeypatch: pytest
 
 
 def test_processes_that_no_sweep_took_end_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("_build_binding", "_build_instruments", "_open_device"):
+    for name in ("_build_binding", "_build_instruments", "open_device"):
         monkeypatch.setattr(startup, name, lambda _: tmp_path)
     monkeypatch.setenv("AICF_JOBS", "2")
     with Preparation(LoadedOp(make_toy(), tmp_path), (), "no such device") as preparation:
@@ -82,7 +82,7 @@ def test_inputs_are_made_early_once_where_they_will_be_measured(monkeypatch: pyt
         made.append(folder.name)
         return make_toy()
 
-    monkeypatch.setattr(device, "open_device", lambda name: FakeDevice(is_emulated=is_emulated))
+    monkeypatch.setattr(startup, "open_device", lambda name: FakeDevice(is_emulated=is_emulated))
     monkeypatch.setattr(worker, "load_op", load)
     worker.make_work.cache_clear()
     names = (make_toy().problems[0].name,)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from harness.errors import BuildError
+from harness.loose.folder import load_loose
+from harness.loose.kernel import describe_kernel
 from harness.records.database import Records
 from harness.sweep import run as sweep_run
 from harness.workbench import Op, Tuned, tune
@@ -86,12 +90,6 @@ def test_an_example_is_tuned_and_its_op_verifies(described: dict[str, Any], reco
 
 
 def test_a_kernel_that_is_right_on_no_candidate_has_no_best(records_url: str) -> None:
-    import pandas as pd
-
-    from harness.errors import BuildError
-    from harness.loose.folder import load_loose
-    from harness.loose.kernel import describe_kernel
-
     described = dict(VECTOR_ADD)
     kernel = describe_kernel(described.pop("source"), described.pop("name"), **described)
     rows = {"variant": ["vector_add/x1"], "status": ["failed"], "us": [1.0], "reason": ["races"], "is_model": [True], "problem": ["n1"]}

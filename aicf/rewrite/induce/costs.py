@@ -15,8 +15,8 @@ from aicf.opset import Type
 from aicf.rewrite.induce.problems import Problem
 from aicf.runtime.chooser import FrozenChooser
 from aicf.tensor import Tensor
-from aicf.train.program import Options
-from aicf.train.step import StepRecipe
+from aicf.train.recipe import Options
+from aicf.train.step_recipe import StepRecipe
 
 
 @dataclass(frozen=True)

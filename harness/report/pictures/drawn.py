@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from harness.compare.drawn.record import GroupResult
-from harness.report.pictures.theme import BACKDROP, LIGHT, NARROW, make_figure, use_style
+from harness.report.pictures.svg import Drawing
+from harness.report.pictures.theme import BACKDROP, LIGHT, NARROW, WIDE, make_figure, use_style
 
 _ROW_PX = 34
 _TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
@@ -44,6 +45,11 @@ def plot_drawn(results: Sequence[GroupResult], heading: str, width_px: int) -> F
         axes.set_xlabel("library's time / own" if narrow else "time of the fastest library over the own; right is faster than it")
         axes.spines["left"].set_visible(False)
         return figure
+
+
+def draw_results(results: Sequence[GroupResult], heading: str) -> str:
+    """Return that picture as SVG, for a wide page."""
+    return Drawing(plot_drawn(results, heading, WIDE)).to_svg()
 
 
 def _draw_group(axes: Axes, result: GroupResult, label: str, text: str, y: float, narrow: bool) -> None:

@@ -18,7 +18,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 from harness.compare.goals import Ratio, Row
 from harness.report.pictures.contests import FAILED, VOID, find_reach, format_change, name_contenders
 from harness.report.pictures.labels import shorten_problems
-from harness.report.pictures.theme import BACKDROP, LIGHT, NARROW, make_figure, use_style
+from harness.report.pictures.svg import Drawing
+from harness.report.pictures.theme import BACKDROP, LIGHT, NARROW, WIDE, make_figure, use_style
 
 # Word, colour and shape say the same, so that none is needed.
 LOOKS: Mapping[str, tuple[str, str]] = {
@@ -158,6 +159,11 @@ def plot_goals(goals: Sequence[Row], heading: str, width_px: int) -> Figure:
             said = f"{mean}aim {goal.goal.aim:g}, least {goal.goal.least:g}: {goal.verdict}"
             axes.annotate(said, (0.01, 1), (0, 5), color=LIGHT["muted"], **place)
         return figure
+
+
+def draw_goals(goals: Sequence[Row], heading: str) -> str:
+    """Return that picture as SVG, for a wide page."""
+    return Drawing(plot_goals(goals, heading, WIDE)).to_svg()
 
 
 def _draw_goal(axes: Axes, goal: Row, labels: Mapping[str, str], narrow: bool) -> None:

@@ -82,10 +82,8 @@ def test_two_forks_train_side_by_side_and_the_better_goes_on() -> None:
 
 
 def import_onnx() -> nn.Module:
-    pytest.importorskip("onnx", reason="onnx is not installed here: pip install 'aicf[onnx]'")
-    from tests.aicf.frontends.onnx_models import make_mlp as make
-
-    return frontends.onnx(make())
+    models = pytest.importorskip("tests.aicf.frontends.onnx_models", reason="onnx is not installed here: pip install 'aicf[onnx]'")
+    return frontends.onnx(models.make_mlp())
 
 
 def import_torch() -> nn.Module:

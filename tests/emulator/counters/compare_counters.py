@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "tests" / "emulator" / "counters" / "corpus.cu"
@@ -80,11 +81,24 @@ def run(command: Sequence[str | Path], **options: object) -> str:
     return str(done.stdout)
 
 
+def find_toolchain() -> Any:
+    """Return the project's compilers. The project is imported here: ``profile`` runs where it is not."""
+    sys.path.insert(0, str(ROOT))
+    from device import toolchain
+
+    return toolchain.find_toolchain()
+
+
+def open_emulated() -> Any:
+    """Return the emulated device."""
+    sys.path.insert(0, str(ROOT))
+    from device import open_device
+
+    return open_device("emulated")
+
+
 def build_library(folder: Path, flags: Sequence[str]) -> Path:
     """Compile the corpus to a shared object in ``folder``."""
-    sys.path.insert(0, str(ROOT))
-    from device.toolchain import find_toolchain
-
     toolchain = find_toolchain()
     (folder / "libcudart.so").symlink_to(toolchain.cudart_library)
     path = folder / "corpus.so"
@@ -114,10 +128,7 @@ def load_corpus(path: Path) -> tuple[ctypes.CDLL, list[str]]:
 
 def count_emulated(path: Path) -> dict[str, dict[str, int]]:
     """Run the corpus on the emulated device; returns by launch the counters that are compared and not zero."""
-    sys.path.insert(0, str(ROOT))
-    from device import open_device
-
-    device = open_device("emulated")
+    device = open_emulated()
     observer = device.observer
     assert observer is not None
     library, names = load_corpus(path)
@@ -199,8 +210,6 @@ _PTX_ACCESS = re.compile(r"\b(ld|st)(?:\.volatile|\.relaxed|\.weak)?\.(shared|gl
 
 def find_widths(library: Path) -> dict[str, tuple[Counter[str], Counter[str]]]:
     """Return, by kernel, how many loads and stores of each width its PTX has and its SASS has."""
-    from device.toolchain import find_toolchain
-
     cuobjdump = find_toolchain().cuobjdump
     if cuobjdump is None:
         sys.exit("cuobjdump is not installed: pip install nvidia-cuda-cuobjdump")

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from device.loader import find_emulator_library
+from device.settings import read_settings
 from device.toolchain import find_toolchain
 
 from ..cuda_runtime import Args, Runtime
@@ -205,9 +207,6 @@ def main() -> int:
     parser.add_argument("--kernel", action="append", help="only this kernel")
     parser.add_argument("--record", type=Path, help="write the record here")
     options = parser.parse_args()
-    from device import read_settings
-    from device.loader import find_emulator_library
-
     cuda = Runtime(options.library or find_emulator_library(read_settings()))
     originals, outcomes = run_campaign(cuda, set(options.kernel) if options.kernel else None)
     text = format_record(originals, outcomes)

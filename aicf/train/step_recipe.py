@@ -1,8 +1,8 @@
-"""``aicf.compile_step``: forward, backward and update of a training step as one plan; whatever varies per step is in the plan's memory."""
+"""How a training step is compiled: forward, backward and update as one plan; whatever varies per step is in the plan's memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aicf.frontends.recording import Recorder, Recording, record
@@ -15,9 +15,7 @@ from aicf.optim import Optimizer
 from aicf.optim.clipping import find_factor, find_norm, weigh
 from aicf.passes.context import Chooser, Training, Updates
 from aicf.tensor import Tensor, apply
-from aicf.train.compiled import Step
-from aicf.train.program import Made, Options, Recipe, build
-from aicf.train.variants import Bounds, Variants
+from aicf.train.recipe import Made, Options, Recipe, build
 
 Loss = Callable[..., Tensor]
 
@@ -71,44 +69,6 @@ class StepRecipe(Recipe):
         attach = _Attachment(self, owners, tensors, recording.graph)
         graph, log, plan, choices = build(recording, Training(tuple(owners.values()), attach), self.backend, self.options, chooser)
         return Made(plan, tensors, recording.graph, graph, log, choices)
-
-
-def compile_step(
-    model: Module,
-    loss: Loss,
-    optimizer: Optimizer,
-    batch: Sequence[Tensor],
-    *,
-    clip_norm: float | None = None,
-    backend: str | None = None,
-    amp: str | None = None,
-    deterministic: bool = True,
-    passes: bool = True,
-    cache_plans: int = 16,
-    cache_bytes: int | None = None,
-    tune_seconds: float = 0.0,
-) -> Step:
-    """Return a training step for batches of these types: ``loss(model, *batch)``, its gradients, and the optimizer's update.
-
-    Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. A batch of
-    other shapes gets a plan of its own on the same states, within ``cache_plans`` and ``cache_bytes`` as :func:`aicf.compile` says; rows
-    are not padded, since a loss is made of all of them. ``tune_seconds`` is as there; states are as before afterwards.
-
-    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
-    gradient, and :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves.
-    """
-    options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds)
-    recipe = StepRecipe(model, loss, optimizer, clip_norm, options)
-    made = recipe.make_tuned(batch)
-    return finish_step(made, recipe)
-
-
-def finish_step(made: Made, recipe: StepRecipe, tensors: Mapping[tuple[str, str], Tensor] | None = None) -> Step:
-    """Return a step of what a recipe has made, with memory of its own; ``tensors`` are its states in the place of the recipe's."""
-    step = Step(made.plan, made.tensors if tensors is None else tensors, made.recorded, made.graph, made.log)
-    step.recipe = recipe
-    step.variants = Variants.of(step, recipe, pads_rows=False)
-    return step
 
 
 def _find_owners(model: Module, optimizer: Optimizer) -> dict[int, str]:

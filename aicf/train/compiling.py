@@ -1,0 +1,92 @@
+"""``aicf.compile`` and ``aicf.compile_step``: a model's forward pass, or a whole training step, as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aicf.frontends.recording import Recording, record
+from aicf.nn import Module
+from aicf.opset import Type
+from aicf.optim import Optimizer
+from aicf.passes.context import Chooser
+from aicf.tensor import Tensor
+from aicf.train.program import Program, Step
+from aicf.train.recipe import Bounds, Made, Options, Recipe, build
+from aicf.train.step_recipe import Loss, StepRecipe
+from aicf.train.variants import Variants
+
+
+class _ProgramRecipe(Recipe):
+    def trace(self, types: Mapping[str, Type]) -> Recording:
+        return record(lambda m, *xs: m(*xs), self.model, types, type(self.model).__name__)
+
+    def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
+        graph, log, plan, choices = build(recording, None, self.backend, self.options, chooser)
+        return Made(plan, recording.tensors, recording.graph, graph, log, choices)
+
+
+def compile(  # noqa: A001  # as the field has it
+    model: Module,
+    inputs: Sequence[Tensor],
+    *,
+    backend: str | None = None,
+    amp: str | None = None,
+    deterministic: bool = True,
+    passes: bool = True,
+    cache_plans: int = 16,
+    cache_bytes: int | None = None,
+    tune_seconds: float = 0.0,
+) -> Program:
+    """Return a model's forward pass as a program for inputs of these types.
+
+    Called with other shapes it compiles a plan for those too, and logs why (``aicf.train``). Where rows go through the network each by
+    itself, numbers of rows are rounded up to the next power of two or to those of ``inputs``. At most ``cache_plans`` such plans, of
+    ``cache_bytes`` in all, are kept, the last used ones; 0 plans refuse other shapes. For up to ``tune_seconds`` the kernels that serve
+    each call are timed on the GPU, in the plan's buffers and on ``inputs``; times are kept in the cache. Other shapes are not tuned.
+
+    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, and :class:`~aicf.errors.UnsupportedError` listing all
+    calls that no kernel serves. To tune without a GPU raises :class:`~aicf.errors.UnsupportedError` or :class:`~device.UnavailableError`.
+    """
+    recipe = _ProgramRecipe(model, Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds))
+    made = recipe.make_tuned(inputs)
+    program = Program(made.plan, made.tensors, made.recorded, made.graph, made.log)
+    program.variants = Variants.of(program, recipe, pads_rows=True)
+    return program
+
+
+def compile_step(
+    model: Module,
+    loss: Loss,
+    optimizer: Optimizer,
+    batch: Sequence[Tensor],
+    *,
+    clip_norm: float | None = None,
+    backend: str | None = None,
+    amp: str | None = None,
+    deterministic: bool = True,
+    passes: bool = True,
+    cache_plans: int = 16,
+    cache_bytes: int | None = None,
+    tune_seconds: float = 0.0,
+) -> Step:
+    """Return a training step for batches of these types: ``loss(model, *batch)``, its gradients, and the optimizer's update.
+
+    Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. A batch of
+    other shapes gets a plan of its own on the same states, within ``cache_plans`` and ``cache_bytes`` as :func:`aicf.compile` says; rows
+    are not padded, since a loss is made of all of them. ``tune_seconds`` is as there; states are as before afterwards.
+
+    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
+    gradient, and :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves.
+    """
+    options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds)
+    recipe = StepRecipe(model, loss, optimizer, clip_norm, options)
+    made = recipe.make_tuned(batch)
+    return finish_step(made, recipe)
+
+
+def finish_step(made: Made, recipe: StepRecipe, tensors: Mapping[tuple[str, str], Tensor] | None = None) -> Step:
+    """Return a step of what a recipe has made, with memory of its own; ``tensors`` are its states in the place of the recipe's."""
+    step = Step(made.plan, made.tensors if tensors is None else tensors, made.recorded, made.graph, made.log)
+    step.recipe = recipe
+    step.variants = Variants.of(step, recipe, pads_rows=False)
+    return step
