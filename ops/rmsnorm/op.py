@@ -150,6 +150,9 @@ def _serve(max_columns: int = _MOST) -> tuple[Count, ...]:
     return (Count({"rows": 1}, max=2**31 - 1), Count({"columns": 1}, max=max_columns))
 
 
+# Shorter rows have no work for a cluster.
+_LEAST_SHARED = 512
+
 KERNELS = (
     Kernel(
         "naive",
@@ -175,7 +178,7 @@ KERNELS = (
         (CLUSTER_THREADS,),
         (),
         ({"threads": 1024},),
-        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_MOST)),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MOST)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),
