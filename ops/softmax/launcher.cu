@@ -8,6 +8,8 @@
 namespace aicf::softmax {
 namespace {
 
+constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
+
 template <class Element>
 bool has_packs(const Params& params) {
     return has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
@@ -16,7 +18,6 @@ bool has_packs(const Params& params) {
 template <class Element, bool kIsMasked>
 struct naive {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        constexpr int kThreads = kTunables.threads;
         return launch_kernel(softmax_naive<Element, kIsMasked, kThreads>, divide_up(params.rows, kThreads), kThreads, 0, stream, params);
     }
 };
@@ -24,7 +25,6 @@ struct naive {
 template <class Element, bool kIsMasked>
 struct warp_per_row {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        constexpr int kRows = kTunables.rows;
         return launch_kernel(softmax_warp<Element, kIsMasked, kRows>, divide_up(params.rows, kRows), kRows * kWarpSize, 0, stream, params);
     }
 };
@@ -32,7 +32,6 @@ struct warp_per_row {
 template <class Element, bool kIsMasked>
 struct block_online {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        constexpr int kThreads = kTunables.threads;
         return launch_kernel(softmax_block<Element, kIsMasked, kThreads, RowGroup<kThreads>>, params.rows, kThreads, 0, stream, params,
                              has_packs<Element>(params));
     }
@@ -41,7 +40,6 @@ struct block_online {
 template <class Element, bool kIsMasked>
 struct cluster_online {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        constexpr int kThreads = kTunables.threads;
         return launch_early(softmax_block<Element, kIsMasked, kThreads, RowCluster<kThreads>>,
                             static_cast<unsigned>(params.rows * kRowCluster), kThreads, 0, kRowCluster, stream, params,
                             has_packs<Element>(params));
@@ -51,7 +49,6 @@ struct cluster_online {
 template <class Element, bool kIsMasked>
 struct row_in_registers {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
         return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows),
                              kThreads * kRows, 0, stream, params, has_packs<Element>(params));
     }
@@ -60,7 +57,6 @@ struct row_in_registers {
 template <class Element, bool kIsMasked>
 struct row_in_shared {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        constexpr int kThreads = kTunables.threads;
         return launch_kernel(softmax_shared<Element, kIsMasked, kThreads>, params.rows, kThreads,
                              static_cast<int>(params.columns * sizeof(float)), stream, params, has_packs<Element>(params));
     }
