@@ -96,7 +96,7 @@ class _Reader:
             if domain or not (node.op_type in RULES or is_computed):
                 raise Refusal("this operator is not supported")
             if self.version < _OLDEST.get(node.op_type, 0):
-                raise Refusal(f"version {self.version} of the operator set is not supported; onnx.version_converter converts to a newer one")
+                raise Refusal(f"version {self.version} of the operator set is unsupported; onnx.version_converter makes a newer one")
             if is_computed:
                 self._read_host_node(node, names, outputs, place)
             else:
