@@ -11,22 +11,9 @@ from dataclasses import dataclass
 
 from device.cuda import CudaDevice
 from device.emulated import EmulatedDevice
-from device.interface import (
-    Buffer,
-    Device,
-    DeviceArray,
-    DeviceError,
-    DeviceProperties,
-    Event,
-    Graph,
-    KernelNode,
-    LaunchCounters,
-    Observer,
-    Report,
-    Stream,
-    UnavailableError,
-)
+from device.interface import Buffer, Device, DeviceArray, DeviceError, DeviceProperties, Event, Graph, KernelNode, Stream, UnavailableError
 from device.loader import find_gpus
+from device.observer import LaunchCounters, Observer, Report
 from device.settings import DEVICES, SettingError, Settings, parse_choice, read_settings
 
 __all__ = [

@@ -8,9 +8,10 @@ from ctypes import CDLL, c_char_p, c_int, c_ulonglong
 from typing import Any
 
 from device.cudart import ERROR_INITIALIZATION, Cudart
-from device.interface import DeviceError, KernelLines, LaunchCounters, LineCounters, Observer, Report
+from device.interface import DeviceError
 from device.loader import load_emulator
 from device.memory import RuntimeArray, RuntimeBuffer
+from device.observer import KernelLines, LaunchCounters, LineCounters, Observer, Report
 from device.runtime import RuntimeDevice
 from device.settings import SettingError, Settings
 

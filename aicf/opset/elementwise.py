@@ -224,16 +224,6 @@ def has_gradient(attrs: Attrs) -> bool:
     return bool(find_function(attrs).slopes)
 
 
-def _infer_cast(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    (x,) = types
-    assert x is not None
-    return (x.cast(str(attrs["dtype"])),)
-
-
-def _cast_back(g: Backward, dy: V) -> tuple[V | None]:
-    return (g.cast(dy, g.of("x").dtype) if g.of("x").is_float and g.of("y").is_float else None,)
-
-
 # How a chain calls what has another name there; comparisons, sums and products have theirs.
 _IN_CHAINS = {
     "square": "{0} * {0}",
@@ -269,16 +259,6 @@ def _lower(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] 
     return call_chain(b, f"y0 = {text}", list(zip(inputs, types, strict=True)), [result])
 
 
-def _lower_cast(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    x, result = b.type_of(inputs[0]), _infer_cast([b.type_of(inputs[0])], attrs)
-    if result[0].dtype == "bool" and x.is_float:
-        return call_chain(b, "y0 = x0 != 0.0", [(inputs[0], x)], result)
-    if not result[0].is_float:
-        return None
-    text = "float(x0)" if x.dtype in COUNTERS else "where(x0, 1.0, 0.0)" if x.dtype == "bool" else "x0"
-    return call_chain(b, f"y0 = {text}", [(inputs[0], x)], result)
-
-
 ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 
 OPS = (
@@ -293,16 +273,5 @@ OPS = (
         _find_saved,
         has_gradient,
         lower=_lower,
-    ),
-    OpDef(
-        "Cast",
-        ("x",),
-        ("y",),
-        _infer_cast,
-        lambda arrays, attrs: (arrays[0],),
-        {"dtype": REQUIRED},
-        _cast_back,
-        amp="follow",
-        lower=_lower_cast,
     ),
 )

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends.calls import FrozenCall
-from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
-from aicf.errors import LaunchError
-from aicf.kernels.library import KernelLibrary
-from aicf.opset import Type, find_dtype
-from aicf.plan import Plan, Slot, Step
+from aicf.opset import find_dtype
+from aicf.plan import Plan, Slot
 from aicf.plan.data import GRADIENT, INPUT, STATE
+from aicf.runtime.binding import Binding, Launch
 from aicf.runtime.executor import Executor
 from aicf.runtime.feeding import Feed
 from aicf.runtime.intake import describe_calls, open_intake
-from aicf.runtime.launches import SavedLaunch, describe_launches, read_steps
-from aicf.runtime.places import list_copies
+from aicf.runtime.launches import describe_launches
 from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
 from device import Buffer, DeviceArray, Event, Graph, Stream, UnavailableError, open_device
 from device.layout import contiguous_strides
 from device.runtime import RuntimeDevice
-from device.settings import read_settings
 
-Launch = Callable[[], None]
 _NO_TIME = "the emulated device has no time; profile on a GPU"
 
 
@@ -50,10 +43,10 @@ def _is_of(array: Any, target: _Target) -> bool:
 
 
 class DeviceExecutor(Executor):
-    """Runs a plan's launches. All that a launch needs is made ready here: a run allocates nothing and asks nobody.
+    """Runs a plan's launches. All that a launch needs is made ready before: a run allocates nothing and asks nobody.
 
     With ``capture`` the second run and later ones replay one graph; the first is stepwise, so that every kernel is loaded before.
-    Launches that were ``saved`` with the plan are made as they were described; the registry is asked only where one cannot be.
+    ``saved`` are launches that were saved with the plan, see :class:`~aicf.runtime.binding.Binding`.
     """
 
     def __init__(self, plan: Plan, lender: Executor | None = None, *, capture: bool = True, saved: Mapping[str, Any] | None = None) -> None:
@@ -87,11 +80,9 @@ class DeviceExecutor(Executor):
         ]
         self._waited = {j for step in plan.steps for j in step.waits}
         self._events: dict[int, Event] = {}
-        self._frozen = open_calls(deterministic=True)
-        self._found: list[FrozenCall | None] | None = None
-        self._workspaces: dict[int, Buffer] = {}  # by step: of kernels that want more than the plan has for them
-        self._launches: list[Launch] = self._bind_saved(saved) or self._bind_all()
-        self._intake_rows: list[dict[str, Any]] = describe_calls(plan, self._frozen) if saved is None else saved.get("intake", [])
+        self._binding = Binding(plan, device, self.regions, self._streams, saved)
+        self.plan = self._binding.plan
+        self._intake_rows: list[dict[str, Any]] = describe_calls(plan, self._binding.frozen) if saved is None else saved.get("intake", [])
         self._intake = open_intake(device, plan, self._intake_rows, lambda region, offset: self.regions[region].address + offset)
         self._ranges = [mark(name_step(plan.name, i, step)) for i, step in enumerate(plan.steps)]
         self._range = mark(plan.name)
@@ -157,112 +148,17 @@ class DeviceExecutor(Executor):
 
     def describe_launches(self) -> dict[str, Any]:
         """Return what runs the plan without Python, as a value of JSON."""
-        return describe_launches(self.plan, self.calls, self._intake_rows)
+        return describe_launches(self.plan, self._binding.calls, self._intake_rows)
 
     def _find_address(self, slot: Slot) -> int:
         return self.regions[slot.region].address + slot.offset
-
-    @property
-    def calls(self) -> list[FrozenCall | None]:
-        """The kernels that the plan names, by step; None for a copy. Raises :class:`~aicf.errors.SelectionError` for one that is lost."""
-        if self._found is None:
-            self._found = [_find_call(self._frozen, step) for step in self.plan.steps]
-        return self._found
-
-    def _bind_saved(self, saved: Mapping[str, Any] | None) -> list[Launch]:
-        """Return launches as they were saved; none where there are none, or a kernel cannot be had."""
-        if saved is None:
-            return []
-        try:
-            launches = read_steps(saved)
-            with ThreadPoolExecutor(read_settings().jobs) as pool:
-                libraries = list(pool.map(lambda each: None if each is None else each.load(), launches))
-        except FAILURES:
-            return []  # asked one by one, the registry says what is wrong, or has another kernel
-        pairs = enumerate(zip(launches, libraries, strict=True))
-        return [
-            self._bind(i, None) if each is None or library is None else self._bind_params(i, library, *self._place(i, each))
-            for i, (each, library) in pairs
-        ]
-
-    def _place(self, index: int, launch: SavedLaunch) -> tuple[Any, int]:
-        """Return a saved launch's parameters, and its workspace's address."""
-        params = launch.make_params(lambda region, offset: self.regions[region].address + offset)
-        if launch.workspace is None:
-            return params, self._find_workspace(index, launch.own_workspace_bytes)
-        region, offset = launch.workspace
-        return params, self.regions[region].address + offset
-
-    def _bind_all(self) -> list[Launch]:
-        """Return launches of the kernels that the plan names; those that cannot be had are replaced."""
-        failed = {call.seal: error for call, error in self._frozen.build(call for call in self.calls if call is not None)}
-        self._launches = []
-        for i, call in enumerate(self.calls):
-            self._launches.append(lambda: None)
-            if call is not None and call.seal in failed:
-                self._replace(i, failed[call.seal])
-            else:
-                self._launches[i] = self._prepare(i)
-        return self._launches
-
-    def _replace(self, index: int, error: Exception) -> None:
-        """Give a step the next kernel that serves it, loudly; the plan names that one from now on. Raises where there is none."""
-        step, failed = self.plan.steps[index], self.calls[index]
-        assert failed is not None
-        self._frozen.refuse(failed, error)
-        call = self.calls[index] = self._frozen.find_ready(step.op, _list_types(step), step.attrs)
-        changed = replace(step, kernel=call.handle.kernel, seal=call.seal, predicted_us=call.predicted_us)
-        self.plan = replace(self.plan, steps=(*self.plan.steps[:index], changed, *self.plan.steps[index + 1 :]))
-        self._launches[index] = self._prepare(index)
-
-    def _find_workspace(self, index: int, wanted: int) -> int:
-        """Return the address of a step's workspace, in the arena where the plan has enough there."""
-        slot = self.plan.steps[index].workspace
-        if slot is not None and slot.type.size_bytes >= wanted:
-            return self._find_address(slot)
-        if wanted == 0:
-            return 0
-        buffer = self._workspaces[index] = self._device.allocate(wanted)
-        return buffer.address
-
-    def _prepare(self, index: int) -> Launch:
-        """Return a step's launch with its parameters bound; without a call it is a copy."""
-        return self._bind(index, self.calls[index])
-
-    def _bind(self, index: int, call: FrozenCall | None) -> Launch:
-        step, device = (
-            self.plan.steps[index],
-            self._device,
-        )  # a launch that held the executor would keep its memory until the collector comes
-        if call is None:
-            ((target, source, size_bytes),) = self._list_copies(step)
-            stream = self._streams[step.stream]
-            return lambda: device.copy(target, source, size_bytes, stream)
-        inputs = [None if slot is None else self._find_address(slot) for slot in step.inputs]
-        params = call.make_params(inputs, [self._find_address(slot) for slot in step.outputs])
-        library = call.handle.load()
-        return self._bind_params(index, library, params, self._find_workspace(index, call.handle.workspace_bytes))
-
-    def _bind_params(self, index: int, library: KernelLibrary, params: Any, workspace: int) -> Launch:
-        step, device = self.plan.steps[index], self._device
-        stream, copies = self._streams[step.stream], self._list_copies(step)
-
-        def launch() -> None:
-            for target, source, size_bytes in copies:
-                device.copy(target, source, size_bytes, stream)
-            library.launch(params, workspace, stream.handle)
-
-        return launch
-
-    def _list_copies(self, step: Step) -> list[tuple[int, int, int]]:
-        return [(self._find_address(target), self._find_address(source), n) for target, source, n in list_copies(step)]
 
     def time_step(self, index: int, repeats: int = 32) -> float:
         """Return what a step takes in microseconds as one of many in a graph, where it is repeated; what it writes changes.
 
         Raises :class:`~device.UnavailableError` on the emulated device, which has no time.
         """
-        return min(self._time(index, self._launches[index], repeats, 3))
+        return min(self._time(index, self._binding.launches[index], repeats, 3))
 
     def reach(self, index: int) -> None:
         """Run the steps before one: its inputs are what they are in a run."""
@@ -271,7 +167,7 @@ class DeviceExecutor(Executor):
 
     def time_call(self, index: int, call: FrozenCall) -> list[float]:
         """Return times in microseconds of a step by a kernel, in the plan's own buffers; what it writes changes. Raises as time_step."""
-        return self._time(index, self._bind(index, call), 16, 9)
+        return self._time(index, self._binding.bind(index, call), 16, 9)
 
     def time_run(self, count: int = 15) -> list[float]:
         """Return times of replays in microseconds, behind a warm-up; states change. Raises as :meth:`time_step`."""
@@ -306,7 +202,7 @@ class DeviceExecutor(Executor):
     def profile(self) -> list[StepTime]:
         """Return each step's time; raises :class:`~device.UnavailableError` on the emulated device."""
         found = []
-        for i, (step, call) in enumerate(zip(self.plan.steps, self.calls, strict=True)):
+        for i, (step, call) in enumerate(zip(self.plan.steps, self._binding.calls, strict=True)):
             roof_us = find_roof_us(step, None if call is None else call.handle.frozen.manifest.get("prior"))
             found.append(StepTime(i, step.op, step.kernel, step.owner, self.time_step(i), step.predicted_us, roof_us))
         return found
@@ -346,14 +242,8 @@ class DeviceExecutor(Executor):
                 stream.record(event)
 
     def _launch(self, index: int) -> None:
-        """Queue a step's launch. A kernel that the device refuses to load has done nothing: the next one that serves takes its place."""
-        while True:
-            try:
-                return self._launches[index]()
-            except LaunchError as error:
-                if not error.is_refused_at_load:
-                    raise
-                self._replace(index, error)
+        self._binding.launch(index)
+        self.plan = self._binding.plan  # a kernel that the device refuses to load has been replaced
 
     def run(self) -> None:
         """Queue a run: stepwise the first time, by the captured graph after that."""
@@ -371,15 +261,6 @@ class DeviceExecutor(Executor):
         with self._device.capture(self._streams[0]) as graphs:
             self.run_steps()
         return graphs[0]
-
-
-def _list_types(step: Step) -> list[Type | None]:
-    return [None if slot is None else slot.type for slot in step.inputs]
-
-
-def _find_call(calls: FrozenCalls, step: Step) -> FrozenCall | None:
-    """Return the kernel that a plan names for a step; None for a copy."""
-    return None if step.op == "Copy" else calls.find_sealed(step.op, _list_types(step), step.attrs, step.seal)
 
 
 EXECUTOR = DeviceExecutor

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aicf.errors import PlanError
 from aicf.tensor import Tensor
 from aicf.train.compiled import Compiled
 from aicf.train.saving import Saved
@@ -45,7 +44,5 @@ def load(folder: Path | str) -> Program | Step:
     It has the shapes that it was saved with. Raises :class:`~aicf.errors.PlanError` or :class:`~aicf.errors.StateError` naming the file
     that cannot be read.
     """
-    saved = Saved.read(Path(folder))
-    if saved.kind not in _KINDS:
-        raise PlanError(f"{folder}: holds a program of kind {saved.kind!r}; there are: {', '.join(_KINDS)}")
+    saved = Saved.read(Path(folder), _KINDS)
     return _KINDS[saved.kind].restore(saved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -38,18 +38,20 @@ class Saved:
             write_atomically(folder / LAUNCHES, json.dumps(launches, indent=1) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Return what a folder holds, its plan verified.
+    def read(cls, folder: Path, kinds: Collection[str]) -> Self:
+        """Return what a folder holds, a program of one of these kinds, its plan verified.
 
         Raises :class:`~aicf.errors.PlanError` or :class:`~aicf.errors.StateError` naming the file that cannot be read.
         """
         states, facts = read_arrays(folder / STATES)
+        if (kind := facts.get("kind", "")) not in kinds:
+            raise PlanError(f"{folder}: holds a program of kind {kind!r}; there are: {', '.join(kinds)}")
         plan = load_plan(folder / PLAN)
         verify(plan)
         for name in (f"{s.role}:{s.owner}" for s in plan.own_states):
             if name not in states:
                 raise PlanError(f"{folder / STATES}: has no state {name!r}; save the program again")
-        return cls(facts.get("kind", ""), plan, states, _read_launches(folder))
+        return cls(kind, plan, states, _read_launches(folder))
 
 
 def _hash(path: Path) -> str:

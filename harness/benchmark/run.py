@@ -11,7 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from device.interface import KernelNode, LaunchCounters
+from device.interface import KernelNode
+from device.observer import LaunchCounters
 from harness.benchmark.rows import BenchRow, Statics
 from harness.benchmark.session import Judged, Session
 from harness.benchmark.workers import Counted, Job, count_variants

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, KernelLines, KernelNode, Observer, Stream
+from device.interface import Device, KernelNode, Stream
+from device.observer import KernelLines, Observer
 from harness.build.builder import BuildResult, read_resources
 from harness.build.resources import Occupancy, Resources, find_occupancy
 from harness.build.sass import SassInstruction, SassKernel, Stall

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from device.interface import Device, KernelNode, LaunchCounters
+from device.interface import Device, KernelNode
+from device.observer import LaunchCounters
 from harness.model.features import Features
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout

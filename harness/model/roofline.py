@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from device.interface import LaunchCounters
+from device.observer import LaunchCounters
 from harness.spec import Cost
 from harness.targets import Target
 

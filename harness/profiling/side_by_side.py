@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from device.interface import KernelLines
+from device.observer import KernelLines
 from harness.build.sass import SassKernel
 
 SHARES: Mapping[str, tuple[str, ...]] = {

@@ -31,6 +31,7 @@ from harness.spec.conditions import OneOf as OneOf
 from harness.spec.conditions import Rows as Rows
 from harness.spec.conditions import Tie as Tie
 from harness.spec.conditions import settle as settle
+from harness.spec.kernels import PEER_ERROR as PEER_ERROR
 from harness.spec.kernels import Choice as Choice
 from harness.spec.kernels import Constraint as Constraint
 from harness.spec.kernels import Cost as Cost
@@ -42,12 +43,12 @@ from harness.spec.kernels import Peer as Peer
 from harness.spec.kernels import Sampling as Sampling
 from harness.spec.kernels import Tunable as Tunable
 from harness.spec.kernels import Variant as Variant
+from harness.spec.names import is_pattern as is_pattern
 from harness.spec.op import DISTRIBUTIONS as DISTRIBUTIONS
 from harness.spec.op import PLACE_DISTRIBUTIONS as PLACE_DISTRIBUTIONS
 from harness.spec.op import SUITES as SUITES
 from harness.spec.op import VALUE_DISTRIBUTIONS as VALUE_DISTRIBUTIONS
 from harness.spec.op import Op as Op
-from harness.spec.op import is_pattern as is_pattern
 from harness.spec.population import Group as Group
 from harness.spec.population import LogRange as LogRange
 from harness.spec.population import Population as Population

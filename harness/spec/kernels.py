@@ -193,19 +193,25 @@ class Launchable(Protocol):
         ...
 
 
+# A library that rounds an intermediate once more than the op's bound allows for may be off by twice that; beyond, its output is another.
+PEER_ERROR = 2.0
+
+
 @dataclass(frozen=True)
 class Peer:
     """A library's own implementation of the op, verified and timed beside the variants and never promoted.
 
     Peers live in an op's optional ``peers.py`` as ``PEERS``, which is imported only on a real device. ``open`` raises ImportError when
     ``library`` is not there. ``compiles``: its first launch on a problem compiles for seconds, and other processes may do that ahead, into
-    caches on disk.
+    caches on disk. ``max_error``: times the op's bound up to which its output still counts as the op's; more than the usual needs a
+    reason, which its module gives.
     """
 
     name: str
     library: str
     open: Callable[[], Launchable]
     compiles: bool = False
+    max_error: float = PEER_ERROR
 
 
 @dataclass(frozen=True)

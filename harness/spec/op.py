@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -21,6 +18,7 @@ from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_i
 from harness.spec.callables import Described
 from harness.spec.conditions import AttributeValue, Axis, Facts, OneOf, Tie, find_broken, settle
 from harness.spec.kernels import Choice, Cost, Goal, Kernel, Sampling, Variant
+from harness.spec.names import find_kernel, match_problems, match_variants
 from harness.spec.population import Group, Population
 from harness.spec.problem import Arrays, Problem
 
@@ -281,60 +279,19 @@ class Op:
 
     def find_kernel(self, name: str) -> Kernel:
         """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""
-        for kernel in self.kernels:
-            if kernel.name == name:
-                return kernel
-        names = [k.name for k in self.kernels]
-        raise SpecError(f"op {self.name} has no kernel {name!r}{suggest(name, names)}; it has: {', '.join(names)}")
+        return find_kernel(self.name, self.kernels, name)
 
     def select_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
         """Resolve names from the command line: a kernel (all its listed variants), a full variant id, or a pattern of listed ids.
 
         None means all; in a pattern ``*`` stands for anything.
         """
-        if not names:
-            return self.variants
-        chosen: dict[str, Variant] = {}
-        for name in names:
-            if is_pattern(name):
-                matching = [v for v in self.variants if fnmatchcase(v.name, name)]
-                if not matching:
-                    raise SpecError(f"op {self.name} has no listed variant that matches {name!r}; `list {self.name}` shows them")
-                chosen.update((v.name, v) for v in matching)
-                continue
-            kernel_name, _, bound = name.partition("/")
-            kernel = self.find_kernel(kernel_name)
-            found = [kernel.parse_variant(bound)] if bound else [kernel.bind(b) for b in kernel.variants]
-            chosen.update((v.name, v) for v in found)
-        return tuple(chosen.values())
+        return match_variants(self.name, self.kernels, names) if names else self.variants
 
     def select_problems(self, suite: str, names: Sequence[str] = ()) -> tuple[Problem, ...]:
         """Return the problems of a suite, or those named: exact ids, whatever their suite, or patterns.
 
         In a pattern ``*`` stands for anything; it chooses among the suite's problems, or among all where it matches none of these.
         """
-        listed = [p for p in self.problems if suite in p.suites]
-        if not names:
-            return tuple(listed)
-        chosen: dict[str, Problem] = {}
-        for name in names:
-            matches = functools.partial(fnmatchcase, pat=name) if is_pattern(name) else name.__eq__
-            found = [p for p in self.problems if matches(p.name)]
-            if not found:
-                raise SpecError(self._describe_missing(name))
-            chosen.update((p.name, p) for p in ([p for p in found if p in listed] or found))
-        return tuple(chosen.values())
-
-    def _describe_missing(self, name: str) -> str:
-        """Say that no problem is named so, after the list of those that there are: it may be long, and its end is what is read."""
-        known = [p.name for p in self.problems]
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        listed = "\n  ".join(known)
-        what = "problem that matches" if is_pattern(name) else "problem"
-        return f"the problems of op {self.name} are\n  {listed}\nop {self.name} has no {what} {name!r}{hint}"
-
-
-def is_pattern(name: str) -> bool:
-    """Return whether a name from the command line is a pattern, in which ``*`` and ``?`` stand for what they do in a shell."""
-    return any(mark in name for mark in "*?[")
+        listed = tuple(p for p in self.problems if suite in p.suites)
+        return match_problems(self.name, self.problems, listed, names) if names else listed

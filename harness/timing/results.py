@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.timing.batches import Mode, Subject, TimingError
 from harness.timing.nvml import Reading
-from harness.timing.stats import StopReason, StopRule, Summary, find_throttled
+from harness.timing.stats import StopReason, StopRule, Summary, find_throttled, summarize
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,29 @@ class Run:
         """Return the samples of a GPU that was not slowed down."""
         throttled = find_throttled(self.clocks_mhz, default_mhz)
         return [t for t, slow in zip(self.times_us, throttled, strict=True) if not slow]
+
+    def to_timing(self, default_mhz: float, empty_pair_us: float, empty_launch_us: float) -> Timing:
+        """Return the timing that the samples give, with the times of empty intervals on the same device."""
+        good = self.find_good(default_mhz)
+        assert self.reason is not None
+        return Timing(
+            mode=self.subject.mode.value,
+            samples_us=np.asarray(self.times_us, dtype=np.float32),
+            clocks_mhz=np.asarray(self.clocks_mhz, dtype=np.float32),
+            summary=summarize(good or self.times_us),
+            num_throttled=len(self.times_us) - len(good),
+            stop_reason=self.reason,
+            method=self.subject.method,
+            launches_per_sample=self.subject.count,
+            warmup_s=self.warmup_s,
+            settled=self.settled,
+            empty_pair_us=empty_pair_us,
+            empty_launch_us=empty_launch_us,
+            host_us=self.subject.host_us,
+            clock_label="fixed-frequency" if any(r.is_fixed for r in self.readings) else "fixed-power",
+            temperature_c=max((r.temperature_c for r in self.readings), default=None),
+            throttle_reasons=tuple(dict.fromkeys(text for r in self.readings for text in r.throttle_reasons)),
+        )
 
     def decide(self, rule: StopRule, default_mhz: float, give_up_above_us: float = math.inf, floor_samples: int | None = None) -> None:
         """Set ``reason`` where the rule, or a median above a limit after ``floor_samples`` (the rule's where None), ends the sampling."""

@@ -30,7 +30,7 @@ from harness.timing.gpu_lock import GpuLock
 from harness.timing.instruments import CudaInstruments, Instruments
 from harness.timing.pipelined import PipelinedSampler
 from harness.timing.results import Run, Timing, TimingPolicy
-from harness.timing.stats import find_throttled, summarize, windows_agree
+from harness.timing.stats import find_throttled, windows_agree
 from harness.timing.verdicts import plan_round
 
 __all__ = ("Batch", "Launch", "Mode", "Subject", "Timer", "Timing", "TimingError", "TimingPolicy")
@@ -232,26 +232,7 @@ class Timer:
 
     def conclude(self, run: Run) -> Timing:
         """Return the timing that samples give."""
-        good = run.find_good(self._default_mhz)
-        assert run.reason is not None
-        return Timing(
-            mode=run.subject.mode.value,
-            samples_us=np.asarray(run.times_us, dtype=np.float32),
-            clocks_mhz=np.asarray(run.clocks_mhz, dtype=np.float32),
-            summary=summarize(good or run.times_us),
-            num_throttled=len(run.times_us) - len(good),
-            stop_reason=run.reason,
-            method=run.subject.method,
-            launches_per_sample=run.subject.count,
-            warmup_s=run.warmup_s,
-            settled=run.settled,
-            empty_pair_us=self.empty_pair_us,
-            empty_launch_us=self.empty_launch_us,
-            host_us=run.subject.host_us,
-            clock_label="fixed-frequency" if any(r.is_fixed for r in run.readings) else "fixed-power",
-            temperature_c=max((r.temperature_c for r in run.readings), default=None),
-            throttle_reasons=tuple(dict.fromkeys(text for r in run.readings for text in r.throttle_reasons)),
-        )
+        return run.to_timing(self._default_mhz, self.empty_pair_us, self.empty_launch_us)
 
     def _evict(self, stream: Stream) -> None:
         self._num_fills += 1

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from device.interface import Report
+from device.observer import Report
 from harness.verify.bias import Bias, pool
 from harness.verify.compare import Comparison
 

@@ -28,6 +28,7 @@ from harness.verify import repeating, sampling
 from harness.verify.allocations import POISON_FINITE, POISON_NAN, Layout
 from harness.verify.case import Case, plan_arguments
 from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
+from harness.verify.feasibility import NotJudgedError
 from harness.verify.findings import FaultKind, ProblemResult, Status, Tally, classify_report
 from harness.verify.launch_faults import LAUNCH_ERRORS, DeviceLostError, Launcher
 from harness.verify.plan import Step
@@ -92,11 +93,10 @@ class ProblemSession:
         """Judge a large problem in part; NOT_RUN with the reason where that cannot be done."""
         name, stream = self.problem.name, self.device.create_stream(non_blocking=True)
         try:
-            reason = self.launchable.supports(**plan_arguments(self.op, self.problem))
-            if reason:
+            if reason := self.launchable.supports(**plan_arguments(self.op, self.problem)):
                 return ProblemResult(name, Status.UNSUPPORTED, self.step.hidden, reason, large=True)
             sampling.SampledRun(self.device, self.op, self.problem, self.launchable, self.tally, stream).run()
-        except sampling.NotJudgedError as error:
+        except NotJudgedError as error:
             if not self.tally.faults:
                 return ProblemResult(name, Status.NOT_RUN, self.step.hidden, f"not run: {error}", large=True)
         except LAUNCH_ERRORS as error:

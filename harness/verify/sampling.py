@@ -20,40 +20,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, DeviceArray, DeviceError, Graph, Report, Stream
+from device.interface import Device, DeviceError, Graph, Stream
+from device.observer import Report
 from harness.spec import Launchable, Op, Problem, Role
 from harness.verify.allocations import POISON_NAN, Layout
-from harness.verify.case import Case, plan_arguments
+from harness.verify.case import Case
 from harness.verify.compare import compare
+from harness.verify.feasibility import (
+    MAX_INSTRUCTIONS,
+    NUM_BLOCKS,
+    NotJudgedError,
+    require_few_bytes,
+    require_memory,
+    require_short_launch,
+    require_small_share,
+)
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
 from harness.verify.places import Places, Restriction, find_in_grid, find_indices, thin
 from harness.verify.reference import compute_expected
-from harness.verify.unlisted import settle_sizes
 
 CHECK = "sampled"
-# Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together (about a second), also
-# where they are to show no more than where they write.
-NUM_BLOCKS = 4
-_MAX_INSTRUCTIONS = 10_000_000
 _MAX_LOCATING_INSTRUCTIONS = 2_000_000
-# What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
-_MAX_SHARE_BYTES = 1e7
-_MAX_SHARE_FLOPS = 1e9
-# What a launch of no more blocks than those may move: of 512 bytes per warp and access, with four other instructions for each.
-_MAX_WHOLE_BYTES = 512 * _MAX_INSTRUCTIONS / 5
-# Of a real device's memory, so that other programs are left some.
-_MEMORY_SHARE = 0.8
-# A launch on a real device cannot be stopped: what would take longer is told by problems whose largest size is a part of this one's.
-_MAX_LAUNCH_S = 2.0
-_PARTS = (4096, 256, 16)
-_MIN_PART = 64
 # Elements that are located.
 _MAX_ELEMS = 1 << 20
-
-
-class NotJudgedError(Exception):
-    """A problem cannot be judged here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +78,11 @@ class SampledRun:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
         if self.op.sampling is None:
             raise NotJudgedError("op.py declares no sampling, so its reference can only be computed whole")
-        self._check_memory()
+        require_memory(self.device, self.op, self.problem)
         if self.device.observer is None:
             if obstacle := self._restriction.find_obstacle():
                 raise NotJudgedError(obstacle)
-            self._check_time()
+            require_short_launch(self.device, self.op, self.problem, self.launchable, self.stream)
         try:
             case = Case(self.device, self.op, self.problem, Layout.EXACT)
         except DeviceError as error:
@@ -104,18 +94,19 @@ class SampledRun:
             if is_partial and len(graph.kernel_nodes) > 1:
                 raise NotJudgedError(f"its {len(graph.kernel_nodes)} kernels depend on each other's blocks, of which only some would run")
             if is_partial:
-                self._check_share(max(math.prod(n.grid) for n in graph.kernel_nodes))
+                require_small_share(self.op, self.problem, max(math.prod(n.grid) for n in graph.kernel_nodes))
                 self._launch(case, _MAX_LOCATING_INSTRUCTIONS)
                 self._judge_partial(case)
             else:
-                self._check_whole()
+                if self.device.observer is not None:
+                    require_few_bytes(self.op, self.problem)
                 self._judge_places(case, {})
 
     def _judge_places(self, case: Case, before: Mapping[str, _Written]) -> None:
         """Launch on inputs that some places of the outputs need, and judge those; ``before`` is what blocks write where only some run."""
         places = self._restriction.choose_places({n: w.indices for n, w in before.items()})
         restricted, problem = self._upload(case, places)
-        self._launch(case, _MAX_INSTRUCTIONS)
+        self._launch(case, MAX_INSTRUCTIONS)
         self._judge(case, places, restricted, problem, before or None)
 
     def _judge_partial(self, case: Case) -> None:
@@ -143,62 +134,9 @@ class SampledRun:
         observer.take_counters()
         # What goes wrong this time went wrong before.
         with contextlib.suppress(RuntimeError, NotJudgedError):
-            replace(self, tally=Tally())._launch(case, _MAX_INSTRUCTIONS, counters=True)
+            replace(self, tally=Tally())._launch(case, MAX_INSTRUCTIONS, counters=True)
         if any(c.counts.get("global_atomics", 0) or c.counts.get("bulk_reduce_bytes", 0) for c in observer.take_counters()):
             raise NotJudgedError("its blocks use atomics on global memory, by which those that run may depend on those that do not")
-
-    def _check_memory(self) -> None:
-        """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
-        planned = plan_arguments(self.op, self.problem).values()
-        wanted = sum(each.span_bytes for each in planned if isinstance(each, DeviceArray))
-        there = self.device.properties.memory_bytes
-        if self.device.observer is None and wanted > _MEMORY_SHARE * there:
-            raise NotJudgedError(f"its tensors span {wanted / 2**30:.1f} GiB, the device has {there / 2**30:.1f}")
-
-    def _check_time(self) -> None:
-        """Refuse a launch that would take long, by the times of smaller ones of the same form."""
-        largest = max(self.problem.sizes, key=lambda name: self.problem.sizes[name])
-        for part in _PARTS:
-            size = self.problem.sizes[largest] // part
-            smaller = settle_sizes(self.op, self.problem, {**self.problem.sizes, largest: size}) if size >= _MIN_PART else None
-            if smaller is not None:
-                smaller = replace(smaller, padding=self.problem.padding, orders=self.problem.orders, offsets=self.problem.offsets)
-            if smaller is None or self.launchable.supports(**plan_arguments(self.op, smaller)):
-                continue
-            seconds = self._time(smaller)
-            growth = self._find_work(self.problem) / self._find_work(smaller)
-            if seconds * growth > _MAX_LAUNCH_S:
-                raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s with {largest} = {size}")
-
-    def _find_work(self, problem: Problem) -> float:
-        cost = self.op.cost(problem)
-        return max(cost.bytes_moved, cost.flops)
-
-    def _time(self, problem: Problem) -> float:
-        """Return the seconds of one launch, after one that loads the kernel."""
-        begin, end = self.device.create_event(), self.device.create_event()
-        with Case(self.device, self.op, problem, Layout.EXACT) as case:
-            case.prepare(self.launchable)
-            for _ in range(2):
-                self.stream.record(begin)
-                case.launch(self.launchable, self.stream)
-                self.stream.record(end)
-                self.stream.synchronize()
-        return end.elapsed_us(begin) * 1e-6
-
-    def _check_share(self, num_blocks: int) -> None:
-        cost, share = self.op.cost(self.problem), NUM_BLOCKS / num_blocks
-        if cost.bytes_moved * share > _MAX_SHARE_BYTES or cost.flops * share > _MAX_SHARE_FLOPS:
-            moved, computed = cost.bytes_moved * share / 1e6, cost.flops * share / 1e6
-            raise NotJudgedError(
-                f"{NUM_BLOCKS} of its {num_blocks} blocks move {moved:.0f} MB and do {computed:.0f} Mflop, too many to run here"
-            )
-
-    def _check_whole(self) -> None:
-        """Refuse a launch of few blocks that would reach the limit of instructions, however wide its accesses are."""
-        moved = self.op.cost(self.problem).bytes_moved
-        if self.device.observer is not None and moved > _MAX_WHOLE_BYTES:
-            raise NotJudgedError(f"its few blocks move {moved / 1e6:.0f} MB, too many to run here")
 
     def _capture(self, case: Case) -> Graph:
         with self.device.capture(self.stream) as graphs:

@@ -147,46 +147,45 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
 }
 
 // A block per row of any length, which is read once for each of mean, variance and result: mostly from L2 after the first time. A thread
-// reads back what it has itself written to `sum`. Group is RowGroup or, of a cluster of blocks per row, RowCluster.
-template <bool kIsCentred, class Element, int kThreads, class Group>
-__global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p, bool is_packed) {
+// reads back what it has itself written to `sum`. Group is RowGroup or, of a cluster of blocks per row, RowCluster; kIsWhole as for
+// RowSpan.
+template <bool kIsCentred, class Element, int kThreads, class Group, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const NormRow<Element> at(p, group.row);
+    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
     const Element* s = at.residual == nullptr ? at.x : at.sum;
 
     if (at.residual != nullptr) {
-        visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
-            const auto x = load_pack_or(at.x + column, num_valid, is_packed, 0.0f);
-            const auto residual = load_pack_or(at.residual + column, num_valid, is_packed, 0.0f);
-            store_pack_part(at.sum + column, add_rounded(x, residual), num_valid, is_packed);
-        });
+        span.visit([&](int c) { span.store(at.sum, c, add_rounded(span.load(at.x, c, 0.0f), span.load(at.residual, c, 0.0f))); });
     }
     float mean = 0.0f, squares = 0.0f;
     if constexpr (kIsCentred) {
-        visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
-            const Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, 0.0f);
+        span.visit([&](int c) {
+            const Pack<Element> pack = span.load(s, c, 0.0f);
 #pragma unroll
             for (const float value : pack.values) mean += value;
         });
         mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
     }
-    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
-        const Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, mean);
+    span.visit([&](int c) {
+        const Pack<Element> pack = span.load(s, c, mean);
 #pragma unroll
         for (const float value : pack.values) squares = fmaf(value - mean, value - mean, squares);
     });
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
-    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
-        Pack<Element> pack = load_pack_or(s + column, num_valid, is_packed, 0.0f);
-        const Pack<Element> weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
+    span.visit([&](int c) {
+        Pack<Element> pack = span.load(s, c, 0.0f);
+        const Pack<Element> weight = span.load(p.weight, c, 0.0f);
         Pack<Element> bias = {};
-        if (p.bias != nullptr) bias = load_pack_or(p.bias + column, num_valid, is_packed, 0.0f);
+        if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) {
             pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
         }
-        store_pack_part(at.y + column, pack, num_valid, is_packed);
+        span.store(at.y, c, pack);
     });
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
 }

@@ -101,32 +101,31 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns_naive(const No
 }
 
 // dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
-template <bool kIsCentred, class Element, int kThreads, class Group>
-__global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p, bool is_packed) {
+// kIsWhole as for RowSpan.
+template <bool kIsCentred, class Element, int kThreads, class Group, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kIsWhole>;
     __shared__ NormSums partials[Group::kPartials];
     const Group group;
     const NormGradientRow<Element> at(p, group.row);
+    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
     NormSums sums;
-    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
-        const auto dy = load_pack_or(at.dy + column, num_valid, is_packed, 0.0f);
-        const auto weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
-        const auto x = load_pack_or(at.x + column, num_valid, is_packed, at.mean);
+    span.visit([&](int c) {
+        const auto dy = span.load(at.dy, c, 0.0f), weight = span.load(p.weight, c, 0.0f), x = span.load(at.x, c, at.mean);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) sums.add(dy.values[i] * weight.values[i], at.normalise(x.values[i]));
     });
     sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
     const NormSums means = find_means<kIsCentred>(sums, p.columns);
-    visit_row<Element, Group::kTotalThreads>(p.columns, group.rank, [&](std::int64_t column, int num_valid) {
-        const auto dy = load_pack_or(at.dy + column, num_valid, is_packed, 0.0f);
-        const auto weight = load_pack_or(p.weight + column, num_valid, is_packed, 0.0f);
-        const auto x = load_pack_or(at.x + column, num_valid, is_packed, 0.0f);
+    span.visit([&](int c) {
+        const auto dy = span.load(at.dy, c, 0.0f), weight = span.load(p.weight, c, 0.0f), x = span.load(at.x, c, 0.0f);
         Pack<Element> dx = {};
-        if (at.dsum != nullptr) dx = load_pack_or(at.dsum + column, num_valid, is_packed, 0.0f);
+        if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) {
             dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
         }
-        store_pack_part(at.dx + column, dx, num_valid, is_packed);
+        span.store(at.dx, c, dx);
     });
 }
 
@@ -141,36 +140,33 @@ inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::in
 
 // Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
 // They are the result where there is one slab.
-template <bool kIsCentred, class Element, int kThreads>
-__global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p, bool is_packed) {
+template <bool kIsCentred, class Element, int kThreads, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kIsWhole>;
     constexpr int kLanes = kThreads / kColumnWidth, kElems = kPackElems<Element>;
     __shared__ float shared[kLanes][kColumnWidth * kElems + 1];
     const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
-    const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kColumnWidth + place) * kElems;
-    const std::int64_t num_valid = p.columns - column;
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth * kElems;
+    const Span span = {static_cast<int>(p.columns - first), place, kIsWhole};
     float dweight[kElems] = {}, dbias[kElems] = {};
-    if (num_valid > 0) {
 #pragma unroll 4
-        for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows;
-             row += std::int64_t{kLanes} * gridDim.y) {
-            const NormGradientRow<Element> at(p, row);
-            const auto dy = load_pack_or(at.dy + column, num_valid, is_packed, 0.0f);
-            const auto x = load_pack_or(at.x + column, num_valid, is_packed, 0.0f);
+    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows; row += std::int64_t{kLanes} * gridDim.y) {
+        const NormGradientRow<Element> at(p, row);
+        const auto dy = span.load(at.dy + first, 0, 0.0f), x = span.load(at.x + first, 0, 0.0f);
 #pragma unroll
-            for (int i = 0; i < kElems; ++i) {
-                dweight[i] = fmaf(dy.values[i], at.normalise(x.values[i]), dweight[i]);
-                dbias[i] += dy.values[i];
-            }
+        for (int i = 0; i < kElems; ++i) {
+            dweight[i] = fmaf(dy.values[i], at.normalise(x.values[i]), dweight[i]);
+            dbias[i] += dy.values[i];
         }
     }
 #pragma unroll
     for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < kElems; ++i) shared[lane][place * kElems + i] = which == 0 ? dweight[i] : dbias[i];
+        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(0, i)] = which == 0 ? dweight[i] : dbias[i];
         __syncthreads();
         for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
-            const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth * kElems + i;
+            const std::int64_t at = first + i;
             float sum = shared[0][i];
             for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
             if (at >= p.columns) continue;

@@ -98,6 +98,15 @@ struct RowSpan {
         return pack;
     }
 
+    // Calls visit(chunk) for all chunks of a row of any length, of which a thread keeps none: kElems is one pack.
+    template <class Visit>
+    __device__ __forceinline__ void visit(const Visit& visit) const {
+        static_assert(kChunks == 1, "one pack at a time");
+        const int chunks = (columns - 1) / (kThreads * kChunkElems) + 1;
+#pragma unroll 4
+        for (int chunk = 0; chunk < chunks; ++chunk) visit(chunk);
+    }
+
     // Chunks may begin past the row.
     __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns; }
 

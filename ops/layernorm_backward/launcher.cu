@@ -65,8 +65,9 @@ struct Slabs {
     static AicfStatus add_up(const NormGradient<Element>& norm, cudaStream_t stream) {
         const dim3 grid(static_cast<unsigned>(divide_up(norm.columns, kColumnWidth * kPackElems<Element>)),
                         static_cast<unsigned>(norm.num_partials));
-        AICF_RETURN_IF_NOT_OK(
-            launch_kernel(norm_backward_columns<kIsCentred, Element, kSlabThreads>, grid, kSlabThreads, 0, stream, norm, has_packs(norm)));
+        const auto kernel = has_whole_packs(norm) ? norm_backward_columns<kIsCentred, Element, kSlabThreads, true>
+                                                  : norm_backward_columns<kIsCentred, Element, kSlabThreads, false>;
+        AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, grid, kSlabThreads, 0, stream, norm));
         return norm.num_partials > 1 ? finish(norm, stream) : make_ok();
     }
 };
@@ -74,8 +75,10 @@ struct Slabs {
 template <class Element>
 struct block_passes : Slabs {
     static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
-        AICF_RETURN_IF_NOT_OK(launch_kernel(norm_backward_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>>, norm.rows, kThreads, 0,
-                                            stream, norm, has_packs(norm)));
+        using Group = RowGroup<kThreads>;
+        const auto kernel = has_whole_packs(norm) ? norm_backward_passes<kIsCentred, Element, kThreads, Group, true>
+                                                  : norm_backward_passes<kIsCentred, Element, kThreads, Group, false>;
+        AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm));
         return add_up(norm, stream);
     }
 };
@@ -83,9 +86,10 @@ struct block_passes : Slabs {
 template <class Element>
 struct cluster_passes : Slabs {
     static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
-        AICF_RETURN_IF_NOT_OK(launch_early(norm_backward_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>>,
-                                           static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm,
-                                           has_packs(norm)));
+        using Group = RowCluster<kThreads>;
+        const auto kernel = has_whole_packs(norm) ? norm_backward_passes<kIsCentred, Element, kThreads, Group, true>
+                                                  : norm_backward_passes<kIsCentred, Element, kThreads, Group, false>;
+        AICF_RETURN_IF_NOT_OK(launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm));
         return add_up(norm, stream);
     }
 };

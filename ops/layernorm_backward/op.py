@@ -132,6 +132,9 @@ def _serve(max_columns: int = 2**24) -> tuple[Count, ...]:
     return (Count({"rows": 1}, max=2**31 - 1), Count({"columns": 1}, max=max_columns))
 
 
+# Shorter rows have no work for a cluster.
+_LEAST_SHARED = 512
+
 KERNELS = (
     Kernel(
         "naive",
@@ -157,7 +160,7 @@ KERNELS = (
         (CLUSTER_THREADS, BLOCKS),
         (),
         ({"threads": 1024, "blocks": 132},),
-        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=2**24)),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, 2**24)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),

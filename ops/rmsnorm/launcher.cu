@@ -40,16 +40,20 @@ struct naive {
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        return launch_kernel(norm_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>>, norm.rows, kThreads, 0, stream, norm,
-                             has_packs(norm));
+        using Group = RowGroup<kThreads>;
+        const auto kernel = has_whole_packs(norm) ? norm_passes<kIsCentred, Element, kThreads, Group, true>
+                                                  : norm_passes<kIsCentred, Element, kThreads, Group, false>;
+        return launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm);
     }
 };
 
 template <class Element>
 struct cluster_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        return launch_early(norm_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>>,
-                            static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm, has_packs(norm));
+        using Group = RowCluster<kThreads>;
+        const auto kernel = has_whole_packs(norm) ? norm_passes<kIsCentred, Element, kThreads, Group, true>
+                                                  : norm_passes<kIsCentred, Element, kThreads, Group, false>;
+        return launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm);
     }
 };
 

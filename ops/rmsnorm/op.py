@@ -142,9 +142,16 @@ _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["thr
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
 
-def _serve(max_columns: int = 2**40) -> tuple[Count, ...]:
+# Columns are counted in 31 bits, of which the last chunk of a row may go beyond what there is.
+_MOST = 2**31 - 2**17
+
+
+def _serve(max_columns: int = _MOST) -> tuple[Count, ...]:
     return (Count({"rows": 1}, max=2**31 - 1), Count({"columns": 1}, max=max_columns))
 
+
+# Shorter rows have no work for a cluster.
+_LEAST_SHARED = 512
 
 KERNELS = (
     Kernel(
@@ -171,7 +178,7 @@ KERNELS = (
         (CLUSTER_THREADS,),
         (),
         ({"threads": 1024},),
-        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=2**40)),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MOST)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),

@@ -192,6 +192,9 @@ def _find_row_tile(t: Mapping[str, int]) -> dict[str, int]:
     return {"rows": t["rows"]}
 
 
+# Shorter rows have no work for a cluster.
+_LEAST_SHARED = 512
+
 KERNELS = (
     Kernel(
         "naive",
@@ -226,7 +229,7 @@ KERNELS = (
         (CLUSTER_THREADS,),
         (),
         ({"threads": 1024},),
-        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_MAX_SIZE - 2**17)),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MAX_SIZE - 2**17)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),

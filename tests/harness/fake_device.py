@@ -14,20 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from device.interface import (
-    Buffer,
-    Device,
-    DeviceArray,
-    DeviceError,
-    DeviceProperties,
-    Event,
-    Graph,
-    KernelNode,
-    LaunchCounters,
-    Observer,
-    Report,
-    Stream,
-)
+from device.interface import Buffer, Device, DeviceArray, DeviceError, DeviceProperties, Event, Graph, KernelNode, Stream
+from device.observer import LaunchCounters, Observer, Report
 
 Work = Callable[[], None]
 PROPERTIES = DeviceProperties(

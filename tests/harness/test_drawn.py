@@ -34,7 +34,7 @@ from harness.compare.drawn.record import (
     write_runs,
 )
 from harness.compare.drawn.seeds import NEIGHBOURS, POPULATION, SeedUse, describe_uses, note_use, read_uses
-from harness.compare.drawn.timing import line_up
+from harness.compare.drawn.timing import expect_ahead, line_up
 from harness.discover import LoadedOp, find_op
 from harness.errors import FrozenError, RecordError
 from harness.records import load
@@ -42,7 +42,7 @@ from harness.report.pictures.drawn import plot_drawn
 from harness.report.pictures.page import write_page
 from harness.report.pictures.svg import Drawing
 from harness.report.pictures.theme import NARROW, WIDE
-from harness.spec import Choice, Group, LogRange, Op, Peer, Population, SpecError, Variant
+from harness.spec import Choice, Group, LogRange, Op, Peer, Population, Problem, SpecError, Variant
 from harness.verbs.compare import lead_goals
 from tests.harness.fake_device import FakeArray, FakeInstruments
 from tests.harness.test_session import Bench, give_wrong, run
@@ -100,6 +100,26 @@ def test_a_library_that_rounds_once_more_counts_and_is_named() -> None:
     assert row.ratio == pytest.approx(0.5) and row.reason == "lib is off by 1.4 of the bound"
     own_like_that = make_row("M1", "small", contender("lib", PEER, 5.0), status="failed")
     assert own_like_that.ratio is None
+
+
+def test_a_library_may_be_allowed_a_larger_error_which_the_kernels_may_not() -> None:
+    rough = replace(contender("lib", PEER, 5.0, "failed", 44.0), max_error=1000.0)
+    row = make_row("M1", "small", rough)
+    assert row.ratio == pytest.approx(0.5) and row.reason == "lib is off by 44 of the bound"
+    assert not replace(rough, max_error=40.0).counts and not replace(rough, role=OWN).counts
+    assert DrawnRow.read(json.loads(json.dumps(row.to_json()))) == row
+
+
+@pytest.mark.parametrize(("share", "most"), [(1.0, 6), (0.0, 1)])
+def test_as_many_problems_wait_as_the_hosts_memory_holds(share: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Problem] = []
+    monkeypatch.setattr("harness.compare.drawn.timing._MEMORY_SHARE", share)
+    monkeypatch.setattr("harness.compare.drawn.timing.expect", lambda op, problem: begun.append(problem) or problem)
+    op = make_op()
+    problems = [d.problem for d in draw_problems(op, 12, 7)]
+    for i, found in enumerate(expect_ahead(op, problems)):
+        assert found is problems[i] and len(begun) <= i + most
+    assert len(begun) == len(problems)
 
 
 def test_groups_have_mean_worst_share_and_regret() -> None:

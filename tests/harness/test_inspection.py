@@ -8,7 +8,7 @@ import re
 
 from rich.console import Console
 
-from device.interface import KernelLines, LineCounters
+from device.observer import KernelLines, LineCounters
 from harness.build.sass import SassInstruction, SassKernel
 from harness.profiling.inspection_views import print_inspection, render_page, share_widths
 from harness.profiling.side_by_side import Inspection, KernelInspection, find_cost, make_kernel, read_ptx_lines

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from device import Device
-from device.interface import KernelLines, LineCounters
+from device.observer import KernelLines, LineCounters
 from device.toolchain import find_toolchain
 from harness.build.binding import build_binding, open_variant
 from harness.build.builder import BuildResult, build_op

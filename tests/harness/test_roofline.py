@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device.interface import LaunchCounters
+from device.observer import LaunchCounters
 from harness.model.roofline import find_floor, find_share_of_floor, model_launch, model_launches
 from harness.spec import Cost
 from harness.targets import find_target

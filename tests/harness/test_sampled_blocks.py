@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from device import DeviceError
-from device.interface import LaunchCounters
+from device.observer import LaunchCounters
 from harness.discover import find_op
 from harness.spec import Problem
+from harness.verify.feasibility import NotJudgedError, require_few_bytes
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.places import Restriction
-from harness.verify.sampling import NotJudgedError, SampledRun
+from harness.verify.sampling import SampledRun
 
 OP = find_op("softmax").op
 
@@ -86,14 +87,10 @@ def test_a_launch_that_fails_without_atomics_fails(monkeypatch: pytest.MonkeyPat
         judge(monkeypatch, fail_to_launch)
 
 
-def test_few_blocks_that_would_reach_the_limit_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(rows: int) -> None:
-        device: Any = SimpleNamespace(observer=Observer({}))
-        SampledRun(device, OP, Problem({"rows": rows, "columns": 131072}), None, Tally(), None)._check_whole()  # type: ignore[arg-type]
-
-    check(8)
+def test_few_blocks_that_would_reach_the_limit_are_not_started() -> None:
+    require_few_bytes(OP, Problem({"rows": 8, "columns": 131072}))
     with pytest.raises(NotJudgedError, match="move 1074 MB, too many to run here"):
-        check(1024)
+        require_few_bytes(OP, Problem({"rows": 1024, "columns": 131072}))
 
 
 def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device.interface import DeviceError, Report
+from device.interface import DeviceError
+from device.observer import Report
 from harness.spec import Op, Problem, Sampling
 from harness.verify.findings import FaultKind, Status, VerifyResult
 from harness.verify.judge import Verifier

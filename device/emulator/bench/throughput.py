@@ -29,7 +29,8 @@ import numpy as np
 
 from device import open_device
 from device.emulated import EmulatorObserver
-from device.interface import Device, DeviceArray, Observer
+from device.interface import Device, DeviceArray
+from device.observer import Observer
 
 SOURCE = Path(__file__).with_name("throughput.cu")
 KERNELS = ("matmul16", "matmul32", "arithmetic", "saxpy")

@@ -15,19 +15,19 @@ from typing import Any
 from contract.files import write_atomically
 from device.settings import find_project_root
 from harness.errors import RecordError
+from harness.spec import PEER_ERROR
 
 SCHEMA = 1
 FILE = "drawn.json"
 FROZEN, OWN, VARIANT, PEER = "frozen", "own", "variant", "peer"
-# A library that rounds an intermediate once more than the op's bound allows for may be off by twice that; beyond, its output is another.
-PEER_ERROR = 2.0
 
 
 @dataclass(frozen=True)
 class Contender:
     """One that was timed, or would have been: cold median with its 95 % interval in microseconds, and its largest error over the bound.
 
-    ``role`` is ``frozen`` (a kernel of the frozen set), ``own`` (the op's own choice), ``variant`` or ``peer``.
+    ``role`` is ``frozen`` (a kernel of the frozen set), ``own`` (the op's own choice), ``variant`` or ``peer``, which may be off by
+    ``max_error`` times the bound.
     """
 
     name: str
@@ -38,13 +38,14 @@ class Contender:
     high_us: float | None = None
     error: float | None = None
     reason: str = ""
+    max_error: float = PEER_ERROR
 
     @property
     def counts(self) -> bool:
-        """Whether its time is one of the op: it was timed, and its output is right, or that of a library that rounds once more."""
+        """Whether its time is one of the op: it was timed, and its output is right, or that of a library within its ``max_error``."""
         if self.us is None:
             return False
-        return self.status == "passed" or (self.role == PEER and self.error is not None and self.error <= PEER_ERROR)
+        return self.status == "passed" or (self.role == PEER and self.error is not None and self.error <= self.max_error)
 
     @property
     def interval(self) -> tuple[float, float, float]:

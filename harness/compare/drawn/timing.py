@@ -5,17 +5,18 @@ Inputs and float64 references of the next problems are computed while the GPU wo
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.benchmark.session import Session
 from harness.compare.drawn.frozen_choice import FrozenChoice
 from harness.compare.drawn.problems import DrawnProblem, describe_problem
 from harness.compare.drawn.record import FROZEN, OWN, PEER, VARIANT, Contender, DrawnRow
 from harness.compare.goals import time_all
-from harness.spec import Launchable, Op, Problem
+from harness.spec import PEER_ERROR, Launchable, Op, Problem
 from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
 from harness.timing.stats import StopRule
 from harness.timing.timer import Timer, TimingPolicy
@@ -27,6 +28,8 @@ POLICY = TimingPolicy(stop=StopRule(budget_s=0.15, min_samples=20), warmup_min_s
 # Beyond this an output is judged on a sample, where the op says how: comparing all of it for each contender takes longer than timing it.
 _WHOLE_BYTES = 2.0**25
 _AHEAD, _THREADS = 6, 4
+# Of the host's memory, for the inputs of problems that wait, as far as more than one of them does.
+_MEMORY_SHARE = 1 / 16
 # Half of what a bench takes: what is left of the places' noise is little in a mean of dozens of problems.
 _NUM_PLACES = 8
 
@@ -61,35 +64,39 @@ def expect(op: Op, problem: Problem) -> Expected:
 
 
 def expect_ahead(op: Op, problems: Iterable[Problem]) -> Iterator[Expected]:
-    """Yield what is expected on each problem, computing it for the next few meanwhile."""
-    waiting: deque[Future[Expected]] = deque()
-    rest = iter(problems)
+    """Yield what is expected on each problem, computing it for the next few meanwhile, as far as their inputs fit the host's memory."""
+    waiting: deque[tuple[Future[Expected], float]] = deque()
+    rest = deque(problems)
+    memory = _MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with ThreadPoolExecutor(_THREADS) as pool:
         try:
-            while True:
-                while len(waiting) < _AHEAD and (problem := next(rest, None)) is not None:
-                    waiting.append(pool.submit(expect, op, problem))
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
+            while rest or waiting:
+                while rest and len(waiting) < _AHEAD:
+                    size = op.cost(rest[0]).bytes_read
+                    if waiting and sum(s for _, s in waiting) + size > memory:
+                        break
+                    waiting.append((pool.submit(expect, op, rest.popleft()), size))
+                yield waiting.popleft()[0].result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def time_matches(session: Session, timer: Timer, matches: Sequence[Match]) -> Iterator[tuple[DrawnRow, Mapping[str, Timed]]]:
-    """Time each match, and yield its row with the timings."""
+def time_matches(
+    session: Session, timer: Timer, matches: Sequence[Match], max_errors: Mapping[str, float]
+) -> Iterator[tuple[DrawnRow, Mapping[str, Timed]]]:
+    """Time each match, and yield its row with the timings. ``max_errors`` are those of the libraries, by name."""
     op = session.loaded.op
     expected = expect_ahead(op, (m.drawn.problem for m in matches))
     for match, known in zip(matches, expected, strict=True):
         entries = [(e.name, e.launchable) for e in match.entrants]
         timed = time_all(session, timer, match.drawn.problem, entries, known, with_errors=True, num_places=_NUM_PLACES)
-        yield make_row(match, timed), timed
+        yield make_row(match, timed, max_errors), timed
 
 
-def make_row(match: Match, timed: Mapping[str, Timed]) -> DrawnRow:
+def make_row(match: Match, timed: Mapping[str, Timed], max_errors: Mapping[str, float]) -> DrawnRow:
     """Return a match's row from what was timed."""
     roles = {e.name: e.role for e in match.entrants}
-    contenders = tuple(describe_timed(t, roles[name]) for name, t in timed.items())
+    contenders = tuple(replace(describe_timed(t, roles[name]), max_error=max_errors.get(name, PEER_ERROR)) for name, t in timed.items())
     row = DrawnRow(
         group=match.drawn.group.name,
         problem=match.drawn.problem.name,

@@ -159,7 +159,7 @@ def test_a_program_is_planned_again_with_what_is_fastest(device: Device, tmp_pat
     seen: dict[str, float] = {}
 
     def time_call(self: DeviceExecutor, index: int, call: FrozenCall) -> list[float]:
-        self._bind(index, call)()
+        self._binding.bind(index, call)()
         seen[call.handle.kernel] = 1.0 if call.handle.kernel.startswith("naive") else 2.0
         return [seen[call.handle.kernel]] * 3
 

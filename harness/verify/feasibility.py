@@ -1,0 +1,90 @@
+"""Which large problems are judged at all: those whose memory, time and share of work a device can afford."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from device.interface import Device, DeviceArray, Stream
+from harness.spec import Launchable, Op, Problem
+from harness.verify.allocations import Layout
+from harness.verify.case import Case, plan_arguments
+from harness.verify.unlisted import settle_sizes
+
+# Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together: about a second.
+NUM_BLOCKS = 4
+MAX_INSTRUCTIONS = 10_000_000
+# What those blocks may share of the problem's work, lest an instruction limit is reached for nothing.
+_MAX_SHARE_BYTES = 1e7
+_MAX_SHARE_FLOPS = 1e9
+# What a launch of no more blocks than those may move: of 512 bytes per warp and access, with four other instructions for each.
+_MAX_WHOLE_BYTES = 512 * MAX_INSTRUCTIONS / 5
+# Of a real device's memory, so that other programs are left some.
+_MEMORY_SHARE = 0.8
+# A launch on a real device cannot be stopped: what would take longer is told by problems whose largest size is a part of this one's.
+_MAX_LAUNCH_S = 2.0
+_PARTS = (4096, 256, 16)
+_MIN_PART = 64
+
+
+class NotJudgedError(Exception):
+    """A problem cannot be judged here; the message says why."""
+
+
+def require_memory(device: Device, op: Op, problem: Problem) -> None:
+    """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
+    planned = plan_arguments(op, problem).values()
+    wanted = sum(each.span_bytes for each in planned if isinstance(each, DeviceArray))
+    there = device.properties.memory_bytes
+    if device.observer is None and wanted > _MEMORY_SHARE * there:
+        raise NotJudgedError(f"its tensors span {wanted / 2**30:.1f} GiB, the device has {there / 2**30:.1f}")
+
+
+def require_short_launch(device: Device, op: Op, problem: Problem, launchable: Launchable, stream: Stream) -> None:
+    """Refuse a launch on a GPU that would take long, by the times of smaller ones of the same form."""
+    largest = max(problem.sizes, key=lambda name: problem.sizes[name])
+    for part in _PARTS:
+        size = problem.sizes[largest] // part
+        smaller = settle_sizes(op, problem, {**problem.sizes, largest: size}) if size >= _MIN_PART else None
+        if smaller is not None:
+            smaller = replace(smaller, padding=problem.padding, orders=problem.orders, offsets=problem.offsets)
+        if smaller is None or launchable.supports(**plan_arguments(op, smaller)):
+            continue
+        seconds = _time_launch(device, op, smaller, launchable, stream)
+        growth = _find_work(op, problem) / _find_work(op, smaller)
+        if seconds * growth > _MAX_LAUNCH_S:
+            raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s with {largest} = {size}")
+
+
+def require_small_share(op: Op, problem: Problem, num_blocks: int) -> None:
+    """Refuse a launch of ``num_blocks`` blocks of which the few that are run do too much."""
+    cost, share = op.cost(problem), NUM_BLOCKS / num_blocks
+    if cost.bytes_moved * share > _MAX_SHARE_BYTES or cost.flops * share > _MAX_SHARE_FLOPS:
+        moved, computed = cost.bytes_moved * share / 1e6, cost.flops * share / 1e6
+        raise NotJudgedError(
+            f"{NUM_BLOCKS} of its {num_blocks} blocks move {moved:.0f} MB and do {computed:.0f} Mflop, too many to run here"
+        )
+
+
+def require_few_bytes(op: Op, problem: Problem) -> None:
+    """Refuse a launch of few blocks that would reach the limit of instructions, however wide its accesses are."""
+    moved = op.cost(problem).bytes_moved
+    if moved > _MAX_WHOLE_BYTES:
+        raise NotJudgedError(f"its few blocks move {moved / 1e6:.0f} MB, too many to run here")
+
+
+def _find_work(op: Op, problem: Problem) -> float:
+    cost = op.cost(problem)
+    return max(cost.bytes_moved, cost.flops)
+
+
+def _time_launch(device: Device, op: Op, problem: Problem, launchable: Launchable, stream: Stream) -> float:
+    """Return the seconds of one launch, after one that loads the kernel."""
+    begin, end = device.create_event(), device.create_event()
+    with Case(device, op, problem, Layout.EXACT) as case:
+        case.prepare(launchable)
+        for _ in range(2):
+            stream.record(begin)
+            case.launch(launchable, stream)
+            stream.record(end)
+            stream.synchronize()
+    return end.elapsed_us(begin) * 1e-6
