@@ -69,9 +69,7 @@ def run(
     leak_check: Annotated[bool, typer.Option("--leak-check", help="report memory still allocated at exit as an error")] = False,
     error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code if there are errors; 0: the program's own")] = 0,
     print_limit: Annotated[int, typer.Option(min=0, help="how many distinct findings are printed")] = 100,
-    max_seconds: Annotated[
-        float, typer.Option(min=0, help="stop it after this many seconds, with exit code 124; 0: no limit")
-    ] = 0,
+    max_seconds: Annotated[float, typer.Option(min=0, help="stop it after this many seconds, with exit code 124; 0: no limit")] = 0,
     zero_memory: Annotated[bool, typer.Option("--zero-memory", help="new memory is zeroed; a note names reads that rely on it")] = False,
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="any other option of the emulator; repeatable")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no summary if there are no findings")] = False,
