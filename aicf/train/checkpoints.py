@@ -100,7 +100,7 @@ class Checkpoints:
     def read_newest(self, step: Compiled, loader: Loader) -> Progress:
         """Take up the newest checkpoint; returns how far it is, nothing done where there is none.
 
-        Raises :class:`StateError` for one that cannot be read or is of another step: it names the file, and the older one that stands.
+        Raises :class:`StateError` for one that cannot be read or belongs to another step: it names the file, and the older one that stands.
         """
         found = self.find()
         if not found:
@@ -126,5 +126,5 @@ def read_checkpoint(path: Path, step: Compiled, loader: Loader) -> Progress:
         step.load_state_dict(arrays)
     except ValueError as error:
         loader.load_state_dict(before)
-        raise StateError(f"{path}: is of another step: {error}") from error
+        raise StateError(f"{path}: belongs to another step: {error}") from error
     return Progress(done, steps.tolist(), losses.tolist())

@@ -29,7 +29,7 @@ def test_counts_are_by_category_and_reasons_are_listed() -> None:
         Run("them/collection", "gemm", "graph", "not built", 0.0, why="needs cuBLAS"),
     ]
     lines = render_page(sources, runs).splitlines()
-    assert lines[0] == "3 programs ran: 1 pass, 1 ran, 1 finding. 1 others were drawn and could not be built."
+    assert lines[0] == "3 programs ran: 1 pass, 1 ran, 1 finding. 1 others were drawn but could not be built."
     assert "| them/collection | `0123456789ab` | drawn by seed 1 |" in lines
     assert "| them/collection | graph | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 1 |" in lines
     assert "| them/collection | math | 2 | 1 | 0 | 1 | 0 | 0 | 0 | 0 |" in lines

@@ -118,7 +118,7 @@ class Interrupting(DataLoader):
 
 def test_an_interrupted_run_is_saved_behind_its_step_and_goes_on(step: Step, tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match=r"stopped behind step 3 of 8; saved as .*step-000000003.safetensors"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped after step 3 of 8; saved as .*step-000000003.safetensors"):
         fit(step, Interrupting((X, Y), batch=8, seed=5), steps=8, checkpoints=tmp_path / "a", read_every=1, show=False)
     assert signal.getsignal(signal.SIGINT) is before
     found = fit(step, make_loader(), steps=8, checkpoints=tmp_path / "a", read_every=1, show=False)
