@@ -77,7 +77,11 @@ __device__ __forceinline__ void drop_elements(const Dropout& dropout, std::uint6
     const uint4 next = place + kElems > 4 ? draw_block(*dropout.counter, first / 4 + 1, 0) : block;
     static_assert(kElems <= 4, "in two blocks at most");
 #pragma unroll
-    for (unsigned i = 0; i < kElems; ++i) y[i] = drop_by_word(y[i], take_word(place + i < 4 ? block : next, (place + i) % 4), p);
+    for (unsigned i = 0; i < kElems; ++i) {
+        // By value: a reference to one or the other would put both into memory.
+        const std::uint32_t word = place + i < 4 ? take_word(block, place + i) : take_word(next, place + i - 4);
+        y[i] = drop_by_word(y[i], word, p);
+    }
 }
 
 }  // namespace aicf

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.expressions.philox import draw_words, find_kept
 from harness.spec import Arrays, Cost, Problem
+from harness.spec.expressions import draw_words, find_kept
 
 FLOAT_BYTES = 4
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
