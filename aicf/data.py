@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,3 +59,18 @@ class DataLoader:
         if state["seed"] != self.seed:
             raise ValueError(f"the state has seed {state['seed']}, but this loader has seed {self.seed}")
         self.epoch, self.position = state["epoch"], state["position"]
+
+
+def repeat(loader: Iterable[Sequence[Any]], count: int) -> Iterator[Sequence[Any]]:
+    """Yield ``count`` batches, epoch after epoch; raises ValueError for a loader that has none."""
+    left, empty = count, 0
+    while left > 0:
+        empty += 1
+        if empty > 2:
+            raise ValueError("the loader has no batch")
+        for batch in loader:
+            empty = 0
+            yield batch
+            left -= 1
+            if left == 0:
+                return

@@ -11,6 +11,7 @@ import fcntl
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -27,6 +28,36 @@ from device.toolchain import BuildError, Toolchain, find_toolchain, make_environ
 # What ptxas said of a kernel, beside its library.
 PTXAS_LOG = "ptxas.txt"
 _LIBRARY, _DIGEST = "kernel.so", "kernel.so.sha256"
+
+
+class NotBuiltError(RuntimeError):
+    """A kernel is not in the cache, and no compiler is to be asked (:func:`without_compiler`)."""
+
+
+class _Compiler(threading.local):
+    """Whether this thread may compile."""
+
+    is_barred = False
+
+
+_compiler = _Compiler()
+# The kernels that this process has compiled, in order.
+_compiled: list[str] = []
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """In the block, on this thread, a kernel that is not in the cache raises :class:`NotBuiltError` and is not compiled."""
+    before, _compiler.is_barred = _compiler.is_barred, True
+    try:
+        yield
+    finally:
+        _compiler.is_barred = before
+
+
+def list_compiled() -> tuple[str, ...]:
+    """Return the names of the kernels that this process has compiled so far, as ``op/kernel``."""
+    return tuple(_compiled)
 
 
 def build_kernel(kernel: FrozenKernel, cache_dir: Path | None = None) -> Path:
@@ -53,6 +84,8 @@ def find_or_build(place: Path, kernel: FrozenKernel, check: Callable[[FrozenKern
     """
     if _is_whole(place):
         return place / _LIBRARY
+    if _compiler.is_barred:
+        raise NotBuiltError(f"{kernel.op}/{kernel.name} is not in the cache {place.parent}; python -m aicf prebuild {kernel.op} builds it")
     try:
         toolchain = find_toolchain()
     except UnavailableError as error:
@@ -125,6 +158,7 @@ def _build(kernel: FrozenKernel, toolchain: Toolchain, place: Path, check: Calla
         if place.exists():  # damaged, or this would not be built
             shutil.rmtree(place)
         made.rename(place)
+    _compiled.append(f"{kernel.op}/{kernel.name}")
 
 
 def _require_pinned(kernel: FrozenKernel, toolchain: Toolchain, library: Path) -> None:

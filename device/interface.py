@@ -114,6 +114,10 @@ class Buffer(ABC):
         """Copy bytes to the host."""
 
     @abstractmethod
+    def read_into(self, out: NDArray[np.uint8], offset_bytes: int = 0) -> None:
+        """Copy as many bytes as a contiguous host array has into it."""
+
+    @abstractmethod
     def write(self, data: NDArray[Any], offset_bytes: int = 0) -> None:
         """Copy bytes (or blocking, any contiguous array) from the host."""
 

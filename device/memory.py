@@ -35,9 +35,14 @@ class RuntimeBuffer(Buffer):
         """Copy bytes to the host, after all work on the default stream."""
         size = self.check_range(offset_bytes, size_bytes)
         out = np.empty(size, np.uint8)
+        self.read_into(out, offset_bytes)
+        return out
+
+    def read_into(self, out: NDArray[np.uint8], offset_bytes: int = 0) -> None:
+        """Copy as many bytes as a contiguous host array has into it, after all work on the default stream."""
+        size = self.check_range(offset_bytes, out.nbytes)
         if size:
             self.cudart.call("cudaMemcpy", out.ctypes.data, self.address + offset_bytes, size, api.MEMCPY_DEVICE_TO_HOST)
-        return out
 
     def write(self, data: NDArray[Any], offset_bytes: int = 0) -> None:
         """Copy a C-contiguous array's bytes from the host; they are there when this returns."""

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from aicf.errors import LaunchError
 from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
-from contract.building import build_kernel
+from contract.building import NotBuiltError, build_kernel, without_compiler
 from contract.calls import Interface, Query
 from contract.chain_building import build_chain
 from contract.decision import How
@@ -60,6 +60,16 @@ class KernelHandle:
         layouts, known = self.interface.find_layouts(self.query.values), self.query.addresses
         addresses = {layout.name: known.get(layout.name) or (i + 1) << _STAND_IN_BITS for i, layout in enumerate(layouts)}
         return self.load().ask_workspace(self.make_params(addresses))
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the kernel is in the cache, or installed; nothing is compiled."""
+        try:
+            with without_compiler():
+                self.build()
+        except NotBuiltError:
+            return False
+        return True
 
     def build(self) -> None:
         """Build the kernel unless it is in the cache; from any thread, and without a device. Raises as :meth:`load`."""

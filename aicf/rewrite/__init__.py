@@ -20,6 +20,7 @@ from aicf.rewrite.rules import (
     SetBatch,
     Split,
     Thaw,
+    Together,
     Widen,
     read_rule,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "Thaw",
+    "Together",
     "Widen",
     "draw_timeline",
     "policies",

@@ -1,7 +1,11 @@
-"""Whether two structures compute the same: both are evaluated on a few rows by the ops' meanings, in the dtypes of their values."""
+"""Whether two structures compute the same: both are evaluated on a few rows by the ops' meanings, in the dtypes of their values.
+
+Products with weights that are in device memory are computed there, by frozen kernels that are in the cache: weights are not read back.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,15 +13,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aicf.errors import RewriteError, UnsupportedError
 from aicf.frontends.recording import Recording, record
+from aicf.ir import Node, Value
 from aicf.nn import Module
 from aicf.opset import Type, find_dtype, find_op
 from aicf.plan import Plan
+from aicf.rewrite.draft import Draft
+from aicf.rewrite.rules import Rule
+from aicf.rewrite.structure import Structure
 from aicf.runtime import Executor
 from aicf.tensor import Tensor
+from contract.building import NotBuiltError
 
+_log = logging.getLogger("aicf.rewrite")
 ROWS = 8
 Loss = Callable[..., Tensor]
+
+
+def check(rule: Rule, structure: Structure, draft: Draft) -> tuple[float, float]:
+    """Compare the functions before and after on a few rows; returns the largest difference and magnitude.
+
+    Raises :class:`RewriteError` where the network cannot be evaluated, or a rule that keeps the function has changed it.
+    """
+    step, loss = structure.step, structure.recipe.loss
+    batch = read_rows(step.executor, step.plan)
+    try:
+        results = [compute_rows(model, loss, batch) for model in (structure.recipe.model, draft.model)]
+    except (TypeError, ValueError, LookupError, RuntimeError) as error:
+        raise RewriteError(f"{rule}: the network cannot be evaluated after this change: {error}") from error
+    delta, scale, bound = compare(*results)
+    if rule.preserves and not delta <= bound:
+        raise RewriteError(f"{rule}: changes the results by {delta:.3g}, rounding explains {bound:.3g}; it was not applied")
+    return delta, scale
 
 
 def read_rows(executor: Executor, plan: Plan, rows: int = ROWS) -> list[NDArray[Any]]:
@@ -81,12 +109,42 @@ def _in_evaluation(model: Module) -> Iterator[None]:
 
 def _interpret(recording: Recording, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     graph, tensors = recording.graph, recording.tensors
+    held = {s.value.id: tensors[s.owner, s.role] for s in graph.states}
     values: dict[int, NDArray[Any]] = {v.id: a for (_, v), a in zip(graph.inputs, batch, strict=True)}
-    values |= {s.value.id: tensors[s.owner, s.role].numpy() for s in graph.states}
+
+    def read(value: Value) -> NDArray[Any]:
+        if value.id not in values:
+            values[value.id] = held[value.id].numpy()
+        return values[value.id]
+
     for node in graph.nodes:
-        made = find_op(node.op).evaluate([None if v is None else values[v.id] for v in node.inputs], node.attrs)
+        inputs = [None if v is None else held[v.id] if v.id in held else values[v.id] for v in node.inputs]
+        made = _multiply_there(node, inputs)
+        if made is None:
+            made = find_op(node.op).evaluate([None if v is None else read(v) for v in node.inputs], node.attrs)
         values |= {v.id: a for v, a in zip(node.outputs, made, strict=True)}
-    return [values[v.id] for v in graph.outputs]
+    return [read(v) for v in graph.outputs]
+
+
+def _multiply_there(node: Node, inputs: Sequence[Tensor | NDArray[Any] | None]) -> Sequence[NDArray[Any]] | None:
+    """Return a linear layer's results by a kernel where its weights are in device memory; None where no kernel is there for it."""
+    weights = inputs[1] if node.op == "Linear" else None
+    if not isinstance(weights, Tensor) or weights.backend.name != "cuda" or isinstance(inputs[0], Tensor):
+        return None
+    there = weights.backend
+    arrays = [
+        x.data if isinstance(x, Tensor) and x.backend is there else None if x is None else there.from_host(np.asarray(_to_host(x)))
+        for x in inputs
+    ]
+    try:
+        return [np.array(there.to_host(a)) for a in there.op_call(node.op, arrays, node.attrs)]
+    except (NotBuiltError, UnsupportedError) as error:
+        _log.warning("%s is checked on the host: %s", node.op, error)
+        return None
+
+
+def _to_host(values: Tensor | NDArray[Any]) -> NDArray[Any]:
+    return values.numpy() if isinstance(values, Tensor) else values
 
 
 def compare(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> tuple[float, float, float]:

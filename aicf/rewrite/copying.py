@@ -25,8 +25,24 @@ def copy_to_host(tensor: Owned) -> Owned:
 
 
 def make_like(tensor: Owned, values: Any) -> Owned:
-    """Return a parameter or buffer of other values in host memory, which has a gradient where that one has."""
-    return type(tensor).wrap(np.ascontiguousarray(values), find_backend("numpy")).require_grad(tensor.requires_grad)
+    """Return a parameter or buffer of a host array's values in host memory, which has a gradient where that one has."""
+    return wrap_like(tensor, Tensor.wrap(np.ascontiguousarray(values), find_backend("numpy")))
+
+
+def wrap_like(tensor: Owned, values: Tensor) -> Owned:
+    """Return a parameter or buffer with a tensor's array, wherever that is, which has a gradient where the other one has."""
+    return type(tensor).wrap(values.data, values.backend).require_grad(tensor.requires_grad)
+
+
+def share(tensor: Owned) -> Owned:
+    """Return a parameter with the same values, which nobody may write to; of a buffer, which eager code writes to, a copy on the host."""
+    return wrap_like(tensor, share_values(tensor)) if isinstance(tensor, Parameter) else copy_to_host(tensor)
+
+
+def share_values(tensor: Tensor) -> Tensor:
+    """Return a tensor over the same memory, by an array of its own: programs know arrays of theirs by identity."""
+    (view,) = tensor.backend.op_call("Reshape", (tensor.data,), {"shape": tensor.shape})
+    return Tensor.wrap(view, tensor.backend)
 
 
 def copy_model(model: Module, make: Callable[[Owned], Owned] = copy_to_host) -> tuple[Module, dict[int, Owned]]:

@@ -1,8 +1,11 @@
-"""The next structure while a rule works on it: a copy of model, optimizer and all state in host memory. What runs does not change."""
+"""The next structure while a rule works on it. What runs does not change.
+
+Parameters and states are where they were, until a rule gives them other values; none is written to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,16 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aicf.backends import find_backend
 from aicf.errors import RewriteError
 from aicf.ir import Graph
 from aicf.nn import Module, Parameter
 from aicf.optim import Optimizer
 from aicf.optim.optimizer import Group
-from aicf.rewrite.copying import copy_model, copy_optimizer, make_like
+from aicf.rewrite.copying import copy_model, copy_optimizer, make_blank, share, share_values, wrap_like
 from aicf.rewrite.dimensions import Dimensions, Units
 from aicf.rewrite.records import Map
 from aicf.rewrite.transport import Arrays, carry, make_map
 from aicf.tensor import Tensor
+
+States = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,17 +49,14 @@ class Draft:
 
     @classmethod
     def of(cls, graph: Graph, model: Module, optimizer: Optimizer, resting: Mapping[str, Rest], batch: int) -> Draft:
-        """Return a copy of a structure; ``graph`` is its loss as it was recorded."""
-        twin, tensors = copy_model(model)
-        return cls(graph, twin, copy_optimizer(optimizer, tensors), dict(resting), batch)
+        """Return a twin of a structure, with the same arrays; ``graph`` is its loss as it was recorded."""
+        twin, tensors = copy_model(model, share)
+        return cls(graph, twin, copy_optimizer(optimizer, tensors, share_values), dict(resting), batch)
 
     def __post_init__(self) -> None:
         self.origins = {id(p): path for path, p in self.model.named_parameters()}
         self._groups = [list(group.params) for group in self.optimizer.groups]
-        self._states = {
-            id(p): {role: np.array(t.numpy()) for role, t in self.optimizer.state.get(i, {}).items()}
-            for i, p in enumerate(self.optimizer.params)
-        }
+        self._states: dict[int, States] = {id(p): dict(self.optimizer.state.get(i, {})) for i, p in enumerate(self.optimizer.params)}
 
     # ---- reading
 
@@ -89,30 +92,43 @@ class Draft:
             raise RewriteError(f"{owner}: its units cannot change, since their axis {error}") from None
 
     def values(self, path: str) -> NDArray[Any]:
-        """Return a parameter's values."""
+        """Return a parameter's values in host memory."""
         return self.parameters[path].numpy()
 
+    def list_roles(self, path: str) -> set[str]:
+        """Return the roles of a parameter's optimizer state, none where it is not trained."""
+        return set(self._states.get(id(self.parameters[path]), {}))
+
     def state(self, path: str) -> Arrays:
-        """Return a parameter's optimizer state by role, empty where it is not trained."""
-        return self._states.get(id(self.parameters[path]), {})
+        """Return a parameter's optimizer state by role in host memory, empty where it is not trained."""
+        return _read(self._states.get(id(self.parameters[path]), {}))
 
     # ---- changing
 
     def carry(self, path: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.float64], *, is_read: bool) -> None:
         """Take units along an axis of a parameter and of its state, and note the map."""
         mapping = make_map(path, dim, index.tolist(), shares, self.optimizer.op, is_read=is_read)
-        state = self.resting[path].state if path in self.resting else self.state(path)
-        values, made = carry(self.values(path), state, mapping)
-        if path in self.resting:
-            self.resting[path] = Rest(self.resting[path].group, made)
+        p, rest = self.parameters[path], self.resting.get(path)
+        values, made = carry(p, self._states.get(id(p), {}) if rest is None else _wrap(rest.state), mapping)
+        if rest is not None:
+            self.resting[path] = Rest(rest.group, _read(made))
             made = {}
-        self.put(path, values, made)
+        self._exchange(path, values, made)
         self.maps.append(mapping)
 
     def put(self, path: str, values: NDArray[Any], state: Arrays) -> None:
-        """Give a parameter other values, of any shape, and another state."""
+        """Give a parameter other values, of any shape, and another state; both are in host memory."""
+        self._exchange(path, Tensor.wrap(np.ascontiguousarray(values), find_backend("numpy")), _wrap(state))
+
+    def keep_state(self, path: str, roles: Collection[str]) -> None:
+        """Leave a parameter with no other roles of its optimizer state than these."""
+        states = self._states[id(self.parameters[path])]
+        for role in states.keys() - set(roles):
+            del states[role]
+
+    def _exchange(self, path: str, values: Tensor, state: States) -> None:
         old = self.parameters[path]
-        new = make_like(old, values)
+        new = wrap_like(old, values)
         assert isinstance(new, Parameter)
         for _, module in self.model.modules():
             for name, held in list(vars(module).items()):
@@ -132,7 +148,7 @@ class Draft:
         """Have a parameter trained in one of the optimizer's groups, with a state; without one it begins at zero."""
         parameter = self.parameters[path]
         self._groups[group].append(parameter)
-        self._states[id(parameter)] = state
+        self._states[id(parameter)] = _wrap(state)
 
     def stop_training(self, path: str) -> tuple[int, Arrays]:
         """Take a parameter out of the optimizer; returns its group and state. Raises :class:`RewriteError` where it is in none."""
@@ -140,7 +156,7 @@ class Draft:
         for number, group in enumerate(self._groups):
             if any(p is parameter for p in group):
                 self._groups[number] = [p for p in group if p is not parameter]
-                return number, self._states.pop(id(parameter))
+                return number, _read(self._states.pop(id(parameter)))
         raise RewriteError(f"{path}: is not trained")
 
     def find_group(self, path: str) -> int:
@@ -160,7 +176,7 @@ class Draft:
         old = self.optimizer
         old.groups = [Group(tuple(ps), g.lr, g.options) for ps, g in zip(self._groups, old.groups, strict=True)]
         old.params = list(params)
-        old.state = {i: {role: Tensor.wrap(a, p.backend) for role, a in self._states.get(id(p), {}).items()} for i, p in enumerate(params)}
+        old.state = {i: dict(self._states.get(id(p), {})) for i, p in enumerate(params)}
         self._complete_states()
         return {path: present.get(path) for path in self.graph_owners}
 
@@ -176,5 +192,13 @@ class Draft:
             for p in group.params:
                 held = self.optimizer.state[index]
                 for role in self.optimizer.find_roles(group.options):
-                    held.setdefault(role, Tensor(np.zeros_like(p.numpy()), backend=p.backend))
+                    held.setdefault(role, make_blank(p))
                 index += 1
+
+
+def _read(states: Mapping[str, Tensor]) -> Arrays:
+    return {role: np.array(tensor.numpy()) for role, tensor in states.items()}
+
+
+def _wrap(arrays: Mapping[str, NDArray[Any]]) -> States:
+    return {role: Tensor.wrap(array, find_backend("numpy")) for role, array in arrays.items()}

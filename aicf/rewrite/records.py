@@ -37,7 +37,8 @@ class RewriteRecord:
     """One rewrite. ``nodes`` has the present owner path of each parameter by its old one, None for one that is gone.
 
     ``delta`` is the largest difference of the network's results that was found by value, ``scale`` their largest magnitude. ``undo`` is the
-    rule that takes the rewrite back, where there is one. ``evidence`` is what a policy decided by. Times are in seconds.
+    rule that takes the rewrite back, where there is one. ``evidence`` is what a policy decided by; ``compiled`` are
+    kernels that were not in the cache. Times are in seconds.
     """
 
     step: int
@@ -50,6 +51,7 @@ class RewriteRecord:
     undo: Mapping[str, Any] | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    compiled: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return the record as one line of JSON."""
@@ -61,7 +63,8 @@ class RewriteRecord:
         try:
             read = parse_json(text, strict=False)
             maps = tuple(_read_map(each) for each in read.pop("maps"))
-            return require_fields(cls(maps=maps, **read))
+            compiled = tuple(read.pop("compiled", ()))
+            return require_fields(cls(maps=maps, compiled=compiled, **read))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a rewrite's record: {error}") from None
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aicf.data import DataLoader
+from aicf.data import DataLoader, repeat
 from aicf.errors import RewriteError, StateError
 from aicf.ir.graph import PARAMETER
 from aicf.nn import Module
 from aicf.optim import Optimizer
-from aicf.rewrite.checking import compare, compute_rows, read_rows
+from aicf.rewrite.checking import check
+from aicf.rewrite.copying import copy_model
 from aicf.rewrite.decisions import Judge, Policy, decide
-from aicf.rewrite.draft import Draft
 from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewritten, RolledBack, Shapes
 from aicf.rewrite.observers import Arrays, summarise
 from aicf.rewrite.records import RewriteRecord
@@ -23,6 +24,9 @@ from aicf.rewrite.snapshots import Saved, Snapshot
 from aicf.rewrite.structure import Frame, Structure
 from aicf.rewrite.verbs import Verbs
 from aicf.train.program import Step
+from contract.building import list_compiled, without_compiler
+
+_log = logging.getLogger("aicf.rewrite")
 
 
 class Run(Verbs):
@@ -34,15 +38,20 @@ class Run(Verbs):
     With a ``policy``, or where ``every`` is given, the step is compiled again with observers, and :meth:`fit` adds what they see to
     :attr:`log` at the end of each window of ``every`` steps (100 by default). The policy is asked there; rewrites that it proposes are
     judged by ``judge``, and rolled back where that says so. Without a judge they stay.
+
+    A rewrite that needs a kernel which is not in the cache compiles it, says so in the log of ``aicf.rewrite`` and names it in its record;
+    with ``compiles`` False it is refused. :meth:`prebuild` compiles ahead.
     """
 
-    def __init__(self, step: Step, policy: Policy | None = None, *, every: int | None = None, judge: Judge | None = None) -> None:
+    def __init__(
+        self, step: Step, policy: Policy | None = None, *, every: int | None = None, judge: Judge | None = None, compiles: bool = True
+    ) -> None:
         if every is not None and every < 1:
             raise ValueError(f"every={every}: must be at least 1 step")
         self._structure = Structure.of(step, every or (None if policy is None else 100))
         self._loader: Any = None
         self._count = 0
-        self.policy, self.judge = policy, judge
+        self.policy, self.judge, self.compiles = policy, judge, compiles
         self.steps_done = int(self.optimizer.steps_done.item())
         self.records: list[RewriteRecord] = []
         self.log = Log()
@@ -79,12 +88,19 @@ class Run(Verbs):
         """
         started = time.perf_counter()
         self._read()
-        before = self._structure
+        before, compiled = self._structure, len(list_compiled())
         draft = before.start()
-        undo = rule.change(draft)
-        nodes = draft.finish()
-        delta, scale = self._check(rule, draft)
-        self._structure = before.exchange(before.prepare(draft), draft.resting)
+        with without_compiler():
+            undo = rule.change(draft)
+            nodes = draft.finish()
+            delta, scale = check(rule, before, draft)
+        prepared = before.prepare(draft)
+        missing = before.step.executor.find_unbuilt(prepared.made.plan)
+        if missing and not self.compiles:
+            raise RewriteError(f"{rule}: needs kernels that are not in the cache: {', '.join(missing)}; Run.prebuild compiles them ahead")
+        if missing:
+            _log.warning("%s: compiles %s; Run.prebuild does it ahead", rule, ", ".join(missing))
+        self._structure = before.exchange(prepared, draft.resting)
         if draft.batch != before.batch and isinstance(self._loader, DataLoader):
             # Rows that were seen in this epoch are not seen again, but for less than a batch of them.
             self._loader.position = self._loader.position * self._loader.batch // draft.batch
@@ -100,6 +116,7 @@ class Run(Verbs):
             None if undo is None else undo.to_data(),
             dict(evidence or {}),
             time.perf_counter() - started,
+            list_compiled()[compiled:],
         )
         self.records.append(record)
         self.log.add(Rewritten(self.steps_done, record.rule, record.preserves, delta, scale, record.seconds))
@@ -112,25 +129,26 @@ class Run(Verbs):
         draft = self._structure.start()
         rule.change(draft)
         draft.finish()
-        return draft.model
+        return copy_model(draft.model)[0]
+
+    def prebuild(self, *rules: Rule) -> tuple[str, ...]:
+        """Compile what rewrites by these rules need, each made of the present structure; returns the kernels that were not in the cache.
+
+        Nothing is changed. Raises :class:`RewriteError` as :meth:`apply` does, but where a kernel does not compile that is seen by apply.
+        """
+        compiled = len(list_compiled())
+        for rule in rules:
+            draft = self._structure.start()
+            rule.change(draft)
+            draft.finish()
+            check(rule, self._structure, draft)
+            self.step.executor.build(self._structure.prepare(draft).made.plan)
+        return list_compiled()[compiled:]
 
     def _note_shapes(self) -> None:
         plan = self.step.plan
         shapes = {s.owner: s.slot.type.shape for s in plan.states if s.role == PARAMETER}
         self.log.add(Shapes(self.steps_done, shapes, sum(plan.sizes.values())))
-
-    def _check(self, rule: Rule, draft: Draft) -> tuple[float, float]:
-        """Compare the functions before and after on a few rows; returns the largest difference and magnitude."""
-        recipe, step = self._structure.recipe, self.step
-        batch = read_rows(step.executor, step.plan)
-        try:
-            results = [compute_rows(model, recipe.loss, batch) for model in (recipe.model, draft.model)]
-        except (TypeError, ValueError, LookupError, RuntimeError) as error:
-            raise RewriteError(f"{rule}: the network cannot be evaluated after this change: {error}") from error
-        delta, scale, bound = compare(*results)
-        if rule.preserves and not delta <= bound:
-            raise RewriteError(f"{rule}: changes the results by {delta:.3g}, rounding explains {bound:.3g}; it was not applied")
-        return delta, scale
 
     # ---- moments
 
@@ -195,7 +213,7 @@ class Run(Verbs):
         twin = Run.__new__(Run)
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
         twin._loader, twin._count, twin.steps_done, twin.records = None, 0, self.steps_done, list(self.records)
-        twin.policy, twin.judge, twin.log, twin._trial = self.policy, self.judge, Log(self.log), None
+        twin.policy, twin.judge, twin.compiles, twin.log, twin._trial = self.policy, self.judge, self.compiles, Log(self.log), None
         twin._begin(self._in_window)
         return twin
 
@@ -209,13 +227,13 @@ class Run(Verbs):
         self._loader = loader
         if self._structure.watch is None:
             losses = []
-            for batch in _repeat(loader, steps):
+            for batch in repeat(loader, steps):
                 losses.append(float(self.step(*batch).item()))
                 self.steps_done += 1
             return losses
         begin, left = len(self.log), steps
         while left > 0:
-            for batch in _repeat(loader, left):
+            for batch in repeat(loader, left):
                 left -= 1
                 if self._advance(batch):
                     break  # the loader is at another place
@@ -278,18 +296,3 @@ class Run(Verbs):
                 except RewriteError as error:
                     self.log.add(Refused(self.steps_done, rule, str(error)))
         return False
-
-
-def _repeat(loader: Iterable[Sequence[Any]], count: int) -> Iterator[Sequence[Any]]:
-    """Yield ``count`` batches, epoch after epoch; raises ValueError for a loader that has none."""
-    left, empty = count, 0
-    while left > 0:
-        empty += 1
-        if empty > 2:
-            raise ValueError("the loader has no batch")
-        for batch in loader:
-            empty = 0
-            yield batch
-            left -= 1
-            if left == 0:
-                return

@@ -122,7 +122,7 @@ class Structure:
             raise RewriteError(f"{self.step.plan.name}: cannot be compiled after this change: {error}") from error
 
     def exchange(self, prepared: Prepared, resting: Mapping[str, Rest]) -> Structure:
-        """Return the structure that follows, with all state; this one's memory is given back, and its use raises."""
+        """Return the structure that follows, with all state, which is copied where it is; this one is retired."""
         made, recipe = prepared.made, prepared.recipe
         drawn = {key: tensor for key, tensor in self.step.tensors.items() if key[1] == RANDOM and key in made.tensors}
         step = finish_step(made, recipe, {**made.tensors, **drawn})
@@ -150,7 +150,10 @@ class Structure:
         return made
 
     def retire(self, reason: str) -> None:
-        """Give the memory back; any use of step, model or optimizer raises from now on, but their values stay readable."""
+        """Stop: any use of step, model or optimizer raises from now on, but their values stay readable.
+
+        Memory is given back; that of the states with the last who keeps the model or the optimizer.
+        """
         if self._close is not None:
             self._close.retire(reason)
         self.step.retire(reason)
@@ -191,7 +194,7 @@ class Frame:
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
         every = None if structure.watch is None else structure.watch.every
-        state = step.executor.read_bytes(STATE) if on_host else step.executor.copy_bytes(STATE)
+        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE)
         return cls(made, recipe, resting, drawn, state, every)
 
     def read_state(self) -> NDArray[np.uint8]:
@@ -207,8 +210,7 @@ class Frame:
         if watch is not None:
             recipe.observe = watch.note
         noted = {} if watch is None else watch.tensors
-        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn, **noted})
-        step.executor.write_bytes(STATE, self.state)
+        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn, **noted}, self.state)
         return Structure(step, recipe, dict(self.resting), watch)
 
     def is_of(self, structure: Structure) -> bool:

@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aicf.backends import find_backend
 from aicf.errors import RewriteError
+from aicf.opset import find_dtype
 from aicf.opset.updates import SCALES
+from aicf.rewrite.moving import lie_along, take_units
 from aicf.rewrite.records import Map, Numbers
+from aicf.tensor import Tensor
 
 # The power of a gradient that each state is an average of.
 POWERS: Mapping[str, int] = {"exp_avg": 1, "exp_avg_sq": 2, "momentum": 1}
@@ -39,50 +43,37 @@ def _write(scales: NDArray[np.float64]) -> Numbers:
     return None if np.all(scales == 1.0) else tuple(scales.tolist())
 
 
-def carry(values: NDArray[Any], state: Arrays, mapping: Map) -> tuple[NDArray[Any], Arrays]:
+def carry(p: Tensor, state: Mapping[str, Tensor], mapping: Map) -> tuple[Tensor, dict[str, Tensor]]:
     """Return a parameter and its optimizer state after a map; raises :class:`RewriteError` for a state that nobody knows how to scale."""
     if unknown := sorted(state.keys() - POWERS.keys() - set(SCALES)):
         raise RewriteError(
             f"{mapping.owner}: how optimizer state {unknown[0]!r} scales with a gradient is not known; transport.POWERS says it"
         )
     scales = {1: mapping.scale_m, 2: mapping.scale_v}
-    new = take(values, mapping, mapping.scale_p)
-    made = {role: take(array, mapping, scales[POWERS[role]]) for role, array in state.items() if role in POWERS}
+    new = take_units(p, mapping, mapping.scale_p)
+    made = {role: take_units(held, mapping, scales[POWERS[role]]) for role, held in state.items() if role in POWERS}
     for role, factors in ((P_SCALE, mapping.scale_p), (G_SCALE, mapping.scale_m)):
-        scale = _carry_scale(state.get(role), values, mapping, factors)
+        before = state.get(role)
+        scale = _carry_scale(None if before is None else before.numpy(), p.ndim, mapping, factors)
         if scale is not None:
-            made[role] = scale
+            made[role] = Tensor.wrap(scale.astype(find_dtype(p.dtype)), find_backend("numpy"))
     return new, made
 
 
-def take(array: NDArray[Any], mapping: Map, factors: Numbers) -> NDArray[Any]:
-    """Return an array with the units that a map names, each times its factor, rounded once."""
-    assert mapping.dim is not None and mapping.index is not None
-    taken = np.take(array, np.asarray(mapping.index, np.int64), axis=mapping.dim)
-    if factors is None:
-        return taken
-    wide = taken.astype(np.float64) * _lie_along(np.asarray(factors), mapping.dim, array.ndim)
-    return wide.astype(array.dtype)
-
-
-def _lie_along(factors: NDArray[np.float64], dim: int, rank: int) -> NDArray[np.float64]:
-    return factors.reshape([-1 if axis == dim else 1 for axis in range(rank)])
-
-
-def _carry_scale(scale: NDArray[Any] | None, values: NDArray[Any], mapping: Map, factors: Numbers) -> NDArray[Any] | None:
+def _carry_scale(scale: NDArray[Any] | None, rank: int, mapping: Map, factors: Numbers) -> NDArray[np.float64] | None:
     """Return a scale after a map, as small as it can be; None where it is 1 everywhere."""
     if scale is None and factors is None:
         return None
     assert mapping.dim is not None and mapping.index is not None
-    made = np.ones((1,) * values.ndim, np.float64) if scale is None else scale.astype(np.float64)
+    made = np.ones((1,) * rank, np.float64) if scale is None else scale.astype(np.float64)
     if made.shape[mapping.dim] > 1:
         made = np.take(made, np.asarray(mapping.index, np.int64), axis=mapping.dim)
     if factors is not None:
-        made = made * _lie_along(np.asarray(factors), mapping.dim, values.ndim)
+        made = made * lie_along(np.asarray(factors), mapping.dim, rank)
     for axis in range(made.ndim):
         first = np.take(made, [0], axis=axis) if made.shape[axis] else made
         if made.shape[axis] > 1 and np.all(made == first):
             made = first
     # Factors r and 1/r need not give 1 exactly: what is nearer than their rounding is.
     made = np.where(np.abs(made - 1.0) < 1e-14, 1.0, made)
-    return None if np.all(made == 1.0) else made.astype(values.dtype)
+    return None if np.all(made == 1.0) else made

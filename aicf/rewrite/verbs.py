@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aicf.errors import RewriteError
@@ -21,6 +21,7 @@ from aicf.rewrite.rules import (
     SetBatch,
     Split,
     Thaw,
+    Together,
     Widen,
     read_rule,
 )
@@ -33,8 +34,10 @@ class Verbs(ABC):
     def apply(self, rule: Rule, evidence: Mapping[str, Any] | None = None) -> RewriteRecord:
         """Rewrite the network by a rule, and return what was done."""
 
-    def widen(self, owner: str, to: int, *, seed: int = 0) -> RewriteRecord:
-        """Have ``to`` units in the place of those that ``owner`` makes (:class:`~aicf.rewrite.Widen`)."""
+    def widen(self, owner: str | Sequence[str], to: int, *, seed: int = 0) -> RewriteRecord:
+        """Have ``to`` units in the place of those that ``owner`` makes, or each of several (:class:`~aicf.rewrite.Widen`)."""
+        if not isinstance(owner, str):
+            return self.apply(Together(tuple(Widen(each, to, seed) for each in owner)))
         return self.apply(Widen(owner, to, seed))
 
     def prune(self, owner: str, units: Iterable[int]) -> RewriteRecord:

@@ -55,6 +55,10 @@ class Executor(ABC):
         """Return a copy of a region's bytes in memory of the backend, behind all work."""
         return self.read_bytes(region)
 
+    def hold_bytes(self, region: str) -> NDArray[np.uint8]:
+        """Return a copy of a region's bytes in host memory that is copied back fast, behind all work."""
+        return self.read_bytes(region)
+
     @abstractmethod
     def run_step(self, index: int) -> None:
         """Run one step alone, and wait for it."""
@@ -74,6 +78,14 @@ class Executor(ABC):
     def profile(self) -> list[StepTime]:
         """Return each step's time; raises :class:`~aicf.errors.UnsupportedError` where steps cannot be timed."""
         raise UnsupportedError(f"{self.plan.name}: is compiled for {self.plan.backend}, which has no time; compile it for cuda on a GPU")
+
+    def find_unbuilt(self, plan: Plan) -> list[str]:
+        """Return the kernels of another plan for this backend that are not in the cache, as ``op/kernel``; none on a backend without."""
+        return []
+
+    def build(self, plan: Plan) -> list[str]:
+        """Build those kernels, and return them; what fails is met again by the executor that runs the plan."""
+        return []
 
     def describe_launches(self) -> dict[str, Any] | None:
         """Return what runs the plan without Python, as a value of JSON; None for a backend without kernels."""

@@ -65,6 +65,7 @@ class Compiled:
     recorded, ``graph`` as the passes left it, and ``log`` what each of them did; a loaded plan has none of these. With a ``lender``, a
     program of other shapes, states are in that one's memory where both plans have them in the same places (``shares_states``).
     ``variants`` are the programs of other shapes; without them other shapes are refused. ``launches`` are those saved with the plan.
+    With ``state``, the bytes of all states (:meth:`Executor.copy_bytes`), the tensors' own values are not looked at.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Compiled:
         log: Sequence[LogEntry] = (),
         lender: Compiled | None = None,
         launches: Mapping[str, Any] | None = None,
+        state: Any = None,
     ) -> None:
         self.recorded = recorded
         self.graph = graph
@@ -94,17 +96,18 @@ class Compiled:
         self.tensors = {key: Tensor.wrap(view, self._backend) for key, view in self._views.items()} if tensors is None else tensors
         self._outputs = tuple(Tensor.wrap(self.executor.view(slot), self._backend) for slot in plan.outputs)
         self._copies: Copies = Copies(plan, self.executor, self._backend, self.tensors, None if home is None else home._copies)
+        if state is not None:
+            self.executor.write_bytes(STATE, state)
         if tensors is not None and home is None:
-            self.take_over()
+            self.take_over(are_there=state is not None)
         self._held = [(self.tensors[key], view) for key, view in self._views.items()]
         self._changed = [*(self.tensors[key] for key in self._written), *self._outputs]
 
     def retire(self, reason: str) -> None:
-        """Give the memory back: tensors that are in it stay readable in host memory, and any use raises StateError with the reason."""
-        host = find_backend("numpy")
-        for tensor, view in self._held:
-            if tensor.data is view:
-                tensor.data, tensor.backend, tensor.grad = np.array(tensor.backend.to_host(view)), host, None
+        """Stop: any use raises StateError with the reason. The memory is given back; the states' with the last tensor that is in it.
+
+        Tensors that are in it stay as they are, and nothing is copied: whoever keeps the model keeps the memory of its states.
+        """
         # Its arrays are freed, and others may get their ids.
         for view in self._views.values():
             if _homes.get(id(view)) is self:
@@ -123,21 +126,23 @@ class Compiled:
         """Whether a run changes states."""
         return bool(self._written)
 
-    def take_over(self) -> None:
-        """Copy each state in, and make its tensor a view of the plan's memory.
+    def take_over(self, *, are_there: bool = False) -> None:
+        """Copy each state in, unless they ``are_there``, and make its tensor a view of the plan's memory.
 
-        One that lives in another program's memory stays there, unless this plan changes it: who trains has the weights.
+        States of this backend are copied where they are, those of another through host memory. One that
+        lives in another program's memory stays there, unless this plan changes it: who trains has the weights.
         """
-        values = {key: tensor.backend.to_host(tensor.data) for key, tensor in self.tensors.items() if key in self._views}
         for state in self.plan.own_states:
             key = (state.owner, state.role)
             tensor = self.tensors[key]
-            self.executor.write(state.slot, values[key])
+            if not are_there and tensor.data is not self._views[key]:
+                here = tensor.backend is self._backend
+                self.executor.write(state.slot, tensor.data if here else tensor.backend.to_host(tensor.data))
             if key in self._written or id(tensor.data) not in _homes:
                 tensor.data, tensor.backend = self._views[key], self._backend
                 tensor.grad = None
                 _homes[id(tensor.data)] = self
-        self._copies.write(values)
+        self._copies.forget()
 
     def _follow_states(self) -> None:
         """Copy in states that live elsewhere: another program of the same model has them in its memory.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aicf.frontends.recording import Recording, record
 from aicf.nn import Module
@@ -84,9 +85,12 @@ def compile_step(
     return finish_step(made, recipe)
 
 
-def finish_step(made: Made, recipe: StepRecipe, tensors: Mapping[tuple[str, str], Tensor] | None = None) -> Step:
-    """Return a step of what a recipe has made, with memory of its own; ``tensors`` are its states in the place of the recipe's."""
-    step = Step(made.plan, made.tensors if tensors is None else tensors, made.recorded, made.graph, made.log)
+def finish_step(made: Made, recipe: StepRecipe, tensors: Mapping[tuple[str, str], Tensor] | None = None, state: Any = None) -> Step:
+    """Return a step of what a recipe has made, with memory of its own; ``tensors`` are its states in the place of the recipe's.
+
+    With ``state``, the bytes of all states, the tensors' values are not looked at.
+    """
+    step = Step(made.plan, made.tensors if tensors is None else tensors, made.recorded, made.graph, made.log, state=state)
     step.recipe = recipe
     step.variants = Variants.of(step, recipe, pads_rows=False)
     return step

@@ -62,11 +62,9 @@ class Copies:
         if self._freshness.total is not None:
             self._freshness.total += len(self._versions)
 
-    def write(self, values: Mapping[Key, NDArray[Any]]) -> None:
-        """Make the copies of parameters that were written from the host, by (owner, role)."""
-        for source, copy in self._pairs:
-            self._executor.write(copy.slot, values[source.owner, source.role].astype(find_dtype(copy.slot.type.dtype)))
-        self.settle()
+    def forget(self) -> None:
+        """Take it that parameters were written: the copies are made anew before the next run."""
+        self._freshness.total = None
 
     def settle(self) -> None:
         """Take it that the copies are what the parameters are now."""

@@ -60,9 +60,9 @@ def read_runs(path: Path) -> tuple[list[Source], list[Run]]:
     for run in runs:
         name = f"{path.name}: {run.program} of {run.source}"
         if run.source not in names:
-            raise ValueError(f"{name}: the source is none of {', '.join(sorted(names))}")
+            raise ValueError(f"{name}: the source is not one of {', '.join(sorted(names))}")
         if run.outcome not in (*OUTCOMES, NOT_BUILT):
-            raise ValueError(f"{name}: outcome {run.outcome!r} is none of {', '.join((*OUTCOMES, NOT_BUILT))}")
+            raise ValueError(f"{name}: outcome {run.outcome!r} is not one of {', '.join((*OUTCOMES, NOT_BUILT))}")
         if run.outcome not in _SILENT and not run.why:
             raise ValueError(f"{name}: {run.outcome} without a reason; say why")
         if (run.source, run.program) in seen:

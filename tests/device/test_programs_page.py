@@ -44,8 +44,8 @@ def test_counts_are_by_category_and_reasons_are_listed() -> None:
     [
         ({"outcome": "finding"}, "finding without a reason"),
         ({"outcome": "not built"}, "not built without a reason"),
-        ({"outcome": "fine"}, "'fine' is none of pass"),
-        ({"source": "nobody"}, "the source is none of them/collection"),
+        ({"outcome": "fine"}, "'fine' is not one of pass"),
+        ({"source": "nobody"}, "the source is not one of them/collection"),
     ],
 )
 def test_a_run_without_its_reason_is_refused(tmp_path: Path, change: dict[str, str], complaint: str) -> None:

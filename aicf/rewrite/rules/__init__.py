@@ -3,6 +3,7 @@
 from aicf.rewrite.rules.blocks import Deepen, Remove, ReplaceActivation
 from aicf.rewrite.rules.rank import Merge, Split
 from aicf.rewrite.rules.rule import Rule, read_rule
+from aicf.rewrite.rules.together import Together
 from aicf.rewrite.rules.training import Freeze, ScaleRate, SetBatch, Thaw
 from aicf.rewrite.rules.units import Prune, Regroup, Release, Separate, Widen
 
@@ -21,6 +22,7 @@ __all__ = [
     "SetBatch",
     "Split",
     "Thaw",
+    "Together",
     "Widen",
     "read_rule",
 ]

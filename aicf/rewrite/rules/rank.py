@@ -112,6 +112,6 @@ def check_weight(draft: Draft, owner: str, layer: Module) -> tuple[str, NDArray[
         raise RewriteError(f"{owner}: its weight is used by {len(users)} modules, which must stay the same")
     if any(p in draft.resting for p in draft.parameters if p.startswith(f"{owner}.")):
         raise RewriteError(f"{owner}: is frozen; thaw it first")
-    if unknown := sorted(draft.state(path).keys() - POWERS.keys()):
+    if unknown := sorted(draft.list_roles(path) - POWERS.keys()):
         raise RewriteError(f"{owner}: its weight has {unknown[0]}, the scales of copied units, which a product of two cannot carry")
     return path, layer.weight.numpy()

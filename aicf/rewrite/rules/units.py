@@ -141,11 +141,11 @@ class Release(Rule):
     def change(self, draft: Draft) -> None:
         """Remove the scales."""
         units = draft.find_units(self.owner)
-        paths = [path for path, _ in (*units.carried, *units.summed) if any(role in draft.state(path) for role in SCALES)]
+        paths = [path for path, _ in (*units.carried, *units.summed) if draft.list_roles(path) & set(SCALES)]
         if not paths:
             raise RewriteError(f"{self.owner}: its units are trained at the full rate already")
         for path in paths:
-            draft.put(path, draft.values(path), {role: a for role, a in draft.state(path).items() if role not in SCALES})
+            draft.keep_state(path, draft.list_roles(path) - set(SCALES))
 
 
 def find_copies(draft: Draft, units: Units) -> list[list[int]]:

@@ -24,9 +24,10 @@ def test_it_measures_every_part_and_cycles_leave_nothing(device: Device, tmp_pat
     module.main(["--tiny", "--page", str(tmp_path / "page.md")])
     found = json.loads((tmp_path / "page.json").read_text())["found"]
     assert found["cycles"]["bytes more"] == 0 and found["cycles"]["graphs more"] == 0
-    phases = [found["widen"][f"again: {name}, s"] for name in ("start", "change", "check", "prepare", "exchange", "the first step")]
+    phases = [found["widen"][f"again: {name}, s"] for name in ("start", "carry", "check", "prepare", "exchange", "the first step")]
     assert 0 < sum(phases) <= found["widen"]["again: all, s"] and min(phases) > 0
     assert "| rollback, of a plain copy (moments) |" in (tmp_path / "page.md").read_text()
+    assert found["widen"]["kernels compiled in rewrites"] == 0
     # One more array that is kept is seen.
     before = module.count_held()
     held = device.allocate(4096)

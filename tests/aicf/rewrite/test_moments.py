@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.data import DataLoader
-from aicf.rewrite import RewriteError, Run
+from aicf.rewrite import Freeze, Prune, RewriteError, Run, Together, Widen, read_rule
 from device import Device
+from device.memory import RuntimeArray
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(64, 16)).astype(np.float32), RNG.integers(0, 4, size=64)
@@ -112,3 +115,63 @@ def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None
         runs[1].rollback(moment)
         assert runs[1].model[0].out_features == 32 and all(np.array_equal(states[k], v) for k, v in runs[1].step.state_dict().items())
         assert len(runs[1].fit(batches, 1)) == 1
+
+
+def test_several_widenings_are_one_rewrite_and_are_taken_back_as_one() -> None:
+    def make() -> nn.Module:
+        aicf.manual_seed(0)
+        return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 24), nn.Tanh(), nn.Linear(24, 4))
+
+    one, other = start(make()), start(make())
+    batches = [(X[:16], Y[:16])]
+    one.fit(batches, 2), other.fit(batches, 2)
+    before = one.step.state_dict()
+    record = one.widen(["0", "2"], 48)
+    other.widen("0", 48), other.widen("2", 48)
+    assert record.preserves and len(one.records) == 1 and read_rule(record.rule) == Together((Widen("0", 48), Widen("2", 48)))
+    states, wanted = one.step.state_dict(), other.step.state_dict()
+    assert all(np.array_equal(states[k], wanted[k]) for k in wanted) and states.keys() == wanted.keys()
+    one.undo(record)
+    after = one.step.state_dict()
+    assert before.keys() == after.keys() and all(np.array_equal(before[k], after[k]) for k in before)
+    for rules, why in (
+        ((Widen("0", 64), Widen("1", 64)), "shares its units along axis 0 of 0.bias"),
+        ((Widen("0", 64), Prune("4", (0,))), "CrossEntropy"),
+        ((Freeze("0"),), "takes Widen, Prune and Regroup"),
+        ((), "at least one; got none"),
+    ):
+        step = one.step
+        with pytest.raises(RewriteError, match=why):
+            one.apply(Together(rules))
+        assert one.step is step
+
+
+@pytest.mark.slow  # kernels of several widths are compiled
+def test_no_state_goes_through_the_host_and_kernels_are_compiled_ahead(
+    device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = start(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), backend="cuda")
+    batch = (X[:16], Y[:16])
+    run.fit([batch], 2)
+    run.prebuild(Widen("0", 40))
+    moved: list[int] = []
+    read = RuntimeArray.copy_to_host
+
+    def watch(array: RuntimeArray) -> Any:
+        moved.append(array.dtype.itemsize * int(np.prod(array.shape)))
+        return read(array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RuntimeArray, "copy_to_host", watch)
+        assert run.widen("0", 40).compiled == ()
+    assert moved and max(moved) <= 8 * 40 * 4  # eight rows of activations: the first layer's weight is larger
+    # A kernel that is not in the cache: refused where nothing may be compiled, else said and recorded.
+    step = run.step
+    monkeypatch.setattr(type(step.executor), "find_unbuilt", lambda self, plan: ["elementwise/chain__x"])
+    run.compiles = False
+    with pytest.raises(RewriteError, match=r"needs kernels that are not in the cache: elementwise/chain__x; Run\.prebuild"):
+        run.widen("0", 80)
+    assert run.step is step and run.model[0].out_features == 40
+    run.compiles = True
+    run.widen("0", 80)
+    assert "compiles elementwise/chain__x" in caplog.text
