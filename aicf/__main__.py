@@ -79,7 +79,8 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
 
 def _take_options(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="say the commit, the toolchain and the emulator's build, and end")
+        bool,
+        typer.Option("--version", is_eager=True, help="print release, commit, compilers, emulator build and frozen format"),
     ] = False,
 ) -> None:
     if version:

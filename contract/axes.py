@@ -36,7 +36,7 @@ class Axes:
         names = tuple(str(axis["name"]) for axis in axes)
         parts = [_find_part(axis) for axis in axes]
         if len(names) > MAX_AXES:
-            raise FrozenError(f"{len(names)} axes; at most {MAX_AXES} are served")
+            raise FrozenError(f"{len(names)} axes; at most {MAX_AXES} are supported")
         if set(names) <= set(COMMON):
             names, parts = COMMON, list(PART_OF.values())
         elif "arch" in names:

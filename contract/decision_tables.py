@@ -66,7 +66,7 @@ def make_table(
     kernels = tuple(sorted({e["kernel"] for e in own}))
     names = Names.of(description)
     if len(kernels) > c.MAX_KERNELS:
-        raise FrozenError(f"{names.op}: {len(kernels)} kernels for {arch}; at most {c.MAX_KERNELS} are served")
+        raise FrozenError(f"{names.op}: {len(kernels)} kernels for {arch}; at most {c.MAX_KERNELS} are supported")
     table = DecisionTable(arch, names, kernels)
     place = {name: i for i, name in enumerate(kernels)}
     cost = description["cost"]
@@ -75,7 +75,7 @@ def make_table(
     _add_cost(table, cost)
     units = sorted({row["value"] for row in cost["flop_unit"]}) if cost else []
     if len(units) > c.MAX_UNITS:
-        raise FrozenError(f"{names.op}: {len(units)} units of flops; at most {c.MAX_UNITS} are served")
+        raise FrozenError(f"{names.op}: {len(units)} units of flops; at most {c.MAX_UNITS} are supported")
     table.dtypes = sorted({str(manifests[name]["accumulate"]) for name in kernels if manifests[name].get("accumulate")})
     for name in kernels:
         table.lists["kernels"].append(_make_kernel(table, manifests[name], units))

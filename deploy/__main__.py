@@ -89,9 +89,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy", description=__doc__)
     parser.add_argument("--frozen", type=Path, default=Path(__file__).resolve().parents[1] / "frozen", help="the frozen set")
     parser.add_argument("--out", type=Path, required=True, help="where the files go")
-    parser.add_argument("--op", action="append", default=[], help="an op; all where none is given; repeatable")
-    parser.add_argument("--arch", action="append", default=[], help="an architecture, sm_90a; all where none is given; repeatable")
-    parser.add_argument("--kernel", action="append", default=[], help="a pattern of kernel names; all where none is given; repeatable")
+    parser.add_argument("--op", action="append", default=[], help="an op; default: all; repeatable")
+    parser.add_argument("--arch", action="append", default=[], help="an architecture such as sm_90a; default: all; repeatable")
+    parser.add_argument("--kernel", action="append", default=[], help="a pattern of kernel names; default: all; repeatable")
     parser.add_argument("--network", action="append", default=[], type=Path, help="a folder that program.save() wrote; repeatable")
     arguments = parser.parse_args()
     try:

@@ -33,16 +33,16 @@ app = typer.Typer(
     epilog="Compile programs with: python -m device compile prog.cu -o prog",
 )
 
-_RUN_HELP = """Run a program on the emulated device and end with its exit code (128 + n where signal n ended it).
+_RUN_HELP = """Run a program on the emulated device and exit with its exit code (128 + n if signal n ended it).
 
-The program must be linked with `nvcc -cudart shared`. Findings are printed on stderr when they happen, and counted at the end.
+The program must be linked with `nvcc -cudart shared`. Findings are printed to stderr as they happen, and counted at the end.
 
 \b
 python -m device run ./prog 1024               all checks
-python -m device run --checks none ./prog      as fast as it goes
+python -m device run --checks none ./prog      as fast as possible
 python -m device run --schedule random --seed 7 --error-exitcode 9 ./prog
-python -m device run --mode deferred --seed 7 ./prog    queued work waits for a synchronisation, in a drawn order
-python -m device run --max-seconds 60 ./prog      ends it then, and says what its warps were at
+python -m device run --mode deferred --seed 7 ./prog    queued work runs at a synchronisation, in a random order
+python -m device run --max-seconds 60 ./prog      stops it after 60 s, and says where its warps were
 python -m device run --devices 4 ./prog
 python -m device run --leak-check ./prog
 python -m device run --counters --report out.json ./prog -- --args of --the program
@@ -58,21 +58,21 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGS]...", help="the program and its arguments")],
     checks: Annotated[str, typer.Option(help="all, none, or a list of memcheck,initcheck,synccheck,racecheck,streamcheck")] = "all",
     schedule: Annotated[str, typer.Option(help="order of blocks and warps: default, reversed, greedy, random")] = "default",
-    seed: Annotated[int, typer.Option(min=0, help="of the random schedule and of the deferred mode's order")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the random schedule, and of the order in deferred mode")] = 0,
     mode: Annotated[
         str, typer.Option(help="when queued work runs: eager (at once), deferred (at a synchronisation, in an order that streams allow)")
     ] = "eager",
-    devices: Annotated[int, typer.Option(min=1, max=16, help="how many devices there are")] = 1,
-    target: Annotated[str, typer.Option(help="whose properties are reported: h200, h100, a100 (default: AICF_TARGET)")] = "",
-    report: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="write everything found and counted as JSON")] = None,
+    devices: Annotated[int, typer.Option(min=1, max=16, help="number of emulated devices")] = 1,
+    target: Annotated[str, typer.Option(help="GPU whose properties are reported: h200, h100, a100 (default: AICF_TARGET)")] = "",
+    report: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="write all findings and counts as JSON")] = None,
     counters: Annotated[bool, typer.Option("--counters", help="count instructions, sectors, conflicts; print them by kernel")] = False,
-    leak_check: Annotated[bool, typer.Option("--leak-check", help="what is left at exit is an error")] = False,
-    error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code where there are errors; 0: the program's own")] = 0,
-    print_limit: Annotated[int, typer.Option(min=0, help="distinct findings printed")] = 100,
-    max_seconds: Annotated[float, typer.Option(min=0, help="end the program after so long, with exit code 124; 0: no limit")] = 0,
-    zero_memory: Annotated[bool, typer.Option("--zero-memory", help="fresh memory is zero; a note says who relies on it")] = False,
+    leak_check: Annotated[bool, typer.Option("--leak-check", help="report memory still allocated at exit as an error")] = False,
+    error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code if there are errors; 0: the program's own")] = 0,
+    print_limit: Annotated[int, typer.Option(min=0, help="how many distinct findings are printed")] = 100,
+    max_seconds: Annotated[float, typer.Option(min=0, help="stop it after this many seconds, with exit code 124; 0: no limit")] = 0,
+    zero_memory: Annotated[bool, typer.Option("--zero-memory", help="new memory is zeroed; a note names reads that rely on it")] = False,
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="any other option of the emulator; repeatable")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no summary where there is nothing to tell")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="no summary if there are no findings")] = False,
 ) -> None:
     """Run a program on the emulated device."""
     own = read_settings()
@@ -102,10 +102,10 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
-_COMPILE_HELP = """Compile a program with nvcc for the emulated device: all arguments are nvcc's.
+_COMPILE_HELP = """Compile a program with nvcc for the emulated device. All arguments go to nvcc.
 
-Added are `-cudart shared`, `-lineinfo`, the architecture (sm_90a, with its PTX) where none is named, and the folder in which a linker finds
-the emulated device's libcudart.so and libcuda.so. The program runs on a GPU as well.
+These are added: `-cudart shared`, `-lineinfo`, the architecture (sm_90a, with its PTX) if none is named, and the folder with the emulated
+device's libcudart.so and libcuda.so. The program also runs on a GPU.
 
 \b
 python -m device compile prog.cu -o prog
@@ -119,7 +119,7 @@ python -m device compile -O2 -std=c++20 -arch=sm_80 a.cu b.cu -o prog -lcuda
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
 )
 def compile_(
-    arguments: Annotated[list[str], typer.Argument(metavar="[NVCC OPTIONS] SOURCES...", help="sources, and options of nvcc")],
+    arguments: Annotated[list[str], typer.Argument(metavar="[NVCC OPTIONS] SOURCES...", help="sources, and options for nvcc")],
 ) -> None:
     """Compile a program for the emulated device."""
     raise typer.Exit(compile_program(find_toolchain(), find_emulator_library(read_settings()), arguments))
@@ -138,7 +138,7 @@ def find(
 
 @app.command("info")
 def info() -> None:
-    """Say which devices there are, where the emulator's library is, and what its options are set to."""
+    """Show the available devices, the path of the emulator's library, and the values of its options."""
     settings = read_settings()
     library = find_emulator_library(settings)
     device = EmulatedDevice(settings)

@@ -152,7 +152,7 @@ def check_op_name(name: str) -> None:
             f"op name {name!r}: use lower-case letters, digits and single underscores, starting with a letter, at most 63 characters"
         )
     if keyword.iskeyword(name) or name in _CPP_KEYWORDS:
-        raise SpecError(f"op name {name!r} is a word of {'C++' if name in _CPP_KEYWORDS else 'Python'}; choose another, e.g. {name}_op")
+        raise SpecError(f"op name {name!r} is a keyword of {'C++' if name in _CPP_KEYWORDS else 'Python'}; choose another, e.g. {name}_op")
     if name in _RESERVED:
         raise SpecError(f"op name {name!r} is taken: ops/{name}/ holds what ops share")
 

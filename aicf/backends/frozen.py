@@ -98,7 +98,7 @@ class FrozenCalls:
         """
         handle = call.handle
         if handle.chain is not None:
-            raise ChainError(f"the kernel of the chain {handle.chain.text!r} cannot be had here: {error}") from error
+            raise ChainError(f"the kernel of the chain {handle.chain.text!r} is not available here: {error}") from error
         if self._registry.is_refused(handle.op, handle.seal):
             return ""
         first_line = str(error).partition("\n")[0]

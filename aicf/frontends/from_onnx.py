@@ -71,7 +71,7 @@ class _Reader:
         self.network.inputs.append(value.name)
         is_tensor = type(value.type).__name__ == "TensorType"
         if not is_tensor or value.dtype.is_string() or value.dtype.numpy().name not in DTYPES:
-            self.network.refuse("input", value.name, f"{value.type} is not served; there are tensors of {', '.join(DTYPES)}")
+            self.network.refuse("input", value.name, f"{value.type} is not supported; supported are tensors of {', '.join(DTYPES)}")
         elif value.shape is not None:
             shape = tuple(n if isinstance(n, int) else None for n in value.shape)
             self.network.types[value.name] = (value.dtype.numpy().name, shape)
@@ -94,9 +94,9 @@ class _Reader:
         try:
             is_computed = (is_host or node.op_type in _HOST_OPERATORS) and not _has_graphs(node)
             if domain or not (node.op_type in RULES or is_computed):
-                raise Refusal("there is no rule for this operator")
+                raise Refusal("this operator is not supported")
             if self.version < _OLDEST.get(node.op_type, 0):
-                raise Refusal(f"version {self.version} of the operator set is not served; onnx.version_converter makes newer ones")
+                raise Refusal(f"version {self.version} of the operator set is unsupported; onnx.version_converter makes a newer one")
             if is_computed:
                 self._read_host_node(node, names, outputs, place)
             else:
@@ -134,7 +134,7 @@ class _Reader:
         tensor = f"{name}:tensor"
         if tensor not in self.network.owners:
             if array.dtype.name not in DTYPES:
-                raise Refusal(f"{name}: dtype {array.dtype.name} is not served; there are: {', '.join(DTYPES)}")
+                raise Refusal(f"{name}: dtype {array.dtype.name} is not supported; supported: {', '.join(DTYPES)}")
             self.network.own(tensor, name, adopt(array, trained=False))
         return tensor
 

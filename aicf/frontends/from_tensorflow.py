@@ -32,5 +32,5 @@ def tensorflow(source: Path | str) -> Imported:
         command = [sys.executable, "-m", "tf2onnx.convert", "--saved-model", str(folder), "--output", str(path), "--opset", str(_OPSET)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not path.is_file():
-            raise UnsupportedError(f"{folder}: tf2onnx does not convert it:\n{done.stderr.strip()}")
+            raise UnsupportedError(f"{folder}: tf2onnx cannot convert it:\n{done.stderr.strip()}")
         return onnx(path)

@@ -70,14 +70,14 @@ def _read_exported(program: Any) -> Imported:
         elif spec.target in state:
             tensors.take(spec.arg.name, spec.target, state[spec.target])
         else:
-            network.refuse(spec.kind.name, spec.target, "an input of this kind is not served")
+            network.refuse(spec.kind.name, spec.target, "an input of this kind is not supported")
     _FxReader(network, tensors).read(program.graph)
     results = []
     for spec, made in zip(program.graph_signature.output_specs, network.results, strict=True):
         if spec.kind == OutputKind.USER_OUTPUT:
             results.append(made)
         else:
-            network.refuse(spec.kind.name, str(spec.target), "a result that changes a buffer or an input is not served")
+            network.refuse(spec.kind.name, str(spec.target), "a result that changes a buffer or an input is not supported")
     network.results = _pytree.tree_unflatten(results, program.call_spec.out_spec)
     return network.make()
 

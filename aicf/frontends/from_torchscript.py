@@ -116,7 +116,7 @@ class _Reader:
 
         name = node.s("name")
         if not isinstance(owner, _Owner):
-            raise Refusal("an attribute of something that is no module is not served")
+            raise Refusal("an attribute of an object that is not a module is not supported")
         found, path = getattr(owner.module, name), f"{owner.path}.{name}" if owner.path else name
         if isinstance(found, (pytorch.jit.ScriptModule, pytorch._C.ScriptModule)):
             return _Owner(found, path)
@@ -133,7 +133,7 @@ class _Reader:
         if len(going) == 1:  # a check of an input: the operators have checks of their own
             return self._read_block(going[0])
         if not all(value.type().kind() == "BoolType" for value in node.outputs()):
-            raise Refusal("a branch that depends on an input is not served")
+            raise Refusal("a branch that depends on an input is not supported")
         # An "and" or "or" of conditions: both sides are found, and one is taken when the network is called.
         outputs = tuple(value.debugName() for value in node.outputs())
         sides = [self._read_block(block) for block in blocks]
@@ -151,7 +151,7 @@ class _Reader:
             self.network.calls.append(Call(node.kind(), lambda x: x if len(x) > 1 else x[0], tuple(given), outputs, place, is_view=True))
             return [Ref(name) for name in outputs]
         if not node.kind().startswith("aten::"):
-            raise Refusal("TorchScript's own control flow and objects are not served")
+            raise Refusal("TorchScript's own control flow and objects are not supported")
         base = node.kind().removeprefix("aten::")
         call = make_call(node.kind(), base, tuple(given), {}, outputs, place, self._find_owner(node, given))
         if not any(list_refs(given)):

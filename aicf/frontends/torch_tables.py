@@ -54,7 +54,7 @@ def make_call(
     """Return a call of an operator by its name in the table; raises :class:`Refusal` for what has no rule there."""
     writes, found = find_rule(base)
     if found is None:
-        raise Refusal("there is no rule for this operator")
+        raise Refusal("this operator is not supported")
     found.check(arguments, keywords)
     arguments, filled = follow_training(base, arguments, keywords)
     return Call(operator, found.function, arguments, outputs, place, owner, filled, writes, found.is_view)

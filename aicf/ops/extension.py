@@ -40,7 +40,7 @@ def load_extension() -> ModuleType:
     path = build_extension()
     spec = importlib.util.spec_from_file_location(_NAME, path)
     if spec is None or spec.loader is None:
-        raise BuildError(f"{path} is no Python extension")
+        raise BuildError(f"{path} is not a Python extension")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules[_NAME] = module

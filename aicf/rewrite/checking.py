@@ -49,7 +49,7 @@ def check(rule: Rule, structure: Structure, draft: Draft) -> tuple[float, float]
         raise RewriteError(f"{rule}: the network cannot be evaluated after this change: {error}") from error
     delta, scale, bound = compare(*results)
     if rule.preserves and not delta <= bound:
-        raise RewriteError(f"{rule}: changes the network's results by {delta:.3g} where rounding explains {bound:.3g}; it was not made")
+        raise RewriteError(f"{rule}: changes the results by {delta:.3g}, rounding explains {bound:.3g}; it was not applied")
     return delta, scale
 
 

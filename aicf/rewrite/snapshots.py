@@ -145,7 +145,7 @@ class Saved:
         """Return what a file holds; raises :class:`~aicf.errors.StateError` naming one that is missing, cut short, or something else."""
         arrays, facts = read_arrays(Path(path))
         if facts.get("kind") != _KIND:
-            raise StateError(f"{path}: is no snapshot of a run; Snapshot.save writes one")
+            raise StateError(f"{path}: is not a snapshot of a run; Snapshot.save writes one")
         resting: dict[str, dict[str, NDArray[Any]]] = {}
         for name in [name for name in arrays if name.startswith("resting ")]:
             role, _, owner = name.removeprefix("resting ").partition(":")
@@ -162,7 +162,7 @@ class Saved:
                 resting,
             )
         except (KeyError, ValueError) as error:
-            raise StateError(f"{path}: is no snapshot that this version reads: {error}") from error
+            raise StateError(f"{path}: is not a snapshot that this version can read: {error}") from error
 
 
 def _read_fact(text: str, kind: type[Any]) -> Any:

@@ -97,5 +97,5 @@ class Verbs(ABC):
     def undo(self, record: RewriteRecord) -> RewriteRecord:
         """Apply the rule that takes a rewrite back; raises :class:`~aicf.errors.RewriteError` where there is none."""
         if record.undo is None:
-            raise RewriteError(f"{record.rule['rule']}: nothing takes it back; roll back to a snapshot from before it")
+            raise RewriteError(f"{record.rule['rule']}: cannot be undone; roll back to a snapshot taken before it")
         return self.apply(read_rule(record.undo))

@@ -100,7 +100,7 @@ class Checkpoints:
     def read_newest(self, step: Compiled, loader: Loader) -> Progress:
         """Take up the newest checkpoint; returns how far it is, nothing done where there is none.
 
-        Raises :class:`StateError` for one that cannot be read or is of another step: it names the file, and the older one that stands.
+        Raises :class:`StateError` for one that cannot be read or belongs to another step: it names the file, and the older one that stands.
         """
         found = self.find()
         if not found:
@@ -108,7 +108,7 @@ class Checkpoints:
         try:
             return read_checkpoint(found[-1], step, loader)
         except StateError as error:
-            older = f"{found[-2].name} stands: remove {found[-1].name} to go on from it" if len(found) > 1 else "there is no older one"
+            older = f"{found[-2].name} is intact: remove {found[-1].name} to resume from it" if len(found) > 1 else "there is no older one"
             raise StateError(f"{error}; {older}") from error
 
 
@@ -126,5 +126,5 @@ def read_checkpoint(path: Path, step: Compiled, loader: Loader) -> Progress:
         step.load_state_dict(arrays)
     except ValueError as error:
         loader.load_state_dict(before)
-        raise StateError(f"{path}: is of another step: {error}") from error
+        raise StateError(f"{path}: belongs to another step: {error}") from error
     return Progress(done, steps.tolist(), losses.tolist())

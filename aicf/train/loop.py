@@ -131,7 +131,7 @@ class _Run:
             if is_asked_to_stop():
                 self.save()
                 where = "" if self.saved is None else f"; saved as {self.saved}"
-                raise KeyboardInterrupt(f"stopped behind step {progress.done} of {self.total}{where}")
+                raise KeyboardInterrupt(f"stopped after step {progress.done} of {self.total}{where}")
         self.save()
 
     def save(self) -> None:

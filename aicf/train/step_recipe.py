@@ -78,7 +78,7 @@ def _find_owners(model: Module, optimizer: Optimizer) -> dict[int, str]:
     paths = {id(p): path for path, p in model.named_parameters()}
     missing = [p for p in optimizer.params if id(p) not in paths]
     if missing:
-        raise ValueError(f"the optimizer has {len(missing)} parameters that are not the model's; make it of model.parameters()")
+        raise ValueError(f"the optimizer has {len(missing)} parameters that are not the model's; create it from model.parameters()")
     return {i: paths[id(p)] for i, p in enumerate(optimizer.params)}
 
 

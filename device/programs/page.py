@@ -11,12 +11,12 @@ from typing import Any
 
 # What a run ended in, and what that means.
 OUTCOMES = {
-    "pass": "nothing found, and it says itself that it is right",
-    "ran": "nothing found, and it says nothing of its result",
-    "finding": "the sanitizer found something in it, or its own check fails; the reason is below",
-    "refused": "it uses what the emulated device refuses by name",
-    "time-out": "not done when its time was up; where the time goes is below",
-    "without": "it wants a file, a second device or another thing that is not there",
+    "pass": "no findings, and the program reports success",
+    "ran": "no findings, and the program says nothing about its result",
+    "finding": "the sanitizer reports a finding, or the program's own check fails; the reason is below",
+    "refused": "it uses something that the emulated device rejects by name",
+    "time-out": "it did not finish within the time limit; the reason is below",
+    "without": "it needs a file, memory, a second device or something else that is missing",
 }
 NOT_BUILT = "not built"
 _SILENT = ("pass", "ran")  # need no reason
@@ -60,9 +60,9 @@ def read_runs(path: Path) -> tuple[list[Source], list[Run]]:
     for run in runs:
         name = f"{path.name}: {run.program} of {run.source}"
         if run.source not in names:
-            raise ValueError(f"{name}: the source is none of {', '.join(sorted(names))}")
+            raise ValueError(f"{name}: the source is not one of {', '.join(sorted(names))}")
         if run.outcome not in (*OUTCOMES, NOT_BUILT):
-            raise ValueError(f"{name}: outcome {run.outcome!r} is none of {', '.join((*OUTCOMES, NOT_BUILT))}")
+            raise ValueError(f"{name}: outcome {run.outcome!r} is not one of {', '.join((*OUTCOMES, NOT_BUILT))}")
         if run.outcome not in _SILENT and not run.why:
             raise ValueError(f"{name}: {run.outcome} without a reason; say why")
         if (run.source, run.program) in seen:
@@ -75,14 +75,14 @@ def render_page(sources: Sequence[Source], runs: Sequence[Run]) -> str:
     """Return the Markdown: the sources, the counts by source and category, and the reasons."""
     ran = [run for run in runs if run.outcome != NOT_BUILT]
     counts = ", ".join(f"{number} {name}" for name in OUTCOMES if (number := _count(ran, name)))
-    lines = [f"{len(ran)} programs ran: {counts}. {len(runs) - len(ran)} others were drawn and could not be built."]
+    lines = [f"{len(ran)} programs ran: {counts}. {len(runs) - len(ran)} others were drawn but could not be built."]
     lines += ["", "| collection | commit | what was taken |", "|---|---|---|"]
     lines += [f"| {source.name} | `{source.commit[:_SHORT_COMMIT]}` | {source.how} |" for source in sources]
     lines += ["", *_render_counts(sources, runs), ""]
     lines += [f"- {name}: {meaning}." for name, meaning in OUTCOMES.items()]
     smaller = sum(run.smaller for run in ran)
     if smaller:
-        lines += ["", f"{smaller} ran with smaller sizes than their collection gives them, by their own arguments: ≤ in the lists below."]
+        lines += ["", f"{smaller} ran with smaller sizes than in their collection, set by their own arguments: ≤ in the lists below."]
     for outcome in (*(name for name in OUTCOMES if name not in _SILENT), NOT_BUILT):
         rows = [run for run in runs if run.outcome == outcome]
         if rows:

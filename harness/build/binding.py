@@ -56,7 +56,7 @@ def load_binding(path: Path) -> ModuleType:
         return known
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise BuildError(f"{path} is no Python extension")
+        raise BuildError(f"{path} is not a Python extension")
     try:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

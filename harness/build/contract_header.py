@@ -43,7 +43,7 @@ def write_contract(interface: Interface) -> str:
         "",
         f"using Params = {struct};",
         "",
-        *_write_array("contract::SizeField", "kSizes", [f'{{"{s}", offsetof(Params, {s.lower()})}}' for s in interface.sizes]),
+        *_write_array("contract::SizeField", "kSizes", [_write_size(interface, s) for s in interface.sizes]),
         *(line for a in op.attributes for line in _write_choices(interface, a)),
         *_write_array("contract::AttributeField", "kAttributes", [_write_attribute(interface, a) for a in op.attributes]),
         *(line for s in op.scalars for line in _write_array("double", f"kChoicesOf_{s.name}", [repr(float(c)) for c in s.choices])),
@@ -81,6 +81,11 @@ def _write_array(kind: str, name: str, rows: Sequence[str]) -> list[str]:
         return [f"inline constexpr contract::Table<{kind}> {name} = {{nullptr, 0}};", ""]
     listed = [f"inline constexpr {kind} {name}_[] = {{", *(f"    {row}," for row in rows), "};"]
     return [*listed, f"inline constexpr contract::Table {name} = contract::list({name}_);", ""]
+
+
+def _write_size(interface: Interface, size: str) -> str:
+    equal = next((second for tie in interface.op.ties for first, second in tie.equal if first == size), None)
+    return f'{{"{size}", offsetof(Params, {size.lower()}), {interface.sizes.index(equal) if equal else -1}}}'
 
 
 def _write_choices(interface: Interface, attribute: Attribute) -> list[str]:

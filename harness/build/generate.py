@@ -112,7 +112,7 @@ def write_params(interface: Interface) -> str:
 
 
 def _write_enumerators(interface: Interface, attribute: Attribute) -> list[str]:
-    names = [f"    {interface.name_code(attribute, c)} = {i}," for i, c in enumerate(attribute.choices)]
+    names = [f"    {interface.name_code(attribute, c)} = {interface.find_code(attribute, c)}," for c in attribute.choices]
     return [f"/* {attribute.name} */", "enum {", *names, "};", ""]
 
 
@@ -133,7 +133,7 @@ def write_entry_points(interface: Interface) -> str:
 // {ABOUT.format(op=op.name)} The exported functions of a variant; included at the end of launcher.cu.
 //
 // They check the parameters, and call aicf::{op.name}::launch(params, workspace, stream) and, where the launcher has one,
-// count_workspace_bytes(params).
+// count_workspace_bytes(params), or count_workspace_bytes(params, &bytes) with a status where counting may fail.
 #pragma once
 
 #include "common/domain.hpp"
@@ -141,16 +141,22 @@ def write_entry_points(interface: Interface) -> str:
 
 namespace aicf::{op.name} {{
 {_write_check_params(interface)}
-inline AicfStatus find_workspace(const Params& params, size_t* bytes) {{
+template <class P>
+AicfStatus find_workspace(const P& params, size_t* bytes) {{
     *bytes = 0;
     AICF_RETURN_IF_NOT_OK(check_params(params));
-    *bytes = count_workspace_bytes(params);
-    return make_ok();
+    if constexpr (requires {{ count_workspace_bytes(params, bytes); }}) {{
+        return count_workspace_bytes(params, bytes);
+    }} else {{
+        *bytes = count_workspace_bytes(params);
+        return make_ok();
+    }}
 }}
 
 inline AicfStatus check_and_launch(const Params& params, void* workspace, struct CUstream_st* stream) {{
-    AICF_RETURN_IF_NOT_OK(check_params(params));
-    AICF_RETURN_IF_NOT_OK(contract::check_workspace(workspace, count_workspace_bytes(params)));
+    size_t bytes = 0;
+    AICF_RETURN_IF_NOT_OK(find_workspace(params, &bytes));
+    AICF_RETURN_IF_NOT_OK(contract::check_workspace(workspace, bytes));
     return launch(params, workspace, stream);
 }}
 

@@ -146,7 +146,7 @@ def _check_argument(name: str, argument: Argument, sizes: frozenset[str]) -> Non
             raise SpecError(f"{where} has dtype {argument.dtype!r}: a value is one of {', '.join(SCALAR_DTYPES)}")
     else:
         if name in sizes:
-            raise SpecError(f"{where} is an array and a size: call one of them otherwise")
+            raise SpecError(f"{where} is an array and a size: rename one of them")
         try:
             find_dtype(argument.dtype)
         except TypeError as error:

@@ -158,7 +158,7 @@ def read_tunables(tunables: Mapping[str, Sequence[int]], sizes: Mapping[str, int
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise SpecError(f"tunables: {name!r} is not a C++ name; use letters, digits and underscores")
         if name in sizes:
-            raise SpecError(f"tunables: {name} is a size, too; call one of them otherwise")
+            raise SpecError(f"tunables: {name} is a size, too; rename one of them")
         listed = list(values) if isinstance(values, Sequence | range) and not isinstance(values, str) else None
         if not listed:
             raise SpecError(f"tunables: {name} is {values!r}; give a list of whole numbers, e.g. [64, 128, 256]")

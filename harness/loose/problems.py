@@ -36,7 +36,7 @@ def read_sizes(sizes: Any) -> tuple[dict[str, int], ...]:
                 raise SpecError(f"sizes: {name} is {size!r}; give a whole number of at least 1")
     lowered = [name.lower() for name in names]
     if twice := sorted({n for n in lowered if lowered.count(n) > 1}):
-        raise SpecError(f"sizes: {twice[0]} is there in upper and lower case; call one of them otherwise")
+        raise SpecError(f"sizes: {twice[0]} occurs in upper and lower case; rename one of them")
     return tuple({name: int(each[name]) for name in names} for each in listed)
 
 

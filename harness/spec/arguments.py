@@ -165,7 +165,8 @@ class Attribute:
     """A choice that is not a tensor, with the values it accepts.
 
     ``passed`` is False for what the arrays tell: whether an optional tensor is there (:attr:`Tensor.present`), or the dtype of one; the
-    binding then sees the tensors, and not the attribute. ``since`` is as for tensors.
+    binding then sees the tensors, and not the attribute. ``since`` is as for tensors. ``codes`` are what the C struct holds for choices
+    among names, where these are not numbered in their order: kernels sealed before an order was changed go by them.
     """
 
     name: str
@@ -173,6 +174,11 @@ class Attribute:
     default: AttributeValue
     passed: bool = True
     since: int = 0
+    codes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.codes and (len(set(self.codes)) != len(self.choices) or len(self.codes) != len(self.choices)):
+            raise SpecError(f"attribute {self.name}: its {len(self.choices)} choices need as many different codes, not {self.codes}")
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class Interface:
         if not isinstance(choice, str):
             return int(choice)
         if self.has_own_codes(attribute):
-            return attribute.choices.index(choice)
+            return attribute.codes[attribute.choices.index(choice)] if attribute.codes else attribute.choices.index(choice)
         return (_DTYPES if set(attribute.choices) <= set(_DTYPES) else _ACTIVATIONS).index(choice)
 
 

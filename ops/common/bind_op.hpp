@@ -170,6 +170,10 @@ inline void read_arguments(const contract::Description& op, const py::kwargs& ar
     }
     for (const auto& scalar : op.scalars) read_scalar_argument(scalar, take_argument(arguments, scalar.name), params);
     for (const auto& tensor : op.tensors) read_tensor_argument(op, tensor, codes, take_argument(arguments, tensor.name), params);
+    for (const auto& size : op.sizes) {
+        if (size.equal < 0 || contract::read_field<std::int64_t>(params, size.offset) > 0) continue;
+        write_field(params, size.offset, contract::read_field<std::int64_t>(params, op.sizes[size.equal].offset));
+    }
     StridedView views[contract::kMaxTensors];
     bool is_present[contract::kMaxTensors] = {};
     for (int i = 0; i < op.tensors.count; ++i) {

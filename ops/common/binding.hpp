@@ -13,7 +13,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -128,22 +127,6 @@ inline void check_rows(const ArraySpec& spec, const std::vector<std::int64_t>& s
     }
 }
 
-// Which of the given dtypes (NumPy's names) an array argument has. TypeError: no device array, or none of them.
-inline std::size_t find_dtype(const char* name, const py::object& array, std::initializer_list<const char*> typestrs) {
-    if (!py::hasattr(array, "__cuda_array_interface__")) {
-        throw_type_error(std::string(name) + ": expected a device array (with __cuda_array_interface__), got " +
-                         py::str(py::type::of(array).attr("__name__")).cast<std::string>());
-    }
-    const auto found = py::str(array.attr("__cuda_array_interface__")["typestr"]).cast<std::string>();
-    std::string list;
-    std::size_t index = 0;
-    for (const char* typestr : typestrs) {
-        if (found == typestr) return index;
-        list += (index++ == 0 ? "" : ", ") + std::string(typestr);
-    }
-    throw_type_error(std::string(name) + ": expected a dtype of " + list + ", got " + found);
-}
-
 // Reads and checks one array argument. TypeError: no device array, or another dtype. ValueError: shape, strides, alignment, read-only.
 inline ArrayView read_array(const ArraySpec& spec, const py::object& array) {
     const std::string name = spec.name;
@@ -190,23 +173,6 @@ inline ArrayView view_array(const ArraySpec& spec, const py::object& array) {
 inline std::optional<ArrayView> view_optional_array(const ArraySpec& spec, const py::object& array) {
     if (array.is_none()) return std::nullopt;
     return view_array(spec, array);
-}
-
-// The first and one past the last byte of a view of `item_bytes` elements.
-inline std::pair<std::uint64_t, std::uint64_t> find_span(const ArrayView& view, std::uint64_t item_bytes) {
-    std::uint64_t elems = 1;
-    for (std::size_t i = 0; i < view.shape.size(); ++i) elems += static_cast<std::uint64_t>((view.shape[i] - 1) * view.strides[i]);
-    return {view.address, view.address + elems * item_bytes};
-}
-
-// Throws ValueError where an output shares bytes with another array: kernels read and write in any order.
-inline void check_no_overlap(const char* output_name, const ArrayView& output, const char* other_name, const ArrayView& other,
-                             std::uint64_t item_bytes) {
-    const auto [output_begin, output_end] = find_span(output, item_bytes);
-    const auto [other_begin, other_end] = find_span(other, item_bytes);
-    if (output_begin < other_end && other_begin < output_end) {
-        throw_value_error(std::string(output_name) + ": expected memory of its own, got an array that overlaps " + other_name);
-    }
 }
 
 // The entry points of one variant. Its library stays loaded until the process ends: graphs and streams may still refer to its kernels.
@@ -308,22 +274,6 @@ void bind_variant(py::module_& module, const char* op, Params (*read)(const py::
 inline py::object take_argument(const py::kwargs& arguments, const char* name) {
     if (!arguments.contains(name)) throw_type_error(std::string(name) + ": argument is missing");
     return arguments[name];
-}
-
-// The number of a name in the list that an argument chooses from. TypeError: no str; ValueError: another name.
-inline std::int32_t read_choice(const char* argument, const py::object& value, std::initializer_list<const char*> names) {
-    if (!py::isinstance<py::str>(value)) {
-        throw_type_error(std::string(argument) + ": expected a str, got " +
-                         py::str(py::type::of(value).attr("__name__")).cast<std::string>());
-    }
-    const auto name = value.cast<std::string>();
-    std::string list;
-    std::int32_t index = 0;
-    for (const char* candidate : names) {
-        if (name == candidate) return index;
-        list += (index++ == 0 ? "" : ", ") + std::string(candidate);
-    }
-    throw_value_error(std::string(argument) + ": expected one of " + list + ", got '" + name + "'");
 }
 
 // Throws TypeError for a keyword argument that is not one of `known`.

@@ -53,6 +53,7 @@ constexpr Table<T> list(const T (&rows)[n]) {
 struct SizeField {
     const char* name;
     std::size_t offset;  // int64_t
+    int equal;           // the size that it is where no tensor tells it, by the op's ties; -1: none
 };
 
 struct Choice {

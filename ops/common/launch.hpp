@@ -1,10 +1,9 @@
-// Launches: shared memory, clusters, programmatic dependence; tensor maps of 16-bit operands; checks that the ops' launchers share.
+// Launches: shared memory, clusters, programmatic dependence; tensor maps of operands.
 #pragma once
 
 #include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "common/cuda_check.hpp"
 #include "common/dtypes.h"
@@ -78,22 +77,6 @@ inline bool has_aligned_rows(const void* base, std::int64_t row_stride, int elem
     return reinterpret_cast<std::uintptr_t>(base) % static_cast<unsigned>(bytes) == 0 && row_stride * element_bytes % bytes == 0;
 }
 
-struct MatrixArgument {
-    const char* name;
-    const void* base;  // null where the problem has no such matrix
-    std::int64_t stride;
-};
-
-inline AicfStatus require_mappable(std::initializer_list<MatrixArgument> matrices, int element_bytes = kHalfBytes) {
-    for (const auto& matrix : matrices) {
-        if (matrix.base == nullptr || is_mappable(matrix.base, matrix.stride, element_bytes)) continue;
-        return make_unsupported(
-            "%s: address %p and row stride %lld are not multiples of %d bytes, which this kernel's copies need; pad the rows", matrix.name,
-            matrix.base, static_cast<long long>(matrix.stride), kTensorMapAlignment);
-    }
-    return make_ok();
-}
-
 // A tensor map of boxes of 64 columns, swizzled as wgmma reads them.
 inline AicfStatus encode_half(CUtensorMap* map, std::int32_t dtype, const void* base, std::int64_t rows, std::int64_t columns,
                               std::int64_t stride, int box_rows) {
@@ -108,26 +91,6 @@ inline AicfStatus encode_tf32(CUtensorMap* map, const void* base, std::int64_t r
     constexpr int kRowBytes = 128;
     const auto type = is_output ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
     return encode_tensor_map(map, {base, rows, columns, stride, type, 4, box_rows, kRowBytes / 4, kRowBytes});
-}
-
-inline AicfStatus check_size(const char* name, std::int64_t size) {
-    if (size < 1) return make_invalid("%s = %lld: must be at least 1", name, static_cast<long long>(size));
-    if (size > INT_MAX) return make_unsupported("%s = %lld: must not exceed %d", name, static_cast<long long>(size), INT_MAX);
-    return make_ok();
-}
-
-inline AicfStatus check_code(const char* name, std::int32_t code, int count) {
-    if (code >= 0 && code < count) return make_ok();
-    return make_invalid("%s = %d: must be from 0 to %d", name, static_cast<int>(code), count - 1);
-}
-
-inline AicfStatus check_matrix(const char* name, const void* base, std::int64_t row_length, std::int64_t stride) {
-    if (base == nullptr) return make_invalid("%s: null pointer", name);
-    if (stride < row_length) {
-        return make_invalid("%s: row stride %lld is smaller than a row of %lld elements", name, static_cast<long long>(stride),
-                            static_cast<long long>(row_length));
-    }
-    return make_ok();
 }
 
 }  // namespace aicf

@@ -2,7 +2,6 @@
 // results on their way out, several matrices a launch.
 #pragma once
 
-#include <climits>
 #include <cstdint>
 
 #include "common/launch.hpp"
@@ -63,18 +62,10 @@ inline std::int64_t round_stride(std::int64_t columns, int item_bytes) {
 
 inline bool has_round_stride(std::int64_t stride, int item_bytes) { return stride * item_bytes % kTensorMapAlignment == 0; }
 
-// Warps that copy a matrix, each at most 256 elements of a row; an op's check holds them against the most.
-inline constexpr std::int64_t kMostRepackWarps = INT_MAX / 8;
-
+// Warps that copy a matrix, each at most 256 elements of a row; an op's domain bounds them to an eighth of 32 bits.
 inline std::int64_t count_repack_warps(std::int64_t rows, std::int64_t columns) {
     constexpr std::int64_t kSpan = 32 * kRepackElems;
     return rows * ((columns + kSpan - 1) / kSpan);
-}
-
-inline AicfStatus require_repackable(const char* name, std::int64_t rows, std::int64_t columns) {
-    if (count_repack_warps(rows, columns) <= kMostRepackWarps) return make_ok();
-    return make_unsupported("%s: %lld x %lld elements are more than %lld parts of 256 of a row", name, static_cast<long long>(rows),
-                            static_cast<long long>(columns), static_cast<long long>(kMostRepackWarps));
 }
 
 // The bytes of a copy of a matrix; they follow from sizes and strides alone, so that a workspace can be counted before addresses are known.

@@ -15,7 +15,6 @@ from harness.spec import (
     Count,
     Indices,
     Kernel,
-    OneOf,
     Op,
     Problem,
     Role,
@@ -27,7 +26,6 @@ from harness.spec import (
 from .population import FLOATS, INDICES, POPULATION
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
-PACK_BYTES = 16
 # What a caller may have got wrong, in either dtype.
 WRONG_INDICES = (-1, -(2**31), 2**31 - 1)
 
@@ -71,6 +69,7 @@ def cost(problem: Problem) -> Cost:
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
+ITEMS = Tunable("items", (1, 2, 4, 8), "accesses that a thread has under way")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -100,20 +99,29 @@ KERNELS = (
         "a group of threads per row, which reads its index once; 16 bytes an access, 4 in flight",
         (GROUP, ROWS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        ({"threads": 4, "rows": 32}, {"threads": 32, "rows": 4}, {"threads": 128, "rows": 1}, {"threads": 512, "rows": 1}),
+        ({"threads": 32, "rows": 4}, {"threads": 512, "rows": 1}),
         domain=lambda t: _serve(),
         tile=lambda t: {"count": t["rows"]},
     ),
+    Kernel(
+        "flat",
+        "accesses are numbered across rows, as wide as rows allow; a thread has several under way",
+        (THREADS, ITEMS),
+        (),
+        ({"threads": 256, "items": 1}, {"threads": 256, "items": 4}),
+        domain=lambda t: (*_serve(), Count({"count": 1, "width": 1}, max=2**36)),
+    ),
 )
+# So few elements are taken by one wave of threads, with an access each.
+_FEW_ELEMS = 2**20
 
 
 def choose(problem: Problem) -> Choice:
-    """Return a group of as many threads as have about two accesses of 16 bytes each to make."""
-    packs = -(-problem.sizes["width"] * ITEM_BYTES[_get(problem, "dtype")] // PACK_BYTES)
-    groups = KERNELS[1]
-    most = {4: 8, 32: 128, 128: 512}
-    bound = next((b for b in groups.variants if packs <= most.get(b["threads"], packs)), groups.variants[-1])
-    return Choice(groups.bind(bound), f"a row of {packs} accesses of 16 bytes gives work to {bound['threads']} threads")
+    """Return several accesses a thread where there are more than one wave of threads makes."""
+    flat = KERNELS[2]
+    if problem.sizes["count"] * problem.sizes["width"] <= _FEW_ELEMS:
+        return Choice(flat.bind({"threads": 256, "items": 1}), "all accesses fit one wave of threads")
+    return Choice(flat.bind({"threads": 256, "items": 4}), "more accesses than one wave of threads makes")
 
 
 def _problem(suite: str, count: int, vocabulary: int, width: int, dtype: str = "float32", index: str = "int64", **padding: int) -> Problem:
@@ -130,6 +138,8 @@ PROBLEMS = (
     _problem("verify", 33, 50, 132, "float32", "int32", table=4, y=8),
     _problem("verify", 12, 5, 2051, "float16", "int32", table=1),
     _problem("verify", 700, 3, 5, "bfloat16", table=8),
+    _problem("verify", 50, 20, 66),
+    _problem("verify", 31, 9, 6, "float16"),
     _problem("emulated", 1024, 4096, 512, "bfloat16"),
     _problem("bench sweep", 16384, 50257, 768, "bfloat16"),
     _problem("bench sweep", 65536, 128256, 4096, "bfloat16"),
@@ -137,6 +147,8 @@ PROBLEMS = (
     _problem("bench sweep", 1 << 20, 1 << 20, 32),
     _problem("bench", 1 << 20, 1 << 20, 16, "float16"),
     _problem("bench", 4096, 151936, 8192, "float16", "int32"),
+    _problem("bench", 1000, 50257, 768, "bfloat16"),
+    _problem("bench", 400, 50257, 1024),
 )
 
 OP = Op(
@@ -161,8 +173,5 @@ OP = Op(
     choose=choose,
     distributions=("normal", "ties", "nonfinite", "denormal"),
     population=POPULATION,
-    axes=(
-        Axis("dtypes", {"float32": (OneOf("dtype", ("float32",)),), "half": ()}),
-        Axis("region", {"narrow": (Count({"width": 1}, max=64),), "middle": (Count({"width": 1}, max=1024),), "wide": ()}),
-    ),
+    axes=(Axis("region", {"small": (Count({"count": 1, "width": 1}, max=_FEW_ELEMS),), "large": ()}),),
 )

@@ -4,6 +4,8 @@
 // |----------|---------------------------------------------------------------------------------------------------|
 // | naive    | a thread per element of the table looks at every index                                            |
 // | segments | indices are sorted with their places; a group of threads per row of the table adds up its segment |
+// | tables   | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
+// | direct   | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.
@@ -12,8 +14,10 @@
 
 #include "common/indices.cuh"
 #include "common/rows.cuh"
+#include "embedding_backward/direct.cuh"
 #include "embedding_backward/params.h"
 #include "embedding_backward/sort.cuh"
+#include "embedding_backward/tables.cuh"
 
 namespace aicf::embedding_backward {
 

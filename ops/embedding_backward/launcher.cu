@@ -1,4 +1,5 @@
 // How each kernel of embedding_backward is launched.
+#include <algorithm>
 #include <bit>
 
 #include "common/launch.hpp"
@@ -88,6 +89,71 @@ struct segments {
         }
         return launch_kernel(backward_segments<Element, kThreads, kRows, kChunk>, divide_up(p.vocabulary, kRows), kThreads * kRows, 0,
                              stream, p, sorted, is_packed, has_pack_rows<Element>(p.dtable, p.lddtable));
+    }
+};
+
+template <class Element, class Index>
+struct tables {
+    static constexpr int kFinishThreads = 1024;
+
+    // A slab is at least 64 rows of each group, lest adding slabs up takes longer than they do.
+    static Slices share_out(const Params& p, void* memory) {
+        constexpr std::int64_t kLeastRows = 64;
+        const std::int64_t num_slices = divide_up(p.width, kThreads);
+        Slices slices = {};
+        slices.width = static_cast<int>(divide_up(p.width, num_slices));
+        slices.groups = kThreads / slices.width;
+        const std::int64_t most = std::max<std::int64_t>(1, kTunables.blocks / num_slices);
+        slices.num_slabs = std::clamp<std::int64_t>(p.count / (kLeastRows * slices.groups), 1, most);
+        slices.slab_rows = divide_up(p.count, slices.num_slabs * slices.groups);
+        slices.sums = static_cast<float*>(memory);
+        return slices;
+    }
+
+    static std::size_t count_bytes(const Params& p) {
+        const Slices slices = share_out(p, nullptr);
+        return slices.num_slabs > 1 ? sizeof(float) * static_cast<std::size_t>(slices.num_slabs * p.vocabulary * p.width) : 0;
+    }
+
+    static AicfStatus launch(const Params& p, void* memory, cudaStream_t stream) {
+        const Slices slices = share_out(p, memory);
+        const dim3 grid(static_cast<unsigned>(slices.num_slabs), static_cast<unsigned>(divide_up(p.width, slices.width)));
+        const int bytes = static_cast<int>(p.vocabulary) * kThreads * static_cast<int>(sizeof(float));
+        AICF_RETURN_IF_NOT_OK(launch_kernel(backward_tables<Element, Index, kThreads>, grid, kThreads, bytes, stream, p, slices));
+        if (slices.num_slabs == 1) return make_ok();
+        return launch_kernel(finish_tables<Element, kFinishThreads>, divide_up(p.vocabulary * p.width, kFinishWidth), kFinishThreads, 0,
+                             stream, p, slices);
+    }
+};
+
+template <class Element, class Index>
+struct direct {
+    static std::size_t count_bytes(const Params&) { return 0; }
+
+    // A block writes some 32 KiB of the table, but there are blocks for every multiprocessor.
+    template <int kElems>
+    static AicfStatus launch_chunks(const Params& p, cudaStream_t stream) {
+        constexpr std::int64_t kBlockBytes = 32 * 1024, kLeastBlocks = 264;
+        const std::int64_t row_bytes = p.width * static_cast<std::int64_t>(sizeof(Element));
+        DirectShare share = {};
+        share.chunks = static_cast<int>(p.width / kElems);
+        share.rows = std::max<std::int64_t>(1, std::min(kBlockBytes / row_bytes, p.vocabulary / kLeastBlocks));
+        share.divisor = make_divisor(share.chunks);
+        return launch_kernel(backward_direct<Element, Index, kThreads, kElems>, divide_up(p.vocabulary, share.rows), kThreads, 0, stream, p,
+                             share);
+    }
+
+    // By the widest access that rows of both consist of, and begin on a multiple of.
+    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
+        constexpr int kElemBytes = static_cast<int>(sizeof(Element));
+        const auto fits = [&](int bytes) {
+            return p.width * kElemBytes % bytes == 0 && has_aligned_rows(p.dy, p.lddy, kElemBytes, bytes) &&
+                   has_aligned_rows(p.dtable, p.lddtable, kElemBytes, bytes);
+        };
+        if (fits(16)) return launch_chunks<16 / kElemBytes>(p, stream);
+        if (fits(8)) return launch_chunks<8 / kElemBytes>(p, stream);
+        if (fits(4)) return launch_chunks<4 / kElemBytes>(p, stream);
+        return launch_chunks<1>(p, stream);
     }
 };
 

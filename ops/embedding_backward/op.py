@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,9 +15,9 @@ from harness.spec import (
     Constraint,
     Cost,
     Count,
+    Facts,
     Indices,
     Kernel,
-    OneOf,
     Op,
     Problem,
     Role,
@@ -28,7 +30,6 @@ from harness.spec.bounds import add_rounding, bound_sum
 from .population import FLOATS, INDICES, POPULATION
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
-PACK_BYTES = 16
 # What a caller may have got wrong, in either dtype.
 WRONG_INDICES = (-1, -(2**31), 2**31 - 1)
 
@@ -87,6 +88,9 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512), "threads that take a row of the table")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
 CHUNK = Tunable("chunk", (16, 32, 64, 128, 256), "sorted places that are added up ahead where one row of the table has them all")
+TABLE_THREADS = Tunable("threads", (128, 256, 512), "threads of a block, each of which owns a column of a table in shared memory")
+BLOCKS = Tunable("blocks", (132, 264, 528), "blocks, and so tables, that the indices are shared out to, at most")
+DIRECT_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -97,6 +101,11 @@ ONE_ROW_BEYOND_WARP = Constraint(
 )
 # Places and keys are counted in 32 bits, of which a last block may go beyond what there is.
 _MOST = 2**31 - 2**16
+
+
+# Rows of a table by the threads of a block that have a column of it each in 96 KiB.
+_TABLE_ROWS = {512: 48, 256: 96, 128: 192}
+_MOST_DIRECT = 2048
 
 
 def _serve() -> tuple[Count, ...]:
@@ -127,16 +136,55 @@ KERNELS = (
         domain=lambda t: _serve(),
         tile=lambda t: {"vocabulary": t["rows"]},
     ),
+    Kernel(
+        "tables",
+        "tables of few rows are added up in shared memory, by slabs of indices",
+        (TABLE_THREADS, BLOCKS),
+        (),
+        tuple({"threads": threads, "blocks": 264} for threads in _TABLE_ROWS),
+        domain=lambda t: (
+            Count({"count": 1}, max=_MOST),
+            Count({"vocabulary": 1}, max=_TABLE_ROWS[t["threads"]]),
+            Count({"width": 1}, max=2**22),
+        ),
+    ),
+    Kernel(
+        "direct",
+        "few indices: a block picks out those that point to its rows of the table",
+        (DIRECT_THREADS,),
+        (),
+        ({"threads": 256},),
+        domain=lambda t: (Count({"count": 1}, max=_MOST_DIRECT), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
+    ),
 )
 
 
+# Which variant is for which problems, the first that holds them: the classes of the axis `region`, from which `choose` takes the same.
+_NAMED = {k.name: k for k in KERNELS}
+_CLASSES: dict[str, tuple[tuple[Count, ...], Kernel, Mapping[str, int]]] = {
+    **{
+        f"table_of_{rows}": ((Count({"vocabulary": 1}, max=rows),), _NAMED["tables"], {"threads": threads, "blocks": 264})
+        for threads, rows in _TABLE_ROWS.items()
+    },
+    "few_indices": (
+        (Count({"count": 1}, max=_MOST_DIRECT), Count({"vocabulary": 1, "width": 1}, max=2**24)),
+        _NAMED["direct"],
+        {"threads": 256},
+    ),
+    "narrow": ((Count({"width": 1}, max=96),), _NAMED["segments"], {"threads": 8, "rows": 32, "chunk": 32}),
+    "middle": ((Count({"width": 1}, max=512),), _NAMED["segments"], {"threads": 32, "rows": 8, "chunk": 64}),
+    "broad": ((Count({"width": 1}, max=3072),), _NAMED["segments"], {"threads": 128, "rows": 1, "chunk": 64}),
+    "wide": ((), _NAMED["segments"], {"threads": 512, "rows": 1, "chunk": 64}),
+}
+_REGION = Axis("region", {name: conditions for name, (conditions, _, _) in _CLASSES.items()})
+
+
 def choose(problem: Problem) -> Choice:
-    """Return a group of as many threads as have about two accesses of 16 bytes each to make."""
-    packs = -(-problem.sizes["width"] * ITEM_BYTES[_get(problem, "dtype")] // PACK_BYTES)
-    segments = KERNELS[1]
-    most = {8: 16, 32: 64, 128: 512}
-    bound = next((b for b in segments.variants if packs <= most.get(b["threads"], packs)), segments.variants[-1])
-    return Choice(segments.bind(bound), f"a row of {packs} accesses of 16 bytes gives work to {bound['threads']} threads")
+    """Return the variant of the first class that holds the problem."""
+    name = _REGION.find_class(Facts(problem.sizes, {}))
+    assert name is not None  # the last class holds all
+    _, kernel, bound = _CLASSES[name]
+    return Choice(kernel.bind(bound), f"{name.replace('_', ' ')}: {kernel.idea}")
 
 
 def _problem(suite: str, count: int, vocabulary: int, width: int, dtype: str = "float32", index: str = "int64", **padding: int) -> Problem:
@@ -153,6 +201,9 @@ PROBLEMS = (
     _problem("verify", 333, 50, 36, "float32", "int32", dy=4, dtable=8),
     _problem("verify", 700, 5, 67, "float16", "int32", dtable=1),
     _problem("verify", 5000, 300, 8, "bfloat16", dy=8),
+    _problem("verify", 3000, 48, 700, "bfloat16"),
+    _problem("verify", 2048, 97, 70, "float16", dy=1),
+    _problem("verify", 900, 190, 130),
     _problem("emulated", 1024, 4096, 128, "bfloat16"),
     _problem("bench sweep", 16384, 50257, 768, "bfloat16"),
     _problem("bench sweep", 65536, 128256, 4096, "bfloat16"),
@@ -160,6 +211,12 @@ PROBLEMS = (
     _problem("bench sweep", 1 << 20, 1 << 20, 32),
     _problem("bench", 1 << 20, 64, 256, "float16"),
     _problem("bench", 4096, 151936, 8192, "float16", "int32"),
+    # One of each region that is not among those.
+    _problem("bench", 300000, 40, 64, "float16"),
+    _problem("bench", 100000, 80, 200),
+    _problem("bench", 50000, 150, 30, "bfloat16"),
+    _problem("bench", 1000, 100000, 64, "bfloat16"),
+    _problem("bench", 20000, 50257, 384),
 )
 
 OP = Op(
@@ -185,8 +242,5 @@ OP = Op(
     accumulate="float32",
     distributions=("normal", "ties", "wide", "denormal"),
     population=POPULATION,
-    axes=(
-        Axis("dtypes", {"float32": (OneOf("dtype", ("float32",)),), "half": ()}),
-        Axis("region", {"narrow": (Count({"width": 1}, max=64),), "middle": (Count({"width": 1}, max=1024),), "wide": ()}),
-    ),
+    axes=(_REGION,),
 )

@@ -10,12 +10,6 @@ template <Tunables t>
 struct plain_plan {
     static std::int64_t count_sum_rows(const GemmBackwardParams& params) { return divide_up_64(params.m, t.tile); }
 
-    static AicfStatus check(const GemmBackwardParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32(params));
-        AICF_RETURN_IF_NOT_OK(require_weights(params));
-        return check_tiles(params, t.tile, t.tile, t.tile, t.tile);
-    }
-
     static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus*) {
         return count_sum_bytes(count_sum_rows(params), params);
     }
@@ -66,12 +60,6 @@ struct plain_plan {
 template <Tunables t>
 struct ffma_plan {
     using L = FfmaLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.slices>;
-
-    static AicfStatus check(const GemmBackwardParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32(params));
-        AICF_RETURN_IF_NOT_OK(require_weights(params));
-        return check_tiles(params, t.bm, t.bn, t.bm, t.bn);
-    }
 
     static FfmaOperand view(const void* base, std::int64_t stride) {
         return {static_cast<const float*>(base), stride, has_vector_rows(base, stride)};

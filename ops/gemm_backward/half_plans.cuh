@@ -13,12 +13,6 @@ struct mma_plan {
 
     static std::int64_t count_sum_rows(const GemmBackwardParams& params) { return divide_up_64(params.m, t.bm) * (t.bm / t.wm); }
 
-    static AicfStatus check(const GemmBackwardParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        AICF_RETURN_IF_NOT_OK(require_weights(params));
-        return check_tiles(params, t.bm, t.bn, t.bm, t.bn);
-    }
-
     static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus*) {
         return count_sum_bytes(count_sum_rows(params), params);
     }
@@ -125,22 +119,6 @@ struct wgmma_plan {
         result->slot_bytes = split.slot_bytes;
         result->num_flags = split.num_flags;
         return make_ok();
-    }
-
-    static AicfStatus check(const GemmBackwardParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        AICF_RETURN_IF_NOT_OK(require_weights(params));
-        if (params.dw_total != nullptr) return make_unsupported("dw_total: this kernel stores dw; 'mma' adds to what is there");
-        AICF_RETURN_IF_NOT_OK(require_mappable({{"dy", params.dy, 0}, {"w", params.w, 0}}));
-        if (params.dz != nullptr) {
-            AICF_RETURN_IF_NOT_OK(require_mappable({{"z", params.act != AICF_ACT_NONE ? params.z : nullptr, 0}, {"dz", params.dz, 0}}));
-        }
-        if (params.dw != nullptr) AICF_RETURN_IF_NOT_OK(require_mappable({{"x", params.x, 0}, {"dw", params.dw, 0}}));
-        AICF_RETURN_IF_NOT_OK(require_repackable("dy", params.m, params.n));
-        AICF_RETURN_IF_NOT_OK(require_repackable("x, z, dz", params.m, params.k));
-        AICF_RETURN_IF_NOT_OK(require_repackable("w, dw", params.n, params.k));
-        AICF_RETURN_IF_NOT_OK(require_repackable("w, dw", params.k, params.n));
-        return check_tiles(params, t.bm, t.bn, t.dwbm, t.dwbn);
     }
 
     static std::int64_t count_workspace(const GemmBackwardParams& params, AicfStatus* status) {

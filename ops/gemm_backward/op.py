@@ -256,7 +256,7 @@ OP = Op(
         Tensor("dz", ("M", "K"), Role.OUTPUT, find_dtype, present=lambda p: has(p, "dz"), can_pad_rows=True),
         Tensor("dbias", ("K",), Role.OUTPUT, find_dtype, present=lambda p: has(p, "dbias")),
         Tensor("dw", _name_w, Role.OUTPUT, find_dtype, present=stores_weights, can_pad_rows=True),
-        Tensor("dw_total", _name_w, Role.INOUT, find_dtype, present=accumulates, can_pad_rows=True),
+        Tensor("dw_total", _name_w, Role.INOUT, find_dtype, present=accumulates, can_pad_rows=True, since=1),
     ),
     kernels=KERNELS,
     problems=PROBLEMS,
@@ -278,11 +278,11 @@ OP = Op(
     attributes=(
         Attribute("act", ACTS, "none"),
         Attribute("dtype", ("bfloat16", "float16", "float32"), "bfloat16", passed=False),
-        Attribute("w_layout", ("nk", "kn"), "nk"),
+        Attribute("w_layout", ("nk", "kn"), "nk", codes=(1, 0)),
         Attribute("with_w", (True, False), True, passed=False),
         Attribute("with_dz", (True, False), True, passed=False),
         Attribute("with_dbias", (True, False), True, passed=False),
         Attribute("with_dw", (True, False), True, passed=False),
-        Attribute("accumulate", (False, True), False, passed=False),
+        Attribute("accumulate", (False, True), False, passed=False, since=1),
     ),
 )

@@ -154,7 +154,7 @@ TINY_NAMES = ("bm", "bn", "stages", "splits")
 FFMA_NAMES = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "slices", "group", "minblocks")
 
 
-# The domains: what check_params of launcher.cu lets through, as data. promote holds the two against each other.
+# The domains, from which `supports` is generated.
 _HALF = OneOf("dtype", ("bfloat16", "float16"))
 _FP32 = OneOf("dtype", ("float32",))
 _STORES = OneOf("accumulate", (False,))

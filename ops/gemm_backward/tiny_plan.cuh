@@ -12,11 +12,6 @@ struct tiny_plan {
     template <class Element>
     using Layout = ShortLayout<Element, t.bm, t.bn, t.stages>;
 
-    static AicfStatus check(const GemmBackwardParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_weights(params));
-        return check_tiles(params, t.bm, t.bn, t.bm, t.bn);
-    }
-
     // Two products share the multiprocessors.
     static AicfStatus make_grid(const GemmBackwardParams& params, PairedGrid* grid) {
         int num_sms = 0;

@@ -1,6 +1,6 @@
 """What each kernel of gemm_bias_act serves, as data, and the axes that divide problems into the buckets of the frozen set.
 
-A domain is what ``check_params`` of ``launcher.cu`` lets through; ``promote`` holds the two against each other.
+``supports`` is generated from the domains.
 """
 
 from __future__ import annotations

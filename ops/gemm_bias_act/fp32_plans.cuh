@@ -13,7 +13,6 @@ namespace {
 
 template <Tunables t>
 struct naive_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         const auto kernel = params.b_layout == AICF_B_NK ? multiply_naive<t.bm, t.bn, true> : multiply_naive<t.bm, t.bn, false>;
         return launch_fp32(kernel, t.bm * t.bn, 0, params, stream);
@@ -22,7 +21,6 @@ struct naive_plan {
 
 template <Tunables t>
 struct coalesced_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_coalesced<t.bm, t.bn>, t.bm * t.bn, 0, params, stream);
     }
@@ -30,7 +28,6 @@ struct coalesced_plan {
 
 template <Tunables t>
 struct smem_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_smem_tiled<t.bm, t.bn, t.bk>, t.bm * t.bn, 0, params, stream);
     }
@@ -43,7 +40,6 @@ struct smem_tiled_plan {
 
 template <Tunables t>
 struct reg_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32_kn(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_reg_tiled<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn), count_tile_bytes(t, 0), params,
                            stream);
@@ -52,7 +48,6 @@ struct reg_tiled_plan {
 
 template <Tunables t>
 struct vectorised_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_vectorised<t.bm, t.bn, t.bk, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
                            count_tile_bytes(t, kVectorElems), params, stream);
@@ -61,7 +56,6 @@ struct vectorised_plan {
 
 template <Tunables t>
 struct warp_tiled_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return launch_fp32(multiply_warp_tiled<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn>, t.bm / t.tm * (t.bn / t.tn),
                            count_tile_bytes(t, kVectorElems), params, stream);
@@ -72,16 +66,6 @@ template <Tunables t>
 struct pipelined_plan {
     template <bool kIsNk>
     using Config = Pipeline<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, kIsNk>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32(params));
-        constexpr std::int64_t kMaxStride = UINT32_MAX / t.bm;
-        if (params.lda > kMaxStride) {
-            return make_unsupported("a: row stride %lld exceeds %lld elements, beyond which offsets in this kernel's tile overflow 32 bits",
-                                    static_cast<long long>(params.lda), static_cast<long long>(kMaxStride));
-        }
-        return make_ok();
-    }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         if (params.b_layout == AICF_B_NK) return launch_kernel<1, true>(params, stream);
@@ -104,8 +88,6 @@ template <Tunables t>
 struct boxed_plan {
     using L = BoxedLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.stages>;
 
-    static AicfStatus check(const GemmBiasActParams& params) { return require_vector_rows(params); }
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         constexpr auto kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
         CUtensorMap a, b;
@@ -121,16 +103,6 @@ template <Tunables t>
 struct skinny_plan {
     using L = SkinnyLayout<t.bm, t.bn, t.bk, t.stages, t.splits>;
 
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32_kn(params));
-        if (!has_vector_rows(params.b, params.ldb)) {
-            return make_unsupported(
-                "b: address %p and row stride %lld must be multiples of %d bytes and %d elements, for this kernel's copies", params.b,
-                static_cast<long long>(params.ldb), kVectorBytes, kVectorElems);
-        }
-        return require_grid<t.bm, t.bn>(params);
-    }
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
         return launch_early(multiply_skinny<t.bm, t.bn, t.bk, t.stages, t.splits, t.minblocks>, grid, L::kThreads, L::kSharedBytes,
@@ -141,8 +113,6 @@ struct skinny_plan {
 template <Tunables t>
 struct tiny_plan {
     using L = ShortLayout<float, t.bm, t.bn, t.stages>;
-
-    static AicfStatus check(const GemmBiasActParams& params) { return require_fp32(params); }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         int num_sms = 0;
@@ -158,16 +128,6 @@ struct tiny_plan {
 template <Tunables t>
 struct rows_plan {
     static constexpr int kMostRows = 16;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_fp32(params));
-        if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
-        if (params.m > kMostRows) {
-            return make_unsupported("m = %lld: this kernel takes at most %d", static_cast<long long>(params.m), kMostRows);
-        }
-        if (params.k % 4 != 0) return make_unsupported("k = %lld: must be a multiple of 4", static_cast<long long>(params.k));
-        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}}, 4);
-    }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         if (params.m == 1) return launch_kernel<1>(params, stream);

@@ -1,4 +1,4 @@
-// Entry points of one variant of gemm_bias_act: the plans of its kernels, checks, launch.
+// How each kernel of gemm_bias_act is launched: the plans of the tensor-core kernels for 16-bit floats, and which plan is the variant's.
 #include "gemm_bias_act/decode.cuh"
 #include "gemm_bias_act/fp32_plans.cuh"
 #include "gemm_bias_act/gemv.cuh"
@@ -11,8 +11,6 @@ namespace {
 
 template <Tunables t>
 struct mma_plan {
-    static AicfStatus check(const GemmBiasActParams& params) { return require_half(params); }
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
             using L = MmaLayout<t.bm, t.bn, t.wm, t.wn, t.stages>;
@@ -26,15 +24,6 @@ struct mma_plan {
 
 template <Tunables t>
 struct gemv_plan {
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
-        if (params.m > kGemvMaxRows)
-            return make_unsupported("m = %lld: this kernel takes at most %d", static_cast<long long>(params.m), kGemvMaxRows);
-        if (params.k % 8 != 0) return make_unsupported("k = %lld: must be a multiple of 8", static_cast<long long>(params.k));
-        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}});
-    }
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return params.dtype == AICF_DTYPE_BFLOAT16 ? launch_rows<Bf16>(params, stream) : launch_rows<Fp16>(params, stream);
     }
@@ -62,12 +51,6 @@ struct gemv_plan {
 template <Tunables t>
 struct decode_plan {
     using L = DecodeLayout<t.bm, t.bn, t.stages, t.splits>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        AICF_RETURN_IF_NOT_OK((require_grid<t.bm, t.bn>(params)));
-        return require_mappable({{"a", params.a, params.lda}, {"b", params.b, params.ldb}});
-    }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
@@ -100,71 +83,35 @@ struct decode_plan {
     }
 };
 
-using Chosen = AICF_CONCAT(AICF_KERNEL, _plan)<kTunables>;
-
-AicfStatus check_params(const GemmBiasActParams& params) {
-    AICF_RETURN_IF_NOT_OK(check_size("m", params.m));
-    AICF_RETURN_IF_NOT_OK(check_size("n", params.n));
-    AICF_RETURN_IF_NOT_OK(check_size("k", params.k));
-    AICF_RETURN_IF_NOT_OK(check_code("act", params.act, AICF_ACT_COUNT));
-    AICF_RETURN_IF_NOT_OK(check_code("dtype", params.dtype, AICF_DTYPE_COUNT));
-    AICF_RETURN_IF_NOT_OK(check_code("b_layout", params.b_layout, AICF_B_LAYOUT_COUNT));
-    AICF_RETURN_IF_NOT_OK(check_code("precision", params.precision, AICF_PRECISION_COUNT));
-    if (params.precision == AICF_PRECISION_TF32 && params.dtype != AICF_DTYPE_FLOAT32)
-        return make_invalid("precision: tf32 is what fp32 inputs may be multiplied in, 16-bit floats are not");
-    AICF_RETURN_IF_NOT_OK(check_matrix("a", params.a, params.k, params.lda));
-    AICF_RETURN_IF_NOT_OK(check_matrix("b", params.b, params.b_layout == AICF_B_NK ? params.k : params.n, params.ldb));
-    AICF_RETURN_IF_NOT_OK(check_matrix("y", params.y, params.n, params.ldy));
-    if (params.z) AICF_RETURN_IF_NOT_OK(check_matrix("z", params.z, params.n, params.ldz));
-    if (params.residual) AICF_RETURN_IF_NOT_OK(check_matrix("residual", params.residual, params.n, params.ldresidual));
-    // Rows, columns and blocks are counted in 32 bits; the last tile may end this far past the matrix.
-    constexpr std::int64_t kMaxExtent = INT_MAX - 1024;
-    if (params.m > kMaxExtent || params.n > kMaxExtent || params.k > kMaxExtent || count_blocks(params) > kMaxExtent / 64) {
-        return make_unsupported("m, n, k = %lld, %lld, %lld: sizes must not exceed %lld, nor %d x %d tiles of y %lld",
-                                static_cast<long long>(params.m), static_cast<long long>(params.n), static_cast<long long>(params.k),
-                                static_cast<long long>(kMaxExtent), kTunables.bm, kTunables.bn, static_cast<long long>(kMaxExtent / 64));
-    }
-    return Chosen::check(params);
-}
-
 // Kernels that split k hand sums over through memory; the others want none.
 template <class Plan>
-concept HasWorkspace = requires(const GemmBiasActParams& params, std::int64_t* bytes) { Plan::count_workspace(params, bytes); };
+concept HasWorkspace = requires(const Params& params, std::int64_t* bytes) { Plan::count_workspace(params, bytes); };
 
 template <class Plan>
-AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
-    AICF_RETURN_IF_NOT_OK(check_params(params));
-    if constexpr (HasWorkspace<Plan>) {
-        return Plan::launch(params, workspace, stream);
-    } else {
-        return Plan::launch(params, stream);
+struct Launcher {
+    static AicfStatus launch(const Params& params, void* workspace, cudaStream_t stream) {
+        if constexpr (HasWorkspace<Plan>) {
+            return Plan::launch(params, workspace, stream);
+        } else {
+            return Plan::launch(params, stream);
+        }
     }
-}
 
-template <class Plan>
-AicfStatus count_workspace(const GemmBiasActParams& params, size_t* result) {
-    *result = 0;
-    AICF_RETURN_IF_NOT_OK(check_params(params));
-    if constexpr (HasWorkspace<Plan>) {
-        std::int64_t bytes = 0;
-        AICF_RETURN_IF_NOT_OK(Plan::count_workspace(params, &bytes));
-        *result = static_cast<size_t>(bytes);
+    static AicfStatus count_workspace(const Params& params, std::size_t* bytes) {
+        std::int64_t found = 0;
+        if constexpr (HasWorkspace<Plan>) AICF_RETURN_IF_NOT_OK(Plan::count_workspace(params, &found));
+        *bytes = static_cast<std::size_t>(found);
+        return make_ok();
     }
-    return make_ok();
-}
+};
+
+using Chosen = Launcher < AICF_CONCAT(AICF_KERNEL, _plan) < kTunables >> ;
+
+AicfStatus count_workspace_bytes(const Params& params, std::size_t* bytes) { return Chosen::count_workspace(params, bytes); }
+
+AicfStatus launch(const Params& params, void* workspace, cudaStream_t stream) { return Chosen::launch(params, workspace, stream); }
 
 }  // namespace
 }  // namespace aicf::gemm_bias_act
 
-extern "C" {
-
-AicfStatus AICF_ENTRY(gemm_bias_act, supports)(const GemmBiasActParams* params) { return aicf::gemm_bias_act::check_params(*params); }
-
-AicfStatus AICF_ENTRY(gemm_bias_act, workspace_bytes)(const GemmBiasActParams* params, size_t* bytes) {
-    return aicf::gemm_bias_act::count_workspace<aicf::gemm_bias_act::Chosen>(*params, bytes);
-}
-
-AicfStatus AICF_ENTRY(gemm_bias_act, launch)(const GemmBiasActParams* params, void* workspace, struct CUstream_st* stream) {
-    return aicf::gemm_bias_act::launch<aicf::gemm_bias_act::Chosen>(*params, workspace, stream);
-}
-}
+#include "gemm_bias_act/entry_points.hpp"

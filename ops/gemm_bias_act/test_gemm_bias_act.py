@@ -86,7 +86,7 @@ def test_refusal_names_the_unaligned_argument(device: Device, open_kernel: Open,
 def test_rows_of_y_that_end_within_16_bytes_are_refused(device: Device, open_kernel: Open, kernel: str) -> None:
     """Tensor copies store whole units of 16 bytes: what follows such a row would be overwritten."""
     with Case(device, OP, RAGGED_ROWS) as case:
-        assert open_kernel(kernel).supports(**case.arguments).startswith("n = 13: must be a multiple of 8")
+        assert open_kernel(kernel).supports(**case.arguments).startswith("N = 13: must be a multiple of 8")
 
 
 @pytest.mark.parametrize("kernel", ["turned"])
@@ -120,24 +120,24 @@ def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, o
 @pytest.mark.parametrize(
     ("kernel", "attributes", "message"),
     [
-        ("naive", {"dtype": "bfloat16"}, "a: this kernel is for float32"),
-        ("coalesced", {"b_layout": "nk"}, "b_layout: this kernel reads b as [k, n] ('kn')"),
-        ("boxed", {"b_layout": "nk"}, "b_layout: this kernel reads b as [k, n] ('kn')"),
-        ("skinny", {"b_layout": "nk"}, "b_layout: this kernel reads b as [k, n] ('kn')"),
-        ("mma", {}, "a: this kernel is for bfloat16 and float16"),
-        ("wgmma", {}, "a: this kernel is for bfloat16 and float16"),
-        ("pipelined", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),
-        ("skinny", {"precision": "tf32"}, "precision: this kernel multiplies in fp32"),
-        ("rows", {"b_layout": "kn"}, "b_layout: this kernel reads b as [n, k] ('nk')"),
-        ("rows", {"dtype": "float16", "b_layout": "nk"}, "a: this kernel is for float32"),
-        ("streamk", {}, "a: this kernel is for bfloat16 and float16"),
-        ("turned", {}, "a: this kernel is for bfloat16 and float16"),
-        ("turned_tf32", {"b_layout": "nk"}, "precision: this kernel is for float32 with precision 'tf32'"),
-        ("streamk_tf32", {"precision": "tf32"}, "b_layout: this kernel reads b as [n, k]"),
-        ("tf32", {"b_layout": "nk"}, "precision: this kernel is for float32 with precision 'tf32'"),
-        ("tf32", {"precision": "tf32"}, "b_layout: this kernel reads b as [n, k]"),
-        ("gemv", {"dtype": "bfloat16"}, "b_layout: this kernel reads b as [n, k]"),
-        ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}, "m = 8: this kernel takes at most 4"),
+        ("naive", {"dtype": "bfloat16"}, "dtype = bfloat16: is not served"),
+        ("coalesced", {"b_layout": "nk"}, "b_layout = nk: is not served"),
+        ("boxed", {"b_layout": "nk"}, "b_layout = nk: is not served"),
+        ("skinny", {"b_layout": "nk"}, "b_layout = nk: is not served"),
+        ("mma", {}, "dtype = float32: is not served"),
+        ("wgmma", {}, "dtype = float32: is not served"),
+        ("pipelined", {"precision": "tf32"}, "precision = tf32: is not served"),
+        ("skinny", {"precision": "tf32"}, "precision = tf32: is not served"),
+        ("rows", {"b_layout": "kn"}, "b_layout = kn: is not served"),
+        ("rows", {"dtype": "float16", "b_layout": "nk"}, "dtype = float16: is not served"),
+        ("streamk", {}, "dtype = float32: is not served"),
+        ("turned", {}, "dtype = float32: is not served"),
+        ("turned_tf32", {"b_layout": "nk"}, "precision = ieee: is not served"),
+        ("streamk_tf32", {"precision": "tf32"}, "b_layout = kn: is not served"),
+        ("tf32", {"b_layout": "nk"}, "precision = ieee: is not served"),
+        ("tf32", {"precision": "tf32"}, "b_layout = kn: is not served"),
+        ("gemv", {"dtype": "bfloat16"}, "b_layout = kn: is not served"),
+        ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}, "M = 8: must not exceed 4"),
     ],
 )
 def test_refusal_names_the_dtype_or_layout(

@@ -19,33 +19,12 @@ AicfStatus encode_operand(CUtensorMap* map, std::int32_t dtype, const void* base
                                     : encode_tf32(map, base, rows, columns, stride, box_rows, is_output);
 }
 
-[[maybe_unused]] AicfStatus require_tf32(const GemmBiasActParams& params) {
-    if (params.dtype != AICF_DTYPE_FLOAT32 || params.precision != AICF_PRECISION_TF32)
-        return make_unsupported("precision: this kernel is for float32 with precision 'tf32'");
-    if (params.b_layout != AICF_B_NK) return make_unsupported("b_layout: this kernel reads b as [n, k] ('nk')");
-    return make_ok();
-}
-
 template <Tunables t, int kItemBytes>
 struct WgmmaPlan {
     static constexpr int kNumSlabs = 2;
     using Config = WgmmaTunables<t.bm, t.bn, t.stages, t.clusterm, t.clustern, t.pingpong, t.group, kNumSlabs,
                                  count_bias_bytes(t.bn, kItemBytes), kItemBytes>;
     using L = WgmmaLayout<Config>;
-
-    static AicfStatus check_rows(const GemmBiasActParams& params) {
-        // Tensor copies store whole units of 16 bytes: what lies behind a row that ends inside of one would be overwritten.
-        if (params.n * kItemBytes % kTensorMapAlignment != 0) {
-            return make_unsupported("n = %lld: must be a multiple of %d, so that rows of y end on 16-byte boundaries",
-                                    static_cast<long long>(params.n), kTensorMapAlignment / kItemBytes);
-        }
-        return require_mappable({{"a", params.a, params.lda},
-                                 {"b", params.b, params.ldb},
-                                 {"y", params.y, params.ldy},
-                                 {"z", params.z, params.ldz},
-                                 {"residual", params.residual, params.ldresidual}},
-                                kItemBytes);
-    }
 
     struct Maps {
         CUtensorMap a, b, y, z;
@@ -98,11 +77,6 @@ template <Tunables t>
 struct wgmma_plan : WgmmaPlan<t, kHalfBytes> {
     using Plan = WgmmaPlan<t, kHalfBytes>;
 
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        return Plan::check_rows(params);
-    }
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
             return Plan::launch_kernel(multiply_wgmma<Element, typename Plan::Config, IsTransposed::value>, params, stream);
@@ -113,11 +87,6 @@ struct wgmma_plan : WgmmaPlan<t, kHalfBytes> {
 template <Tunables t>
 struct tf32_plan : WgmmaPlan<t, 4> {
     using Plan = WgmmaPlan<t, 4>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_tf32(params));
-        return Plan::check_rows(params);
-    }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return Plan::launch_kernel(multiply_wgmma<Tf32, typename Plan::Config, false>, params, stream);
@@ -218,11 +187,6 @@ template <Tunables t>
 struct streamk_plan : StreamKPlan<t, kHalfBytes> {
     using Plan = StreamKPlan<t, kHalfBytes>;
 
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        return Plan::check_rows(params);
-    }
-
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
             return Plan::template launch_kernel<Element, IsTransposed::value>(params, workspace, stream);
@@ -233,11 +197,6 @@ struct streamk_plan : StreamKPlan<t, kHalfBytes> {
 template <Tunables t>
 struct streamk_tf32_plan : StreamKPlan<t, 4> {
     using Plan = StreamKPlan<t, 4>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_tf32(params));
-        return Plan::check_rows(params);
-    }
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return Plan::template launch_kernel<Tf32, false>(params, workspace, stream);
@@ -251,14 +210,6 @@ struct TurnedPlan {
         WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, 0, t.group, 0, TurnedStage<t.bm, kItemBytes>::kAllBytes, kItemBytes>;
     using L = WgmmaLayout<Config>;
     using Split = SplitPlan<Config, true, true>;
-
-    // Rows may begin anywhere: those of operands that are off 16-byte boundaries are copied first.
-    static AicfStatus check_rows(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_mappable({{"a", params.a, 0}, {"b", params.b, 0}}, kItemBytes));
-        AICF_RETURN_IF_NOT_OK(require_repackable("a", params.m, params.k));
-        AICF_RETURN_IF_NOT_OK(require_repackable("b", params.n, params.k));
-        return require_repackable("b", params.k, params.n);
-    }
 
     static void bring_operands(GemmBiasActParams* p, Repacker* repacker) {
         const bool is_nk = p->b_layout == AICF_B_NK;
@@ -302,11 +253,6 @@ template <Tunables t>
 struct turned_plan : TurnedPlan<t, kHalfBytes> {
     using Plan = TurnedPlan<t, kHalfBytes>;
 
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_half(params));
-        return Plan::check_rows(params);
-    }
-
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
             return Plan::template launch_kernel<Element, IsTransposed::value>(params, workspace, stream);
@@ -317,11 +263,6 @@ struct turned_plan : TurnedPlan<t, kHalfBytes> {
 template <Tunables t>
 struct turned_tf32_plan : TurnedPlan<t, 4> {
     using Plan = TurnedPlan<t, 4>;
-
-    static AicfStatus check(const GemmBiasActParams& params) {
-        AICF_RETURN_IF_NOT_OK(require_tf32(params));
-        return Plan::check_rows(params);
-    }
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return Plan::template launch_kernel<Tf32, false>(params, workspace, stream);

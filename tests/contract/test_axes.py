@@ -41,7 +41,7 @@ def test_an_op_with_axes_of_its_own_has_these_alone() -> None:
         ([{"name": "dtypes", "part": "region"}], "axis dtypes: is of part survey, not region"),
         ([HEADS, CAUSAL], "axis causal, of part survey, must stand before heads, of part region"),
         ([{"name": "arch", "part": "group"}], "axis arch: every bucket has it already"),
-        ([{"name": f"a{i}", "part": "group"} for i in range(9)], "9 axes; at most 8 are served"),
+        ([{"name": f"a{i}", "part": "group"} for i in range(9)], "9 axes; at most 8 are supported"),
     ],
 )
 def test_axes_that_cannot_stand_so_are_refused(axes: list[dict[str, str]], message: str) -> None:

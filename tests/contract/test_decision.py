@@ -153,7 +153,7 @@ def test_more_than_the_core_has_room_for_is_refused_by_name() -> None:
     (name, manifest), *_ = made.manifests.items()
     many = {f"{name}{i}": manifest for i in range(257)}
     entries = [e | {"kernel": k} for k in many for e in made.entries[:1]]
-    with pytest.raises(FrozenError, match="made_up: 257 kernels for sm_90a; at most 256 are served"):
+    with pytest.raises(FrozenError, match="made_up: 257 kernels for sm_90a; at most 256 are supported"):
         make_table(ARCH, made.description, entries, [], None, many)
 
 

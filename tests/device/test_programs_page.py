@@ -29,7 +29,7 @@ def test_counts_are_by_category_and_reasons_are_listed() -> None:
         Run("them/collection", "gemm", "graph", "not built", 0.0, why="needs cuBLAS"),
     ]
     lines = render_page(sources, runs).splitlines()
-    assert lines[0] == "3 programs ran: 1 pass, 1 ran, 1 finding. 1 others were drawn and could not be built."
+    assert lines[0] == "3 programs ran: 1 pass, 1 ran, 1 finding. 1 others were drawn but could not be built."
     assert "| them/collection | `0123456789ab` | drawn by seed 1 |" in lines
     assert "| them/collection | graph | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 1 |" in lines
     assert "| them/collection | math | 2 | 1 | 0 | 1 | 0 | 0 | 0 | 0 |" in lines
@@ -44,8 +44,8 @@ def test_counts_are_by_category_and_reasons_are_listed() -> None:
     [
         ({"outcome": "finding"}, "finding without a reason"),
         ({"outcome": "not built"}, "not built without a reason"),
-        ({"outcome": "fine"}, "'fine' is none of pass"),
-        ({"source": "nobody"}, "the source is none of them/collection"),
+        ({"outcome": "fine"}, "'fine' is not one of pass"),
+        ({"source": "nobody"}, "the source is not one of them/collection"),
     ],
 )
 def test_a_run_without_its_reason_is_refused(tmp_path: Path, change: dict[str, str], complaint: str) -> None:

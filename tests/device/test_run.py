@@ -116,7 +116,7 @@ def test_checks_can_be_left_out(run: Run) -> None:
 def test_an_option_that_cannot_be_obeyed_is_refused(run: Run) -> None:
     done = run("--checks=rubbish", "clean")
     assert done.returncode != 0
-    assert done.stderr.startswith('aicf emulator: AICF_EMULATED_CHECKS=rubbish: option checks: "rubbish" is none of memcheck')
+    assert done.stderr.startswith('aicf emulator: AICF_EMULATED_CHECKS=rubbish: option checks: "rubbish" is not one of memcheck')
 
 
 def test_a_statically_linked_program_is_refused_with_the_remedy(run: Run, tmp_path: Path) -> None:

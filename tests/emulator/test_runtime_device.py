@@ -382,8 +382,8 @@ def test_defaults_come_from_the_environment(emulator: Runtime, runtime_library: 
     ("name", "value", "reason"),
     [
         ("AICF_EMULATED_WORKERS", "lots", "option workers"),
-        ("AICF_EMULATED_CHECKS", "memchek", '"memchek" is none of memcheck'),
-        ("AICF_EMULATED_LEVEL", "v9", '"v9" is none of v2, v3, v4'),
+        ("AICF_EMULATED_CHECKS", "memchek", '"memchek" is not one of memcheck'),
+        ("AICF_EMULATED_LEVEL", "v9", '"v9" is not one of v2, v3, v4'),
         ("AICF_EMULATED_SCHEDUL", "random", "there is no such option; options: checks,"),
         ("AICF_EMULATED_checks", "all", "there is no such option"),
         ("AICF_EMULATED_SUPPRESSED", "1", "it is a count"),

@@ -334,7 +334,7 @@ def test_json_is_a_value_or_an_error(content: bytes) -> None:
 def test_what_has_no_one_meaning_is_no_json() -> None:
     for content, words in (
         (b'{"a": 1, "a": 1}', "'a' is given twice"),
-        (b"[NaN]", "NaN is not a number of JSON"),
+        (b"[NaN]", "NaN is not a JSON number"),
         (b"[1e400]", "too large a number"),
         (b"\xff", "is not UTF-8"),
         (b"[" * 100000, "nested too deeply"),

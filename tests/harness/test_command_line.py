@@ -120,7 +120,7 @@ def test_a_new_op_is_a_whole_op_under_its_own_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "language"), [("switch", "C++"), ("double", "C++"), ("lambda", "Python")])
 def test_an_op_is_not_named_like_a_word_of_its_languages(tmp_path: Path, name: str, language: str) -> None:
-    with pytest.raises(SpecError, match=rf"'{name}' is a word of {re.escape(language)}; choose another, e.g. {name}_op"):
+    with pytest.raises(SpecError, match=rf"'{name}' is a keyword of {re.escape(language)}; choose another, e.g. {name}_op"):
         create_op(name, ops_dir=tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -232,7 +232,7 @@ def test_sums_in_fp32_keep_to_the_bound() -> None:
     assert (error <= bound_sum(np.abs(x.astype(np.float64)).sum(axis=1), 5000, 64)).all()
 
 
-@pytest.mark.parametrize("name", ["softmax", "transpose", "sdpa"])
+@pytest.mark.parametrize("name", ["softmax", "transpose", "sdpa", "gemm_bias_act", "gemm_backward"])
 def test_launchers_hold_geometry_alone(name: str) -> None:
     folder = find_op(name).folder
     texts = {f: (folder / f).read_text() for f in ("launcher.cu", "pybind.cpp")}
@@ -249,3 +249,13 @@ def test_fields_of_each_growth_are_behind_all_earlier_ones() -> None:
     grown = replace(op, tensors=(later, mask, *op.tensors), attributes=(mode, *op.attributes))
     fields = [name for _, name, _ in Interface(grown).fields]
     assert fields == [*(name for _, name, _ in Interface(op).fields), "mask", "ldmask", "mode", "later"]
+
+
+def test_names_hold_the_codes_that_an_attribute_gives_them() -> None:
+    layout = Attribute("layout", ("rows", "columns"), "rows", codes=(1, 0))
+    op = find_op("transpose").op
+    interface = Interface(replace(op, attributes=(layout, *op.attributes)))
+    assert [interface.find_code(layout, name) for name in layout.choices] == [1, 0]
+    for codes in ((1,), (1, 1)):
+        with pytest.raises(SpecError, match="its 2 choices need as many different codes"):
+            replace(layout, codes=codes)

@@ -150,7 +150,7 @@ def find_dtype_name(number: int) -> str:
     name = onnx_ir.DataType(number).name
     known = {"DOUBLE": "float64", "FLOAT": "float32"}.get(name, name.lower())
     if known not in DTYPES:
-        raise Refusal(f"dtype {name} is not served; there are: {', '.join(DTYPES)}")
+        raise Refusal(f"dtype {name} is not supported; supported: {', '.join(DTYPES)}")
     return known
 
 
@@ -163,7 +163,7 @@ def _dropout(node: Settings) -> Function:
         p = old if ratio is None else float(np.asarray(ratio))
         drops = training and p > 0.0 and trains is not None and bool(np.asarray(trains))
         if drops and has_mask:
-            raise Refusal("the mask of a dropout that drops is not served")
+            raise Refusal("the mask output of an active dropout is not supported")
         made = F.dropout(x, p, training=drops)
         return (made, F.ones_like(x).cast("bool")) if len(node.reads) > 1 else made
 

@@ -170,7 +170,7 @@ def _group_norm(node: Settings) -> Function:
     groups, eps = node.attrs["num_groups"], node.get("epsilon", 1e-5)
     node.require("stash_type", 1)
     if node.version < 21:
-        raise Refusal(f"version {node.version} has a scale per group; version 21 and later ones are served")
+        raise Refusal(f"version {node.version} has one scale per group; versions from 21 on are supported")
     return lambda x, scale, bias: F.group_norm(x, groups, scale, bias, eps)
 
 
@@ -193,7 +193,7 @@ def _cross_entropy(node: Settings) -> Function:
     reduction, ignored = node.get("reduction", "mean"), node.get("ignore_index", -100)
     node.require("reduction", "mean", "sum")
     if node.num_inputs > 2:
-        raise Refusal("weights of classes are not served")
+        raise Refusal("class weights are not supported")
 
     def run(scores: Tensor, labels: Tensor) -> Any:
         rows = F.move_axis(scores, 1, -1)

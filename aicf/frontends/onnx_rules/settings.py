@@ -25,12 +25,12 @@ class Settings:
     def require(self, name: str, *served: Any) -> None:
         """Raise :class:`Refusal` where an attribute is there and is none of the values that are served."""
         if name in self.attrs and self.attrs[name] not in served:
-            raise Refusal(f"{name} = {self.attrs[name]!r} is not served; it may be {' or '.join(map(repr, served))}")
+            raise Refusal(f"{name} = {self.attrs[name]!r} is not supported; supported: {' or '.join(map(repr, served))}")
 
     def refuse_outputs(self, first: int) -> None:
         """Raise :class:`Refusal` where somebody reads an output from that one on."""
         if any(self.reads[first:]):
-            raise Refusal(f"output {self.reads.index(True, first)} is not served")
+            raise Refusal(f"output {self.reads.index(True, first)} is not supported")
 
 
 # Made once per node, from its settings; called with tensors, and arrays of the host for inputs in ``hosts``.

@@ -98,7 +98,7 @@ def _slice(node: Settings) -> Function:
         last = read_ints(node.get("ends") if ends is None else ends)
         places = read_axes(node, axes) or tuple(range(len(first)))
         if steps is not None and set(read_ints(steps)) - {1}:
-            raise Refusal(f"steps {read_ints(steps)} are not served; slices have step 1")
+            raise Refusal(f"steps {read_ints(steps)} are not supported; slices must have step 1")
         key = [slice(None)] * x.ndim
         for axis, start, stop in zip(places, first, last, strict=True):
             key[axis] = slice(start, stop)

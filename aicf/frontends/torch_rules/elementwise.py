@@ -128,7 +128,7 @@ def _div(input: Any, other: Any, rounding_mode: Any = None) -> Any:  # noqa: A00
 @rule("floordiv", "floor_divide")
 def _floordiv(input: Any, other: Any) -> Any:  # noqa: A002
     if isinstance(input, Tensor) or isinstance(other, Tensor):
-        raise Refusal("whole quotients of tensors are not served")
+        raise Refusal("floor division of tensors is not supported")
     return input // other
 
 
@@ -215,7 +215,7 @@ def find_dtype_name(dtype: Any) -> str:
     """Return the name of a dtype: PyTorch's, its number in TorchScript, or the name itself; raises :class:`Refusal`."""
     name = _NUMBERS.get(dtype, str(dtype)) if isinstance(dtype, int) else str(dtype).removeprefix("torch.")
     if name not in (*FLOATS, *INTEGERS, "bool"):
-        raise Refusal(f"dtype {name} is not served; there are: {', '.join((*FLOATS, *INTEGERS, 'bool'))}")
+        raise Refusal(f"dtype {name} is not supported; supported: {', '.join((*FLOATS, *INTEGERS, 'bool'))}")
     return name
 
 

@@ -238,7 +238,7 @@ def _mse_loss_of_functional(
 def _find_classes(input: Tensor, target: Tensor, reduction: Any, ignore_index: int, label_smoothing: float) -> Tensor:  # noqa: A002
     """Return the cross-entropy of logits [N, C, ...], whose classes come second."""
     if target.type.is_float:
-        raise Refusal("targets that are probabilities are not served; class indices are")
+        raise Refusal("targets that are probabilities are not supported; use class indices")
     rows = F.move_axis(input, 1, -1) if input.ndim > 1 else F.unsqueeze(input, (0,))
     logits = rows.reshape(-1, rows.shape[-1])
     kind = "mean" if reduction in ("mean", 1) else "sum"

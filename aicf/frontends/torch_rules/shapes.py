@@ -147,7 +147,7 @@ def _getitem(input: Any, key: Any) -> Any:  # noqa: A002
         return input[key]
     keys = list(key) if isinstance(key, (list, tuple)) else [key]
     if any(isinstance(k, Tensor) for k in keys):
-        raise Refusal("an index that is a tensor is not served; torch.index_select and embeddings are")
+        raise Refusal("a tensor as index is not supported; use torch.index_select or an embedding")
     if Ellipsis in keys:
         at, given = keys.index(Ellipsis), sum(k is not None for k in keys) - 1
         keys[at : at + 1] = [slice(None)] * (input.ndim - given)

@@ -28,11 +28,11 @@ class Rule:
         try:
             bound = inspect.signature(self.function).bind(*arguments, **keywords)
         except TypeError as error:
-            raise Refusal(f"called with arguments that are not served: {error}") from None
+            raise Refusal(f"called with unsupported arguments: {error}") from None
         for name, values in self.served.items():
             given = bound.arguments.get(name, values[0])
             if not isinstance(given, Ref) and given not in values:
-                raise Refusal(f"{name} = {given!r} is not served; it may be {' or '.join(map(repr, values))}")
+                raise Refusal(f"{name} = {given!r} is not supported; supported: {' or '.join(map(repr, values))}")
 
 
 RULES: dict[str, Rule] = {}

@@ -45,7 +45,7 @@ class Deepen(Rule):
         try:
             made = draft.dimensions.find_output(self.owner).type
         except KeyError:
-            raise RewriteError(f"{self.owner}: computes nothing, so nothing can be put behind it") from None
+            raise RewriteError(f"{self.owner}: computes nothing, so no block can be inserted after it") from None
         if not made.shape or not made.is_float:
             raise RewriteError(f"{self.owner}: makes {made}; a block needs features in its last axis")
         block = self._make(made.shape[-1], made.dtype)
@@ -110,7 +110,7 @@ class ReplaceActivation(Rule):
 def insert_behind(model: Module, path: str, old: Module, block: Module) -> str:
     """Put a block behind a module, wherever that is used; returns its path. All others keep theirs where a Sequential runs the module."""
     if old is model:
-        raise RewriteError("a block is put behind a module of the model; name one")
+        raise RewriteError("a block is inserted after a module of the model; name one")
     found = ""
     for where, owner, name, child in list(walk(model)):
         if child is not old:

@@ -102,7 +102,7 @@ def _find_own(folder: Path, created: Sequence[str]) -> str:
     rows, findings = check_index(folder) if hash_index(folder) is not None else ([], [])
     events, faults = read_history(folder)
     if findings or faults:
-        raise FrozenError(f"{[*findings, *faults][0].describe()}; put it right before the change that was cut short is cleared up")
+        raise FrozenError(f"{[*findings, *faults][0].describe()}; fix this before recovering the interrupted change")
     named = [event for name, event in events if f"{HISTORY}/{name}" in created]
     own = [(name, event) for name, event in events if f"{HISTORY}/{name}" not in created]
     # An event that comes before the index it leads to changes the index; there is one a change.
@@ -135,7 +135,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         value = parse_json(read_plain_file(path))
     except (OSError, DocumentError) as error:
-        raise FrozenError(f"{path}: {error}; put it right before the change that was cut short is cleared up") from error
+        raise FrozenError(f"{path}: {error}; fix this before recovering the interrupted change") from error
     return value if isinstance(value, dict) else {}
 
 
@@ -150,7 +150,7 @@ def _find_needed(folder: Path, removed: Sequence[str]) -> str:
     rows, findings = check_index(folder)
     events, faults = read_history(folder)
     if findings or faults:
-        raise FrozenError(f"{[*findings, *faults][0].describe()}; put it right before the change that was cut short is cleared up")
+        raise FrozenError(f"{[*findings, *faults][0].describe()}; fix this before recovering the interrupted change")
     kept = set(replay_kernels(events)[0]) | {r["kernel"] for r in rows if r["kind"] == "entry"}
     names, revisions = {name_manifest(kernel) for kernel in kept}, _list_revisions(folder, removed)
     for name in removed:

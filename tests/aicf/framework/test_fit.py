@@ -118,7 +118,7 @@ class Interrupting(DataLoader):
 
 def test_an_interrupted_run_is_saved_behind_its_step_and_goes_on(step: Step, tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match=r"stopped behind step 3 of 8; saved as .*step-000000003.safetensors"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped after step 3 of 8; saved as .*step-000000003.safetensors"):
         fit(step, Interrupting((X, Y), batch=8, seed=5), steps=8, checkpoints=tmp_path / "a", read_every=1, show=False)
     assert signal.getsignal(signal.SIGINT) is before
     found = fit(step, make_loader(), steps=8, checkpoints=tmp_path / "a", read_every=1, show=False)
@@ -147,7 +147,7 @@ def test_a_checkpoint_that_is_cut_short_is_named_with_the_older_one(step: Step, 
     newest = tmp_path / "step-000000004.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
     before = step.state_dict()
-    with pytest.raises(StateError, match=r"step-000000004.safetensors: cannot be read: .*step-000000002.safetensors stands: remove"):
+    with pytest.raises(StateError, match=r"step-000000004.safetensors: cannot be read: .*step-000000002.safetensors is intact: remove"):
         fit(step, make_loader(), steps=6, checkpoints=tmp_path, show=False)
     assert all(np.array_equal(value, before[name]) for name, value in step.state_dict().items())
     newest.unlink()

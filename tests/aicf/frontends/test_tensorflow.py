@@ -49,7 +49,7 @@ def test_a_saved_model_becomes_a_module(folder: Path) -> None:
 
 def test_what_the_converter_says_is_passed_on(folder: Path) -> None:
     strange = folder.rename(folder.with_name("strange"))
-    with pytest.raises(UnsupportedError, match="strange: tf2onnx does not convert it:\nno conversion of RaggedGather"):
+    with pytest.raises(UnsupportedError, match="strange: tf2onnx cannot convert it:\nno conversion of RaggedGather"):
         frontends.tensorflow(strange)
     with pytest.raises(FileNotFoundError, match=r"holds no saved_model\.pb"):
         frontends.tensorflow(strange.parent)

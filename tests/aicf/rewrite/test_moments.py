@@ -120,6 +120,7 @@ def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None
 
 def test_several_widenings_are_one_rewrite_and_are_taken_back_as_one() -> None:
     def make() -> nn.Module:
+        aicf.manual_seed(0)
         return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 24), nn.Tanh(), nn.Linear(24, 4))
 
     one, other = start(make()), start(make())

@@ -208,7 +208,7 @@ def test_a_loader_gives_the_batches_that_the_run_was_set_to_and_a_rollback_sets_
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda r: r.deepen("2", "identity"), "changes the network's results"),
+        (lambda r: r.deepen("2", "identity"), "changes the results by"),
         (lambda r: r.deepen("2", "square"), "a block is residual or identity"),
         (lambda r: r.remove("0"), "cannot be evaluated"),
         (lambda r: r.remove(""), "whole model"),

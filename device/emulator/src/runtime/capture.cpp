@@ -58,7 +58,7 @@ Stream& require_capturable(Runtime& runtime, void* handle, bool per_thread) {
 
 std::shared_ptr<Capture> begin_capture(Runtime& runtime, Stream& stream, int mode, std::shared_ptr<Graph> graph) {
     require(mode >= abi::kCaptureGlobal && mode <= abi::kCaptureRelaxed, kErrInvalidValue,
-            "the capture mode is none of 0 (global), 1 (thread-local), 2 (relaxed)");
+            "the capture mode is not one of 0 (global), 1 (thread-local), 2 (relaxed)");
     auto capture = std::make_shared<Capture>();
     capture->id = runtime.next_id();
     capture->mode = mode;
@@ -313,7 +313,7 @@ AICF_TWIN_API(cudaStreamUpdateCaptureDependencies, _ptsz,
 AICF_API cudaThreadExchangeStreamCaptureMode(int* mode) {
     return api("cudaThreadExchangeStreamCaptureMode", [&](Runtime&) {
         require(mode != nullptr && *mode >= abi::kCaptureGlobal && *mode <= abi::kCaptureRelaxed, kErrInvalidValue,
-                "the capture mode is none of 0, 1, 2");
+                "the capture mode is not one of 0, 1, 2");
         std::swap(*mode, thread_state().capture_mode);
     });
 }

@@ -246,7 +246,7 @@ AICF_API cudaDeviceGetCacheConfig(int* config) {
 
 AICF_API cudaDeviceSetCacheConfig(int config) {
     return api("cudaDeviceSetCacheConfig",
-               [&](Runtime&) { require(config >= 0 && config <= 3, kErrInvalidValue, "the cache configuration is none of 0 to 3"); });
+               [&](Runtime&) { require(config >= 0 && config <= 3, kErrInvalidValue, "the cache configuration is not in 0 to 3"); });
 }
 
 AICF_API cudaDeviceGetSharedMemConfig(int* config) {
@@ -258,7 +258,7 @@ AICF_API cudaDeviceGetSharedMemConfig(int* config) {
 
 AICF_API cudaDeviceSetSharedMemConfig(int config) {
     return api("cudaDeviceSetSharedMemConfig",
-               [&](Runtime&) { require(config >= 0 && config <= 2, kErrInvalidValue, "the bank size is none of 0 to 2"); });
+               [&](Runtime&) { require(config >= 0 && config <= 2, kErrInvalidValue, "the bank size is not in 0 to 2"); });
 }
 
 AICF_API cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

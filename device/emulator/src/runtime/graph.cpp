@@ -353,7 +353,7 @@ std::shared_ptr<GraphExec> find_graph_exec(Runtime& runtime, void* handle) {
 std::shared_ptr<ConditionalHandle> find_conditional(Runtime& runtime, uint64_t handle) {
     for (const auto& [key, graph] : runtime.graphs)
         if (auto found = find_conditional(*graph, handle)) return found;
-    throw Failure{kErrInvalidValue, "the handle is none of a conditional value (or its graph was destroyed)"};
+    throw Failure{kErrInvalidValue, "the handle is not that of a conditional value (or its graph was destroyed)"};
 }
 
 Node* find_node(void* handle) {

@@ -328,14 +328,14 @@ AICF_API cudaFuncGetParamInfo(const void* function, size_t index, size_t* offset
 
 AICF_API cudaFuncSetCacheConfig(const void* function, int config) {
     return api("cudaFuncSetCacheConfig", [&](Runtime& runtime) {
-        require(config >= 0 && config <= 3, kErrInvalidValue, "the cache configuration is none of 0 to 3");
+        require(config >= 0 && config <= 3, kErrInvalidValue, "the cache configuration is not in 0 to 3");
         require_kernel(runtime, function);
     });
 }
 
 AICF_API cudaFuncSetSharedMemConfig(const void* function, int config) {
     return api("cudaFuncSetSharedMemConfig", [&](Runtime& runtime) {
-        require(config >= 0 && config <= 2, kErrInvalidValue, "the bank size is none of 0 to 2");
+        require(config >= 0 && config <= 2, kErrInvalidValue, "the bank size is not in 0 to 2");
         require_kernel(runtime, function);
     });
 }

@@ -79,7 +79,7 @@ uint64_t span_bytes(const Side& side, const abi::Extent& extent) {
 void check_direction(Runtime& runtime, const abi::Memcpy3DParms& params, const Side& dst, const Side& src) {
     const int kind = params.kind;
     if (kind < abi::kHostToHost || kind > abi::kCopyDefault)
-        throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(kind) + " is none of 0 to 4"};
+        throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(kind) + " is not in 0 to 4"};
     if (kind == abi::kCopyDefault) return;
     const bool device_source = kind == abi::kDeviceToHost || kind == abi::kDeviceToDevice;
     const bool device_target = kind == abi::kHostToDevice || kind == abi::kDeviceToDevice;
@@ -161,7 +161,7 @@ void check_copy(Runtime& runtime, const abi::Memcpy3DParms& params, bool now) {
     const auto [dst, src] = read_sides(runtime, params);
     const abi::Extent extent = extent_in_bytes(params);
     if (params.kind < abi::kHostToHost || params.kind > abi::kCopyDefault)
-        throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(params.kind) + " is none of 0 to 4"};
+        throw Failure{kErrInvalidMemcpyDirection, "copy kind " + std::to_string(params.kind) + " is not in 0 to 4"};
     if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return;
     require(
         (params.dstPtr.ptr != nullptr) != (params.dstArray != nullptr) && (params.srcPtr.ptr != nullptr) != (params.srcArray != nullptr),

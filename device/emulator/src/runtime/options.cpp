@@ -51,8 +51,8 @@ uint32_t parse_checks(const std::string& value) {
         const auto* check =
             std::find_if(std::begin(kCheckNames), std::end(kCheckNames), [&](const CheckName& c) { return word == c.name; });
         if (check == std::end(kCheckNames))
-            throw Failure{kErrInvalidValue,
-                          "option checks: \"" + word + "\" is none of memcheck, initcheck, synccheck, racecheck, streamcheck, all, none"};
+            throw Failure{kErrInvalidValue, "option checks: \"" + word +
+                                                "\" is not one of memcheck, initcheck, synccheck, racecheck, streamcheck, all, none"};
         bits |= check->bit;
         begin = end + 1;
     }
@@ -116,7 +116,7 @@ const Option kOptions[] = {
      [](Runtime& r, const std::string& v) {
          const auto* name = std::find(std::begin(kScheduleNames), std::end(kScheduleNames), v);
          if (name == std::end(kScheduleNames))
-             throw Failure{kErrInvalidValue, "option schedule: \"" + v + "\" is none of default, reversed, greedy, random"};
+             throw Failure{kErrInvalidValue, "option schedule: \"" + v + "\" is not one of default, reversed, greedy, random"};
          r.options.schedule = static_cast<Schedule>(name - kScheduleNames);
      },
      [](const Runtime& r) { return std::string(kScheduleNames[static_cast<int>(r.options.schedule)]); }},
@@ -171,7 +171,7 @@ const Option kOptions[] = {
      [](const Runtime& r) { return std::to_string(r.devices.size()); }},
     {"mode",
      [](Runtime& r, const std::string& v) {
-         if (v != "eager" && v != "deferred") throw Failure{kErrInvalidValue, "option mode: \"" + v + "\" is none of eager, deferred"};
+         if (v != "eager" && v != "deferred") throw Failure{kErrInvalidValue, "option mode: \"" + v + "\" is not one of eager, deferred"};
          finish_all(r);
          r.deferred = v == "deferred";
      },
@@ -179,7 +179,7 @@ const Option kOptions[] = {
     {"target",
      [](Runtime& r, const std::string& v) {
          const Target* target = find_target(v);
-         if (target == nullptr) throw Failure{kErrInvalidValue, "option target: \"" + v + "\" is none of h200, h100, a100"};
+         if (target == nullptr) throw Failure{kErrInvalidValue, "option target: \"" + v + "\" is not one of h200, h100, a100"};
          r.target = target;
          r.options.target = v;
      },
@@ -218,7 +218,7 @@ std::string read_variable(Runtime& runtime, const std::string& name, const std::
     if (value.empty()) return "";
     if (name == kLevelVariable) {  // level.cpp reads it
         const bool known = std::find(std::begin(kLevels), std::end(kLevels), value) != std::end(kLevels);
-        return known ? "" : "\"" + value + "\" is none of v2, v3, v4";
+        return known ? "" : "\"" + value + "\" is not one of v2, v3, v4";
     }
     for (const Option& option : kOptions) {
         if (name != name_variable(option.name)) continue;

@@ -113,7 +113,7 @@ void apply_view(ImageDescriptor& image, const abi::ResourceViewDesc& view) {
 TextureDescriptor describe_texture(ImageDescriptor image, const abi::TextureDesc& wanted) {
     TextureDescriptor texture;
     for (int i = 0; i < 3; ++i) {
-        require(wanted.addressMode[i] >= 0 && wanted.addressMode[i] <= 3, kErrInvalidValue, "an address mode is none of 0 to 3");
+        require(wanted.addressMode[i] >= 0 && wanted.addressMode[i] <= 3, kErrInvalidValue, "an address mode is not in 0 to 3");
         texture.address[i] = static_cast<TextureAddress>(wanted.addressMode[i]);
         // Wrap and mirror are for normalised coordinates; with others they are clamp (CUDA C++ programming guide, "Texture object API").
         const bool folds = texture.address[i] == TextureAddress::kWrap || texture.address[i] == TextureAddress::kMirror;

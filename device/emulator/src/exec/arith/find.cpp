@@ -521,7 +521,7 @@ Operation refuse(const ptx::Instruction& instruction) {
     Operation operation;
     operation.reason = known.empty() ? "no lane arithmetic is called '" + instruction.opcode + "'"
                                      : instruction.spelling() + " with " + std::to_string(instruction.operands.size()) +
-                                           " operands is none of the forms of sm_90: " + known;
+                                           " operands is not one of the forms of sm_90: " + known;
     return operation;
 }
 

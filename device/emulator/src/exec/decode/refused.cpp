@@ -1,4 +1,4 @@
-// Why an instruction that cannot be decoded is none of the device's: those that came with later chips, and those that no device has any
+// Why an instruction that cannot be decoded is not the device's: those that came with later chips, and those that no device has any
 // more. PTX ISA 9.0, "Target ISA Notes" of each instruction.
 #include <array>
 #include <string_view>

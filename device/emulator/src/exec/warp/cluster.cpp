@@ -48,7 +48,7 @@ void Interpreter<M>::map_shared(const Inst& inst, uint32_t mask) {
         const uint64_t address = address_of(lane);
         const uint64_t in_window = generic ? address - kSharedWindow : address;
         if (in_window >> 32) {
-            report_event(worker_, block_, warp_, pc_, lane, Finding::kClusterRank, "the address is none of shared memory");
+            report_event(worker_, block_, warp_, pc_, lane, Finding::kClusterRank, "the address is not in shared memory");
             stop_launch(kErrorIllegalAddress);
             return;
         }

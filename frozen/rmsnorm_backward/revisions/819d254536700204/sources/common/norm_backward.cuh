@@ -1,0 +1,411 @@
+// Gradients of layer normalisation and RMS normalisation: the kernels that both ops share.
+//
+//     n = (x - mean) * rstd,   g = dy * weight,   mean = 0 for RMS normalisation
+//     dx      = rstd * (g - mean_j(g) - n * mean_j(g * n)) + dsum      without mean_j(g) for RMS normalisation
+//     dweight = sum over rows of dy * n,   dbias = sum over rows of dy
+//
+// The sums over rows are made in two steps, each in a fixed order: partial sums of some rows into the workspace, then the sums of those.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/rows.cuh"
+
+namespace aicf {
+
+// Row-major [rows, columns] with row strides, where x is what was normalised; null where a tensor is absent.
+template <class Element>
+struct NormGradient {
+    const Element *dy, *x, *weight, *dsum;
+    const float *mean, *rstd;  // [rows]
+    Element *dx, *dweight, *dbias;
+    std::int64_t rows, columns, lddy, ldx, lddsum, lddx;
+    float* partials;  // [kNumSums, num_partials, columns]
+    int num_partials;
+};
+
+template <class Element>
+struct NormGradientRow {
+    const Element *dy, *x, *dsum;
+    Element* dx;
+    float mean, rstd;
+
+    __device__ __forceinline__ NormGradientRow(const NormGradient<Element>& p, std::int64_t row)
+        : dy(p.dy + row * p.lddy),
+          x(p.x + row * p.ldx),
+          dsum(p.dsum == nullptr ? nullptr : p.dsum + row * p.lddsum),
+          dx(p.dx + row * p.lddx),
+          mean(p.mean == nullptr ? 0.0f : p.mean[row]),
+          rstd(p.rstd[row]) {}
+
+    __device__ __forceinline__ float normalise(float value) const { return (value - mean) * rstd; }
+};
+
+// The sums of g and of g * n over a part of a row.
+struct NormSums {
+    float g = 0.0f, gn = 0.0f;
+
+    __device__ __forceinline__ void add(float gradient, float n) {
+        g += gradient;
+        gn = fmaf(gradient, n, gn);
+    }
+};
+
+__device__ __forceinline__ NormSums combine(NormSums a, NormSums b) { return {a.g + b.g, a.gn + b.gn}; }
+
+__device__ __forceinline__ NormSums shuffle_xor(NormSums value, int offset) {
+    return {shuffle_xor(value.g, offset), shuffle_xor(value.gn, offset)};
+}
+
+// dweight, and dbias where there is one.
+template <bool kIsCentred>
+inline constexpr int kNumSums = kIsCentred ? 2 : 1;
+
+// Means of g (0 for RMS normalisation) and of g * n.
+template <bool kIsCentred>
+__device__ __forceinline__ NormSums find_means(NormSums sums, std::int64_t columns) {
+    return {kIsCentred ? sums.g / static_cast<float>(columns) : 0.0f, sums.gn / static_cast<float>(columns)};
+}
+
+__device__ __forceinline__ float find_slope(float g, float n, NormSums means, float rstd) { return (g - means.g - n * means.gn) * rstd; }
+
+// dx: a thread per row, one pass for the sums and one for the result.
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_backward_naive(const NormGradient<Element> p) {
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (row >= p.rows) return;
+    const NormGradientRow<Element> at(p, row);
+    NormSums sums;
+    for (std::int64_t j = 0; j < p.columns; ++j) sums.add(to_float(at.dy[j]) * to_float(p.weight[j]), at.normalise(to_float(at.x[j])));
+    const NormSums means = find_means<kIsCentred>(sums, p.columns);
+    for (std::int64_t j = 0; j < p.columns; ++j) {
+        const float slope = find_slope(to_float(at.dy[j]) * to_float(p.weight[j]), at.normalise(to_float(at.x[j])), means, at.rstd);
+        at.dx[j] = from_float<Element>(slope + (at.dsum == nullptr ? 0.0f : to_float(at.dsum[j])));
+    }
+}
+
+// dweight and dbias: a thread per column.
+template <class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_backward_columns_naive(const NormGradient<Element> p) {
+    const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (j >= p.columns) return;
+    float dweight = 0.0f, dbias = 0.0f;
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+        const NormGradientRow<Element> at(p, row);
+        dweight += to_float(at.dy[j]) * at.normalise(to_float(at.x[j]));
+        dbias += to_float(at.dy[j]);
+    }
+    p.dweight[j] = from_float<Element>(dweight);
+    if (p.dbias != nullptr) p.dbias[j] = from_float<Element>(dbias);
+}
+
+// dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
+// kIsWhole as for RowSpan.
+template <bool kIsCentred, class Element, int kThreads, class Group, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kIsWhole>;
+    __shared__ NormSums partials[Group::kPartials];
+    const Group group;
+    const NormGradientRow<Element> at(p, group.row);
+    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
+    NormSums sums;
+    span.visit([&](int c) {
+        const auto dy = span.load(at.dy, c, 0.0f), weight = span.load(p.weight, c, 0.0f), x = span.load(at.x, c, at.mean);
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) sums.add(dy.values[i] * weight.values[i], at.normalise(x.values[i]));
+    });
+    sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
+    const NormSums means = find_means<kIsCentred>(sums, p.columns);
+    span.visit([&](int c) {
+        const auto dy = span.load(at.dy, c, 0.0f), weight = span.load(p.weight, c, 0.0f), x = span.load(at.x, c, 0.0f);
+        Pack<Element> dx = {};
+        if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) {
+            dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
+        }
+        span.store(at.dx, c, dx);
+    });
+}
+
+inline constexpr int kColumnWidth = 32;
+
+// How many partial sums of each column there are: as many slabs of rows as give `blocks` multiprocessors eight blocks each, since every
+// slab costs a row of sums, and no more than there are groups of slab_rows rows.
+inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::int64_t slab_rows, std::int64_t blocks) {
+    const std::int64_t wanted = 8 * blocks / ((columns + kColumnWidth * 4 - 1) / (kColumnWidth * 4));
+    return std::max<std::int64_t>(1, std::min({(rows + slab_rows - 1) / slab_rows, blocks, wanted}));
+}
+
+// Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
+// They are the result where there is one slab.
+template <bool kIsCentred, class Element, int kThreads, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kIsWhole>;
+    constexpr int kLanes = kThreads / kColumnWidth, kElems = kPackElems<Element>;
+    __shared__ float shared[kLanes][kColumnWidth * kElems + 1];
+    const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth * kElems;
+    const Span span = {static_cast<int>(p.columns - first), place, kIsWhole};
+    float dweight[kElems] = {}, dbias[kElems] = {};
+#pragma unroll 4
+    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows; row += std::int64_t{kLanes} * gridDim.y) {
+        const NormGradientRow<Element> at(p, row);
+        const auto dy = span.load(at.dy + first, 0, 0.0f), x = span.load(at.x + first, 0, 0.0f);
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) {
+            dweight[i] = fmaf(dy.values[i], at.normalise(x.values[i]), dweight[i]);
+            dbias[i] += dy.values[i];
+        }
+    }
+#pragma unroll
+    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(0, i)] = which == 0 ? dweight[i] : dbias[i];
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
+            const std::int64_t at = first + i;
+            float sum = shared[0][i];
+            for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
+            if (at >= p.columns) continue;
+            if (p.num_partials > 1) {
+                p.partials[(static_cast<std::int64_t>(which) * p.num_partials + blockIdx.y) * p.columns + at] = sum;
+            } else if (which == 0) {
+                p.dweight[at] = from_float<Element>(sum);
+            } else if (p.dbias != nullptr) {
+                p.dbias[at] = from_float<Element>(sum);
+            }
+        }
+    }
+}
+
+// Writes a block's partial sums of each column, kept as kElems registers of kThreads threads by kRows groups: the groups' sums are added
+// by halves, kRows being a power of two.
+template <int kNumSums, int kThreads, int kRows, int kElems, class FindColumn>
+__device__ __forceinline__ void store_partials(float* partials, int num_partials, std::int64_t columns, const float (&sums)[2][kElems],
+                                               const FindColumn& find_column) {
+    constexpr int kPlaces = kThreads * kElems;
+    __shared__ float shared[kRows > 1 ? kRows * kPlaces : 1];
+    const int rank = static_cast<int>(threadIdx.x) % kThreads, group = static_cast<int>(threadIdx.x) / kThreads;
+#pragma unroll
+    for (int which = 0; which < kNumSums; ++which) {
+        float* target = partials + (static_cast<std::int64_t>(which) * num_partials + blockIdx.x) * columns;
+        if constexpr (kRows > 1) {
+            __syncthreads();
+#pragma unroll
+            for (int e = 0; e < kElems; ++e) shared[group * kPlaces + e * kThreads + rank] = sums[which][e];
+            for (int half = kRows / 2; half > 0; half /= 2) {
+                __syncthreads();
+                for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kThreads * kRows)
+                    shared[i] += shared[half * kPlaces + i];
+            }
+            __syncthreads();
+            if (threadIdx.x >= kThreads) continue;
+        }
+#pragma unroll
+        for (int e = 0; e < kElems; ++e) {
+            const int column = find_column(e);
+            if (column < columns) target[column] = kRows > 1 ? shared[e * kThreads + rank] : sums[which][e];
+        }
+    }
+}
+
+// All in one: num_partials blocks take rows in turn, kThreads threads a row of at most kThreads * kElems elements, kRows rows at a time. x
+// and dy are read once; the partial sums over rows stay in registers to the end. Elements of a thread lie kThreads apart, or by 16 bytes
+// where the rows allow it.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const NormGradient<Element> p) {
+    using Group = RowGroup<kThreads, kRows>;
+    using Span = RowSpan<Element, kThreads, kElems>;
+    __shared__ NormSums partials[2][Group::kPartials];
+    const Group group;
+    const Span span = {static_cast<int>(p.columns), group.rank, false};
+    constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
+    Pack<Element> weight[Span::kChunks];
+    if constexpr (kKeepsWeight) span.load_all(p.weight, weight);
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows; first < p.rows; first += std::int64_t{kRows} * gridDim.x) {
+        const std::int64_t row = first + static_cast<int>(threadIdx.x) / kThreads;
+        const bool is_real = row < p.rows;
+        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);
+        Pack<Element> g[Span::kChunks], n[Span::kChunks];
+        NormSums sums;
+        span.load_all(at.dy, g);
+        span.load_all(at.x, n);
+        if constexpr (!kKeepsWeight) span.load_all(p.weight, weight);
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+            if (!span.is_there(c)) continue;
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                const float dy = is_real ? g[c].values[i] : 0.0f;
+                float& normalised = n[c].values[i];
+                normalised = span.holds(c, i) ? at.normalise(normalised) : 0.0f;
+                float& sum = totals[0][c * Span::kChunkElems + i];
+                sum = fmaf(dy, normalised, sum);
+                totals[1][c * Span::kChunkElems + i] += dy;
+                g[c].values[i] *= weight[c].values[i];
+                sums.add(g[c].values[i], normalised);
+            }
+        }
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (!is_real) continue;
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+            if (!span.is_there(c)) continue;
+            Pack<Element> dx = {};
+            if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) dx.values[i] += find_slope(g[c].values[i], n[c].values[i], means, at.rstd);
+            span.store(at.dx, c, dx);
+        }
+    }
+    store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals, [&](int e) {
+        return span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
+    });
+}
+
+// Hides from the compiler that the words are those it knows: what it made of them is made anew, and not kept in registers until then.
+__device__ __forceinline__ void forget(uint4& words) { asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
+
+// Blocks of norm_backward_whole_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves
+// it 64 registers, and 512 where it keeps more.
+template <class Element, int kBlockThreads, int kElems>
+inline constexpr int kResidentBlocks = std::max(1, (kElems == kPackElems<Element> ? 1024 : 512) / kBlockThreads);
+
+// The same for rows of whole packs on 16-byte boundaries. dy, x and dsum are kept as they are stored, which takes half the registers of
+// their values in 16 bits; those of the thread's next row are under way while it works on this one.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads * kRows, kElems>)
+    norm_backward_whole_packs(const NormGradient<Element> p) {
+    using Group = RowGroup<kThreads, kRows>;
+    constexpr int kChunkElems = kPackElems<Element>, kChunks = kElems / kChunkElems;
+    // There are registers for two rows beside the weight and the sums.
+    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads * kRows, kElems>;
+    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    __shared__ NormSums partials[2][Group::kPartials];
+    const Group group;
+    const int columns = static_cast<int>(p.columns);
+    const auto find_column = [&](int chunk) { return (chunk * kThreads + group.rank) * kChunkElems; };
+    const auto load_words = [&](const Element* row, uint4(&words)[kChunks]) {
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            words[c] = {0, 0, 0, 0};
+            if (row != nullptr && find_column(c) < columns) words[c] = *reinterpret_cast<const uint4*>(row + find_column(c));
+        }
+    };
+    struct Loaded {
+        uint4 dy[kChunks], x[kChunks], dsum[kChunks];
+        float mean, rstd;
+    };
+    const auto load_row = [&](Loaded& loaded, std::int64_t row) {
+        const NormGradientRow<Element> at(p, row < p.rows ? row : p.rows - 1);
+        load_words(at.dy, loaded.dy);
+        load_words(at.x, loaded.x);
+        load_words(at.dsum, loaded.dsum);
+        loaded.mean = at.mean;
+        loaded.rstd = at.rstd;
+    };
+
+    uint4 weight[kChunks];
+    load_words(p.weight, weight);
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+    const std::int64_t step = std::int64_t{kRows} * gridDim.x;
+    std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows;
+    const int lane = static_cast<int>(threadIdx.x) / kThreads;
+    Loaded next;
+    if constexpr (kIsAhead) load_row(next, first + lane);
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (; first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows;
+        Loaded here;
+        if constexpr (kIsAhead) {
+            here = next;
+            if (first + step < p.rows) load_row(next, row + step);
+        } else {
+            load_row(here, row);
+        }
+        const auto normalise = [&](float x) { return (x - here.mean) * here.rstd; };
+        NormSums sums;
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
+            if (find_column(c) >= columns || !is_real) continue;
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                const float n = normalise(x.values[i]);
+                float& sum = totals[0][c * kChunkElems + i];
+                sum = fmaf(dy.values[i], n, sum);
+                totals[1][c * kChunkElems + i] += dy.values[i];
+                sums.add(dy.values[i] * w.values[i], n);
+            }
+        }
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (!is_real) continue;
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            if (find_column(c) >= columns) continue;
+            forget(here.dy[c]);
+            forget(here.x[c]);
+            const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
+            auto dx = unpack<Element>(here.dsum[c]);
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);
+            }
+            store_pack(p.dx + row * p.lddx + find_column(c), dx);
+        }
+    }
+    store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals,
+                                                          [&](int e) { return find_column(e / kChunkElems) + e % kChunkElems; });
+}
+
+// The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns.
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_backward_finish(const NormGradient<Element> p) {
+    constexpr int kLanes = kThreads / kColumnWidth;
+    __shared__ float shared[kNumSums<kIsCentred>][kLanes][kColumnWidth];
+    const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
+    const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth + place;
+#pragma unroll
+    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
+        float sum = 0.0f;
+        if (column < p.columns) {
+            const float* source = p.partials + static_cast<std::int64_t>(which) * p.num_partials * p.columns + column;
+#pragma unroll 8
+            for (int i = lane; i < p.num_partials; i += kLanes) sum += source[i * p.columns];
+        }
+        shared[which][lane][place] = sum;
+    }
+    __syncthreads();
+    if (lane >= kNumSums<kIsCentred> || column >= p.columns || (lane == 1 && p.dbias == nullptr)) return;
+    float sum = shared[lane][0][place];
+    for (int other = 1; other < kLanes; ++other) sum += shared[lane][other][place];
+    (lane == 0 ? p.dweight : p.dbias)[column] = from_float<Element>(sum);
+}
+
+// All matrices have rows, and the vectors begin, on 16-byte boundaries.
+template <class Element>
+bool has_packs(const NormGradient<Element>& p) {
+    return has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.x, p.ldx) && has_pack_rows<Element>(p.dsum, p.lddsum) &&
+           has_pack_rows<Element>(p.dx, p.lddx) && has_pack_rows<Element>(p.weight, 0);
+}
+
+template <class Element>
+bool has_whole_packs(const NormGradient<Element>& p) {
+    return has_packs(p) && p.columns % kPackElems<Element> == 0;
+}
+
+}  // namespace aicf
