@@ -55,6 +55,11 @@ def without_compiler() -> Iterator[None]:
         _compiler.is_barred = before
 
 
+def is_compiler_barred() -> bool:
+    """Whether this thread is in :func:`without_compiler`; it must say so to threads that build for it."""
+    return _compiler.is_barred
+
+
 def list_compiled() -> tuple[str, ...]:
     """Return the names of the kernels that this process has compiled so far, as ``op/kernel``."""
     return tuple(_compiled)

@@ -20,6 +20,7 @@ from aicf.opset.matmul import PRODUCT
 from aicf.opset.moves import MOVE
 from aicf.registry import How, HwCaps, KernelHandle, Preferences, Problem, Registry, open_registry
 from aicf.registry.deciding import Decision
+from contract.building import NotBuiltError, is_compiler_barred
 from device import UnavailableError, open_device
 from device.settings import read_settings
 from device.toolchain import BuildError
@@ -84,8 +85,13 @@ class FrozenCalls:
                 self.refuse(call, error)
 
     def build(self, calls: Iterable[FrozenCall]) -> list[tuple[FrozenCall, Exception]]:
-        """Build and load the kernels of calls, several at a time; returns those that cannot be, with the reasons."""
+        """Build and load the kernels of calls, several at a time; returns those that cannot be, with the reasons.
+
+        Raises :class:`NotBuiltError` naming those that are not in the cache, where the compiler is barred.
+        """
         unique = list({call.seal: call for call in calls}.values())
+        if is_compiler_barred() and (missing := [c.handle for c in unique if not c.handle.is_built]):
+            raise NotBuiltError(f"{', '.join(f'{h.op}/{h.kernel}' for h in missing)}: not in the cache")
         with ThreadPoolExecutor(read_settings().jobs) as pool:
             failures = pool.map(_try_building, unique)
         return [(call, error) for call, error in zip(unique, failures, strict=True) if error is not None]

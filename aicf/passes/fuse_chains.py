@@ -79,6 +79,7 @@ class _Fuser:
         nodes = [node for node in graph.nodes if node.op == "elementwise" and node.id != alone]
         self.clusters = [c for node in nodes if (c := self._read(node)) is not None]
         self.home = {node.id: c for c in self.clusters for node in c.nodes}
+        self._refused: dict[tuple[int, int], tuple[_Cluster, _Cluster]] = {}  # merging others only adds to what is between them
         self._order = {node.id: i for i, node in enumerate(graph.nodes)}
         for cluster in self.clusters:
             self._find_outputs(cluster)
@@ -151,8 +152,11 @@ class _Fuser:
                 yield first, second
 
     def _merge(self, first: _Cluster, second: _Cluster) -> bool:
+        if (pair := (id(first), id(second))) in self._refused:
+            return False
         merged = self._join(first, second)
         if merged is None or self._makes_circle(first, second):
+            self._refused[pair] = (first, second)
             return False
         self.clusters = [merged if c is second else c for c in self.clusters if c is not first]
         self.home |= {node.id: merged for node in merged.nodes}

@@ -19,6 +19,8 @@ from contract.structs import make_params
 
 # Apart from each other, and multiples of whatever a kernel may ask for.
 _STAND_IN_BITS = 56
+# The seals of kernels that were in the cache when this process looked.
+_found: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,14 @@ class KernelHandle:
 
     @property
     def is_built(self) -> bool:
-        """Whether the kernel is in the cache, or installed; nothing is compiled."""
-        try:
-            with without_compiler():
-                self.build()
-        except NotBuiltError:
-            return False
+        """Whether the kernel is loaded, in the cache, or installed; nothing is compiled."""
+        if self.seal not in _found:
+            try:
+                with without_compiler():
+                    self.build()
+            except NotBuiltError:
+                return False
+            _found.add(self.seal)
         return True
 
     def build(self) -> None:

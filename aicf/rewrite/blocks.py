@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import find_backend
-from aicf.nn import GELU, Linear, Module, Parameter, ReLU, Sigmoid, SiLU, Tanh
+from aicf.nn import GELU, LayerNorm, Linear, Module, Parameter, ReLU, RMSNorm, Sigmoid, SiLU, Tanh
 from aicf.tensor import Tensor
 
 # Activations by their names in rules.
@@ -21,6 +21,9 @@ ACTIVATIONS: dict[str, Callable[[], Module]] = {
     "sigmoid": Sigmoid,
 }
 
+# Norms by their names in rules, each of a number of features.
+NORMS: dict[str, Callable[[int], Module]] = {"layer": LayerNorm, "rms": RMSNorm}
+
 
 class Residual(Module):
     """``x + down(activation(up(x)))``."""
@@ -32,6 +35,18 @@ class Residual(Module):
         """Return the sum."""
         change: Tensor = self.down(self.activation(self.up(x)))
         return x + change
+
+
+class GatedNorm(Module):
+    """``x + gate (norm(x) - x)``, with a gate per feature of the last axis, zero at first."""
+
+    def __init__(self, norm: Module, features: int) -> None:
+        self.norm, self.gate = norm, make_parameter(np.zeros(features, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what lies between the input and its norm."""
+        change: Tensor = self.norm(x) - x
+        return x + self.gate * change
 
 
 class Identity(Module):

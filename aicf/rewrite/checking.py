@@ -6,7 +6,7 @@ Products with weights that are in device memory are computed there, by frozen ke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import RewriteError, UnsupportedError
-from aicf.frontends.recording import Recording, record
-from aicf.ir import Node, Value
+from aicf.frontends.recording import record
+from aicf.ir import Graph, Node, Value
 from aicf.nn import Module
 from aicf.opset import Type, find_dtype, find_op
+from aicf.passes import mix_precision
+from aicf.passes.context import Context
 from aicf.plan import Plan
 from aicf.rewrite.draft import Draft
 from aicf.rewrite.rules import Rule
@@ -39,12 +41,15 @@ def check(rule: Rule, structure: Structure, draft: Draft) -> tuple[float, float]
     step, loss = structure.step, structure.recipe.loss
     batch = read_rows(step.executor, step.plan)
     try:
-        results = [compute_rows(model, loss, batch) for model in (structure.recipe.model, draft.model)]
+        pairs = (structure.recipe.model, structure.recipe.options.amp), (draft.model, draft.amp)
+        if pairs[0][1] == pairs[1][1]:  # a rule changes one thing, and rounding would only hide what it is
+            pairs = (pairs[0][0], None), (pairs[1][0], None)
+        results = [compute_rows(model, loss, batch, amp) for model, amp in pairs]
     except (TypeError, ValueError, LookupError, RuntimeError) as error:
         raise RewriteError(f"{rule}: the network cannot be evaluated after this change: {error}") from error
     delta, scale, bound = compare(*results)
     if rule.preserves and not delta <= bound:
-        raise RewriteError(f"{rule}: changes the network's results by {delta:.3g} where rounding explains {bound:.3g}; it was not made")
+        raise RewriteError(f"{rule}: changes the results by {delta:.3g}, rounding explains {bound:.3g}; it was not applied")
     return delta, scale
 
 
@@ -62,8 +67,8 @@ def read_rows(executor: Executor, plan: Plan, rows: int = ROWS) -> list[NDArray[
     return found
 
 
-def compute_rows(model: Module, loss: Loss, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return a loss on a batch behind what the model returned on the way, in evaluation mode, by the ops' meanings."""
+def compute_rows(model: Module, loss: Loss, batch: Sequence[NDArray[Any]], amp: str | None = None) -> list[NDArray[Any]]:
+    """Return a loss on a batch behind what the model returned on the way, in evaluation mode, by the ops' meanings; ``amp`` as compiled."""
     types = {f"x{i}": Type(a.dtype.name, a.shape) for i, a in enumerate(batch)}
 
     def compute(m: Module, *xs: Tensor) -> tuple[Tensor, ...]:
@@ -73,7 +78,8 @@ def compute_rows(model: Module, loss: Loss, batch: Sequence[NDArray[Any]]) -> li
 
     with _in_evaluation(model):
         recording = record(compute, model, types, "check")
-    return _interpret(recording, batch)
+    graph = mix_precision.run(recording.graph, Context(amp=amp))
+    return _interpret(graph, recording.tensors, batch)
 
 
 @contextmanager
@@ -107,8 +113,7 @@ def _in_evaluation(model: Module) -> Iterator[None]:
             module.training = mode
 
 
-def _interpret(recording: Recording, batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    graph, tensors = recording.graph, recording.tensors
+def _interpret(graph: Graph, tensors: Mapping[tuple[str, str], Tensor], batch: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     held = {s.value.id: tensors[s.owner, s.role] for s in graph.states}
     values: dict[int, NDArray[Any]] = {v.id: a for (_, v), a in zip(graph.inputs, batch, strict=True)}
 

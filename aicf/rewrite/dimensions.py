@@ -113,7 +113,7 @@ class Dimensions:
         weights = [self._trace(dim) for dim in (a, b) if dim[0] in self._sources]
         if len(weights) != 1:
             kind = "two parameters" if weights else "two computed values"
-            raise ValueError(f"is summed over by {node.place} between {kind}, where copies cannot be weighed")
+            raise ValueError(f"is summed over by {node.place} between {kind}, where copies cannot be weighted")
         return weights[0]
 
     # ---- classes

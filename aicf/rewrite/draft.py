@@ -38,20 +38,27 @@ class Rest:
 
 @dataclass
 class Draft:
-    """A structure that a rule may change. ``batch`` is the number of rows of a batch; ``resting`` are frozen parameters by path."""
+    """A structure that a rule may change.
+
+    ``batch`` is the number of rows of a batch, ``amp`` the compute dtype of mixed precision or None. ``resting`` are frozen parameters by
+    path.
+    """
 
     graph: Graph
     model: Module
     optimizer: Optimizer
     resting: dict[str, Rest]
     batch: int
+    amp: str | None = None
     maps: list[Map] = field(default_factory=list)
 
     @classmethod
-    def of(cls, graph: Graph, model: Module, optimizer: Optimizer, resting: Mapping[str, Rest], batch: int) -> Draft:
+    def of(
+        cls, graph: Graph, model: Module, optimizer: Optimizer, resting: Mapping[str, Rest], batch: int, amp: str | None = None
+    ) -> Draft:
         """Return a twin of a structure, with the same arrays; ``graph`` is its loss as it was recorded."""
         twin, tensors = copy_model(model, share)
-        return cls(graph, twin, copy_optimizer(optimizer, tensors, share_values), dict(resting), batch)
+        return cls(graph, twin, copy_optimizer(optimizer, tensors, share_values), dict(resting), batch, amp)
 
     def __post_init__(self) -> None:
         self.origins = {id(p): path for path, p in self.model.named_parameters()}

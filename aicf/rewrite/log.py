@@ -46,7 +46,8 @@ class Statistics(Entry):
     """The last step of a window, looked at closely, and the seconds that a step of the window took.
 
     ``update_ratios`` are norms of updates over norms of parameters, by parameter. The others are of activations, by who makes their units:
-    mean, variance, and the numbers of those units that were zero, or at a bound of the function, on all rows.
+    mean, variance, and the numbers of those units that were zero, or at a bound of the function, on all rows. ``noise_scale`` is
+    the gradient's, in rows of a batch (:mod:`aicf.rewrite.noise`); None for a network without linear layers.
     """
 
     kind: ClassVar[str] = "statistics"
@@ -57,6 +58,7 @@ class Statistics(Entry):
     dead: Mapping[str, tuple[int, ...]]
     saturated: Mapping[str, tuple[int, ...]]
     seconds_per_step: float
+    noise_scale: float | None = None
 
 
 @dataclass(frozen=True)

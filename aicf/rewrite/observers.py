@@ -24,6 +24,7 @@ from aicf.plan import Plan, Slot
 from aicf.plan.data import STATE
 from aicf.rewrite.dimensions import Dimensions, Units
 from aicf.rewrite.log import Observation, Statistics
+from aicf.rewrite.noise import add_row_squares, add_squares, find_rows, find_scale
 from aicf.runtime import Executor
 from aicf.tensor import Tensor, apply
 from aicf.train.step_recipe import Computed
@@ -143,6 +144,11 @@ def _list_statistics(computed: Computed) -> list[_Statistic]:
         return Type("float64" if all(t.dtype == "float64" for t in tensors) else "float32", ())
 
     found = [_Statistic("gradient_square", type_squares(gradients), lambda: square(gradients))]
+    rows, layers = find_rows(computed)
+    if layers:
+        one = Type(layers[0][0].dtype, ())
+        found.append(_Statistic(f"noise_square {rows}", one, lambda: add_squares(layers)))
+        found.append(_Statistic("row_squares", one, lambda: add_row_squares(layers)))
     for owner, p in computed.before.items():
         found += [
             _Statistic(f"update_square {owner}", type_squares([p]), lambda o=owner, p=p: square([computed.after[o] - p])),  # type: ignore[misc]
@@ -217,7 +223,10 @@ def summarise(found: Arrays, step: int, seconds_per_step: float) -> Statistics:
             saturated[owner] = _list_numbers((low >= most) | (high <= least))
     variances = {owner: max(squares[owner] - means[owner] ** 2, 0.0) for owner in means}
     norm = float(np.sqrt(numbers["gradient_square"]))
-    return Statistics(step, norm, ratios, means, variances, dead, saturated, seconds_per_step)
+    scales = [
+        find_scale(int(rows), numbers["row_squares"], numbers[f"noise_square {rows}"]) for rows in _list_owners(numbers, "noise_square")
+    ]
+    return Statistics(step, norm, ratios, means, variances, dead, saturated, seconds_per_step, scales[0] if scales else None)
 
 
 def _list_owners(numbers: Mapping[str, float], quantity: str) -> list[str]:

@@ -38,7 +38,7 @@ class RewriteRecord:
 
     ``delta`` is the largest difference of the network's results that was found by value, ``scale`` their largest magnitude. ``undo`` is the
     rule that takes the rewrite back, where there is one. ``evidence`` is what a policy decided by; ``compiled`` are
-    kernels that were not in the cache. Times are in seconds.
+    kernels that were not in the cache, and with ``unfused`` chains run in parts since the fused ones were not. Times are in seconds.
     """
 
     step: int
@@ -52,6 +52,7 @@ class RewriteRecord:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     compiled: tuple[str, ...] = ()
+    unfused: bool = False
 
     def to_json(self) -> str:
         """Return the record as one line of JSON."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from aicf.rewrite.copying import copy_model
 from aicf.rewrite.decisions import Judge, Policy, decide
 from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewritten, RolledBack, Shapes
 from aicf.rewrite.observers import Arrays, summarise
+from aicf.rewrite.preparing import prebuild, prepare
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import Rule, read_rule
 from aicf.rewrite.snapshots import Saved, Snapshot
@@ -25,8 +25,6 @@ from aicf.rewrite.structure import Frame, Structure
 from aicf.rewrite.verbs import Verbs
 from aicf.train.program import Step
 from contract.building import list_compiled, without_compiler
-
-_log = logging.getLogger("aicf.rewrite")
 
 
 class Run(Verbs):
@@ -39,8 +37,8 @@ class Run(Verbs):
     :attr:`log` at the end of each window of ``every`` steps (100 by default). The policy is asked there; rewrites that it proposes are
     judged by ``judge``, and rolled back where that says so. Without a judge they stay.
 
-    A rewrite that needs a kernel which is not in the cache compiles it, says so in the log of ``aicf.rewrite`` and names it in its record;
-    with ``compiles`` False it is refused. :meth:`prebuild` compiles ahead.
+    A rewrite is made of kernels that are in the cache, with chains in parts where a fused one is not. Where even these are not, it compiles
+    them, says so in the log of ``aicf.rewrite`` and in its record; with ``compiles`` False it is refused. :meth:`prebuild` compiles ahead.
     """
 
     def __init__(
@@ -94,12 +92,7 @@ class Run(Verbs):
             undo = rule.change(draft)
             nodes = draft.finish()
             delta, scale = check(rule, before, draft)
-        prepared = before.prepare(draft)
-        missing = before.step.executor.find_unbuilt(prepared.made.plan)
-        if missing and not self.compiles:
-            raise RewriteError(f"{rule}: needs kernels that are not in the cache: {', '.join(missing)}; Run.prebuild compiles them ahead")
-        if missing:
-            _log.warning("%s: compiles %s; Run.prebuild does it ahead", rule, ", ".join(missing))
+        prepared = prepare(rule, before, draft, compiles=self.compiles)
         self._structure = before.exchange(prepared, draft.resting)
         if draft.batch != before.batch and isinstance(self._loader, DataLoader):
             # Rows that were seen in this epoch are not seen again, but for less than a batch of them.
@@ -117,6 +110,7 @@ class Run(Verbs):
             dict(evidence or {}),
             time.perf_counter() - started,
             list_compiled()[compiled:],
+            prepared.is_unfused,
         )
         self.records.append(record)
         self.log.add(Rewritten(self.steps_done, record.rule, record.preserves, delta, scale, record.seconds))
@@ -134,16 +128,9 @@ class Run(Verbs):
     def prebuild(self, *rules: Rule) -> tuple[str, ...]:
         """Compile what rewrites by these rules need, each made of the present structure; returns the kernels that were not in the cache.
 
-        Nothing is changed. Raises :class:`RewriteError` as :meth:`apply` does, but where a kernel does not compile that is seen by apply.
+        Nothing is changed. Raises :class:`RewriteError` as :meth:`apply` does.
         """
-        compiled = len(list_compiled())
-        for rule in rules:
-            draft = self._structure.start()
-            rule.change(draft)
-            draft.finish()
-            check(rule, self._structure, draft)
-            self.step.executor.build(self._structure.prepare(draft).made.plan)
-        return list_compiled()[compiled:]
+        return prebuild(self._structure, rules)
 
     def _note_shapes(self) -> None:
         plan = self.step.plan

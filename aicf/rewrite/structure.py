@@ -14,6 +14,7 @@ from aicf.ir.graph import CONTROL, OBSERVATION, PARAMETER, RANDOM
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.optim import Optimizer
+from aicf.passes import FUSE_CHAINS
 from aicf.plan.data import STATE
 from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_blank, make_like
 from aicf.rewrite.draft import Draft, Rest
@@ -38,6 +39,11 @@ class Prepared:
     made: Made
     recipe: StepRecipe
     watch: Watch | None
+
+    @property
+    def is_unfused(self) -> bool:
+        """Whether elementwise chains that passes would have fused run in parts, since the fused ones are not in the cache."""
+        return self.recipe.options.passes and all(entry.rule != FUSE_CHAINS for entry in self.made.log)
 
 
 @dataclass
@@ -107,12 +113,12 @@ class Structure:
         """Return a draft of the next structure."""
         assert self.step.recorded is not None
         with self.recipe.in_first_modes():
-            return Draft.of(self.step.recorded, self.recipe.model, self.recipe.optimizer, self.resting, self.batch)
+            return Draft.of(self.step.recorded, self.recipe.model, self.recipe.optimizer, self.resting, self.batch, self.recipe.options.amp)
 
     def prepare(self, draft: Draft) -> Prepared:
         """Compile what a draft has become; raises :class:`RewriteError` where that cannot be done. This structure stays as it is."""
         old = self.recipe
-        options = replace(old.options, backend=old.backend, tune_seconds=0.0)
+        options = replace(old.options, backend=old.backend, tune_seconds=0.0, amp=draft.amp)
         types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
         watch = None if self.watch is None else Watch(self.watch.every)
         try:

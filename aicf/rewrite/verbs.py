@@ -11,6 +11,7 @@ from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import (
     Deepen,
     Freeze,
+    InsertNorm,
     Merge,
     Prune,
     Release,
@@ -19,6 +20,7 @@ from aicf.rewrite.rules import (
     Rule,
     Separate,
     SetBatch,
+    SetPrecision,
     Split,
     Thaw,
     Together,
@@ -83,6 +85,14 @@ class Verbs(ABC):
     def set_batch(self, rows: int) -> RewriteRecord:
         """Train on batches of another number of rows (:class:`~aicf.rewrite.SetBatch`)."""
         return self.apply(SetBatch(rows))
+
+    def insert_norm(self, owner: str, kind: str = "layer") -> RewriteRecord:
+        """Put a gated norm behind a module (:class:`~aicf.rewrite.InsertNorm`)."""
+        return self.apply(InsertNorm(owner, kind))
+
+    def set_precision(self, dtype: str) -> RewriteRecord:
+        """Compute in another dtype (:class:`~aicf.rewrite.SetPrecision`)."""
+        return self.apply(SetPrecision(dtype))
 
     def undo(self, record: RewriteRecord) -> RewriteRecord:
         """Apply the rule that takes a rewrite back; raises :class:`~aicf.errors.RewriteError` where there is none."""

@@ -57,7 +57,7 @@ class Binding:
     def calls(self) -> list[FrozenCall | None]:
         """The kernels that the plan names, by step; None for a copy. Raises :class:`~aicf.errors.SelectionError` for one that is lost."""
         if self._found is None:
-            self._found = list_calls(self.frozen, self.plan)
+            self._found = [_find_call(self.frozen, step) for step in self.plan.steps]
         return self._found
 
     def _bind_saved(self, saved: Mapping[str, Any] | None) -> list[Launch]:
@@ -145,11 +145,6 @@ class Binding:
 
 def _list_types(step: Step) -> list[Type | None]:
     return [None if slot is None else slot.type for slot in step.inputs]
-
-
-def list_calls(frozen: FrozenCalls, plan: Plan) -> list[FrozenCall | None]:
-    """Return the kernels that a plan names, by step; None for a copy. Raises :class:`~aicf.errors.SelectionError` for one that is lost."""
-    return [_find_call(frozen, step) for step in plan.steps]
 
 
 def _find_call(calls: FrozenCalls, step: Step) -> FrozenCall | None:

@@ -12,7 +12,7 @@ from aicf.backends.calls import FrozenCall
 from aicf.opset import find_dtype
 from aicf.plan import Plan, Slot
 from aicf.plan.data import GRADIENT, INPUT, STATE
-from aicf.runtime.binding import Binding, Launch, list_calls
+from aicf.runtime.binding import Binding, Launch
 from aicf.runtime.executor import Executor
 from aicf.runtime.feeding import Feed
 from aicf.runtime.intake import describe_calls, open_intake
@@ -153,17 +153,6 @@ class DeviceExecutor(Executor):
         made = self._device.allocate_pinned(max(size, 1))[:size]
         self.regions[region].read_into(made)
         return made
-
-    def find_unbuilt(self, plan: Plan) -> list[str]:
-        """Return the kernels of another plan that are not in the cache, as ``op/kernel``; nothing is built."""
-        calls = {call.seal: call for call in list_calls(self._binding.frozen, plan) if call is not None}
-        return [f"{call.handle.op}/{call.handle.kernel}" for call in calls.values() if not call.handle.is_built]
-
-    def build(self, plan: Plan) -> list[str]:
-        """Build and load the kernels of another plan, several at a time; returns those that were not in the cache."""
-        missing = self.find_unbuilt(plan)
-        self._binding.frozen.build(call for call in list_calls(self._binding.frozen, plan) if call is not None)
-        return missing
 
     def describe_launches(self) -> dict[str, Any]:
         """Return what runs the plan without Python, as a value of JSON."""

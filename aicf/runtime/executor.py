@@ -79,14 +79,6 @@ class Executor(ABC):
         """Return each step's time; raises :class:`~aicf.errors.UnsupportedError` where steps cannot be timed."""
         raise UnsupportedError(f"{self.plan.name}: is compiled for {self.plan.backend}, which has no time; compile it for cuda on a GPU")
 
-    def find_unbuilt(self, plan: Plan) -> list[str]:
-        """Return the kernels of another plan for this backend that are not in the cache, as ``op/kernel``; none on a backend without."""
-        return []
-
-    def build(self, plan: Plan) -> list[str]:
-        """Build those kernels, and return them; what fails is met again by the executor that runs the plan."""
-        return []
-
     def describe_launches(self) -> dict[str, Any] | None:
         """Return what runs the plan without Python, as a value of JSON; None for a backend without kernels."""
         return None

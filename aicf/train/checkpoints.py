@@ -108,7 +108,7 @@ class Checkpoints:
         try:
             return read_checkpoint(found[-1], step, loader)
         except StateError as error:
-            older = f"{found[-2].name} stands: remove {found[-1].name} to go on from it" if len(found) > 1 else "there is no older one"
+            older = f"{found[-2].name} is intact: remove {found[-1].name} to resume from it" if len(found) > 1 else "there is no older one"
             raise StateError(f"{error}; {older}") from error
 
 

@@ -22,6 +22,7 @@ from aicf.plan.streams import choose_streams
 from aicf.runtime.chooser import FrozenChooser
 from aicf.runtime.tuning import Bench
 from aicf.tensor import Tensor
+from contract.building import NotBuiltError
 
 _log = logging.getLogger("aicf.train")
 
@@ -149,13 +150,14 @@ def build(
 ) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
     """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
 
-    Where a fused chain cannot be built, since there is no compiler, its parts run unfused.
+    Where a fused chain cannot be built, since there is no compiler or it is barred, its parts run unfused. Raises
+    :class:`NotBuiltError` where these are not in the cache either.
     """
     chosen = [each for each in PASSES if options.passes or each.is_needed]
     context = Context(training, chooser or _find_chooser(backend, options), options.amp)
     try:
         graph, log = run_passes(recording.graph, context, chosen)
-    except ChainError as error:
+    except (ChainError, NotBuiltError) as error:
         unfused = [each for each in chosen if each.name != FUSE_CHAINS]
         if len(unfused) == len(chosen):
             raise

@@ -25,7 +25,8 @@ class Computed:
     """What a step has computed when its update is made: what observers look at.
 
     ``recorded`` is the loss as it was recorded, ``forward`` as passes left it. ``norm`` is that of all gradients, where they are clipped;
-    ``gradients`` are as before clipping, so that copies of units count as they did before. ``before`` and ``after`` are the parameters
+    ``gradients`` are as before clipping, so that copies of units count as they did before, ``raw`` as the backward
+    pass made them. ``before`` and ``after`` are the parameters
     (copies, and the new values).
     """
 
@@ -34,6 +35,7 @@ class Computed:
     forward: Graph
     loss: Tensor
     gradients: Mapping[str, Tensor]
+    raw: Mapping[str, Tensor]
     norm: Tensor | None
     before: Mapping[str, Tensor]
     after: Mapping[str, Tensor]
@@ -104,7 +106,7 @@ class _Attachment:
             is_weighed = self._clip_norm is not None or self._observe is not None
             weighed = {owner: weigh(gradient, states[owner]) for owner, gradient in lifted.items()} if is_weighed else {}
             norm = find_norm(list(weighed.values())) if self._clip_norm is not None and lifted else None
-            lifted = self._clip(lifted, norm)
+            raw, lifted = lifted, self._clip(lifted, norm)
             # Copies, since updates overwrite parameters; where nobody reads them they go again.
             before = {owner: apply("Copy", [recorder.wrap(known[owner])])[0] for owner in lifted} if self._observe is not None else {}
             after: dict[str, Tensor] = {}
@@ -123,7 +125,7 @@ class _Attachment:
                     index += 1
             if self._observe is not None:
                 loss = recorder.wrap(rewriter.graph.outputs[0])
-                updates += self._observe(Computed(recorder, self._recorded, rewriter.graph, loss, weighed, norm, before, after))
+                updates += self._observe(Computed(recorder, self._recorded, rewriter.graph, loss, weighed, raw, norm, before, after))
         self._tensors |= recorder.tensors
         return updates
 

@@ -172,4 +172,4 @@ def _print_variants(rows: list[Compared], where: str) -> None:
     for r in rows:
         if r.outcome is not None and r.reason:
             print(f"{r.candidate} on {r.problem}: {r.reason}")
-    print(f"confidence: of the interval, at one planned look; p: the chance of such a change where there is none. {where}")
+    print(f"confidence: of the interval, at one planned look; p: the probability of such a change by chance. {where}")

@@ -116,7 +116,7 @@ def _choose(loaded: LoadedOp, run_ids: list[int], markdown: bool, published: boo
         where = f"of run {' or '.join(missing)}" if run_ids else "yet"
         newest = "" if latest is None else f" (the newest run is {latest})"
         kind = RecordUseError if run_ids else RecordError
-        raise kind(f"no results of op {name} {where} in {place}{newest}; python -m harness bench {name} makes some")
+        raise kind(f"no results of op {name} {where} in {place}{newest}; run python -m harness bench {name} first")
     return _Shown(runs, chosen, place, timed)
 
 

@@ -73,7 +73,7 @@ def load_frame(op: str, source: str = "auto", *, url: str | None = None) -> pd.D
         rows += found
         said += [f"{len(found)} results published in profiles/"] if found else []
     if not rows:
-        raise RecordError(f"no results of op {op} in {hide_password(place)} or in profiles/; python -m harness bench {op} makes some")
+        raise RecordError(f"no results of op {op} in {hide_password(place)} or in profiles/; run python -m harness bench {op} first")
     frame = _add_rates(pd.DataFrame(rows), find_op(op).op)
     frame.attrs["source"] = " and ".join(said)
     return frame

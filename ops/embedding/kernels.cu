@@ -94,15 +94,20 @@ template <class Access, class Index, int kThreads, int kItems>
 __global__ void __launch_bounds__(kThreads) embedding_flat(const EmbeddingParams p, const FlatRows rows) {
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (kThreads * kItems) + threadIdx.x;
     const auto* const table = static_cast<const Access*>(p.table);
-    std::int64_t places[kItems], sources[kItems];
+    std::int64_t found[kItems], places[kItems], sources[kItems];
     Access loaded[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::int64_t number = first + u * kThreads;
+        found[u] = number < rows.total ? static_cast<std::int64_t>(static_cast<const Index*>(p.indices)[rows.find_row(number)]) : 0;
+    }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
         const std::int64_t number = first + u * kThreads;
         places[u] = sources[u] = -1;
         if (number >= rows.total) continue;
         const std::int64_t row = rows.find_row(number), column = number - row * rows.accesses;
-        const std::int64_t source = read_index<Index>(p.indices, row, p.vocabulary, column == 0, p.status);
+        const std::int64_t source = check_index(found[u], p.vocabulary, column == 0, p.status);
         places[u] = row * rows.ldy + column;
         if (source >= 0) sources[u] = source * rows.ldtable + column;
     }

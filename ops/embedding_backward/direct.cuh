@@ -13,7 +13,7 @@ namespace aicf::embedding_backward {
 
 inline constexpr int kMostDirect = 2048;
 
-// Rows of the table that a block takes, and chunks of a row: of 16 bytes where rows of dy and dtable are whole packs, else elements.
+// Rows of the table that a block takes, and chunks of a row.
 struct DirectShare {
     std::int64_t rows;
     int chunks;
@@ -31,39 +31,56 @@ __device__ __forceinline__ void pick(Picked& picked, const EmbeddingBackwardPara
     constexpr int kRounds = kMostDirect / kThreads, kWarps = kThreads / kWarpSize;
     __shared__ int counts[kRounds][kWarps];
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
-    std::int64_t rows[kRounds];
-    unsigned takers[kRounds];
+    std::int64_t indices[kRounds];
+    int rows[kRounds];  // in the block; -1 for an index that points to another's
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+        const std::int64_t i = round * kThreads + static_cast<int>(threadIdx.x);
+        indices[round] = i < p.count ? static_cast<std::int64_t>(static_cast<const Index*>(p.indices)[i]) : 0;
+    }
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
         const std::int64_t i = round * kThreads + static_cast<int>(threadIdx.x);
         rows[round] = -1;
-        // A wrong index is counted by one block.
-        if (i < p.count) rows[round] = read_index<Index>(p.indices, i, p.vocabulary, blockIdx.x == 0, p.status) - first;
+        if (i < p.count) {
+            // A wrong index is counted by one block.
+            const std::int64_t index = check_index(indices[round], p.vocabulary, blockIdx.x == 0, p.status);
+            if (index >= first && index < first + num_rows) rows[round] = static_cast<int>(index - first);
+        }
     }
+    const auto find_takers = [&](int round) { return __ballot_sync(kFullMask, rows[round] >= 0); };
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
-        takers[round] = __ballot_sync(kFullMask, rows[round] >= 0 && rows[round] < num_rows);
-        if (lane == 0) counts[round][warp] = __popc(takers[round]);
+        const unsigned takers = find_takers(round);
+        if (lane == 0) counts[round][warp] = __popc(takers);
     }
     __syncthreads();
     int before = 0;
+#pragma unroll
     for (int round = 0; round < kRounds; ++round) {
+        const unsigned takers = find_takers(round);
+        int at = before + __popc(takers & ((1u << lane) - 1u));
         for (int other = 0; other < kWarps; ++other) {
-            if (other == warp && (takers[round] >> lane & 1u) != 0) {
-                const int at = before + __popc(takers[round] & ((1u << lane) - 1u));
-                picked.rows[at] = static_cast<std::int32_t>(rows[round]);
-                picked.places[at] = round * kThreads + static_cast<int>(threadIdx.x);
-            }
+            if (other < warp) at += counts[round][other];
             before += counts[round][other];
         }
+        if (rows[round] < 0) continue;
+        picked.rows[at] = rows[round];
+        picked.places[at] = round * kThreads + static_cast<int>(threadIdx.x);
     }
     if (threadIdx.x == 0) picked.count = before;
     __syncthreads();
 }
 
-template <class Element, class Index, int kThreads, bool kIsPacked>
-__global__ void __launch_bounds__(kThreads) backward_direct(const EmbeddingBackwardParams p, const DirectShare share) {
-    constexpr int kElems = kIsPacked ? kPackElems<Element> : 1;
+// Elements that are accessed together.
+template <class Element, int kElems>
+struct alignas(kElems * sizeof(Element)) Chunk {
+    Element values[kElems];
+};
+
+template <class Element, class Index, int kThreads, int kElems>
+__global__ void __launch_bounds__(kThreads, 4) backward_direct(const EmbeddingBackwardParams p, const DirectShare share) {
+    using Access = Chunk<Element, kElems>;
     __shared__ Picked picked;
     const std::int64_t first = blockIdx.x * share.rows;
     const std::int64_t num_rows = first + share.rows < p.vocabulary ? share.rows : p.vocabulary - first;
@@ -71,24 +88,17 @@ __global__ void __launch_bounds__(kThreads) backward_direct(const EmbeddingBackw
     const int count = picked.count;
     for (int i = static_cast<int>(threadIdx.x); i < num_rows * share.chunks; i += kThreads) {
         const int row = share.divisor.divide(i), column = share.divisor.find_remainder(i, row) * kElems;
-        const Element* const dy = static_cast<const Element*>(p.dy) + column;
-        Element* const target = static_cast<Element*>(p.dtable) + (first + row) * p.lddtable + column;
-        if constexpr (kIsPacked) {
-            Pack<Element> sum = {};
-            for (int at = 0; at < count; ++at) {
-                if (picked.rows[at] != row) continue;
-                const auto loaded = load_pack(dy + picked.places[at] * p.lddy);
+        float sums[kElems] = {};
+        for (int at = 0; at < count; ++at) {
+            if (picked.rows[at] != row) continue;
+            const auto dy = *reinterpret_cast<const Access*>(static_cast<const Element*>(p.dy) + picked.places[at] * p.lddy + column);
 #pragma unroll
-                for (int e = 0; e < kElems; ++e) sum.values[e] += loaded.values[e];
-            }
-            store_pack(target, sum);
-        } else {
-            float sum = 0.0f;
-            for (int at = 0; at < count; ++at) {
-                if (picked.rows[at] == row) sum += to_float(dy[picked.places[at] * p.lddy]);
-            }
-            *target = from_float<Element>(sum);
+            for (int e = 0; e < kElems; ++e) sums[e] += to_float(dy.values[e]);
         }
+        Access result;
+#pragma unroll
+        for (int e = 0; e < kElems; ++e) result.values[e] = from_float<Element>(sums[e]);
+        *reinterpret_cast<Access*>(static_cast<Element*>(p.dtable) + (first + row) * p.lddtable + column) = result;
     }
 }
 

@@ -130,16 +130,30 @@ template <class Element, class Index>
 struct direct {
     static std::size_t count_bytes(const Params&) { return 0; }
 
-    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
-        constexpr std::int64_t kChunks = 8 * kThreads;  // of a block
-        const bool is_packed =
-            has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.dtable, p.lddtable) && p.width % kPackElems<Element> == 0;
+    // A block writes some 32 KiB of the table, but there are blocks for every multiprocessor.
+    template <int kElems>
+    static AicfStatus launch_chunks(const Params& p, cudaStream_t stream) {
+        constexpr std::int64_t kBlockBytes = 32 * 1024, kLeastBlocks = 264;
+        const std::int64_t row_bytes = p.width * static_cast<std::int64_t>(sizeof(Element));
         DirectShare share = {};
-        share.chunks = static_cast<int>(is_packed ? p.width / kPackElems<Element> : p.width);
-        share.rows = std::max<std::int64_t>(1, kChunks / share.chunks);
+        share.chunks = static_cast<int>(p.width / kElems);
+        share.rows = std::max<std::int64_t>(1, std::min(kBlockBytes / row_bytes, p.vocabulary / kLeastBlocks));
         share.divisor = make_divisor(share.chunks);
-        const auto kernel = is_packed ? backward_direct<Element, Index, kThreads, true> : backward_direct<Element, Index, kThreads, false>;
-        return launch_kernel(kernel, divide_up(p.vocabulary, share.rows), kThreads, 0, stream, p, share);
+        return launch_kernel(backward_direct<Element, Index, kThreads, kElems>, divide_up(p.vocabulary, share.rows), kThreads, 0, stream, p,
+                             share);
+    }
+
+    // By the widest access that rows of both consist of, and begin on a multiple of.
+    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
+        constexpr int kElemBytes = static_cast<int>(sizeof(Element));
+        const auto fits = [&](int bytes) {
+            return p.width * kElemBytes % bytes == 0 && has_aligned_rows(p.dy, p.lddy, kElemBytes, bytes) &&
+                   has_aligned_rows(p.dtable, p.lddtable, kElemBytes, bytes);
+        };
+        if (fits(16)) return launch_chunks<16 / kElemBytes>(p, stream);
+        if (fits(8)) return launch_chunks<8 / kElemBytes>(p, stream);
+        if (fits(4)) return launch_chunks<4 / kElemBytes>(p, stream);
+        return launch_chunks<1>(p, stream);
     }
 };
 

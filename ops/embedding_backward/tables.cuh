@@ -38,16 +38,15 @@ __global__ void __launch_bounds__(kThreads) backward_tables(const EmbeddingBackw
     if (group < slices.groups && column < p.width) {
         const Element* const dy = static_cast<const Element*>(p.dy) + column;
         float values[kAhead], next_values[kAhead];
-        std::int64_t places[kAhead], next_places[kAhead];
-        // Rows from `at` on; what lies past the slab goes nowhere.
-        const auto load = [&](std::int64_t at, float (&found)[kAhead], std::int64_t (&indices)[kAhead]) {
+        int places[kAhead], next_places[kAhead];  // -1: a wrong index
+        // Rows from `at` on, as far as the slab goes.
+        const auto load = [&](std::int64_t at, float (&found)[kAhead], int (&rows_of)[kAhead]) {
 #pragma unroll
             for (int u = 0; u < kAhead; ++u) {
-                indices[u] = -1;
-                found[u] = 0.0f;
-                if (at + u >= end) continue;
-                found[u] = to_float(dy[(at + u) * p.lddy]);
-                indices[u] = read_index<Index>(p.indices, at + u, p.vocabulary, column == 0, p.status);
+                const bool is_there = at + u < end;
+                found[u] = is_there ? to_float(dy[(at + u) * p.lddy]) : 0.0f;
+                const std::int64_t index = is_there ? static_cast<std::int64_t>(static_cast<const Index*>(p.indices)[at + u]) : 0;
+                rows_of[u] = index >= 0 && index < rows ? static_cast<int>(index) : -1;
             }
         };
         load(begin, next_values, next_places);
@@ -60,7 +59,9 @@ __global__ void __launch_bounds__(kThreads) backward_tables(const EmbeddingBackw
             load(at + kAhead, next_values, next_places);
 #pragma unroll
             for (int u = 0; u < kAhead; ++u) {
-                if (places[u] >= 0) tables[static_cast<int>(places[u]) * kThreads + rank] += values[u];
+                if (at + u >= end) break;
+                const std::int64_t row = check_index(places[u], rows, column == 0, p.status);
+                if (row >= 0) tables[static_cast<int>(row) * kThreads + rank] += values[u];
             }
         }
     }

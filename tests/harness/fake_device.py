@@ -68,6 +68,9 @@ class FakeBuffer(Buffer):
         assert not self.freed
         return self.host[offset_bytes : None if size_bytes is None else offset_bytes + size_bytes].copy()
 
+    def read_into(self, out: NDArray[np.uint8], offset_bytes: int = 0) -> None:
+        out[...] = self.read(offset_bytes, out.nbytes)
+
     def write(self, data: NDArray[Any], offset_bytes: int = 0) -> None:
         self.device.check()
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)

@@ -295,7 +295,7 @@ def test_an_interrupt_keeps_what_was_recorded(emulated: Bench, capsys: pytest.Ca
         (("verify", "toy", "--variant", "nothing"), 2, "op toy has no kernel 'nothing'; it has: honest, atomic"),
         (("bench", "toy", "--problem", "M1"), 2, "op toy has no problem 'M1'"),
         (("verify", "toy", "--target", "b300"), 2, "unknown target 'b300'"),
-        (("report", "toy"), 1, "python -m harness bench toy makes some"),
+        (("report", "toy"), 1, "run python -m harness bench toy first"),
     ],
 )
 def test_wrong_use_is_told(

@@ -1,6 +1,7 @@
 """Rules: one file per kind of change."""
 
 from aicf.rewrite.rules.blocks import Deepen, Remove, ReplaceActivation
+from aicf.rewrite.rules.norms import InsertNorm, SetPrecision
 from aicf.rewrite.rules.rank import Merge, Split
 from aicf.rewrite.rules.rule import Rule, read_rule
 from aicf.rewrite.rules.together import Together
@@ -10,6 +11,7 @@ from aicf.rewrite.rules.units import Prune, Regroup, Release, Separate, Widen
 __all__ = [
     "Deepen",
     "Freeze",
+    "InsertNorm",
     "Merge",
     "Prune",
     "Regroup",
@@ -20,6 +22,7 @@ __all__ = [
     "ScaleRate",
     "Separate",
     "SetBatch",
+    "SetPrecision",
     "Split",
     "Thaw",
     "Together",

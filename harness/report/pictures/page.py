@@ -86,7 +86,7 @@ def make_page(op: Op, frame: pd.DataFrame, drawn: Sequence[DrawnRun] = ()) -> Pa
     goal_rows = contests.select_goals(frame, device)
     if not goals and not drawn and all(rows.empty for rows in (timed, sweeps, modelled, verdicts, counters, profiles, compared)):
         raise RecordError(
-            f"the records of op {op.name} hold no verdict, time or count to show; python -m harness bench {op.name} makes some"
+            f"the records of op {op.name} hold no verdict, time or count to show; run python -m harness bench {op.name} first"
         )
     parts = {"timed": (timed,), "comparisons": (compared, goal_rows), "sweeps": (sweeps,), "modelled": (modelled,)}
     parts |= {"variants": (verdicts, latest), "counters": (counters,), "profiles": (profiles,)}

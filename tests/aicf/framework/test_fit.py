@@ -147,7 +147,7 @@ def test_a_checkpoint_that_is_cut_short_is_named_with_the_older_one(step: Step, 
     newest = tmp_path / "step-000000004.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
     before = step.state_dict()
-    with pytest.raises(StateError, match=r"step-000000004.safetensors: cannot be read: .*step-000000002.safetensors stands: remove"):
+    with pytest.raises(StateError, match=r"step-000000004.safetensors: cannot be read: .*step-000000002.safetensors is intact: remove"):
         fit(step, make_loader(), steps=6, checkpoints=tmp_path, show=False)
     assert all(np.array_equal(value, before[name]) for name, value in step.state_dict().items())
     newest.unlink()

@@ -19,6 +19,7 @@ from aicf.errors import ChainError, LaunchError, SelectionError
 from aicf.kernels.library import KernelLibrary
 from aicf.opset import find_op
 from aicf.registry import Registry
+from contract.building import NotBuiltError, without_compiler
 from contract.layout import PACKAGED_DIR, expand, make_seal
 from device import Device, UnavailableError
 
@@ -164,6 +165,15 @@ def test_without_a_compiler_fused_chains_fall_apart_into_frozen_ones(
     assert warning.startswith("Three: elementwise calls stay apart: the kernel of the chain ") and "there is no nvcc" in warning
     with pytest.raises(ChainError, match="there is no nvcc"):
         aicf.compile(nn.Sequential(Three(), nn.Softmax(), Sine()), (Tensor(X),), backend="cuda")
+
+    def find_none(*arguments: object) -> None:
+        raise NotBuiltError("chain is not in the cache")
+
+    monkeypatch.setattr("aicf.registry.handles.build_chain", find_none)
+    with without_compiler():
+        assert len(aicf.compile(Three(), (Tensor(X),), backend="cuda").plan.steps) == 3
+        with pytest.raises(NotBuiltError, match=r"elementwise/chain__\w+: not in the cache"):
+            aicf.compile(nn.Sequential(Three(), nn.Softmax(), Sine()), (Tensor(X),), backend="cuda")
 
 
 class Sine(nn.Module):

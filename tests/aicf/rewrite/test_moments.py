@@ -11,6 +11,7 @@ import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.data import DataLoader
+from aicf.registry import KernelHandle
 from aicf.rewrite import Freeze, Prune, RewriteError, Run, Together, Widen, read_rule
 from device import Device
 from device.memory import RuntimeArray
@@ -119,6 +120,7 @@ def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None
 
 def test_several_widenings_are_one_rewrite_and_are_taken_back_as_one() -> None:
     def make() -> nn.Module:
+        aicf.manual_seed(0)
         return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 24), nn.Tanh(), nn.Linear(24, 4))
 
     one, other = start(make()), start(make())
@@ -164,13 +166,14 @@ def test_no_state_goes_through_the_host_and_kernels_are_compiled_ahead(
         patch.setattr(RuntimeArray, "copy_to_host", watch)
         assert run.widen("0", 40).compiled == ()
     assert moved and max(moved) <= 8 * 40 * 4  # eight rows of activations: the first layer's weight is larger
-    # A kernel that is not in the cache: refused where nothing may be compiled, else said and recorded.
-    step = run.step
-    monkeypatch.setattr(type(step.executor), "find_unbuilt", lambda self, plan: ["elementwise/chain__x"])
+    # Where a kernel is not in the cache, nor what could take its place, it is refused, or compiled and said.
+    step, asked = run.step, KernelHandle.is_built.fget
+    assert asked is not None and run.prebuild(Widen("0", 48)) == ()
+    monkeypatch.setattr(KernelHandle, "is_built", property(lambda handle: handle.chain is None and asked(handle)))
     run.compiles = False
-    with pytest.raises(RewriteError, match=r"needs kernels that are not in the cache: elementwise/chain__x; Run\.prebuild"):
-        run.widen("0", 80)
+    with pytest.raises(RewriteError, match=r"needs kernels that Run\.prebuild compiles ahead: .*elementwise/chain__"):
+        run.widen("0", 48)
     assert run.step is step and run.model[0].out_features == 40
     run.compiles = True
-    run.widen("0", 80)
-    assert "compiles elementwise/chain__x" in caplog.text
+    assert not run.widen("0", 48).unfused and "kernels are compiled now" in caplog.text
+    assert "elementwise calls stay apart: elementwise/chain__" in caplog.text

@@ -72,6 +72,17 @@ def test_statistics_are_those_of_the_last_step_of_a_window() -> None:
     h = hidden.numpy()
     np.testing.assert_allclose([found.means["0"], found.variances["0"]], [h.mean(), h.var()], rtol=1e-4)
     assert found.dead["0"] == tuple(np.flatnonzero((h == 0.0).all(0))) and {2, 5} <= set(found.dead["0"])
+    # The noise scale, by each row's own gradient of the three weights.
+    squares, rows = 0.0, []
+    for i in range(16):
+        model_, row = Run(make_step(bias=100.0)), slice(i, i + 1)
+        model_.fit(batches[:2], 2)
+        loss(model_.model, Tensor(batches[2][0][row]), Tensor(batches[2][1][row])).backward()
+        rows.append([np.array(model_.model[j].weight.grad.numpy(), np.float64) for j in (0, 2, 4)])
+        squares += sum(float((g * g).sum()) for g in rows[-1])
+    whole = sum(float((np.mean([r[j] for r in rows], 0) ** 2).sum()) for j in range(3))
+    noise, signal = (squares / 16 - whole) * 16 / 15, (16 * whole - squares / 16) / 15
+    np.testing.assert_allclose(found.noise_scale, noise / signal if signal > 0 else np.inf, rtol=1e-3)
     assert found.dead["2"] == () and set(found.means) == {"0", "2"} and found.saturated == {"0": (), "2": ()}
 
 

@@ -62,6 +62,8 @@ Change = Callable[[Run], RewriteRecord]
 PRESERVING: dict[str, Change] = {
     "deepen behind a layer": lambda r: r.deepen("2", hidden=6, activation="gelu"),
     "an identity behind relu": lambda r: r.deepen("1", "identity"),
+    "a norm behind an activation": lambda r: r.insert_norm("1"),
+    "a norm behind a layer": lambda r: r.insert_norm("2", "rms"),
     "freeze": lambda r: r.freeze("0"),
     "batch": lambda r: r.set_batch(8),
     "rate": lambda r: r.apply(ScaleRate(0.5)),
@@ -153,6 +155,44 @@ def test_a_layer_of_full_rank_is_split_and_merged_and_low_rank_says_what_it_chan
     check_states(run)
 
 
+def test_a_norm_comes_in_as_its_gate_opens_and_is_removed() -> None:
+    run = start()
+    run.insert_norm("2", "layer")
+    path = "2_1"
+    assert not run.model.state_dict()[f"{path}.gate"].any()
+    run.fit(DataLoader((X, Y), batch=16, seed=1), 5)
+    gate = run.model.state_dict()[f"{path}.gate"]
+    assert gate.any() and run.step.verify_replay(1)
+    run.widen("2", 16)  # the norm takes a mean over its features: all of them twice
+    np.testing.assert_array_equal(run.model.state_dict()[f"{path}.gate"][:8], gate)
+    removed = run.remove(path)
+    assert not removed.preserves and removed.delta > 1e-4 and not any(name.startswith(path) for name in run.model.state_dict())
+    assert np.isfinite(run.fit(DataLoader((X, Y), batch=16, seed=1), 2)).all()
+    check_states(run)
+    plain = start(nn.Sequential(nn.Linear(12, 8), nn.LayerNorm(8), nn.Linear(8, 4)))
+    assert plain.remove("1").delta > 1e-4 and "1.weight" not in plain.model.state_dict()
+
+
+def test_another_precision_keeps_masters_and_moments_bit_for_bit() -> None:
+    run = start()
+    before, snapshot = run.step.state_dict(), run.snapshot()
+    expected = run.fit(DataLoader((X, Y), batch=16, seed=1), 4)
+    run.rollback(snapshot)
+    record = run.set_precision("bfloat16")
+    after = run.step.state_dict()
+    assert not record.preserves and 1e-6 < record.delta < 0.1
+    assert before.keys() == after.keys() and all(np.array_equal(before[k], after[k]) for k in before)
+    assert any(slot.type.dtype == "bfloat16" for step in run.step.plan.steps for slot in step.writes)
+    losses = run.fit(DataLoader((X, Y), batch=16, seed=1), 4)
+    assert losses != expected and np.allclose(losses, expected, rtol=0.05) and run.step.verify_replay(1)
+    run.widen("0", 20)  # a rule for units works in either precision, and is checked without its rounding
+    assert run.records[-1].delta < 1e-6
+    run.undo(record)
+    assert not any(slot.type.dtype == "bfloat16" for step in run.step.plan.steps for slot in step.writes)
+    run.rollback(snapshot)
+    assert run.fit(DataLoader((X, Y), batch=16, seed=1), 4) == expected
+
+
 def test_a_loader_gives_the_batches_that_the_run_was_set_to_and_a_rollback_sets_them_back() -> None:
     run = start(every=2)
     loader, snapshot = run._loader, run.snapshot()
@@ -182,6 +222,10 @@ def test_a_loader_gives_the_batches_that_the_run_was_set_to_and_a_rollback_sets_
         (lambda r: r.merge("2"), "only a Sequential of two Linear"),
         (lambda r: [r.widen("0", 12), r.split("2", 2)], "scales of copied units"),
         (lambda r: [r.freeze("2"), r.split("2", 2)], "thaw it first"),
+        (lambda r: r.insert_norm("2", "batch"), "a norm is one of layer, rms"),
+        (lambda r: r.insert_norm("7"), "there is no module '7'"),
+        (lambda r: r.set_precision("float32"), "computes in float32, to be replaced by another one"),
+        (lambda r: r.set_precision("int8"), "another one of float32, bfloat16"),
     ],
 )
 def test_a_refusal_says_why_and_changes_nothing(change: Callable[[Run], object], why: str) -> None:

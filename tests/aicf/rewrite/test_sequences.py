@@ -12,7 +12,24 @@ from aicf import functional as F
 from aicf.errors import RewriteError
 from aicf.ir import check
 from aicf.ir.graph import OWN_ROLES
-from aicf.rewrite import Deepen, Freeze, Merge, Prune, Remove, ReplaceActivation, Rule, Run, Separate, SetBatch, Split, Thaw, Widen
+from aicf.rewrite import (
+    Deepen,
+    Freeze,
+    InsertNorm,
+    Merge,
+    Prune,
+    Remove,
+    ReplaceActivation,
+    Rule,
+    Run,
+    Separate,
+    SetBatch,
+    SetPrecision,
+    Split,
+    Thaw,
+    Together,
+    Widen,
+)
 
 RNG = np.random.default_rng(0)
 X, T = RNG.normal(size=(32, 6)).astype(np.float32), RNG.normal(size=(32, 3)).astype(np.float32)
@@ -56,6 +73,9 @@ def rules(draw: st.DrawFn) -> Rule:
         lambda: Freeze(owner),
         lambda: Thaw(owner),
         lambda: SetBatch(4 + n),
+        lambda: InsertNorm(owner, "rms" if n % 2 else "layer"),
+        lambda: SetPrecision("bfloat16" if n % 2 else "float32"),
+        lambda: Together((Widen(owner, 2 * n, seed), Widen("2", 2 * n, seed))),
     ]
     made: Rule = draw(st.sampled_from(makers))()
     return made

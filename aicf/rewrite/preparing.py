@@ -1,0 +1,42 @@
+"""The next structure compiled, if possible of kernels that are in the cache."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from aicf.errors import RewriteError
+from aicf.rewrite.checking import check
+from aicf.rewrite.draft import Draft
+from aicf.rewrite.rules import Rule
+from aicf.rewrite.structure import Prepared, Structure
+from contract.building import NotBuiltError, list_compiled, without_compiler
+
+_log = logging.getLogger("aicf.rewrite")
+
+
+def prepare(rule: Rule, structure: Structure, draft: Draft, *, compiles: bool) -> Prepared:
+    """Return what a draft of a structure is compiled to, of kernels that are in the cache where that can be done.
+
+    Raises :class:`RewriteError` where it cannot be compiled, or, unless it ``compiles``, where a kernel is not in the cache.
+    """
+    try:
+        with without_compiler():
+            return structure.prepare(draft)
+    except NotBuiltError as error:
+        if not compiles:
+            raise RewriteError(f"{rule}: needs kernels that Run.prebuild compiles ahead: {error}") from error
+        _log.warning("%s: kernels are compiled now; Run.prebuild does it ahead: %s", rule, error)
+        return structure.prepare(draft)
+
+
+def prebuild(structure: Structure, rules: Sequence[Rule]) -> tuple[str, ...]:
+    """Compile what a rewrite by each of the rules needs, and nothing else; returns the kernels that were not in the cache."""
+    compiled = len(list_compiled())
+    for rule in rules:
+        draft = structure.start()
+        rule.change(draft)
+        draft.finish()
+        check(rule, structure, draft)
+        structure.prepare(draft)
+    return list_compiled()[compiled:]
