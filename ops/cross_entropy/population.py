@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from harness.spec import Group, LogRange, Population
 
 PEERS = ("torch_eager", "torch_compile")
-_MAX_ELEMS = 1 << 29
+_MAX_ELEMS = 1 << 28
 
 
 def _fits(sizes: Mapping[str, int]) -> bool:

@@ -7,6 +7,7 @@
 
 #include "common/activations.cuh"
 #include "common/elements.cuh"
+#include "common/philox.cuh"
 
 namespace aicf::elementwise {
 
@@ -53,8 +54,5 @@ __device__ __forceinline__ float find_gelu_tanh_slope(float x) {
     if (fabsf(x) > 16.0f) return x > 0.0f ? 1.0f : 0.0f;
     return find_gated_slope(x, x * fmaf(kCubic * x, x, kLinear), fmaf(3.0f * kCubic * x, x, kLinear));
 }
-
-// Whether an element with this random word stays when a share p is dropped: words from p 2^32 on, none from a share of 1 on. NaN drops all.
-__device__ __forceinline__ bool is_kept(std::uint32_t word, float p) { return p < 1.0f && word >= __float2uint_rz(p * 4294967296.0f); }
 
 }  // namespace aicf::elementwise

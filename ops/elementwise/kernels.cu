@@ -12,8 +12,8 @@
 
 #include "common/division.hpp"
 #include "common/elements.cuh"
+#include "common/philox.cuh"
 #include "elementwise/chain.cuh"
-#include "elementwise/philox.cuh"
 
 namespace aicf::elementwise {
 

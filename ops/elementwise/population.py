@@ -10,9 +10,8 @@ from .chains import CHAINS
 
 PEERS = ("torch_eager", "torch_compile")
 FLOATS = ("float32", "bfloat16", "float16")
-# 64 KB to 4 GB an array of fp32.
-_MIN_ELEMS, _MAX_ELEMS = 1 << 14, 1 << 30
-# Chains of many arrays are kept to what fits a GPU many times over.
+# 64 KB to 1 GB an array of fp32, of which a chain has two to twelve.
+_MIN_ELEMS, _MAX_ELEMS = 1 << 14, 1 << 28
 _ALL = tuple(c.name for c in CHAINS)
 _FLAT = tuple(c.name for c in CHAINS if all(o.extent.value in ("full", "one") for o in c.inputs))
 
@@ -36,7 +35,7 @@ POPULATION = Population(
     (
         Group("any", "1 to 1 M rows of 1 to 262144", _SIZES, PEERS, _draw(), weight=3, keep=_fits),
         Group("hidden", "tokens of a model's width", _WIDTHS, PEERS, _draw(), weight=3, keep=_fits),
-        Group("arena", "one long row", {"rows": (1,), "columns": LogRange(1 << 14, 1 << 30)}, PEERS, _draw(*_FLAT), weight=2),
+        Group("arena", "one long row", {"rows": (1,), "columns": LogRange(_MIN_ELEMS, _MAX_ELEMS)}, PEERS, _draw(*_FLAT), weight=2),
         Group("in_cache", "64 KB to 16 MB", _SIZES, PEERS, _draw(), weight=1, keep=_fits_cache),
         Group(
             "unaligned",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harness.spec import Choice, Problem
 
 from .domains import TINY_OUTPUTS, TINY_SUMS
-from .numerics import ITEM_BYTES, find_dtype, is_nk, is_tf32
+from .numerics import ITEM_BYTES, drops, find_dtype, is_nk, is_tf32
 from .space import KERNELS
 
 _ALIGNMENT_BYTES = 16  # of rows that are copied by tensor copies or read as vectors
@@ -32,6 +32,7 @@ class Features:
     tf32: bool
     nk: bool
     aligned: bool
+    drops: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Features:
@@ -42,7 +43,17 @@ class Features:
         rows = {"a": k, "b": k if nk else n, "y": n}
         rows |= {tensor: n for tensor, switch in (("z", "save_z"), ("residual", "with_residual")) if problem.attributes.get(switch, False)}
         aligned = all((length + problem.padding.get(name, 0)) * item % _ALIGNMENT_BYTES == 0 for name, length in rows.items())
-        return cls(m, n, k, str(problem.attributes.get("act", "none")), item == 4 and not is_tf32(problem), is_tf32(problem), nk, aligned)
+        return cls(
+            m,
+            n,
+            k,
+            str(problem.attributes.get("act", "none")),
+            item == 4 and not is_tf32(problem),
+            is_tf32(problem),
+            nk,
+            aligned,
+            drops(problem),
+        )
 
     @property
     def kn_aligned(self) -> bool:
@@ -101,6 +112,15 @@ def _pipelined(*values: int) -> dict[str, int]:
 
 
 RULES = (
+    # Dropout
+    Rule(
+        lambda f: f.drops and (f.fp32 or f.tf32),
+        "pipelined",
+        _pipelined(64, 64, 16, 32, 64, 8, 8, 3, 8, 4, 1),
+        "dropout in fp32, any alignment",
+    ),
+    Rule(lambda f: f.drops and f.m * f.n <= 64 * 64 * _NUM_SMS, "mma", _mma(64, 64, 32, 32, 4, 8), "dropout, few tiles: small ones"),
+    Rule(lambda f: f.drops, "mma", _mma(128, 128, 64, 32, 3, 8), "dropout"),
     # TF32
     Rule(lambda f: f.tf32 and f.m <= 16, "turned_tf32", _turned(16, 128, 10, 1, 1, 8), "few rows: B streams once, k is dealt out evenly"),
     Rule(lambda f: f.tf32 and f.m <= 64, "turned_tf32", _turned(64, 128, 7, 1, 1, 8), "few rows: B streams once, k is dealt out evenly"),

@@ -35,18 +35,27 @@ def _bound_sizes(t: Values) -> Conditions:
     return (*(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K")), tiles)
 
 
-def serve_fp32(t: Values) -> Conditions:
+# What most kernels have no code for.
+_WITHOUT_DROPOUT = OneOf("with_dropout", (False,))
+
+
+def serve_fp32_and_dropout(t: Values) -> Conditions:
     """Any problem in full fp32."""
     return (OneOf("dtype", ("float32",)), OneOf("precision", ("ieee",)), *_bound_sizes(t))
 
 
 def serve_short_strides(t: Values) -> Conditions:
     """Of these, those whose offsets within a tile of A fit 32 bits."""
-    return (*serve_fp32(t), Rows("a", max_stride=(2**32 - 1) // t["bm"]))
+    return (*serve_fp32_and_dropout(t), Rows("a", max_stride=(2**32 - 1) // t["bm"]))
+
+
+def serve_fp32(t: Values) -> Conditions:
+    """Any problem in full fp32 without dropout."""
+    return (*serve_fp32_and_dropout(t), _WITHOUT_DROPOUT)
 
 
 def serve_fp32_kn(t: Values) -> Conditions:
-    """Any problem in full fp32 with B as [K, N]."""
+    """Of these, those with B as [K, N]."""
     return (*serve_fp32(t), OneOf("b_layout", ("kn",)))
 
 
@@ -61,10 +70,15 @@ def serve_few_fp32_rows(t: Values) -> Conditions:
     return (*serve_fp32_kn(t), *tiles, Rows("b", 16, 4))
 
 
+def _serve_tf32(t: Values) -> Conditions:
+    """Any fp32 problem that asks for TF32, with B as [N, K], without dropout."""
+    chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)), _WITHOUT_DROPOUT)
+    return (*chosen, *_bound_sizes(t))
+
+
 def serve_tf32(t: Values) -> Conditions:
-    """Any fp32 problem that asks for TF32, with B as [N, K], whose matrices the tensor copies can address."""
-    chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
-    return (*chosen, *_bound_sizes(t), Count({"N": 1}, multiple=4), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z", "residual")))
+    """Of these, those whose matrices the tensor copies can address."""
+    return (*_serve_tf32(t), Count({"N": 1}, multiple=4), *(Rows(name, 16, 4) for name in ("a", "b", "y", "z", "residual")))
 
 
 # Operands whose rows are off 16-byte boundaries are copied first, which only the parts of a row limit.
@@ -76,20 +90,24 @@ _COPIED: Conditions = (
 
 
 def serve_any_tf32(t: Values) -> Conditions:
-    """Any fp32 problem that asks for TF32, with B as [N, K]."""
-    chosen = (OneOf("dtype", ("float32",)), OneOf("precision", ("tf32",)), OneOf("b_layout", ("nk",)))
-    return (*chosen, *_bound_sizes(t), *_COPIED)
+    """Any fp32 problem that asks for TF32, with B as [N, K], without dropout, whose operands begin on 16-byte boundaries."""
+    return (*_serve_tf32(t), *_COPIED)
 
 
 def serve_few_rows_nk(t: Values) -> Conditions:
-    """Any problem in full fp32 of at most 16 rows, with B as [N, K] and whole chunks of 4."""
+    """Any problem in full fp32 without dropout of at most 16 rows, with B as [N, K] and whole chunks of 4."""
     rows = (Count({"M": 1}, max=16), Count({"K": 1}, multiple=4), Rows("a", 16, 4), Rows("b", 16, 4))
     return (*serve_fp32(t), OneOf("b_layout", ("nk",)), *rows)
 
 
-def serve_half(t: Values) -> Conditions:
+def serve_half_and_dropout(t: Values) -> Conditions:
     """Any problem of 16-bit floats."""
     return (OneOf("dtype", ("bfloat16", "float16")), OneOf("precision", ("ieee",)), *_bound_sizes(t))
+
+
+def serve_half(t: Values) -> Conditions:
+    """Any problem of 16-bit floats without dropout."""
+    return (*serve_half_and_dropout(t), _WITHOUT_DROPOUT)
 
 
 def serve_mappable(t: Values) -> Conditions:
@@ -98,7 +116,7 @@ def serve_mappable(t: Values) -> Conditions:
 
 
 def serve_any_half(t: Values) -> Conditions:
-    """Any problem of 16-bit floats whose operands begin on 16-byte boundaries; their rows, and those of Y and Z, may begin anywhere."""
+    """Of these, those whose operands begin on 16-byte boundaries; their rows, and those of Y and Z, may begin anywhere."""
     return (*serve_half(t), *_COPIED)
 
 

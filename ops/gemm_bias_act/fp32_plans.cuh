@@ -14,7 +14,13 @@ namespace {
 template <Tunables t>
 struct naive_plan {
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
-        const auto kernel = params.b_layout == AICF_B_NK ? multiply_naive<t.bm, t.bn, true> : multiply_naive<t.bm, t.bn, false>;
+        return params.p != nullptr ? launch_layout<true>(params, stream) : launch_layout<false>(params, stream);
+    }
+
+    template <bool kDrops>
+    static AicfStatus launch_layout(const GemmBiasActParams& params, cudaStream_t stream) {
+        const bool is_nk = params.b_layout == AICF_B_NK;
+        const auto kernel = is_nk ? multiply_naive<t.bm, t.bn, true, kDrops> : multiply_naive<t.bm, t.bn, false, kDrops>;
         return launch_fp32(kernel, t.bm * t.bn, 0, params, stream);
     }
 };
@@ -76,11 +82,16 @@ struct pipelined_plan {
     template <int kWidthB, bool kIsNk>
     static AicfStatus launch_kernel(const GemmBiasActParams& params, cudaStream_t stream) {
         using C = Config<kIsNk>;
-        const auto kernel =
-            multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kWidthB, t.splits, kIsNk>;
+        const auto kernel = params.p != nullptr ? find_kernel<kWidthB, kIsNk, true>() : find_kernel<kWidthB, kIsNk, false>();
         if (t.splits == 1) return launch_fp32(kernel, C::kThreads, C::kSharedBytes, params, stream);
         const dim3 grid(static_cast<unsigned>(count_blocks(params) * t.splits));
         return launch_early(kernel, grid, C::kThreads, C::kSharedBytes, t.splits, stream, make_gemm(params));
+    }
+
+    template <int kWidthB, bool kIsNk, bool kDrops>
+    static auto find_kernel() {
+        return multiply_pipelined<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, kWidthB, t.splits, kIsNk,
+                                  kDrops>;
     }
 };
 

@@ -19,7 +19,7 @@
 namespace aicf::gemm_bias_act {
 
 // A block of kTileM x kTileN threads, one element of Y each. threadIdx.x runs down the rows. B lies as [n, k] if kIsNk.
-template <int kTileM, int kTileN, bool kIsNk>
+template <int kTileM, int kTileN, bool kIsNk, bool kDrops>
 __global__ void __launch_bounds__(kTileM* kTileN) multiply_naive(const Gemm gemm) {
     const TileOrigin origin = find_tile<kTileM, kTileN>(gemm.m, gemm.n);
     const int row = origin.row + static_cast<int>(threadIdx.x) % kTileM;
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kTileM* kTileN) multiply_naive(const Gemm gemm
         const float b = kIsNk ? gemm.b[column * gemm.ldb + k] : gemm.b[k * gemm.ldb + column];
         sum = fmaf(gemm.a[row * gemm.lda + k], b, sum);
     }
-    store_element(gemm, row, column, sum);
+    store_element<kDrops>(gemm, row, column, sum);
 }
 
 // As multiply_naive, with threadIdx.x along the columns.

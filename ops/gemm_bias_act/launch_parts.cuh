@@ -23,6 +23,8 @@ namespace {
 
 constexpr int count_bytes(int num_elems) { return num_elems * static_cast<int>(sizeof(float)); }
 
+Dropout make_dropout(const GemmBiasActParams& params) { return {params.p, reinterpret_cast<const Counter*>(params.counter)}; }
+
 Gemm make_gemm(const GemmBiasActParams& params) {
     const bool has_vector_outputs = has_vector_rows(params.y, params.ldy) && is_vector_aligned(params.bias) &&
                                     (params.z == nullptr || has_vector_rows(params.z, params.ldz)) &&
@@ -42,7 +44,8 @@ Gemm make_gemm(const GemmBiasActParams& params) {
             static_cast<int>(params.act),
             has_vector_outputs,
             static_cast<const float*>(params.residual),
-            params.ldresidual};
+            params.ldresidual,
+            make_dropout(params)};
 }
 
 [[maybe_unused]] AicfStatus launch_fp32(void (*kernel)(Gemm), int num_threads, int shared_bytes, const GemmBiasActParams& params,
@@ -82,6 +85,7 @@ HalfGemm<Element> make_half_gemm(const GemmBiasActParams& params) {
         is_pair_aligned(params.y, params.ldy) && (params.z == nullptr || is_pair_aligned(params.z, params.ldz)),
         static_cast<const Element*>(params.residual),
         params.ldresidual,
+        make_dropout(params),
     };
 }
 

@@ -14,7 +14,9 @@ struct mma_plan {
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
             using L = MmaLayout<t.bm, t.bn, t.wm, t.wn, t.stages>;
-            const auto kernel = multiply_mma<Element, IsTransposed::value, t.bm, t.bn, t.wm, t.wn, t.stages, t.group>;
+            const auto kernel = params.p != nullptr
+                                    ? multiply_mma<Element, IsTransposed::value, t.bm, t.bn, t.wm, t.wn, t.stages, t.group, true>
+                                    : multiply_mma<Element, IsTransposed::value, t.bm, t.bn, t.wm, t.wn, t.stages, t.group, false>;
             AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, L::kSharedBytes));
             kernel<<<static_cast<unsigned>(count_blocks(params)), L::kThreads, L::kSharedBytes, stream>>>(make_half_gemm<Element>(params));
             return AICF_CUDA_STATUS(cudaGetLastError());

@@ -5,6 +5,7 @@
 
 #include "common/activations.cuh"
 #include "common/mma_pipeline.cuh"
+#include "common/philox.cuh"
 
 namespace aicf::gemm_bias_act {
 
@@ -23,6 +24,7 @@ struct HalfGemm {
     bool has_pairs;                   // rows of y and z start on 4-byte boundaries
     const Element* residual;          // [m, n], row stride ldresidual, or null
     std::int64_t ldresidual;
+    Dropout dropout;  // of kernels that drop
 };
 
 template <int kAct, int kBlocksM, int kBlocksN>
@@ -34,8 +36,9 @@ __device__ __forceinline__ void activate_sums(float (&sums)[kBlocksM][kBlocksN][
     }
 }
 
-// Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), Z the same before act. B is [k, n] where kTransposedB, else [n, k].
-template <class Element, bool kTransposedB, int kTileM, int kTileN, int kWarpM, int kWarpN, int kNumStages, int kGroup>
+// Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), of which elements are dropped where kDrops; Z the same before act. B is [k, n] where
+// kTransposedB, else [n, k].
+template <class Element, bool kTransposedB, int kTileM, int kTileN, int kWarpM, int kWarpN, int kNumStages, int kGroup, bool kDrops>
 __global__ void __launch_bounds__((MmaLayout<kTileM, kTileN, kWarpM, kWarpN, kNumStages>::kThreads))
     multiply_mma(const HalfGemm<Element> gemm) {
     using L = MmaLayout<kTileM, kTileN, kWarpM, kWarpN, kNumStages>;
@@ -68,6 +71,11 @@ __global__ void __launch_bounds__((MmaLayout<kTileM, kTileN, kWarpM, kWarpN, kNu
         default: break;
     }
     visit_pairs(sums, first_row, first_column, gemm.m, gemm.n, [&](int row, int column, float& first, float& second) {
+        if constexpr (kDrops) {
+            float y[] = {first, second};
+            drop_elements(gemm.dropout, static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(gemm.n) + column, y);
+            first = y[0], second = y[1];
+        }
         store_pair(gemm.y + row * gemm.ldy, column, gemm.n, gemm.has_pairs, first, second);
     });
 }

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.spec import Arrays, Cost, Problem
+from harness.spec.expressions import draw_words, find_kept
 
 FLOAT_BYTES = 4
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -29,6 +30,31 @@ def is_tf32(problem: Problem) -> bool:
 def is_nk(problem: Problem) -> bool:
     """Return whether B is [N, K]."""
     return problem.attributes.get("b_layout", "kn") == "nk"
+
+
+def drops(problem: Problem) -> bool:
+    """Return whether elements of Y are dropped."""
+    return bool(problem.attributes.get("with_dropout", False))
+
+
+# Where a sample of rows and columns was cut from: the elements' numbers are those of the whole.
+_ROW_PLACES, _COLUMN_PLACES, _WHOLE_COLUMNS = "row_places", "column_places", "whole_columns"
+
+
+def _find_kept_shares(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
+    """Return what each element of Y is multiplied by: 0 where it is dropped, else 1 / (1 - p)."""
+    rows = np.asarray(inputs.get(_ROW_PLACES, np.arange(problem.sizes["M"])), np.int64)
+    columns = np.asarray(inputs.get(_COLUMN_PLACES, np.arange(problem.sizes["N"])), np.int64)
+    whole = int(inputs.get(_WHOLE_COLUMNS, problem.sizes["N"]))
+    seed, offset = (int(v) for v in inputs["counter"])
+    p = float(inputs["p"])
+    kept = find_kept(draw_words(rows[:, np.newaxis] * whole + columns[np.newaxis], seed, offset), p)
+    return np.where(kept, 1.0 / (1.0 - p) if p < 1.0 else 0.0, 0.0)
+
+
+def _drop(y: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(shares > 0.0, y * shares, 0.0)
 
 
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -67,6 +93,7 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
     with np.errstate(invalid="ignore"):
         z = _find_preactivation(inputs, problem)
     y = activate(str(problem.attributes.get("act", "none")), z)
+    y = _drop(y, _find_kept_shares(inputs, problem)) if drops(problem) else y
     return {"y": y, "z": z} if problem.attributes.get("save_z", False) else {"y": y}
 
 
@@ -75,6 +102,8 @@ _LIPSCHITZ = {"none": 1.0, "relu": 1.0, "gelu_tanh": 1.13, "gelu_erf": 1.13, "si
 # Error of the activation itself in units of u |z|. x sigmoid(t): rounding t costs at most 0.3 * 4, expf, the sum and the division 2 ulp
 # each; erfcf is good to 4 ulp and its argument's rounding costs 1. none and relu are exact.
 _ACTIVATION_ROUNDINGS = {"none": 0.0, "relu": 0.0, "gelu_tanh": 12.0, "gelu_erf": 12.0, "silu": 12.0}
+# 1 - p, its reciprocal, and the product with it.
+_DROPOUT_ROUNDINGS = 3.0
 # Chance that a right kernel breaks the bound anywhere in one problem.
 _FAILURE_PROBABILITY = 1e-9
 
@@ -138,7 +167,8 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
 
     Z: :func:`find_sum_error` times ``|A| |B| + |bias| + |residual|``, in TF32 :func:`_find_operand_error`, plus a subnormal for each
     of the K + 1 roundings, K + 2 with a residual (underflow).
-    Y: that times the activation's slope, plus the activation's own error. Both are then rounded to their dtype, where that is no fp32.
+    Y: that times the activation's slope, plus the activation's own error; what dropout keeps, times 1 / (1 - p), in three roundings more;
+    what it drops has no error. Both are then rounded to their dtype, where that is no fp32.
     Where Z is infinite the result has no rounding error.
     """
     act, dtype = str(problem.attributes.get("act", "none")), find_dtype(problem)
@@ -156,6 +186,10 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         factor = find_sum_error(dtype, k, m * n, tf32=is_tf32(problem), num_addends=num_addends)
         bound_z = factor * (magnitudes + addends) + (k + num_addends) * SMALLEST_SUBNORMAL + lost
         bound_y = _LIPSCHITZ[act] * bound_z + own_error * np.abs(z) + is_smooth * SMALLEST_NORMAL
+        if drops(problem):
+            shares = _find_kept_shares(inputs, problem)
+            bound_y = _drop(bound_y, shares)
+            bound_y = bound_y + 1.01 * _DROPOUT_ROUNDINGS * UNIT_ROUNDOFF * (np.abs(outputs["y"]) + bound_y)
         bounds = {
             name: bound + _OUTPUT_ROUNDOFF[dtype] * (np.abs(exact) + bound) + _OUTPUT_UNDERFLOW[dtype]
             for name, bound, exact in (("y", bound_y, outputs["y"]), ("z", bound_z, z))
@@ -168,17 +202,24 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
 _ACTIVATION_FLOPS = {"none": 0, "relu": 1, "gelu_tanh": 8, "gelu_erf": 4, "silu": 4}
 
 
+_DROPOUT_BYTES = 4 + 16  # p, seed and offset
+
+
 def cost(problem: Problem) -> Cost:
-    """Return 2MNK flops plus the epilogue's, and each tensor moved once."""
+    """Return 2MNK flops plus the epilogue's (random words are no flops), and each tensor moved once."""
     m, n, k = (problem.sizes[name] for name in ("M", "N", "K"))
     with_bias = bool(problem.attributes.get("with_bias", False))
     save_z = bool(problem.attributes.get("save_z", False))
     with_residual = bool(problem.attributes.get("with_residual", False))
+    with_dropout = drops(problem)
     act = str(problem.attributes.get("act", "none"))
     item_bytes = ITEM_BYTES[find_dtype(problem)]
     return Cost(
-        flops=2.0 * m * n * k + m * n * (_ACTIVATION_FLOPS[act] + int(with_bias) + int(with_residual)),
-        bytes_read=float(item_bytes * (m * k + k * n + (n if with_bias else 0) + (m * n if with_residual else 0))),
+        flops=2.0 * m * n * k + m * n * (_ACTIVATION_FLOPS[act] + int(with_bias) + int(with_residual) + int(with_dropout)),
+        bytes_read=float(
+            item_bytes * (m * k + k * n + (n if with_bias else 0) + (m * n if with_residual else 0))
+            + (_DROPOUT_BYTES if with_dropout else 0)
+        ),
         bytes_written=float(item_bytes * m * n * (2 if save_z else 1)),
         # bf16 and fp16 share the tensor cores' rate.
         flop_unit="bf16_tensor" if item_bytes < FLOAT_BYTES else "tf32_tensor" if is_tf32(problem) else "fp32",
@@ -196,5 +237,9 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
     else:
         taken["b"] = inputs["b"][places] if is_nk(problem) else inputs["b"][:, places]
         taken |= {name: inputs[name][..., places] for name in ("bias", "residual") if name in inputs}
+    if drops(problem):
+        name = (_ROW_PLACES, _COLUMN_PLACES)[axis]
+        taken[name] = np.asarray(inputs[name][places] if name in inputs else places, np.int64)
+        taken.setdefault(_WHOLE_COLUMNS, np.asarray(problem.sizes["N"], np.int64))
     sizes = dict(problem.sizes) | {"MN"[axis]: len(places)}
     return taken, Problem(sizes, problem.attributes, suites=problem.suites)

@@ -1,4 +1,4 @@
-"""gemm_bias_act: ``Y = act(A B + bias + residual)`` and optionally Z, the same before act, row-major, any sizes and row strides.
+"""gemm_bias_act: ``Y = dropout(act(A B + bias + residual))`` and optionally Z, the same before act, row-major, any sizes and row strides.
 
 In fp32 throughout, in TF32 where that is asked for, or in bf16 or fp16 with fp32 sums; B as [K, N] or as [N, K].
 ``numerics.py`` says what is right, ``space.py`` which kernels there are, ``choose.py`` which of them a problem gets; here are the problems
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harness.spec import Attribute, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie
+from harness.spec import Attribute, Goal, OneOf, Op, Problem, Role, Sampling, Tensor, Tie, Uniform
 
 from .choose import choose
 from .domains import AXES
-from .numerics import cost, find_dtype, is_nk, reference, restrict, tolerance
+from .numerics import cost, drops, find_dtype, is_nk, reference, restrict, tolerance
 from .population import POPULATION
 from .space import KERNELS
 
@@ -28,6 +28,7 @@ def _problem(
     bias: bool = False,
     z: bool = False,
     residual: bool = False,
+    dropout: bool = False,
     padding: Mapping[str, int] | None = None,
     kind: str = "",
 ) -> Problem:
@@ -38,6 +39,7 @@ def _problem(
     attributes |= {"with_bias": True} if bias else {}
     attributes |= {"save_z": True} if z else {}
     attributes |= {"with_residual": True} if residual else {}
+    attributes |= {"with_dropout": True} if dropout else {}
     return Problem({"M": m, "N": n, "K": k}, attributes, padding or {}, frozenset(suite.split()))
 
 
@@ -171,6 +173,13 @@ PROBLEMS = (
     _problem("verify", 130, 72, 200, "relu", z=True, residual=True, padding={"residual": 8}, kind="bfloat16 kn"),
     _problem("verify", 40, 136, 3080, "silu", bias=True, residual=True, kind="bfloat16 nk"),
     _problem("verify", 37, 76, 100, "gelu_tanh", bias=True, residual=True, padding={"residual": 4}, kind="tf32 nk"),
+    # With dropout: elements in fours and not, the end of a row within four.
+    _problem("verify", 1, 1, 1, dropout=True),
+    _problem("verify", 33, 30, 40, "gelu_tanh", bias=True, z=True, residual=True, dropout=True, padding={"y": 3}),
+    _problem("verify", 37, 132, 68, "relu", bias=True, dropout=True, padding={"a": 4, "b": 4, "y": 4}),
+    _problem("verify", 5, 65, 132, "silu", bias=True, dropout=True, kind="nk"),
+    _problem("verify", 43, 77, 136, "gelu_erf", bias=True, z=True, dropout=True, padding={"y": 1}, kind="float16 nk"),
+    _problem("verify", 130, 72, 200, "relu", bias=True, residual=True, dropout=True, kind="bfloat16 kn"),
     _problem("emulated", 256, 256, 256),
     _problem("emulated", 384, 256, 320, "gelu_tanh", bias=True, kind="bfloat16 nk"),
     _problem("emulated", 200, 130, 77, "gelu_tanh", bias=True),
@@ -223,7 +232,7 @@ def _name_b(problem: Problem) -> tuple[str, ...]:
 
 OP = Op(
     name="gemm_bias_act",
-    summary="Y = act(A B + bias + residual) in fp32, TF32, bf16 or fp16, row-major; the pre-activation Z on request",
+    summary="Y = dropout(act(A B + bias + residual)) in fp32, TF32, bf16 or fp16, row-major; the pre-activation Z on request",
     tensors=(
         Tensor("a", ("M", "K"), Role.INPUT, find_dtype, can_pad_rows=True),
         Tensor("b", _name_b, Role.INPUT, find_dtype, can_pad_rows=True),
@@ -239,6 +248,9 @@ OP = Op(
             can_pad_rows=True,
             since=1,
         ),
+        Tensor("p", (), Role.INPUT, present=drops, values=Uniform(0.0, 0.9), since=2),
+        # Seed and offset, as elementwise has them.
+        Tensor("counter", (2,), Role.INPUT, "int64", present=drops, values=Uniform(-(2**62), 2**62), since=2),
     ),
     kernels=KERNELS,
     problems=PROBLEMS,
@@ -258,6 +270,7 @@ OP = Op(
         Attribute("with_bias", (False, True), False, passed=False),
         Attribute("save_z", (False, True), False, passed=False),
         Attribute("with_residual", (False, True), False, passed=False, since=1),
+        Attribute("with_dropout", (False, True), False, passed=False, since=2),
     ),
     axes=AXES,
     accumulate="float32",

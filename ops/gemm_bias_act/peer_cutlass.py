@@ -84,9 +84,9 @@ class CutlassPeer:
         if (
             arguments["act"] not in _ACTIVATIONS
             or arguments["bias"] is None
-            or any(arguments[name] is not None for name in ("z", "residual"))
+            or any(arguments[name] is not None for name in ("z", "residual", "p"))
         ):
-            return f"the CUTLASS peer is built for {', '.join(_ACTIVATIONS)} with bias, without z and residual"
+            return f"the CUTLASS peer is built for {', '.join(_ACTIVATIONS)} with bias, without z, residual and dropout"
         if any(x.strides_bytes[0] != 2 * x.shape[1] or x.shape[1] % 8 for x in (a, b, y)):
             return "the CUTLASS peer takes packed rows of whole 16 bytes"
         try:

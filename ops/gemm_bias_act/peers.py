@@ -28,6 +28,7 @@ cuBLAS is column-major: it is asked for Y^T = B^T A^T on the same memory, with t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,8 +110,8 @@ class _CublasPeer:
             return "cuBLAS's sgemm is for float32 in full precision"
         if self._plain_only and (arguments["act"] != "none" or arguments["bias"] is not None or arguments["z"] is not None):
             return "cuBLAS's sgemm has no epilogue: act must be none, without bias and z"
-        if arguments["residual"] is not None:
-            return "the cuBLAS peer adds no residual"
+        if _is_given(arguments, "residual", "p"):
+            return "the cuBLAS peer adds no residual and drops nothing"
         return ""
 
     def workspace_bytes(self, **arguments: Any) -> int:
@@ -141,6 +142,10 @@ class _CublasPeer:
         return self._epilogues[act, saves_z]
 
 
+def _is_given(arguments: Mapping[str, Any], *names: str) -> bool:
+    return any(arguments[name] is not None for name in names)
+
+
 def _name_dtype(array: Any) -> str:
     return str(array.dtype.name)
 
@@ -155,8 +160,8 @@ class _CublasLtPeer:
         """Return the reason why there is no epilogue for the problem, else ""."""
         if _name_dtype(arguments["a"]) == "float32" and arguments["precision"] != "tf32":
             return "cuBLASLt is timed for bfloat16, float16 and TF32"
-        if arguments["residual"] is not None:
-            return "the cuBLASLt peer adds no residual"
+        if _is_given(arguments, "residual", "p"):
+            return "the cuBLASLt peer adds no residual and drops nothing"
         reason = find_unsupported(arguments["act"], saves_z=arguments["z"] is not None)
         return reason or self._library.try_plan(_make_product(arguments))
 
@@ -196,9 +201,9 @@ class _TorchPeer:
         """Return the reason why a problem is not timed, else ""."""
         if _name_dtype(arguments["a"]) == "float32":
             return "PyTorch is timed for bfloat16 and float16 alone"
-        if self._is_compiled and (
-            arguments["act"] not in ("silu", "gelu_erf") or arguments["z"] is not None or arguments["residual"] is not None
-        ):
+        if _is_given(arguments, "p"):
+            return "PyTorch draws other numbers"
+        if self._is_compiled and (arguments["act"] not in ("silu", "gelu_erf") or _is_given(arguments, "z", "residual")):
             return "torch.compile is timed for silu and gelu_erf without z and residual"
         return "" if arguments["bias"] is not None else "PyTorch is timed with a bias"
 
@@ -254,8 +259,8 @@ class _TritonPeer(_TorchPeer):
         """Return the reason why a problem is not timed, else ""; tunes the kernel."""
         if _name_dtype(arguments["a"]) == "float32" or arguments["b_layout"] != "nk":
             return "the Triton peer is for 16-bit floats with b as [n, k]"
-        if arguments["z"] is not None or arguments["bias"] is None or arguments["residual"] is not None:
-            return "the Triton peer has a bias, no z and no residual"
+        if arguments["bias"] is None or _is_given(arguments, "z", "residual", "p"):
+            return "the Triton peer has a bias, no z, no residual and no dropout"
         self.launch(workspace=0, stream=self._torch.cuda.Stream().cuda_stream, **arguments)
         self._torch.cuda.synchronize()
         return ""

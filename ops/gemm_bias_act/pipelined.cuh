@@ -53,7 +53,7 @@ struct CopyB {
 // loaded from shared memory while this one's products are taken, across the border of two tiles too. A is transposed by the copy
 // itself, element by element, which asks nothing of its alignment; B as [n, k] likewise (kWidthB is 1 then).
 template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kThreadM, int kThreadN, int kNumStages, int kGroup,
-          int kMinBlocks, int kWidthB, int kSplits, bool kIsNk>
+          int kMinBlocks, int kWidthB, int kSplits, bool kIsNk, bool kDrops>
 __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages, kIsNk>::kThreads),
                                   kMinBlocks) multiply_pipelined(const Gemm gemm) {
     using P = Pipeline<kTileM, kTileN, kTileK, kWarpM, kWarpN, kThreadM, kThreadN, kNumStages, kIsNk>;
@@ -181,10 +181,10 @@ __global__ void __launch_bounds__((Pipeline<kTileM, kTileN, kTileK, kWarpM, kWar
     stage_sums<kTileN, Layout::kStepM, Layout::kStepN>(sums, shared + row * kTileN + column);
     if constexpr (kSplits == 1) {
         __syncthreads();
-        store_tile<kTileM, kTileN, P::kThreads>(gemm, shared, origin);
+        store_tile<kTileM, kTileN, P::kThreads, kDrops>(gemm, shared, origin);
     } else {
         sync_cluster();
-        store_split_tile<kTileM, kTileN, P::kThreads, kSplits>(gemm, shared, origin, rank);
+        store_split_tile<kTileM, kTileN, P::kThreads, kSplits, kDrops>(gemm, shared, origin, rank);
         // No block may leave while another reads its sums.
         sync_cluster();
     }

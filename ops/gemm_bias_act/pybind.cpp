@@ -3,6 +3,6 @@
 #include "gemm_bias_act/contract.hpp"
 
 PYBIND11_MODULE(_gemm_bias_act, module) {
-    module.doc() = "Y = act(A B + bias + residual): variants loaded from shared libraries.";
+    module.doc() = "Y = dropout(act(A B + bias + residual)): variants loaded from shared libraries.";
     aicf::bind_op<GemmBiasActParams, aicf::gemm_bias_act::kContract>(module);
 }

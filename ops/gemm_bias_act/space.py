@@ -14,8 +14,9 @@ from .domains import (
     serve_few_rows,
     serve_few_rows_nk,
     serve_fp32,
+    serve_fp32_and_dropout,
     serve_fp32_kn,
-    serve_half,
+    serve_half_and_dropout,
     serve_mappable,
     serve_short_strides,
     serve_tf32,
@@ -86,7 +87,7 @@ KERNELS = (
         (BM, BN),
         (THREADS_PER_BLOCK,),
         _bind(("bm", "bn"), (16, 16), (32, 32)),
-        domain=serve_fp32,
+        domain=serve_fp32_and_dropout,
         tile=find_tile,
     ),
     Kernel(
@@ -207,7 +208,7 @@ KERNELS = (
         (BM, BN, WM, WN, STAGES, GROUP),
         (MMA_SHAPES, MMA_SHARED, MMA_REGISTERS),
         _bind(("bm", "bn", "wm", "wn", "stages", "group"), (128, 128, 64, 32, 3, 8), (64, 64, 32, 32, 4, 8)),
-        domain=serve_half,
+        domain=serve_half_and_dropout,
         tile=find_tile,
     ),
     Kernel(

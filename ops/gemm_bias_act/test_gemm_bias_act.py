@@ -32,6 +32,7 @@ KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "
 HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned")
 RAGGED_ROWS = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
 TF32 = ("tf32", "streamk_tf32", "turned_tf32")
+DROPPING = ("naive", "pipelined", "mma")
 
 Open = Callable[[str], Launchable]
 Thin = Callable[[Effort], Effort]
@@ -50,8 +51,10 @@ def test_kernel_neither_spills_nor_has_its_products_serialised(kernel: str) -> N
     assert result.resources.spill_bytes == 0 and result.resources.advice == ()
 
 
-def _is_of(kind: str, problem: str, *, takes_nk: bool) -> bool:
-    """Say whether a problem, by its name, is of the dtype that is meant, and of a layout of B that is taken."""
+def _is_of(kind: str, problem: str, *, takes_nk: bool, drops: bool) -> bool:
+    """Say whether a problem, by its name, is of the dtype that is meant, of a layout of B that is taken, and without what is not served."""
+    if not drops and "with_dropout" in problem:
+        return False
     is_fp32 = "=bfloat16" not in problem and "=float16" not in problem and "precision=" not in problem
     is_meant = is_fp32 if kind == "float32" else any(word in problem for word in kind.split())
     return is_meant and (takes_nk or "b_layout=nk" not in problem)
@@ -64,7 +67,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     )
     served = [p for p in problems if p.status == "passed"]
     kind = "=bfloat16 =float16" if kernel in HALF else "precision=" if kernel in TF32 else "float32"
-    of_its_dtype = [p for p in problems if _is_of(kind, p.problem, takes_nk=kernel not in KN_ONLY)]
+    of_its_dtype = [p for p in problems if _is_of(kind, p.problem, takes_nk=kernel not in KN_ONLY, drops=kernel in DROPPING)]
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
 
 
@@ -138,6 +141,9 @@ def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, o
         ("tf32", {"precision": "tf32"}, "b_layout = kn: is not served"),
         ("gemv", {"dtype": "bfloat16"}, "b_layout = kn: is not served"),
         ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}, "M = 8: must not exceed 4"),
+        *((k, {"with_dropout": True}, "with_dropout = True: is not served") for k in ("coalesced", "boxed", "skinny", "tiny")),
+        *((k, {"dtype": "float16", "b_layout": "nk", "with_dropout": True}, "with_dropout = True: is not served") for k in HALF[1:]),
+        *((k, {"precision": "tf32", "b_layout": "nk", "with_dropout": True}, "with_dropout = True: is not served") for k in TF32),
     ],
 )
 def test_refusal_names_the_dtype_or_layout(
@@ -174,6 +180,8 @@ def _arguments(device: Device, **changes: object) -> dict[str, object]:
         "y": make(4, 12),
         "z": None,
         "residual": None,
+        "p": None,
+        "counter": None,
         "act": "none",
         "b_layout": "kn",
         "precision": "ieee",
@@ -197,13 +205,19 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
         ({"residual": buffer.view((4, 11), np.float32)}, ValueError, r"^residual: expected shape \(4, 12\), got \(4, 11\)"),
         ({"y": buffer.view((4, 11), np.float32)}, ValueError, r"^y: expected shape \(4, 12\), got \(4, 11\)"),
         ({"a": buffer.view((4, 8), np.float32), "y": buffer.view((4, 12), np.float32)}, ValueError, r"^y: .* overlaps a"),
+        ({"p": buffer.view((), np.float32)}, TypeError, r"^counter: expected a device array .* got NoneType"),
+        ({"counter": buffer.view((2,), np.int64)}, ValueError, r"^counter: expected None, since these attributes have no such tensor"),
         ({"act": "tanh"}, ValueError, r"^act: expected one of none, relu, gelu_tanh, gelu_erf, silu, got 'tanh'"),
         ({"act": 1}, TypeError, r"^act: expected a str, got int"),
         ({"y": buffer.view((4, 12), np.float16)}, TypeError, r"^y: expected dtype <f4, got <f2"),
         ({"b_layout": "nk"}, ValueError, r"^b: expected shape \(\*, 8\), got \(8, 12\)"),
         ({"precision": "tf16"}, ValueError, r"^precision: expected one of ieee, tf32, got 'tf16'"),
         ({"b_layout": "k"}, ValueError, r"^b_layout: expected one of kn, nk, got 'k'"),
-        ({"alpha": 2.0}, TypeError, r"^alpha: unknown argument; there are: a, b, bias, y, z, residual, act, b_layout, precision"),
+        (
+            {"alpha": 2.0},
+            TypeError,
+            r"^alpha: unknown argument; there are: a, b, bias, y, z, residual, p, counter, act, b_layout, precision",
+        ),
     ]
     for changes, error, message in cases:
         with pytest.raises(error, match=message):

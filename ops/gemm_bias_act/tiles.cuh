@@ -4,6 +4,7 @@
 #include "common/activations.cuh"
 #include "common/distributed.cuh"
 #include "common/ffma_tiles.cuh"
+#include "common/philox.cuh"
 #include "common/tile_grid.cuh"
 #include "common/vector_access.cuh"
 #include "gemm_bias_act/api.hpp"
@@ -23,16 +24,27 @@ struct Gemm {
     bool has_vector_outputs;  // rows of bias, y, z and residual start on 16-byte boundaries
     const float* residual;    // [m, n], row stride ldresidual, or null
     std::int64_t ldresidual;
+    Dropout dropout;  // of kernels that drop
 };
 
-// Stores one element of the product: adds bias and residual, keeps Z where wanted, applies the activation.
+template <int kElems>
+__device__ __forceinline__ void drop_outputs(const Gemm& gemm, int row, int column, float (&y)[kElems]) {
+    drop_elements(gemm.dropout, static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(gemm.n) + static_cast<std::uint64_t>(column),
+                  y);
+}
+
+// Stores one element of the product: adds bias and residual, keeps Z where wanted, applies the activation, drops where kDrops.
+template <bool kDrops = false>
 __device__ __forceinline__ void store_element(const Gemm& gemm, int row, int column, float product) {
     float z = gemm.bias ? product + gemm.bias[column] : product;
     if (gemm.residual) z += gemm.residual[row * gemm.ldresidual + column];
     if (gemm.z) gemm.z[row * gemm.ldz + column] = z;
-    gemm.y[row * gemm.ldy + column] = apply_activation(gemm.act, z);
+    float y[] = {apply_activation(gemm.act, z)};
+    if constexpr (kDrops) drop_outputs(gemm, row, column, y);
+    gemm.y[row * gemm.ldy + column] = y[0];
 }
 
+template <bool kDrops>
 __device__ __forceinline__ void store_four(const Gemm& gemm, int row, int column, float4 product) {
     if (gemm.bias) {
         const float4 bias = load_vector(gemm.bias + column);
@@ -44,21 +56,23 @@ __device__ __forceinline__ void store_four(const Gemm& gemm, int row, int column
     }
     if (gemm.z) store_vector(gemm.z + row * gemm.ldz + column, product);
     const int act = gemm.act;
-    const float4 y = {apply_activation(act, product.x), apply_activation(act, product.y), apply_activation(act, product.z),
-                      apply_activation(act, product.w)};
-    store_vector(gemm.y + row * gemm.ldy + column, y);
+    float y[] = {apply_activation(act, product.x), apply_activation(act, product.y), apply_activation(act, product.z),
+                 apply_activation(act, product.w)};
+    if constexpr (kDrops) drop_outputs(gemm, row, column, y);
+    store_vector(gemm.y + row * gemm.ldy + column, make_float4(y[0], y[1], y[2], y[3]));
 }
 
 // The same for four neighbouring columns, of which the first is inside Y.
+template <bool kDrops = false>
 __device__ __forceinline__ void store_vector_or_elements(const Gemm& gemm, int row, int column, float4 product) {
     if (gemm.has_vector_outputs && column + kVectorElems <= gemm.n) {
-        store_four(gemm, row, column, product);
+        store_four<kDrops>(gemm, row, column, product);
         return;
     }
     const float elements[kVectorElems] = {product.x, product.y, product.z, product.w};
 #pragma unroll
     for (int j = 0; j < kVectorElems; ++j) {
-        if (column + j < gemm.n) store_element(gemm, row, column + j, elements[j]);
+        if (column + j < gemm.n) store_element<kDrops>(gemm, row, column + j, elements[j]);
     }
 }
 
@@ -66,7 +80,7 @@ __device__ __forceinline__ void store_vector_or_elements(const Gemm& gemm, int r
 //
 // Accumulators live in registers that only unrolled code can index; going through shared memory lets one short loop apply the
 // activation, and makes every store a full row segment whatever the layout of the accumulators.
-template <int kTileRows, int kTileColumns, int kThreads>
+template <int kTileRows, int kTileColumns, int kThreads, bool kDrops = false>
 __device__ __forceinline__ void store_tile(const Gemm& gemm, const float* products, TileOrigin origin) {
     constexpr int kVectors = kTileRows * kTileColumns / kVectorElems;
     constexpr int kVectorsPerRow = kTileColumns / kVectorElems;
@@ -75,12 +89,12 @@ __device__ __forceinline__ void store_tile(const Gemm& gemm, const float* produc
         const int row = origin.row + i / kVectorsPerRow;
         const int column = origin.column + i % kVectorsPerRow * kVectorElems;
         if (row >= gemm.m || column >= gemm.n) continue;
-        store_vector_or_elements(gemm, row, column, load_vector(products + i * kVectorElems));
+        store_vector_or_elements<kDrops>(gemm, row, column, load_vector(products + i * kVectorElems));
     }
 }
 
 // The same of kSplits blocks of a cluster, which have products of one tile each: this block adds up its share of them, in order of rank.
-template <int kTileRows, int kTileColumns, int kThreads, int kSplits>
+template <int kTileRows, int kTileColumns, int kThreads, int kSplits, bool kDrops = false>
 __device__ __forceinline__ void store_split_tile(const Gemm& gemm, const float* products, TileOrigin origin, int rank) {
     constexpr int kVectorsPerRow = kTileColumns / kVectorElems;
     constexpr int kVectors = kTileRows * kVectorsPerRow / kSplits;
@@ -110,7 +124,7 @@ __device__ __forceinline__ void store_split_tile(const Gemm& gemm, const float* 
             }
             const int row = origin.row + (rank * kVectors + i) / kVectorsPerRow;
             const int column = origin.column + (rank * kVectors + i) % kVectorsPerRow * kVectorElems;
-            if (row < gemm.m && column < gemm.n) store_vector_or_elements(gemm, row, column, total);
+            if (row < gemm.m && column < gemm.n) store_vector_or_elements<kDrops>(gemm, row, column, total);
         }
     }
 }

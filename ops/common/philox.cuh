@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace aicf::elementwise {
+namespace aicf {
 
 // In device memory: what a step of training changes.
 struct Counter {
@@ -55,4 +55,33 @@ __device__ __forceinline__ void draw_words(const Counter& counter, std::uint64_t
     for (int i = 0; i < kElems; ++i) words[i] = draw_word(counter, first + i, draw);
 }
 
-}  // namespace aicf::elementwise
+// Whether an element with this random word stays when a share p is dropped: words from p 2^32 on, none from a share of 1 on. NaN drops all.
+__device__ __forceinline__ bool is_kept(std::uint32_t word, float p) { return p < 1.0f && word >= __float2uint_rz(p * 4294967296.0f); }
+
+// Dropout behind a product: element i of y becomes 0, or y / (1 - p), by the first draw. As elementwise's dropout(y, p).
+struct Dropout {
+    const float* p;          // in device memory
+    const Counter* counter;  // in device memory
+};
+
+__device__ __forceinline__ float drop_by_word(float y, std::uint32_t word, float p) {
+    return is_kept(word, p) ? y * (1.0f / (1.0f - p)) : 0.0f;
+}
+
+// Elements that follow each other, the first of this number.
+template <int kElems>
+__device__ __forceinline__ void drop_elements(const Dropout& dropout, std::uint64_t first, float (&y)[kElems]) {
+    const float p = *dropout.p;
+    const auto place = static_cast<unsigned>(first % 4);
+    const uint4 block = draw_block(*dropout.counter, first / 4, 0);
+    const uint4 next = place + kElems > 4 ? draw_block(*dropout.counter, first / 4 + 1, 0) : block;
+    static_assert(kElems <= 4, "in two blocks at most");
+#pragma unroll
+    for (unsigned i = 0; i < kElems; ++i) {
+        // By value: a reference to one or the other would put both into memory.
+        const std::uint32_t word = place + i < 4 ? take_word(block, place + i) : take_word(next, place + i - 4);
+        y[i] = drop_by_word(y[i], word, p);
+    }
+}
+
+}  // namespace aicf
