@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from aicf.errors import GradientError
-from aicf.modes import find_source, no_grad, refuse_while_recording, set_grad_enabled
+from aicf.modes import find_place, no_grad, refuse_while_recording, say_place, set_grad_enabled
 from aicf.opset import Attrs, Backward, Builder, OpDef, Type
+from aicf.opset.filled import Recipe
 
 __all__ = ["Node", "grad", "no_grad", "run_backward", "set_grad_enabled"]
 
@@ -49,7 +50,7 @@ class Differentiable(Protocol):
         """Return a tensor of an array that a backend has made, without a copy."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would take longer to make than the rest of a call's node
 class Edge:
     """Where a gradient goes: to an output of a node, or to a tensor that no call made."""
 
@@ -58,11 +59,13 @@ class Edge:
     leaf: Differentiable | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Saved:
-    """A value that a rule will read: its array, and the count of in-place writes when it was saved."""
+    """A value that a rule will read: its array with its backend, and the count of in-place writes when it was saved."""
 
+    name: str
     data: Any
+    backend: Any
     version: Version
     count: int
     edge: Edge | None  # None for an output of the node itself or where no gradient goes
@@ -72,26 +75,37 @@ class _Saved:
 class Node:
     """One call that was recorded. ``backward`` runs its op's rule; the op's values that the rule reads are kept until then."""
 
-    __slots__ = ("_is_freed", "_kind", "_saved", "_types", "attrs", "edges", "names", "needed", "number", "op", "output_types", "source")
+    __slots__ = ("_input_types", "_is_freed", "_kind", "_place", "_recipe", "_saved", "edges", "number", "op", "output_types")
 
-    def __init__(self, op: OpDef, attrs: Attrs, inputs: Sequence[Differentiable | None], outputs: Sequence[Differentiable]) -> None:
+    def __init__(self, op: OpDef, recipe: Recipe, inputs: Sequence[Differentiable | None], outputs: Sequence[Differentiable]) -> None:
         self.op = op
-        self.attrs = attrs
         self.number = next(_numbers)
-        self.source = find_source()
-        self.names = op.input_names(len(inputs))
-        self.needed = {n for n, t in zip(self.names, inputs, strict=True) if t is not None and t.requires_grad}
-        self.edges = tuple(None if t is None else find_edge(t) for t in inputs)
-        self.output_types = tuple(t.type for t in outputs)
-        there = {n: t for n, t in zip(self.names, inputs, strict=True) if t is not None}
-        self._types: dict[str, Type] = {n: t.type for n, t in there.items()} | dict(zip(op.outputs, self.output_types, strict=False))
-        wanted = op.saves(attrs, self.needed)
-        self._saved: dict[str, tuple[_Saved, Any]] = {n: (_save(t, None), t.backend) for n, t in there.items() if n in wanted}
-        for i, (name, tensor) in enumerate(zip(op.outputs, outputs, strict=False)):
-            if name in wanted:
-                self._saved[name] = _save(tensor, i), tensor.backend
+        self.edges = edges = [None if t is None or not t.requires_grad else find_edge(t) for t in inputs]
+        self.output_types = [t.type for t in outputs]
+        self._place = find_place()
+        self._recipe = recipe
+        self._input_types = [None if t is None else t.type for t in inputs]
+        saved = []
+        for name, i in recipe.saves:
+            if (t := inputs[i]) is not None:
+                saved.append(_Saved(name, t.data, t.backend, t.version, t.version.count, edges[i], None))
+        for name, i in recipe.keeps:
+            if i < len(outputs):
+                t = outputs[i]
+                saved.append(_Saved(name, t.data, t.backend, t.version, t.version.count, None, i))
+        self._saved = saved
         self._kind = type(outputs[0])
         self._is_freed = False
+
+    @property
+    def source(self) -> str:
+        """The user's line that made the call: ``file:line``."""
+        return say_place(self._place)
+
+    @property
+    def attrs(self) -> Attrs:
+        """The call's attributes, complete."""
+        return self._recipe.attrs
 
     def backward(self, *dout: Differentiable | None) -> tuple[Differentiable | None, ...]:
         """Return the inputs' gradients, None where none is needed or goes; raises :class:`GradientError`."""
@@ -102,36 +116,34 @@ class Node:
             )
         if self.op.gradient is None:
             raise GradientError(f"{self.source}: {self.op.name} has no gradient; call it under aicf.no_grad()")
-        values = {name: self._unpack(name, saved, backend) for name, (saved, backend) in self._saved.items()}
-        g = Backward(self._kind.BUILDER, self.op, self.attrs, values, self._types, self.needed)
+        values = {saved.name: self._unpack(saved) for saved in self._saved}
+        names, needed = self._recipe.names, self._recipe.needed
+        types = {name: t for name, t in zip(names, self._input_types, strict=True) if t is not None}
+        types |= dict(zip(self.op.outputs, self.output_types, strict=False))
+        g = Backward(self._kind.BUILDER, self.op, self.attrs, values, types, set(needed))
         found = self.op.gradient(g, *dout)
-        return tuple(d if name in self.needed else None for name, d in itertools.zip_longest(self.names, found))
+        return tuple(d if name in needed else None for name, d in itertools.zip_longest(names, found))
 
     def free(self) -> None:
         """Forget what was kept for the backward pass."""
         self._is_freed = True
-        self._saved = {}
-        self.edges = ()
+        self._saved = []
+        self.edges = []
 
-    def _unpack(self, name: str, saved: _Saved, backend: Any) -> Differentiable:
+    def _unpack(self, saved: _Saved) -> Differentiable:
         if saved.version.count != saved.count:
             raise GradientError(
-                f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
+                f"{self.source}: {self.op.name} needs its {saved.name} for the backward pass, and that was changed in place since; "
                 "change a copy (x.clone()), or change it after the backward pass"
             )
         if saved.edge is not None and saved.edge.leaf is not None:
             return saved.edge.leaf
-        tensor = self._kind.wrap(saved.data, backend, saved.version)
+        tensor = self._kind.wrap(saved.data, saved.backend, saved.version)
         if saved.output is not None:
             tensor.creator, tensor.index, tensor.requires_grad = self, saved.output, True
         elif saved.edge is not None:
             tensor.creator, tensor.index, tensor.requires_grad = saved.edge.node, saved.edge.index, True
         return tensor
-
-
-def _save(tensor: Differentiable, output: int | None) -> _Saved:
-    edge = find_edge(tensor) if output is None else None
-    return _Saved(tensor.data, tensor.version, tensor.version.count, edge, output)
 
 
 def find_edge(tensor: Differentiable) -> Edge | None:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from aicf.backends import RecordingBackend
@@ -14,6 +15,9 @@ from aicf.errors import RecordError
 
 # Frames that are not the user's: this package's, and those of its context managers.
 _NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
+
+# A file and a line, or the place of a network that was imported.
+Place = str | tuple[str, int]
 
 
 class _Modes(threading.local):
@@ -72,9 +76,24 @@ def refuse_while_recording(what: str, remedy: str) -> None:
 
 def find_source() -> str:
     """Return ``file:line`` of the innermost frame outside of this package, or the place of the imported call that runs."""
+    return say_place(find_place())
+
+
+def find_place() -> Place:
+    """Return what :func:`say_place` says :func:`find_source` of, later: calls are many, and few of them are ever asked."""
     if MODES.place is not None:
         return MODES.place
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_USERS):
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def say_place(place: Place) -> str:
+    """Return a place as users read it."""
+    return place if isinstance(place, str) else f"{place[0]}:{place[1]}"
+
+
+@cache
+def _is_ours(path: str) -> bool:
+    return path.startswith(_NOT_USERS)

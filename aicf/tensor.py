@@ -13,7 +13,8 @@ from aicf.backends import Backend, find_backend, find_default, read_host
 from aicf.errors import GradientError
 from aicf.modes import MODES, refuse_while_recording
 from aicf.operators import Operators, read_key
-from aicf.opset import Attr, Attrs, Builder, Type, find_op
+from aicf.opset import Attr, Attrs, Builder, OpDef, Type, find_op
+from aicf.opset.filled import fill, find_recipe
 
 Scalar = bool | int | float
 
@@ -276,29 +277,45 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
     Raises TypeError or ValueError for inputs that the op does not take or that are of several backends.
     """
     known = find_op(op)
-    filled = known.fill(attrs)
     if MODES.recorder is not None:
-        inputs = [None if t is None else MODES.recorder.lift(t) for t in inputs]
-        backend: Backend = MODES.recorder
-    else:
-        backend = _find_common_backend(op, inputs)
-    records = MODES.grad_enabled and any(t is not None and t.requires_grad for t in inputs) and known.has_gradient(filled)
-    if records and known.keeps:
-        needed = {n for n, t in zip(known.input_names(len(inputs)), inputs, strict=True) if t is not None and t.requires_grad}
-        filled = known.extend(filled, needed)
-    arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled)
-    if MODES.recorder is not None and not MODES.grad_enabled and known.gradient is not None:
-        arrays = tuple(backend.op_call("Detach", (array,), {})[0] for array in arrays)
-    outputs = tuple(Tensor.wrap(array, backend) for array in arrays)
-    if known.moves and inputs and inputs[0] is not None:
-        for output in outputs:  # what is moved may be a view
-            output.version = inputs[0].version
-    if records:
-        node = Node(known, filled, inputs, outputs)
-        for i, output in enumerate(outputs):
-            if output.type.is_float:
-                output.creator, output.index, output.requires_grad = node, i, True
+        return _record(known, inputs, known.fill(attrs))
+    filled = fill(known, attrs)
+    backend, needs = _find_common_backend(op, inputs)
+    recipe = find_recipe(filled, len(inputs), needs) if needs and MODES.grad_enabled else None
+    arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled if recipe is None else recipe.attrs)
+    outputs = _wrap_all(known, inputs, arrays, backend)
+    if recipe is not None:
+        _note(Node(known, recipe, inputs, outputs), outputs)
     return outputs
+
+
+def _record(op: OpDef, inputs: Sequence[Tensor | None], attrs: Attrs) -> tuple[Tensor, ...]:
+    """Make a call a node of the graph that is being recorded."""
+    recorder = MODES.recorder
+    assert recorder is not None
+    lifted = [None if t is None else recorder.lift(t) for t in inputs]
+    needs = sum(1 << i for i, t in enumerate(lifted) if t is not None and t.requires_grad) if MODES.grad_enabled else 0
+    recipe = find_recipe(fill(op, attrs), len(lifted), needs) if needs else None
+    arrays = recorder.op_call(op.name, [None if t is None else t.data for t in lifted], attrs if recipe is None else dict(recipe.attrs))
+    if not MODES.grad_enabled and op.gradient is not None:
+        arrays = tuple(recorder.op_call("Detach", (array,), {})[0] for array in arrays)
+    outputs = _wrap_all(op, lifted, arrays, recorder)
+    if recipe is not None:
+        _note(Node(op, recipe, lifted, outputs), outputs)
+    return outputs
+
+
+def _wrap_all(op: OpDef, inputs: Sequence[Tensor | None], arrays: Sequence[Any], backend: Backend) -> tuple[Tensor, ...]:
+    if op.moves and inputs and inputs[0] is not None:
+        version = inputs[0].version  # what is moved may be a view
+        return tuple([Tensor.wrap(array, backend, version) for array in arrays])
+    return tuple([Tensor.wrap(array, backend) for array in arrays])
+
+
+def _note(node: Node, outputs: Sequence[Tensor]) -> None:
+    for i, output in enumerate(outputs):
+        if output.type.is_float:
+            output.creator, output.index, output.requires_grad = node, i, True
 
 
 def make_scalar(value: Scalar, dtype: str, backend: Backend) -> Tensor:
@@ -313,9 +330,11 @@ def _apply_one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
     return output
 
 
-def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> Backend:
+def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Backend, int]:
+    """Return the backend of all inputs, and which of them need gradients, as bits."""
     found: Backend | None = None
-    for tensor in inputs:
+    needs = 0
+    for i, tensor in enumerate(inputs):
         if tensor is None:
             continue
         if not isinstance(tensor, Tensor):
@@ -323,4 +342,6 @@ def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> Backend:
         if found is not None and tensor.backend is not found:
             raise TypeError(f"{op}: inputs are on {found.name} and {tensor.backend.name}; make them on one: Tensor(x, backend=...)")
         found = tensor.backend
-    return found or find_default()
+        if tensor.requires_grad:
+            needs |= 1 << i
+    return found or find_default(), needs

@@ -20,6 +20,7 @@ CAPTURE_MODE_GLOBAL = 0
 NODE_TYPE_KERNEL = 0
 NODE_TYPE_CHILD_GRAPH = 4
 DEFAULT_STREAM = 0
+ERROR_MEMORY_ALLOCATION = 2
 ERROR_INITIALIZATION = 3
 ERROR_INVALID_DEVICE_FUNCTION = 98
 
@@ -38,7 +39,7 @@ _ATTRIBUTES = {
 }
 
 _REMEDIES = {
-    2: "free device memory, or use smaller problems",
+    ERROR_MEMORY_ALLOCATION: "free device memory, or use smaller problems",
     35: "there is no CUDA driver here, or it is older than CUDA 13.0: install one, or set AICF_DEVICE=emulated",
     100: "no GPU answers: check nvidia-smi, or set AICF_DEVICE=emulated",
     209: "the kernel was not built for this device: build it with PTX (-gencode code=[sm_90a,compute_90a])",

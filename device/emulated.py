@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import CDLL, c_char_p, c_int, c_ulonglong
 from typing import Any
 
@@ -72,6 +72,8 @@ class EmulatorObserver(Observer):
         library.aicfEmulatorWritten.argtypes = (c_ulonglong, c_ulonglong)
         library.aicfEmulatorClearError.restype = c_int
         self._library = library
+        # Told whether there are checks, whenever they change.
+        self.when_checking: Callable[[bool], None] = lambda are_checks: None
 
     @property
     def version(self) -> str:
@@ -99,6 +101,8 @@ class EmulatorObserver(Observer):
         if code := self._library.aicfEmulatorSetOption(name.encode(), value.encode()):
             reason = _decode(self._library.aicfEmulatorMessage()) or f"the emulator refuses {name}={value}"
             raise SettingError(reason) if code == ERROR_INITIALIZATION else ValueError(reason)
+        if name == "checks":
+            self.when_checking(self.get_option("checks") != "none")
 
     def get_option(self, name: str) -> str:
         """Return an option's value; raises ValueError when there is no such option."""
@@ -153,6 +157,9 @@ class EmulatedDevice(RuntimeDevice):
         self._observer = EmulatorObserver(library)
         self._observer.set_option("target", settings.target)
         super().__init__(Cudart(library))
+        # To the checks, memory that is kept would be neither freed nor uninitialised.
+        self._observer.when_checking = lambda are_checks: self.pool.keep(not are_checks)
+        self._observer.when_checking(self._observer.get_option("checks") != "none")
 
     @property
     def observer(self) -> EmulatorObserver:

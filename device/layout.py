@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Shape, dtype and strides in bytes. Those that :func:`find_layout` returns are the same object where they are equal."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides_bytes: tuple[int, ...]
+
+
+@lru_cache(maxsize=16384)
+def find_layout(shape: tuple[int, ...], dtype: np.dtype[Any], strides_bytes: tuple[int, ...]) -> Layout:
+    """Return the layout of an array."""
+    return Layout(shape, dtype, strides_bytes)
+
+
+def find_row_major(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
+    """Return the layout of an array without gaps."""
+    return find_layout(shape, dtype, contiguous_strides(shape, dtype.itemsize))
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

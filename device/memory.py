@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,21 +13,33 @@ from numpy.typing import DTypeLike, NDArray
 from device import cudart as api
 from device.cudart import Cudart
 from device.interface import Buffer, DeviceArray, DeviceError, Stream
-from device.layout import check_dtype, check_strides, check_unmasked, contiguous_strides, split_rows
+from device.layout import Layout, check_dtype, check_strides, check_unmasked, contiguous_strides, find_layout, split_rows
 
 # cudaDevAttrMaxPitch.
 _MAX_PITCH_BYTES = 2**31 - 1
 
 
 class RuntimeBuffer(Buffer):
-    """A buffer in the memory of the device behind ``cudart``. ``release`` gives the memory back."""
+    """A buffer in the memory of the device behind ``cudart``. ``release`` gives the memory back.
+
+    ``queued_address`` is the address for work on the default stream and for what is over when a call returns; ``address`` is for any use.
+    ``is_lent`` says whether anybody may have been given the latter.
+    """
 
     array_class: type[RuntimeArray]
+    queued_address: int
+    is_lent: bool
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was not freed yet."""
+        return self._finalizer.alive
 
     def __init__(self, cudart: Cudart, address: int, size_bytes: int, release: Callable[[], None]) -> None:
         self.cudart = cudart
-        self.address = address
+        self.address = self.queued_address = address
         self.size_bytes = size_bytes
+        self.is_lent = True
         self._finalizer = weakref.finalize(self, release)
         self._finalizer.atexit = False  # the process gives all memory back; the runtime may be gone by then
 
@@ -84,8 +96,8 @@ class RuntimeBuffer(Buffer):
 
     def check_range(self, offset_bytes: int, size_bytes: int | None) -> int:
         """Return the size in bytes of a range of this buffer, which is alive; ``None`` means up to its end."""
-        if not self._finalizer.alive:
-            raise DeviceError(f"the buffer of {self.size_bytes} bytes at {self.address:#x} was freed")
+        if not self.is_alive:
+            raise DeviceError(f"the buffer of {self.size_bytes} bytes at {self.queued_address:#x} was freed")
         size = self.size_bytes - offset_bytes if size_bytes is None else size_bytes
         if offset_bytes < 0 or size < 0 or offset_bytes + size > self.size_bytes:
             raise ValueError(f"bytes {offset_bytes}..{offset_bytes + size} are not inside the buffer's {self.size_bytes} bytes")
@@ -93,7 +105,11 @@ class RuntimeBuffer(Buffer):
 
 
 class RuntimeArray(DeviceArray):
-    """An array over part of a :class:`RuntimeBuffer`, which it keeps alive."""
+    """An array over part of a :class:`RuntimeBuffer`, which it keeps alive.
+
+    ``queued_address`` and ``address`` are to it what they are to its buffer. ``layout`` is one object for all arrays of the same shape,
+    dtype and strides.
+    """
 
     def __init__(
         self, buffer: RuntimeBuffer, shape: tuple[int, ...], dtype: np.dtype[Any], offset_bytes: int, strides_bytes: Sequence[int] | None
@@ -110,7 +126,28 @@ class RuntimeArray(DeviceArray):
         self.strides_bytes = contiguous_strides(shape, dtype.itemsize) if strides_bytes is None else tuple(int(s) for s in strides_bytes)
         check_strides(self.shape, self.strides_bytes, dtype)
         buffer.check_range(offset_bytes, self.span_bytes)
-        self.address = buffer.address + offset_bytes
+        self.layout = find_layout(shape, dtype, self.strides_bytes)
+        self.queued_address = buffer.queued_address + offset_bytes
+
+    @classmethod
+    def of(cls, buffer: RuntimeBuffer, layout: Layout) -> Self:
+        """Return an array of a layout at the beginning of a buffer, which is alive and large enough: nothing is checked."""
+        made = cls.__new__(cls)
+        made.buffer, made.layout, made.offset_bytes, made.queued_address = buffer, layout, 0, buffer.queued_address
+        made.shape, made.dtype, made.strides_bytes = layout.shape, layout.dtype, layout.strides_bytes
+        return made
+
+    def reshaped(self, layout: Layout) -> Self:
+        """Return the memory of this array, which is contiguous, in another contiguous layout of as many bytes: nothing is checked."""
+        made = self.of(self.buffer, layout)
+        made.offset_bytes, made.queued_address = self.offset_bytes, self.queued_address
+        return made
+
+    @property
+    def address(self) -> int:  # type: ignore[override]  # one that is watched
+        """The first element's address, for any use."""
+        self.buffer.is_lent = True
+        return self.queued_address
 
     def copy_to_host(self) -> NDArray[Any]:
         """Return a contiguous NumPy copy, after all work on the default stream; bytes between padded rows are not read."""
@@ -136,7 +173,7 @@ class RuntimeArray(DeviceArray):
         *leading, (num_rows, pitch_bytes) = outer or [(1, row_bytes)]
         host_address = host.ctypes.data
         for index in itertools.product(*(range(n) for n, _ in leading)):
-            address = self.address + sum(i * stride for i, (_, stride) in zip(index, leading, strict=True))
+            address = self.queued_address + sum(i * stride for i, (_, stride) in zip(index, leading, strict=True))
             to_device = kind == api.MEMCPY_HOST_TO_DEVICE
             target, source = (address, host_address) if to_device else (host_address, address)
             if num_rows == 1 or pitch_bytes > _MAX_PITCH_BYTES:  # a plain copy has no such limit

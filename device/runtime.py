@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,12 @@ from numpy.typing import NDArray
 from device import cudart as api
 from device.cudart import Cudart
 from device.interface import Buffer, Device, DeviceError, Event, Graph, KernelNode, Stream
-from device.memory import RuntimeBuffer
+from device.layout import Layout
+from device.memory import RuntimeArray, RuntimeBuffer
+from device.pool import Block, Pool
+
+# Of the device's memory, what freed memory of eager calls may stay allocated.
+_POOL_SHARE = 8
 
 
 class RuntimeStream(Stream):
@@ -87,6 +93,19 @@ class RuntimeDevice(Device):
         self.cudart = cudart
         self.is_emulated = cudart.is_emulated
         self.properties = cudart.read_properties()
+        self.pool = Pool(cudart, self.properties.memory_bytes // _POOL_SHARE)
+
+    def empty_queued(self, layout: Layout) -> RuntimeArray:
+        """Return an uninitialised array for work on the default stream, of memory that earlier such work is done with, or will be.
+
+        Its ``queued_address`` is for that work; who asks for its ``address`` may do with it what they like.
+        """
+        size = math.prod(layout.shape) * layout.dtype.itemsize
+        return self.buffer_class.array_class.of(self.allocate_queued(max(size, 1)), layout)
+
+    def allocate_queued(self, size_bytes: int) -> Block:
+        """Allocate memory for work on the default stream, as :meth:`empty_queued` does."""
+        return Block(self.pool, self.cudart, size_bytes, self.buffer_class.array_class)
 
     def allocate(self, size_bytes: int) -> Buffer:
         """Allocate device memory, 256-byte aligned."""
@@ -97,7 +116,7 @@ class RuntimeDevice(Device):
 
     def _allocate_memory(self, size_bytes: int) -> tuple[int, Callable[[], None]]:
         """Return the address of new memory, and what gives it back."""
-        address = self.cudart.create_handle("cudaMalloc", size_bytes)
+        address = self.pool.allocate(size_bytes)
         return address, partial(self.cudart.call_quietly, "cudaFree", address)
 
     def create_stream(self, *, non_blocking: bool = True) -> Stream:

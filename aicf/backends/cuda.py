@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from aicf.backends import Backend
 from aicf.backends.calls import FrozenCall
 from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
-from aicf.backends.prepared import PreparedCall, make_key
+from aicf.backends.prepared import Prepared, Trace, make_key
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
-from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, require_contiguous, type_of
-from device import DeviceArray, open_device
+from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, require_contiguous
+from device import open_device
+from device.layout import Layout, find_row_major
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
 
@@ -25,16 +27,16 @@ _MAX_PREPARED = 4096
 class _Lowering(Builder):
     """Calls ops on device arrays, for lowering rules."""
 
-    def __init__(self, backend: CudaBackend) -> None:
-        self._backend = backend
+    def __init__(self, backend: CudaBackend, trace: Trace) -> None:
+        self._backend, self._trace = backend, trace
 
     def call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Return the outputs of an op."""
-        return self._backend.op_call(op, inputs, find_op(op).fill(attrs))
+        return self._backend.call_traced(op, inputs, find_op(op).fill(attrs), self._trace)
 
     def type_of(self, value: Any) -> Type:
         """Return an array's type."""
-        return type_of(value)
+        return _find_type(value.layout)
 
 
 class CudaBackend(Backend):
@@ -47,75 +49,77 @@ class CudaBackend(Backend):
         assert isinstance(device, RuntimeDevice)  # both kinds are
         self._device = device
         self._calls: FrozenCalls | None = None
-        self._prepared: dict[Hashable, PreparedCall] = {}  # of kernels that these calls found
+        self._num_refused = 0
+        self._prepared: dict[Hashable, Prepared] = {}  # of kernels that these calls found
+
+    def type_of(self, array: Any) -> Type:
+        """Return an array's type."""
+        return _find_type(array.layout)
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
-        """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones."""
-        calls = open_calls(deterministic=True)
-        if calls is not self._calls:
-            self._calls = calls
-            self._prepared.clear()
+        """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones; a call made before is just launched."""
+        calls = self._open_calls()
         key = make_key(op, inputs, attrs)
         prepared = self._prepared.get(key)
-        if prepared is not None and (done := self._launch_again(prepared, inputs)) is not None:
+        if prepared is not None and (done := prepared.run(self._device, inputs)) is not None:
             return done
-        known = find_op(op)
         for i, x in enumerate(inputs):
             if x is not None:
                 require_contiguous(x, f"{op}: input {i}")
-        types = [None if x is None else type_of(x) for x in inputs]
+        # An array that is given twice is two inputs.
+        given = [None if x is None else x.reshaped(x.layout) for x in inputs]
+        trace = Trace(given)
+        outputs = self.call_traced(op, given, attrs, trace)
+        if calls.num_refused == self._num_refused and (made := trace.finish(outputs)) is not None:
+            if len(self._prepared) >= _MAX_PREPARED:
+                self._prepared.clear()
+            self._prepared[key] = made
+        return outputs
+
+    def _open_calls(self) -> FrozenCalls:
+        calls = open_calls(deterministic=True)
+        if calls is not self._calls or calls.num_refused != self._num_refused:
+            self._calls, self._num_refused = calls, calls.num_refused
+            self._prepared.clear()
+        return calls
+
+    def call_traced(self, op: str, inputs: Sequence[Any | None], attrs: Attrs, trace: Trace) -> tuple[Any, ...]:
+        """Return the outputs of an op, and note what was done for them."""
+        known = find_op(op)
+        types = [None if x is None else _find_type(x.layout) for x in inputs]
         results = known.find_types(types, attrs)
         if known.is_frozen:
-            return self._launch(calls, known, inputs, types, attrs, results, key)
+            return self._launch(known, inputs, types, attrs, results, trace)
         if known.is_view:
-            return (_reshape(inputs[0], results[0]),)
+            source = inputs[0]
+            assert isinstance(source, RuntimeArray)
+            viewed = source.reshaped(find_row_major(results[0].shape, source.dtype))
+            trace.view(source, viewed)
+            return (viewed,)
         if op == "Full":
-            return (self.from_host(np.full(results[0].shape, attrs["value"], find_dtype(results[0].dtype))),)
+            made = self.from_host(np.full(results[0].shape, attrs["value"], find_dtype(results[0].dtype)))
+            trace.keep(made)
+            return (made,)
         if op == "Copy":
-            return (self._clone(inputs[0]),)
-        made = None if known.lower is None else known.lower(_Lowering(self), inputs, attrs)
-        if made is None:
+            return (self._clone(inputs[0], trace),)
+        lowered = None if known.lower is None else known.lower(_Lowering(self, trace), inputs, attrs)
+        if lowered is None:
             raise UnsupportedError(describe_unserved(op, types, attrs))
         # What came out as it went in is still an array of its own: one may be overwritten without the other.
-        taken = {x.address for x in inputs if x is not None}
-        return tuple(self._clone(x) if x.address in taken else x for x in made)
-
-    def _launch_again(self, prepared: PreparedCall, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
-        """Return the outputs of a call that was made before; None where its kernel cannot take these addresses."""
-        empty = self._device.empty
-        outputs = tuple(
-            [
-                empty(shape, dtype) if taken is None or (source := inputs[taken]) is None else self._clone(source)
-                for (shape, dtype), taken in zip(prepared.results, prepared.taken, strict=True)
-            ]
-        )
-        addresses = [0 if x is None else x.address for x in inputs]
-        addresses += [x.address for x in outputs]
-        workspace = self._device.allocate(prepared.workspace_bytes) if prepared.workspace_bytes else None
-        done = prepared.launch(addresses, 0 if workspace is None else workspace.address)
-        return outputs if done else None
+        taken = {x.queued_address for x in inputs if x is not None}
+        return tuple(self._clone(x, trace) if x.queued_address in taken else x for x in lowered)
 
     def _launch(
-        self,
-        calls: FrozenCalls,
-        op: OpDef,
-        inputs: Sequence[Any | None],
-        types: Sequence[Type | None],
-        attrs: Attrs,
-        results: Sequence[Type],
-        key: Hashable,
+        self, op: OpDef, inputs: Sequence[Any | None], types: Sequence[Type | None], attrs: Attrs, results: Sequence[Type], trace: Trace
     ) -> tuple[Any, ...]:
+        calls = open_calls(deterministic=True)
         while True:
             try:
                 call = calls.find(op.name, types, attrs)
             except NotFrozenError as error:
                 raise UnsupportedError(f"{describe_unserved(op.name, types, attrs)} ({error})") from error
             try:
-                outputs = self._launch_call(call, op, inputs, attrs, results)
-                if len(self._prepared) >= _MAX_PREPARED:
-                    self._prepared.clear()
-                self._prepared[key] = PreparedCall(call, op, len(inputs), attrs, results)
-                return outputs
+                return self._launch_call(call, op, inputs, attrs, results, trace)
             except LaunchError as error:
                 if not error.is_refused_at_load:
                     raise
@@ -124,29 +128,32 @@ class CudaBackend(Backend):
                 calls.refuse(call, error)
 
     def _launch_call(
-        self, call: FrozenCall, op: OpDef, inputs: Sequence[Any | None], attrs: Attrs, results: Sequence[Type]
+        self, call: FrozenCall, op: OpDef, inputs: Sequence[Any | None], attrs: Attrs, results: Sequence[Type], trace: Trace
     ) -> tuple[Any, ...]:
         places = [op.find_taken(i, len(inputs), attrs) for i in range(len(results))]
         sources = [None if i is None else inputs[i] for i in places]
-        # A kernel that works in place gets a copy: what it overwrites is still the caller's.
-        outputs = tuple(
-            self._device.empty(t.shape, find_dtype(t.dtype)) if source is None else self._clone(source)
-            for t, source in zip(results, sources, strict=True)
-        )
-        params = call.make_params([None if x is None else x.address for x in inputs], [x.address for x in outputs])
+        outputs = tuple(self._device.empty_queued(find_row_major(t.shape, find_dtype(t.dtype))) for t in results)
+        for output, source in zip(outputs, sources, strict=True):
+            if source is not None:  # a kernel that works in place gets a copy: what it overwrites is still the caller's
+                self.copy_into(output, source)
+        params = call.make_params([None if x is None else x.queued_address for x in inputs], [x.queued_address for x in outputs])
         wanted = call.handle.workspace_bytes
-        workspace = self._device.allocate(wanted) if wanted else None
-        call.launch(params, 0 if workspace is None else workspace.address, 0)
+        workspace = self._device.allocate_queued(wanted) if wanted else None
+        call.launch(params, 0 if workspace is None else workspace.queued_address, 0)
+        trace.launch(call, inputs, outputs, sources)
         return outputs
 
-    def _clone(self, array: Any) -> DeviceArray:
-        made = self._device.empty(array.shape, array.dtype)
+    def _clone(self, array: Any, trace: Trace) -> RuntimeArray:
+        made = self._device.empty_queued(array.layout)
         self.copy_into(made, array)
+        trace.make([made], [array])
         return made
 
-    def from_host(self, values: NDArray[Any]) -> DeviceArray:
+    def from_host(self, values: NDArray[Any]) -> RuntimeArray:
         """Return a copy on the device."""
-        return self._device.asarray(np.ascontiguousarray(values).reshape(values.shape))
+        made = self._device.asarray(np.ascontiguousarray(values).reshape(values.shape))
+        assert isinstance(made, RuntimeArray)
+        return made
 
     def to_host(self, array: Any) -> NDArray[Any]:
         """Return a copy in host memory, behind all work on the default stream."""
@@ -155,8 +162,13 @@ class CudaBackend(Backend):
 
     def copy_into(self, target: Any, source: Any) -> None:
         """Queue a copy from one array to another."""
-        if target.address != source.address:
-            self._device.copy(target.address, source.address, source.span_bytes)
+        if target.queued_address != source.queued_address:
+            self._device.copy(target.queued_address, source.queued_address, source.span_bytes)
+
+
+@lru_cache(maxsize=16384)
+def _find_type(layout: Layout) -> Type:
+    return Type(layout.dtype.name, layout.shape)
 
 
 def describe_unserved(op: str, types: Sequence[Type | None], attrs: Attrs) -> str:
@@ -164,12 +176,6 @@ def describe_unserved(op: str, types: Sequence[Type | None], attrs: Attrs) -> st
     problem = ", ".join("none" if t is None else str(t) for t in types)
     settings = "".join(f", {name}={value!r}" for name, value in attrs.items())
     return f"{op}({problem}{settings}): no frozen kernel serves it on the cuda backend; use backend numpy, or freeze an op for it"
-
-
-def _reshape(array: Any, result: Type) -> Any:
-    """Return the array's memory in another shape. Arrays of this backend are contiguous."""
-    assert isinstance(array, RuntimeArray)
-    return array.buffer.view(result.shape, array.dtype, array.offset_bytes)
 
 
 BACKEND = CudaBackend

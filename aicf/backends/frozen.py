@@ -51,6 +51,11 @@ class FrozenCalls:
         self._signatures: dict[str, Signature] = {}
         self._chains = ChainCalls(registry, prefs)
 
+    @property
+    def num_refused(self) -> int:
+        """How many kernels were left out so far: a choice that was made before another one may be stale."""
+        return self._registry.num_refused
+
     def find(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         """Return the kernel that the registry decides for.
 

@@ -1,54 +1,157 @@
-"""Calls that were made before: a kernel, its parameters but for addresses, and what its outputs are. Nothing is decided again."""
+"""Calls that were made before: launches, their parameters but for addresses, and what their outputs are. Nothing is decided again."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aicf.backends.calls import FrozenCall
-from aicf.opset import Attrs, OpDef, Type, find_dtype
+from aicf.errors import LaunchError
+from aicf.ops.extension import load_extension
+from aicf.opset import Attrs, freeze
+from device.layout import Layout
+from device.memory import RuntimeArray
+from device.runtime import RuntimeDevice
 
+Array = RuntimeArray  # those of this backend
 # Arrays lie further apart than any is large: an address tells which one it stands for.
 _MARK_BITS = 48
 
 
-def make_key(op: str, inputs: Sequence[Any | None], attrs: Attrs) -> Hashable:
-    """Return what a call is known by again: op, attributes, and each input's shape, dtype and strides."""
-    return op, tuple(attrs.items()), tuple([None if x is None else (x.shape, x.dtype, x.strides_bytes) for x in inputs])
+@dataclass(slots=True)
+class _Step:
+    """New arrays, by layout and the place of what they begin as a copy of, and the launch behind that; or a constant."""
+
+    makes: list[tuple[Layout, int | None]]
+    constant: Array | None = None
+    launcher: Any = None
+    workspace_bytes: int = 0
+    name: str = ""
 
 
-class PreparedCall:
-    """A call of a frozen op whose kernel is loaded.
+class Trace:
+    """What a call does: each array has a place, the inputs first, then what is made, in order."""
 
-    ``results`` are shape and dtype of each output; ``taken`` the input that it is made from in place, by number, or None.
-    """
+    def __init__(self, inputs: Sequence[Array | None]) -> None:
+        self._num_inputs = self._count = len(inputs)
+        self._steps: list[_Step] = []
+        self._held: list[Any] = list(inputs)  # their ids are theirs alone
+        self._places = {id(x): i for i, x in enumerate(inputs) if x is not None}
 
-    def __init__(self, call: FrozenCall, op: OpDef, num_inputs: int, attrs: Attrs, results: Sequence[Type]) -> None:
-        self.results = [(t.shape, find_dtype(t.dtype)) for t in results]
-        self.taken = [op.find_taken(i, num_inputs, attrs) for i in range(len(results))]
-        self.workspace_bytes = call.handle.workspace_bytes
-        self._launch = call.handle.load().launch
-        marks = [(i + 1) << _MARK_BITS for i in range(num_inputs + len(results))]
-        params = call.make_params(marks[:num_inputs], marks[num_inputs:])
-        self._type, self._template = type(params), bytes(params)
-        self._pointers = []
-        alignments = call.handle.alignment_bytes
-        steps = {t["field"]: alignments.get(t["name"], 1) for t in call.handle.interface.row["tensors"]}
-        for field in call.handle.interface.row["fields"]:
-            if field["type"] == "pointer" and (address := getattr(params, field["name"])):
-                mark, offset = divmod(address, 1 << _MARK_BITS)
-                self._pointers.append((field["name"], mark - 1, offset, steps[field["name"]]))
+    def keep(self, constant: Array) -> None:
+        """Note an array that is the same every time."""
+        self._add([constant], _Step([], constant))
 
-    def launch(self, addresses: Sequence[int], workspace: int) -> bool:
-        """Queue the kernel on the default stream; returns False, and does nothing, where it cannot take an address.
+    def _add(self, made: Sequence[Array], step: _Step) -> None:
+        self._places.update({id(x): self._count + i for i, x in enumerate(made)})
+        self._count += len(made)
+        self._held.extend(made)
+        self._steps.append(step)
 
-        ``addresses`` are those of all inputs, 0 for one that is not given, and of all outputs.
+    def view(self, source: Array, made: Array) -> None:
+        """Note another shape of the same memory."""
+        self._places[id(made)] = self._find(source)
+        self._held.append(made)
+
+    def _find(self, array: Array) -> int:
+        return self._places[id(array)]
+
+    def make(self, made: Sequence[Array], sources: Sequence[Array | None]) -> _Step:
+        """Note new arrays, each of which begins as a copy of its source."""
+        step = _Step([(x.layout, None if source is None else self._find(source)) for x, source in zip(made, sources, strict=True)])
+        self._add(made, step)
+        return step
+
+    def launch(self, call: FrozenCall, inputs: Sequence[Array | None], outputs: Sequence[Array], sources: Sequence[Array | None]) -> None:
+        """Note a launch that was made, with its outputs."""
+        step = self.make(outputs, sources)
+        places = [None if x is None else self._find(x) for x in (*inputs, *outputs)]
+        library = call.handle.load()
+        params, pointers = _find_pointers(call, len(inputs), len(outputs), places)
+        step.launcher = load_extension().Launcher(library.launch_address, params, pointers)
+        step.workspace_bytes, step.name = call.handle.workspace_bytes, library.name
+
+    def finish(self, outputs: Sequence[Array]) -> Prepared | None:
+        """Return the call, to be made again; None where a constant goes out, which would have to be an array of its own each time."""
+        found = [(self._find(x), x.layout) for x in outputs]
+        wanted, at = dict(reversed(found)), self._num_inputs
+        for step in self._steps:
+            if step.constant is not None and at in wanted:
+                return None
+            # Arrays are made in the shape in which they go out.
+            step.makes = [(wanted.get(at + i, layout), source) for i, (layout, source) in enumerate(step.makes)]
+            at += len(step.makes) + (step.constant is not None)
+        return Prepared(self._steps, found)
+
+
+def _find_pointers(
+    call: FrozenCall, num_inputs: int, num_outputs: int, places: Sequence[int | None]
+) -> tuple[bytes, tuple[tuple[int, int, int, int], ...]]:
+    """Return a call's parameters, and where addresses go: (offset, place of the array, bytes into it, what it is a multiple of)."""
+    marks = [None if place is None else (i + 1) << _MARK_BITS for i, place in enumerate(places)]
+    params = call.make_params(marks[:num_inputs], [m or 0 for m in marks[num_inputs : num_inputs + num_outputs]])
+    alignments, row = call.handle.alignment_bytes, call.handle.interface.row
+    steps = {t["field"]: alignments.get(t["name"], 1) for t in row["tensors"]}
+    pointers = []
+    for each in row["fields"]:
+        name = each["name"]
+        if each["type"] == "pointer" and (address := getattr(params, name)):
+            mark, add = divmod(address, 1 << _MARK_BITS)
+            place = places[mark - 1]
+            assert place is not None
+            pointers.append((getattr(type(params), name).offset, place, add, steps[name]))
+    return bytes(params), tuple(pointers)
+
+
+class Prepared:
+    """A call, of no launch, one or several, whose kernels are loaded."""
+
+    __slots__ = ("_outputs", "_steps")
+
+    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout]]) -> None:
+        self._steps = [(step.makes, step.constant, step.launcher, step.workspace_bytes, step.name) for step in steps]
+        self._outputs = outputs
+
+    def run(self, device: RuntimeDevice, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
+        """Return the outputs, launched on the default stream; None, with nothing of use done, where a kernel cannot take an address.
+
+        Raises :class:`~aicf.errors.LaunchError` where one refuses.
         """
-        params = self._type.from_buffer_copy(self._template)
-        for name, index, offset, step in self._pointers:
-            address = addresses[index] + offset
-            if address % step:
-                return False
-            setattr(params, name, address)
-        self._launch(params, workspace, 0)
-        return True
+        arrays: list[Any] = list(inputs)
+        addresses = [0 if x is None else x.queued_address for x in arrays]
+        for makes, constant, launcher, workspace_bytes, name in self._steps:
+            if constant is not None:
+                arrays.append(constant)
+                addresses.append(constant.queued_address)
+                continue
+            for layout, source in makes:
+                made = device.empty_queued(layout)
+                if source is not None:
+                    device.copy(made.queued_address, addresses[source], made.span_bytes)
+                arrays.append(made)
+                addresses.append(made.queued_address)
+            if launcher is None:
+                continue
+            workspace = device.allocate_queued(workspace_bytes) if workspace_bytes else None
+            device.bind_thread()
+            done = launcher(addresses, 0 if workspace is None else workspace.queued_address)
+            if done is False:
+                return None
+            if done is not True:
+                raise LaunchError(f"{name}: {done[1].decode('utf-8', 'replace')}", done[0])
+        num_inputs = len(inputs)
+        return tuple(
+            [arrays[i] if i >= num_inputs and arrays[i].layout is layout else arrays[i].reshaped(layout) for i, layout in self._outputs]
+        )
+
+
+def make_key(op: str, inputs: Sequence[Any | None], attrs: Attrs) -> Hashable:
+    """Return what a call is known by again: op, attributes, and each input's shape, dtype and strides.
+
+    Attributes that were filled in before have a number. Of others zeros have signs, and True is not 1.
+    """
+    layouts = [None if x is None else x.layout for x in inputs]
+    if (number := getattr(attrs, "number", None)) is not None:
+        return (number, *layouts)
+    return (op, *freeze(attrs), *layouts)

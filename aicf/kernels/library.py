@@ -26,7 +26,7 @@ class KernelLibrary:
         self.path = path
         # A process has one device. Asking for it again reads the settings, which takes longer than many launches.
         self._device = open_device()
-        self._name = f"{kernel.op}/{kernel.name}"
+        self.name = f"{kernel.op}/{kernel.name}"
         self._calls = EntryPoints(kernel, path)
         self.launch_address = self._calls.launch_address
 
@@ -47,7 +47,7 @@ class KernelLibrary:
 
     def _check(self, status: Status) -> None:
         if status.code:
-            raise LaunchError(f"{self._name}: {status.read_reason()}", status.cuda_code)
+            raise LaunchError(f"{self.name}: {status.read_reason()}", status.cuda_code)
 
 
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:

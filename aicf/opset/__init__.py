@@ -15,7 +15,7 @@ from functools import cache
 from aicf.errors import OpsetError
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, same_floats
 from aicf.opset.own import FILE, read_opset_files
-from aicf.opset.types import Attr, Attrs, Type, find_dtype, require_contiguous, type_of
+from aicf.opset.types import Attr, Attrs, Type, find_dtype, freeze, require_contiguous, type_of
 from contract.layout import find_ops_dir
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "V",
     "find_dtype",
     "find_op",
+    "freeze",
     "list_ops",
     "register",
     "require_contiguous",
@@ -76,7 +77,9 @@ def find_op(name: str) -> OpDef:
     Raises KeyError listing those that there are, and :class:`~aicf.errors.OpsetError` where the framework has none of that name and a file
     of the project's own cannot be loaded.
     """
-    found = _table().get(name) or _read_own().get(name)
+    if (found := _table().get(name)) is not None:
+        return found
+    found = _read_own().get(name)
     if found is None:
         raise KeyError(f"no op {name!r}; there are: {', '.join(list_ops())}; a project's own op brings ops/<name>/{FILE}")
     return found

@@ -69,6 +69,11 @@ class Type:
         return Type(dtype, self.shape)
 
 
+def freeze(attrs: Attrs) -> tuple[Any, ...]:
+    """Return attributes as a key: zeros have signs in it, and True is not 1."""
+    return tuple([(name, value.hex()) if value.__class__ is float else (name, value, value.__class__) for name, value in attrs.items()])
+
+
 def type_of(array: Any) -> Type:
     """Return the type of anything with ``dtype`` and ``shape``."""
     return _find_type(array.dtype, tuple(array.shape))

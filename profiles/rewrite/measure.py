@@ -243,7 +243,7 @@ def count_held() -> tuple[int, int]:
     gc.collect()
     # By type: isinstance asks objects of other packages what they are, and some answer with a warning.
     held = gc.get_objects()
-    buffers = [x for x in held if issubclass(type(x), RuntimeBuffer) and x._finalizer.alive]
+    buffers = [x for x in held if issubclass(type(x), RuntimeBuffer) and x.is_alive]
     return sum(b.size_bytes for b in buffers), sum(issubclass(type(x), RuntimeGraph) for x in held)
 
 

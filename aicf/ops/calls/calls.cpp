@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "launcher.h"
 #include "plans.h"
 
 namespace aicf::calls {
@@ -413,5 +414,9 @@ PyMODINIT_FUNC PyInit__aicf_calls() {
         Py_DECREF(module);
         return nullptr;
     }
+    Py_DECREF(type);
+    PyObject* launcher = PyType_FromSpec(&launcher_spec);
+    if (launcher == nullptr || PyModule_AddObjectRef(module, "Launcher", launcher) < 0) Py_CLEAR(module);
+    Py_XDECREF(launcher);
     return module;
 }

@@ -1,0 +1,125 @@
+"""Memory of work on the default stream, kept when it is freed and given to later work of that stream.
+
+Such work runs in the order in which it is queued: a block that is freed while work on it waits can go to later work at once, and nothing
+is waited for, as ``cudaFree`` does. That holds for the default stream alone: a block whose address was given to anybody else
+(:attr:`Block.is_lent`) goes back by ``cudaFree``, which waits for all streams.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from numpy.typing import NDArray
+
+from device.cudart import ERROR_MEMORY_ALLOCATION, Cudart
+from device.interface import DeviceError
+from device.memory import RuntimeArray, RuntimeBuffer
+
+_LEAST_BYTES = 512
+
+
+def find_class(size_bytes: int) -> int:
+    """Return the size in bytes of a block that holds so many: 512, or one of four steps between powers of two."""
+    if size_bytes <= _LEAST_BYTES:
+        return _LEAST_BYTES
+    step = 1 << max((size_bytes - 1).bit_length() - 3, 9)
+    return -(-size_bytes // step) * step
+
+
+class Pool:
+    """Freed blocks by size. It keeps at most ``limit_bytes``; what is freed beyond goes back to the device."""
+
+    def __init__(self, cudart: Cudart, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.kept_bytes = 0
+        self._cudart = cudart
+        self._free: dict[int, list[int]] = {}
+        self._keeps = True
+        self._lock = threading.RLock()  # a collector that runs inside may free a block
+
+    def take(self, size_bytes: int) -> tuple[int, int]:
+        """Return the address and the size of a block of at least so many bytes, 256-byte aligned; its contents are undefined.
+
+        Raises :class:`DeviceError` with code 2 where there is no memory, not even with all that is kept given back.
+        """
+        if not self._keeps:
+            return self.allocate(size_bytes), size_bytes
+        size = find_class(size_bytes)
+        with self._lock:
+            if kept := self._free.get(size):
+                self.kept_bytes -= size
+                return kept.pop(), size
+        return self.allocate(size), size
+
+    def give(self, address: int, size_bytes: int, *, is_lent: bool) -> None:
+        """Take back a block. One that was lent is freed, which waits for whoever may use it."""
+        if not is_lent and self._keeps and self.kept_bytes + size_bytes <= self.limit_bytes:
+            with self._lock:
+                self._free.setdefault(size_bytes, []).append(address)
+                self.kept_bytes += size_bytes
+        elif not sys.is_finalizing():  # the process gives all memory back; the runtime may be gone by then
+            self._cudart.call_quietly("cudaFree", address)
+
+    def allocate(self, size_bytes: int) -> int:
+        """Return the address of new memory of the device; where there is none, what is kept is given back, and it is tried once more."""
+        try:
+            return self._cudart.create_handle("cudaMalloc", size_bytes)
+        except DeviceError as error:
+            if error.code != ERROR_MEMORY_ALLOCATION or not self.kept_bytes:
+                raise
+        self.trim()
+        return self._cudart.create_handle("cudaMalloc", size_bytes)
+
+    def trim(self) -> None:
+        """Give all that is kept back to the device."""
+        with self._lock:
+            blocks, self._free, self.kept_bytes = self._free, {}, 0
+        for address in (address for kept in blocks.values() for address in kept):
+            self._cudart.call_quietly("cudaFree", address)
+
+    def keep(self, wanted: bool) -> None:
+        """Say whether freed blocks are kept. Where not, each allocation is of its exact size, and freed when its buffer is."""
+        self._keeps = wanted
+        if not wanted:
+            self.trim()
+
+
+class Block(RuntimeBuffer):
+    """A buffer of a pool. Whoever is given its address, or that of an array in it, may use it on any stream, and makes it lent."""
+
+    def __init__(self, pool: Pool, cudart: Cudart, size_bytes: int, array_class: type[RuntimeArray]) -> None:
+        self.cudart = cudart
+        self.array_class = array_class
+        self.size_bytes = size_bytes
+        self.is_lent = False
+        self._pool = pool
+        self.queued_address = 0  # where taking fails
+        self.queued_address, self._taken_bytes = pool.take(size_bytes)
+
+    @property
+    def address(self) -> int:  # type: ignore[override]  # one that is watched
+        """The first byte's address, for any use."""
+        self.is_lent = True
+        return self.queued_address
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was not freed yet."""
+        return self.queued_address != 0
+
+    def read_into(self, out: NDArray[Any], offset_bytes: int = 0) -> None:
+        """As any buffer's; the copy is over when this returns, and the block is not lent by it."""
+        was_lent = self.is_lent
+        super().read_into(out, offset_bytes)
+        self.is_lent = was_lent
+
+    def free(self) -> None:
+        """Give the memory back; a second call does nothing."""
+        address, self.queued_address = self.queued_address, 0
+        if address:
+            self._pool.give(address, self._taken_bytes, is_lent=self.is_lent)
+
+    def __del__(self) -> None:
+        self.free()
