@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from aicf.frontends.from_tensorflow import tensorflow
     from aicf.frontends.from_torch import torch
     from aicf.frontends.imported import Imported
+    from aicf.frontends.to_onnx import export_onnx
 
 _PLACES = {
     "Imported": "aicf.frontends.imported",
+    "export_onnx": "aicf.frontends.to_onnx",
     "onnx": "aicf.frontends.from_onnx",
     "tensorflow": "aicf.frontends.from_tensorflow",
     "torch": "aicf.frontends.from_torch",
 }
 
-__all__ = ["Imported", "Recorder", "Recording", "onnx", "record", "tensorflow", "torch"]
+__all__ = ["Imported", "Recorder", "Recording", "export_onnx", "onnx", "record", "tensorflow", "torch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -139,16 +139,19 @@ class Run(Verbs):
 
     # ---- moments
 
-    def snapshot(self, name: str | None = None, *, on_host: bool = False) -> Snapshot:
+    def snapshot(self, name: str | None = None, *, on_host: bool = False, replaces: Snapshot | None = None) -> Snapshot:
         """Return the run as it is now: structure, all state, and the place of the loader that :meth:`fit` reads.
 
-        State is kept where the step runs: on ``cuda`` in device memory, with ``on_host`` in host memory.
+        State is kept where the step runs: on ``cuda`` in device memory, with ``on_host`` in host memory. With ``replaces`` an older
+        snapshot is given up, whose use raises then, and its device memory is taken where it has the same size: allocating takes longer than
+        the copy.
         """
         self._read()
         self._count += 1
         place = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
         batch = self._loader.batch if isinstance(self._loader, DataLoader) else None
-        frame, log = Frame.of(self._structure, on_host=on_host), Log(self.log)
+        frame = Frame.of(self._structure, on_host=on_host, replaces=None if replaces is None else replaces.frame)
+        log = Log(self.log)
         return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._in_window)
 
     def resume(self, path: Path | str, loader: Any = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, UnsupportedError
+from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, StateError, UnsupportedError
 from aicf.ir.graph import CONTROL, OBSERVATION, PARAMETER, RANDOM
 from aicf.nn import Module
 from aicf.opset import Type
@@ -191,8 +191,8 @@ class Frame:
     every: int | None = None
 
     @classmethod
-    def of(cls, structure: Structure, *, on_host: bool = False) -> Frame:
-        """Return a structure as it is now, behind all work."""
+    def of(cls, structure: Structure, *, on_host: bool = False, replaces: Frame | None = None) -> Frame:
+        """Return a structure as it is now, behind all work; in the memory of a frame that it replaces, where that is of the same size."""
         step, recipe = structure.step, _copy_recipe(structure.recipe)
         assert step.recorded is not None and step.graph is not None
         made = Made(step.plan, step.tensors, step.recorded, step.graph, step.log, {})
@@ -200,12 +200,25 @@ class Frame:
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
         every = None if structure.watch is None else structure.watch.every
-        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE)
+        old = None if replaces is None else replaces.give_up()
+        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE, old)
         return cls(made, recipe, resting, drawn, state, every)
+
+    def give_up(self) -> Any:
+        """Return the state's memory, and have it no more: any use raises StateError."""
+        state = self._find_state()
+        object.__setattr__(self, "state", None)
+        return state
+
+    def _find_state(self) -> Any:
+        if self.state is None:
+            raise StateError("the snapshot was replaced by a later one, which took its memory")
+        return self.state
 
     def read_state(self) -> NDArray[np.uint8]:
         """Return the bytes of all state in host memory."""
-        found: NDArray[np.uint8] = self.state if isinstance(self.state, np.ndarray) else self.state.copy_to_host()
+        state = self._find_state()
+        found: NDArray[np.uint8] = state if isinstance(state, np.ndarray) else state.copy_to_host()
         return found
 
     def restore(self, *, is_fork: bool = False) -> Structure:
@@ -216,7 +229,7 @@ class Frame:
         if watch is not None:
             recipe.observe = watch.note
         noted = {} if watch is None else watch.tensors
-        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn, **noted}, self.state)
+        step = finish_step(self.made, recipe, {**find_tensors(recipe, self.made), **drawn, **noted}, self._find_state())
         return Structure(step, recipe, dict(self.resting), watch)
 
     def is_of(self, structure: Structure) -> bool:
@@ -225,7 +238,7 @@ class Frame:
 
     def write_to(self, structure: Structure) -> None:
         """Overwrite the state of the same structure."""
-        structure.step.executor.write_bytes(STATE, self.state)
+        structure.step.executor.write_bytes(STATE, self._find_state())
         for tensor in structure.step.tensors.values():
             tensor.version.count += 1
 

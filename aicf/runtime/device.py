@@ -137,11 +137,12 @@ class DeviceExecutor(Executor):
         else:
             self.regions[region].write(data)
 
-    def copy_bytes(self, region: str) -> DeviceArray:
-        """Return a copy of a region's bytes in device memory of its own: one copy at the memory's speed."""
+    def copy_bytes(self, region: str, into: Any = None) -> DeviceArray:
+        """Return a copy of a region's bytes in device memory, of its own or an older copy's: one copy at the memory's speed."""
         self._device.synchronize()
         size = self.plan.sizes[region]
-        made = self._device.allocate(max(size, 1)).view((size,), np.dtype(np.uint8))
+        is_fit = isinstance(into, DeviceArray) and into.shape == (size,)
+        made = into if is_fit else self._device.allocate(max(size, 1)).view((size,), np.dtype(np.uint8))
         self._device.copy(made.address, self.regions[region].address, size)
         self._device.synchronize()
         return made

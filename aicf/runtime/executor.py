@@ -51,8 +51,8 @@ class Executor(ABC):
     def write_bytes(self, region: str, data: Any) -> None:
         """Overwrite a region's bytes by those of host memory, or by what :meth:`copy_bytes` of an executor of this backend returned."""
 
-    def copy_bytes(self, region: str) -> Any:
-        """Return a copy of a region's bytes in memory of the backend, behind all work."""
+    def copy_bytes(self, region: str, into: Any = None) -> Any:
+        """Return a copy of a region's bytes in memory of the backend, behind all work, or in that of an older copy of the same size."""
         return self.read_bytes(region)
 
     def hold_bytes(self, region: str) -> NDArray[np.uint8]:

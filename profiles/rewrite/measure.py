@@ -53,7 +53,7 @@ class Sizes:
     cycles: int
 
 
-FULL = Sizes(width=768, blocks=4, rows=1024, square=4096, layers=8, every=100, rounds=7, cycles=100)
+FULL = Sizes(width=768, blocks=4, rows=1024, square=4096, layers=8, every=100, rounds=5, cycles=100)
 TINY = Sizes(width=8, blocks=2, rows=8, square=16, layers=2, every=4, rounds=2, cycles=2)
 PHASES = ((Structure, "start"), (Draft, "carry"), (rewrite_run, "check"), (Structure, "prepare"), (Structure, "exchange"))
 Batch = tuple[Tensor, Tensor]
@@ -193,11 +193,15 @@ def measure_moments(sizes: Sizes) -> Figures:
     target.free()
     source.free()
     found = {"state, GB": size / 1e9, "plain copy, s": copied, "plain copy, read and written, TB/s": 2 * size / copied / 1e12}
-    snapshot = run.snapshot()
+    snapshot, latest = run.snapshot(), [run.snapshot()]
+
+    def follow() -> None:
+        latest[0] = run.snapshot(replaces=latest[0])
+
     calls = {
-        "snapshot": run.snapshot,
+        "snapshot": follow,
+        "snapshot in new memory": run.snapshot,
         "rollback": lambda: run.rollback(snapshot),
-        "bytes of a snapshot alone": lambda: run.step.executor.copy_bytes(STATE),
     }
     for name, call in calls.items():
         seconds = find_median(call, sizes.rounds)

@@ -11,6 +11,7 @@ import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.data import DataLoader
+from aicf.errors import StateError
 from aicf.registry import KernelHandle
 from aicf.rewrite import Freeze, Prune, RewriteError, Run, Together, Widen, read_rule
 from device import Device
@@ -106,7 +107,13 @@ def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None
     batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
     for run in runs:
         run.fit(batches, 4)
-    snapshot, held = runs[1].snapshot(), runs[1].snapshot(on_host=True)
+    first = runs[1].snapshot()
+    address = first.frame.state.address
+    snapshot, held = runs[1].snapshot(replaces=first), runs[1].snapshot(on_host=True)
+    assert snapshot.frame.state.address == address
+    for use in (lambda: runs[1].rollback(first), lambda: runs[1].snapshot(replaces=first), first.read_states):
+        with pytest.raises(StateError, match="was replaced by a later one"):
+            use()
     states = runs[1].step.state_dict()
     np.testing.assert_array_equal(snapshot.frame.read_state(), held.frame.read_state())
     assert runs[1].widen("0", 64).delta < 1e-6
