@@ -59,17 +59,9 @@ class Edge:
     leaf: Differentiable | None
 
 
-@dataclass(slots=True)
-class _Saved:
-    """A value that a rule will read: its array with its backend, and the count of in-place writes when it was saved."""
-
-    name: str
-    data: Any
-    backend: Any
-    version: Version
-    count: int
-    edge: Edge | None  # None for an output of the node itself or where no gradient goes
-    output: int | None
+# A value that a rule will read: its name, its array and backend, its version, the count of in-place writes when it was saved, its edge
+# (None for an output of the node itself or where no gradient goes) and, of an output, its place. A tuple, which is made in no time.
+_Saved = tuple[str, Any, Any, Version, int, Edge | None, int | None]
 
 
 class Node:
@@ -85,14 +77,14 @@ class Node:
         self._place = find_place()
         self._recipe = recipe
         self._input_types = [None if t is None else t.type for t in inputs]
-        saved = []
+        saved: list[_Saved] = []
         for name, i in recipe.saves:
             if (t := inputs[i]) is not None:
-                saved.append(_Saved(name, t.data, t.backend, t.version, t.version.count, edges[i], None))
+                saved.append((name, t.data, t.backend, t.version, t.version.count, edges[i], None))
         for name, i in recipe.keeps:
             if i < len(outputs):
                 t = outputs[i]
-                saved.append(_Saved(name, t.data, t.backend, t.version, t.version.count, None, i))
+                saved.append((name, t.data, t.backend, t.version, t.version.count, None, i))
         self._saved = saved
         self._kind = type(outputs[0])
         self._is_freed = False
@@ -116,7 +108,7 @@ class Node:
             )
         if self.op.gradient is None:
             raise GradientError(f"{self.source}: {self.op.name} has no gradient; call it under aicf.no_grad()")
-        values = {saved.name: self._unpack(saved) for saved in self._saved}
+        values = {saved[0]: self._unpack(*saved) for saved in self._saved}
         names, needed = self._recipe.names, self._recipe.needed
         types = {name: t for name, t in zip(names, self._input_types, strict=True) if t is not None}
         types |= dict(zip(self.op.outputs, self.output_types, strict=False))
@@ -130,19 +122,21 @@ class Node:
         self._saved = []
         self.edges = []
 
-    def _unpack(self, saved: _Saved) -> Differentiable:
-        if saved.version.count != saved.count:
+    def _unpack(
+        self, name: str, data: Any, backend: Any, version: Version, count: int, edge: Edge | None, output: int | None
+    ) -> Differentiable:
+        if version.count != count:
             raise GradientError(
-                f"{self.source}: {self.op.name} needs its {saved.name} for the backward pass, and that was changed in place since; "
+                f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
                 "change a copy (x.clone()), or change it after the backward pass"
             )
-        if saved.edge is not None and saved.edge.leaf is not None:
-            return saved.edge.leaf
-        tensor = self._kind.wrap(saved.data, saved.backend, saved.version)
-        if saved.output is not None:
-            tensor.creator, tensor.index, tensor.requires_grad = self, saved.output, True
-        elif saved.edge is not None:
-            tensor.creator, tensor.index, tensor.requires_grad = saved.edge.node, saved.edge.index, True
+        if edge is not None and edge.leaf is not None:
+            return edge.leaf
+        tensor = self._kind.wrap(data, backend, version)
+        if output is not None:
+            tensor.creator, tensor.index, tensor.requires_grad = self, output, True
+        elif edge is not None:
+            tensor.creator, tensor.index, tensor.requires_grad = edge.node, edge.index, True
         return tensor
 
 
