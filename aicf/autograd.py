@@ -80,7 +80,7 @@ class Node:
     def __init__(self, op: OpDef, recipe: Recipe, inputs: Sequence[Differentiable | None], outputs: Sequence[Differentiable]) -> None:
         self.op = op
         self.number = next(_numbers)
-        self.edges = edges = [None if t is None or not t.requires_grad else find_edge(t) for t in inputs]
+        self.edges = edges = [find_edge(t) if t is not None and t.requires_grad else None for t in inputs]
         self.output_types = [t.type for t in outputs]
         self._place = find_place()
         self._recipe = recipe

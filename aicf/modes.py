@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import CodeType
 
 from aicf.backends import RecordingBackend
 from aicf.errors import RecordError
@@ -16,8 +17,8 @@ from aicf.errors import RecordError
 # Frames that are not the user's: this package's, and those of its context managers.
 _NOT_USERS = (str(Path(__file__).resolve().parent), contextlib.__file__)
 
-# A file and a line, or the place of a network that was imported.
-Place = str | tuple[str, int]
+# Code and an instruction in it, of which the line is found when it is asked for, or the place of a network that was imported.
+Place = str | tuple[CodeType, int]
 
 
 class _Modes(threading.local):
@@ -86,12 +87,16 @@ def find_place() -> Place:
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    return frame.f_code, frame.f_lasti
 
 
 def say_place(place: Place) -> str:
     """Return a place as users read it."""
-    return place if isinstance(place, str) else f"{place[0]}:{place[1]}"
+    if isinstance(place, str):
+        return place
+    code, at = place
+    lines = [line for first, stop, line in code.co_lines() if first <= at < stop and line is not None]
+    return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
 @cache

@@ -71,7 +71,7 @@ class Tensor(Operators):
     def wrap(cls, data: Any, backend: Backend, version: Version | None = None) -> Self:
         """Return a tensor of an array that a backend has made, without a copy."""
         made = cls.__new__(cls)
-        made._set(data, backend, version or Version())
+        made._set(data, backend, Version() if version is None else version)
         return made
 
     def require_grad(self, needed: bool = True) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,12 +18,13 @@ class Layout:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     strides_bytes: tuple[int, ...]
+    size_bytes: int  # of the elements, without what lies between them
 
 
 @lru_cache(maxsize=16384)
 def find_layout(shape: tuple[int, ...], dtype: np.dtype[Any], strides_bytes: tuple[int, ...]) -> Layout:
     """Return the layout of an array."""
-    return Layout(shape, dtype, strides_bytes)
+    return Layout(shape, dtype, strides_bytes, math.prod(shape) * dtype.itemsize)
 
 
 def find_row_major(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:

@@ -8,7 +8,7 @@ is waited for, as ``cudaFree`` does. That holds for the default stream alone: a 
 from __future__ import annotations
 
 import sys
-import threading
+from contextlib import suppress
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from device.interface import DeviceError
 from device.memory import RuntimeArray, RuntimeBuffer
 
 _LEAST_BYTES = 512
+_SMALL_BYTES = 1 << 20
 
 
 def find_class(size_bytes: int) -> int:
@@ -29,15 +30,21 @@ def find_class(size_bytes: int) -> int:
 
 
 class Pool:
-    """Freed blocks by size. It keeps at most ``limit_bytes``; what is freed beyond goes back to the device."""
+    """Freed blocks by size. Any thread may take and give: lists are changed by one operation at a time, without a lock.
+
+    A freed block of more than 1 MiB is kept as long as no more than ``limit_bytes`` are kept then; others go back to the device.
+    """
 
     def __init__(self, cudart: Cudart, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.kept_bytes = 0
-        self._cudart = cudart
+        self.cudart = cudart
         self._free: dict[int, list[int]] = {}
         self._keeps = True
-        self._lock = threading.RLock()  # a collector that runs inside may free a block
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of freed blocks."""
+        return sum(size * len(kept) for size, kept in list(self._free.items()))
 
     def take(self, size_bytes: int) -> tuple[int, int]:
         """Return the address and the size of a block of at least so many bytes, 256-byte aligned; its contents are undefined.
@@ -46,38 +53,41 @@ class Pool:
         """
         if not self._keeps:
             return self.allocate(size_bytes), size_bytes
-        size = find_class(size_bytes)
-        with self._lock:
-            if kept := self._free.get(size):
-                self.kept_bytes -= size
+        size = _LEAST_BYTES if size_bytes <= _LEAST_BYTES else find_class(size_bytes)
+        kept = self._free.get(size)
+        try:
+            if kept:
                 return kept.pop(), size
+        except IndexError:  # another thread has taken the last one
+            pass
         return self.allocate(size), size
 
-    def give(self, address: int, size_bytes: int, *, is_lent: bool) -> None:
+    def give(self, address: int, size_bytes: int, is_lent: bool) -> None:
         """Take back a block. One that was lent is freed, which waits for whoever may use it."""
-        if not is_lent and self._keeps and self.kept_bytes + size_bytes <= self.limit_bytes:
-            with self._lock:
-                self._free.setdefault(size_bytes, []).append(address)
-                self.kept_bytes += size_bytes
-        elif not sys.is_finalizing():  # the process gives all memory back; the runtime may be gone by then
-            self._cudart.call_quietly("cudaFree", address)
+        if is_lent or not self._keeps or (size_bytes > _SMALL_BYTES and self.kept_bytes + size_bytes > self.limit_bytes):
+            if not sys.is_finalizing():  # the process gives all memory back; the runtime may be gone by then
+                self.cudart.call_quietly("cudaFree", address)
+        elif (kept := self._free.get(size_bytes)) is not None:
+            kept.append(address)
+        else:
+            self._free.setdefault(size_bytes, []).append(address)
 
     def allocate(self, size_bytes: int) -> int:
         """Return the address of new memory of the device; where there is none, what is kept is given back, and it is tried once more."""
         try:
-            return self._cudart.create_handle("cudaMalloc", size_bytes)
+            return self.cudart.create_handle("cudaMalloc", size_bytes)
         except DeviceError as error:
             if error.code != ERROR_MEMORY_ALLOCATION or not self.kept_bytes:
                 raise
         self.trim()
-        return self._cudart.create_handle("cudaMalloc", size_bytes)
+        return self.cudart.create_handle("cudaMalloc", size_bytes)
 
     def trim(self) -> None:
         """Give all that is kept back to the device."""
-        with self._lock:
-            blocks, self._free, self.kept_bytes = self._free, {}, 0
-        for address in (address for kept in blocks.values() for address in kept):
-            self._cudart.call_quietly("cudaFree", address)
+        for kept in list(self._free.values()):
+            with suppress(IndexError):  # when it is empty, whoever else takes of it
+                while True:
+                    self.cudart.call_quietly("cudaFree", kept.pop())
 
     def keep(self, wanted: bool) -> None:
         """Say whether freed blocks are kept. Where not, each allocation is of its exact size, and freed when its buffer is."""
@@ -89,14 +99,19 @@ class Pool:
 class Block(RuntimeBuffer):
     """A buffer of a pool. Whoever is given its address, or that of an array in it, may use it on any stream, and makes it lent."""
 
-    def __init__(self, pool: Pool, cudart: Cudart, size_bytes: int, array_class: type[RuntimeArray]) -> None:
-        self.cudart = cudart
+    is_lent = False
+    queued_address = 0  # where taking fails
+
+    def __init__(self, pool: Pool, size_bytes: int, array_class: type[RuntimeArray]) -> None:
         self.array_class = array_class
         self.size_bytes = size_bytes
-        self.is_lent = False
         self._pool = pool
-        self.queued_address = 0  # where taking fails
         self.queued_address, self._taken_bytes = pool.take(size_bytes)
+
+    @property
+    def cudart(self) -> Cudart:  # type: ignore[override]  # one attribute less to set
+        """The runtime of the device."""
+        return self._pool.cudart
 
     @property
     def address(self) -> int:  # type: ignore[override]  # one that is watched
@@ -119,7 +134,6 @@ class Block(RuntimeBuffer):
         """Give the memory back; a second call does nothing."""
         address, self.queued_address = self.queued_address, 0
         if address:
-            self._pool.give(address, self._taken_bytes, is_lent=self.is_lent)
+            self._pool.give(address, self._taken_bytes, self.is_lent)
 
-    def __del__(self) -> None:
-        self.free()
+    __del__ = free

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -100,12 +99,12 @@ class RuntimeDevice(Device):
 
         Its ``queued_address`` is for that work; who asks for its ``address`` may do with it what they like.
         """
-        size = math.prod(layout.shape) * layout.dtype.itemsize
-        return self.buffer_class.array_class.of(self.allocate_queued(max(size, 1)), layout)
+        array_class = self.buffer_class.array_class
+        return array_class.of(Block(self.pool, layout.size_bytes or 1, array_class), layout)
 
     def allocate_queued(self, size_bytes: int) -> Block:
         """Allocate memory for work on the default stream, as :meth:`empty_queued` does."""
-        return Block(self.pool, self.cudart, size_bytes, self.buffer_class.array_class)
+        return Block(self.pool, size_bytes, self.buffer_class.array_class)
 
     def allocate(self, size_bytes: int) -> Buffer:
         """Allocate device memory, 256-byte aligned."""

@@ -119,14 +119,15 @@ class Prepared:
         Raises :class:`~aicf.errors.LaunchError` where one refuses.
         """
         arrays: list[Any] = list(inputs)
-        addresses = [0 if x is None else x.queued_address for x in arrays]
+        addresses = [0 if x is None else x.queued_address for x in inputs]
+        empty = device.empty_queued
         for makes, constant, launcher, workspace_bytes, name in self._steps:
             if constant is not None:
                 arrays.append(constant)
                 addresses.append(constant.queued_address)
                 continue
             for layout, source in makes:
-                made = device.empty_queued(layout)
+                made = empty(layout)
                 if source is not None:
                     device.copy(made.queued_address, addresses[source], made.span_bytes)
                 arrays.append(made)

@@ -71,7 +71,10 @@ class Type:
 
 def freeze(attrs: Attrs) -> tuple[Any, ...]:
     """Return attributes as a key: zeros have signs in it, and True is not 1."""
-    return tuple([(name, value.hex()) if value.__class__ is float else (name, value, value.__class__) for name, value in attrs.items()])
+    types = tuple(map(type, attrs.values()))
+    if float in types:
+        return types, *[(name, value.hex() if isinstance(value, float) else value) for name, value in attrs.items()]
+    return types, *attrs.items()
 
 
 def type_of(array: Any) -> Type:

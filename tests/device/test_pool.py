@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -74,13 +75,32 @@ def test_memory_whose_address_somebody_has_goes_back_to_the_device(runtime: Runt
 
 
 def test_a_pool_keeps_no_more_than_it_may(runtime: RuntimeDevice) -> None:
-    pool = Pool(runtime.cudart, limit_bytes=1024)
-    blocks = [pool.take(512) for _ in range(3)]
-    for address, size in blocks:
-        pool.give(address, size, is_lent=False)
-    assert pool.kept_bytes == 1024
+    size = 2 << 20
+    pool = Pool(runtime.cudart, limit_bytes=2 * size)
+    blocks = [pool.take(size) for _ in range(3)]
+    for address, taken in blocks:
+        pool.give(address, taken, False)
+    assert pool.kept_bytes == 2 * size
     pool.trim()
     assert pool.kept_bytes == 0
+
+
+def test_threads_share_no_block(runtime: RuntimeDevice) -> None:
+    pool = Pool(runtime.cudart, limit_bytes=1 << 20)
+    held: set[int] = set()
+
+    def work(_: int) -> None:
+        for _ in range(500):
+            address, size = pool.take(512)
+            assert address not in held
+            held.add(address)
+            held.remove(address)
+            pool.give(address, size, False)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert 512 <= pool.kept_bytes <= 4 * 512
+    pool.trim()
 
 
 def test_a_freed_block_is_refused(runtime: RuntimeDevice) -> None:
@@ -114,7 +134,7 @@ def test_where_memory_runs_out_what_is_kept_is_given_back() -> None:
     blocks = [pool.take(512) for _ in range(2)]
     with pytest.raises(DeviceError, match="out of memory"):
         pool.take(512)
-    pool.give(*blocks[0], is_lent=False)
+    pool.give(*blocks[0], False)
     assert pool.take(4096)[1] == 4096
     assert pool.kept_bytes == 0
 
