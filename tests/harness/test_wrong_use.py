@@ -172,6 +172,7 @@ def test_a_wrong_value_is_wrong_use_and_named(
     assert ("Traceback" not in said and not out) or words.startswith("doctor")
 
 
+@pytest.mark.usefixtures("emulated_device")
 def test_a_bucket_that_there_is_not_is_said_before_anything_is_built(store: Records, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "promote", OP, "--variant", VARIANT, "--bucket", "nope", "--device", "emulated")
     assert code == 2 and "no bench problem in bucket nope" in err
