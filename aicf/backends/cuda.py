@@ -22,6 +22,8 @@ from device.runtime import RuntimeDevice
 
 # Calls of as many shapes and attributes are kept; then it begins anew.
 _MAX_PREPARED = 4096
+# Larger constants are made anew each time, and not kept.
+_MAX_CONSTANT_BYTES = 4096
 
 
 class _Lowering(Builder):
@@ -70,6 +72,9 @@ class CudaBackend(Backend):
         given = [None if x is None else x.reshaped(x.layout) for x in inputs]
         trace = Trace(given)
         outputs = self.call_traced(op, given, attrs, trace)
+        if op == "Full" and outputs[0].span_bytes <= _MAX_CONSTANT_BYTES:
+            # Made again it is copied in device memory, which the host does not wait for; what goes out may be overwritten.
+            outputs = (self._clone(outputs[0], trace),)
         if calls.num_refused == self._num_refused and (made := trace.finish(outputs)) is not None:
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()

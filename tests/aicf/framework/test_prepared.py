@@ -17,6 +17,7 @@ from aicf.ops.extension import load_extension
 from aicf.opset import find_op
 from aicf.opset.filled import fill
 from aicf.registry import Registry
+from aicf.tensor import make_scalar
 from device import Device
 
 
@@ -50,6 +51,18 @@ def test_a_repeated_layer_is_one_launch_with_the_same_bits(cuda: CudaBackend, mo
     np.testing.assert_array_equal(again.numpy(), first.numpy())
     np.testing.assert_allclose(other.numpy(), draw(cuda, 2, 8, 16, seed=1).numpy() @ w.numpy().T + bias.numpy(), rtol=1e-4, atol=1e-5)
     assert again.data.queued_address != first.data.queued_address
+
+
+def test_a_number_is_brought_to_the_device_once(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = draw(cuda, 5, 7)
+    for _ in range(2):
+        np.testing.assert_array_equal((x * 2.5).numpy(), x.numpy() * np.float32(2.5))
+    first = make_scalar(2.5, "float32", cuda)
+    other = make_scalar(7.5, "float32", cuda)
+    monkeypatch.setattr(CudaBackend, "from_host", lambda *_: pytest.fail("a number was uploaded again"))
+    cuda.copy_into(first.data, other.data)  # whoever gets one may overwrite it
+    forbid_deciding(monkeypatch)
+    np.testing.assert_array_equal((x * 2.5).numpy(), x.numpy() * np.float32(2.5))
 
 
 def test_an_array_given_twice_is_two_inputs(cuda: CudaBackend) -> None:
