@@ -17,7 +17,7 @@ from device.toolchain import find_toolchain
 from harness.build.binding import build_binding, open_variant
 from harness.build.builder import BuildResult, build_op
 from harness.discover import LoadedOp, load_op
-from harness.spec import Launchable, Problem, Variant
+from harness.spec import Count, Launchable, Problem, Variant
 from harness.targets import find_target
 from harness.verify.case import Case
 from harness.verify.findings import ProblemResult
@@ -67,6 +67,12 @@ class OpUnderTest:
             case.launch(launchable, device.create_stream(non_blocking=True))
             device.synchronize()
             return case.read_outputs()
+
+    def find_least(self, variant: Variant, size: str) -> int:
+        """Return the least value of a size that the variant serves."""
+        domain = self.op.find_kernel(variant.kernel).domain
+        conditions = domain(variant.tunables) if domain is not None else ()
+        return max((c.min for c in conditions if isinstance(c, Count) and dict(c.steps) == {size: 1}), default=1)
 
     def patch(self, folder: Path, file: str, old: str, new: str) -> OpUnderTest:
         """Return the op as a copy in ``folder`` with a text of one of its sources replaced: a liar that differs by one idea.

@@ -44,7 +44,10 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
-    assert all(p.status == "passed" or "must not exceed" in p.reason for p in problems)
+    passed = [p for p in problems if p.status == "passed"]
+    limit = "must be at least" if kernel == "cluster_passes" else "must not exceed"  # a cluster has no work for short rows
+    assert all(limit in p.reason for p in problems if p not in passed)
+    assert len(passed) >= 4
 
 
 def test_the_gradients_are_the_slopes_of_the_reference() -> None:
@@ -64,7 +67,7 @@ def test_the_gradients_are_the_slopes_of_the_reference() -> None:
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_permutation_of_rows_permutes_dx(device: Device, open_kernel: Open, kernel: str) -> None:
-    problem = Problem({"rows": 40, "columns": 50})
+    problem = Problem({"rows": 40, "columns": max(50, UNDER_TEST.find_least(VARIANTS[kernel], "columns"))})
     inputs = make_inputs(OP, problem)
     order = np.random.default_rng(4).permutation(40)
     once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)

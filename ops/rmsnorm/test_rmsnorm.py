@@ -42,7 +42,15 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
-    assert all(p.status == "passed" for p in problems)
+    passed = [p for p in problems if p.status == "passed"]
+    # A cluster has no work for short rows.
+    assert all(kernel == "cluster_passes" and "must be at least" in p.reason for p in problems if p not in passed)
+    assert len(passed) >= (4 if kernel == "cluster_passes" else len(problems))
+
+
+def widen(kernel: str, columns: int) -> int:
+    """Return as many columns, or the fewest that the kernel serves."""
+    return max(columns, UNDER_TEST.find_least(VARIANTS[kernel], "columns"))
 
 
 def make_problem(rows: int, columns: int, eps: float = 2.0**-16, **attributes: bool | str) -> Problem:
@@ -52,6 +60,7 @@ def make_problem(rows: int, columns: int, eps: float = 2.0**-16, **attributes: b
 @pytest.mark.parametrize("columns", [37, 256])
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_rows_times_a_power_of_two_have_the_same_bits(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
+    columns = widen(kernel, columns)
     problem = make_problem(6, columns)
     inputs = make_inputs(OP, problem)
     once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
@@ -62,7 +71,7 @@ def test_rows_times_a_power_of_two_have_the_same_bits(device: Device, open_kerne
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_permutation_of_rows_permutes_the_results(device: Device, open_kernel: Open, kernel: str) -> None:
-    problem = make_problem(9, 100, with_residual=True)
+    problem = make_problem(9, widen(kernel, 100), with_residual=True)
     inputs = make_inputs(OP, problem)
     order = np.random.default_rng(4).permutation(9)
     once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
@@ -74,11 +83,12 @@ def test_a_permutation_of_rows_permutes_the_results(device: Device, open_kernel:
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_what_is_normalised_is_the_sum_as_it_was_written(device: Device, open_kernel: Open, kernel: str) -> None:
-    problem = make_problem(5, 130, dtype="bfloat16", with_residual=True)
+    columns = widen(kernel, 130)
+    problem = make_problem(5, columns, dtype="bfloat16", with_residual=True)
     inputs = make_inputs(OP, problem)
     added = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
     plain = {name: values for name, values in inputs.items() if name != "residual"} | {"x": added["sum"]}
-    alone = UNDER_TEST.launch(device, open_kernel(kernel), make_problem(5, 130, dtype="bfloat16"), plain)
+    alone = UNDER_TEST.launch(device, open_kernel(kernel), make_problem(5, columns, dtype="bfloat16"), plain)
     np.testing.assert_array_equal(added["y"].view(np.uint16), alone["y"].view(np.uint16))
 
 

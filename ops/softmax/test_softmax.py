@@ -32,6 +32,8 @@ VARIANTS["row_in_registers"], VARIANTS["short_rows"] = (
 )
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers", "short_rows")
+# What a kernel does not serve: rows longer than its threads hold, or shorter than a cluster has work for.
+LIMITS = {"row_in_registers": "must not exceed", "short_rows": "must not exceed", "cluster_online": "must be at least"}
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -47,9 +49,9 @@ def open_kernel(device: Device) -> Open:
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
-    refused = [p for p in problems if p.status != "passed"]
-    assert all(kernel in ("row_in_registers", "short_rows") and "must not exceed" in p.reason for p in refused)
-    assert len(refused) < len(problems) / 2
+    passed = [p for p in problems if p.status == "passed"]
+    assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
+    assert len(passed) >= (4 if kernel == "cluster_online" else len(problems) / 2)
 
 
 def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
@@ -61,6 +63,11 @@ def _run(device: Device, variant: Launchable, x: NDArray[Any], inputs: dict[str,
     return UNDER_TEST.launch(device, variant, problem, {"x": x, **(inputs or {})})["y"]
 
 
+def _widen(kernel: str, columns: int) -> int:
+    """Return as many columns, or the fewest that the kernel serves."""
+    return max(columns, UNDER_TEST.find_least(VARIANTS[kernel], "columns"))
+
+
 def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
     """Return values with few bits: sums of them with other such values, and their products with powers of two, are exact."""
     return np.asarray(np.random.default_rng(3).integers(-256, 257, (rows, columns)) / 64, np.float32)
@@ -69,19 +76,21 @@ def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
-    x, order = _draw_coarse(37, 61), np.random.default_rng(4).permutation(37)
+    columns = _widen(kernel, 61)
+    x, order = _draw_coarse(37, columns), np.random.default_rng(4).permutation(37)
     y = _run(device, open_kernel(kernel), x, log=log)
     np.testing.assert_array_equal(_run(device, open_kernel(kernel), (x + np.float32(8.0))[order], log=log), y[order])
     scaled = _run(device, open_kernel(kernel), x * np.float32(4.0), {"scale": np.float32(0.25)}, log=log, with_scale=True)
     np.testing.assert_array_equal(scaled, y)
     weights = np.exp(y, dtype=np.float64) if log else y.astype(np.float64)
-    assert np.abs(weights.sum(axis=1) - 1.0).max() <= 61 * 2.0**-20
+    assert np.abs(weights.sum(axis=1) - 1.0).max() <= columns * 2.0**-20
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kernel: Open, kernel: str) -> None:
-    x, queries = _draw_coarse(50, 60).astype(find_dtype("bfloat16")), 23
-    keep = np.arange(60) <= np.arange(50)[:, np.newaxis] % queries
+    columns = _widen(kernel, 60)
+    x, queries = _draw_coarse(50, columns).astype(find_dtype("bfloat16")), 23
+    keep = np.arange(columns) <= np.arange(50)[:, np.newaxis] % queries
     causal = _run(device, open_kernel(kernel), x, {"queries": np.int64(queries)}, mask="causal")
     boolean = _run(device, open_kernel(kernel), x, {"keep": keep}, mask="boolean")
     np.testing.assert_array_equal(causal.view(np.uint16), boolean.view(np.uint16))
@@ -91,9 +100,10 @@ def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kern
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
-    x, keep = _draw_coarse(6, 50), np.random.default_rng(5).random((6, 50)) < 0.5
+    columns = _widen(kernel, 50)
+    x, keep = _draw_coarse(6, columns), np.random.default_rng(5).random((6, columns)) < 0.5
     keep[:, 0], keep[0] = True, False
-    keep[1], x[1] = np.arange(50) < 3, -np.inf
+    keep[1], x[1] = np.arange(columns) < 3, -np.inf
     wild = np.where(keep, x, np.resize(np.array([np.nan, np.inf, 3e38], np.float32), x.shape))
     wild[2, 0] = np.nan
     y = _run(device, open_kernel(kernel), wild, {"keep": keep}, mask="boolean", log=log)
@@ -110,6 +120,7 @@ def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel
 def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
     if kernel == "short_rows" and columns > 64:
         pytest.skip("a row of 1000 does not fit 4 lanes")
+    columns = _widen(kernel, columns)
     x = np.random.default_rng(2).standard_normal((7, columns)).astype(np.float32)
     x[0, :] = -np.inf
     x[1, : columns - 1] = -np.inf

@@ -89,7 +89,7 @@ class Kernels:
             for address in addresses:
                 self.cuda.call("cudaFree", address)
         else:
-            self.cuda.code("cudaDeviceReset")
+            self.cuda.recover(*addresses)
         return results, self.cuda.reports()
 
 

@@ -49,7 +49,7 @@ def run_ptx(
         code = code or cuda.code("cudaDeviceSynchronize")
         reports = cuda.reports()
         if code:
-            cuda.code("cudaDeviceReset")
+            cuda.recover(address)
             return np.zeros(0, values.dtype), reports
         return cuda.read(address, values.size, values.dtype.type).reshape(values.shape), reports
     finally:

@@ -71,7 +71,7 @@ def test_use_after_free(kernels: Kernels) -> None:
         kernels.library.run_offset_read(c_void_p(address), c_void_p(out), c_int(0))
         assert cuda.code("cudaDeviceSynchronize") == ILLEGAL_ADDRESS
     assert kinds(cuda.reports()) == {"use_after_free"}
-    cuda.code("cudaDeviceReset")
+    cuda.recover(out)
 
 
 def test_uninitialized_device_memory(kernels: Kernels) -> None:

@@ -138,7 +138,7 @@ def test_reductions(emulator: Runtime, device: TensorDevice) -> None:
             with pytest.raises(RuntimeError, match=ILLEGAL_INSTRUCTION):
                 device.store(copy, tensor, image, op)
             assert kinds(emulator.reports()) == {"tensormap_invalid"}
-            emulator.code("cudaDeviceReset")
+            emulator.recover()
             continue
         lanes = np.arange(ELEMENT_BYTES[copy.type])
         to, source = element_offsets(copy), shared_offsets(copy)
@@ -204,7 +204,7 @@ def _faulty(emulator: Runtime, action: Any) -> list[dict[str, Any]]:
     with pytest.raises(RuntimeError):
         action()
     reports = emulator.reports()
-    emulator.code("cudaDeviceReset")
+    emulator.recover()
     return reports
 
 

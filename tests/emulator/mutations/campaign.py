@@ -128,10 +128,11 @@ class Bench:
         code = cuda.launch(cuda.kernel(library, kernel), args, grid=(2, 1, 1), block=(128, 1, 1))
         code = code or cuda.code("cudaDeviceSynchronize")
         reports = cuda.reports()
+        out = None
         if code:
-            cuda.code("cudaDeviceReset")
-            return None, reports
-        out = np.concatenate([cuda.read(addresses[1], N), cuda.read(addresses[2], 64)])
+            cuda.recover()
+        else:
+            out = np.concatenate([cuda.read(addresses[1], N), cuda.read(addresses[2], 64)])
         for address in addresses:
             cuda.call("cudaFree", address)
         cuda.code("cudaLibraryUnload", library)
