@@ -146,7 +146,7 @@ class Runtime:
             raise CudaError(f"{name} returned {code} ({self.library.cudaGetErrorName(code).decode()}): {self.message()}")
 
     def recover(self, *addresses: int) -> None:
-        """Forget the error of a launch and free what it worked on. All other memory stays: tests of other folders have theirs in this process."""
+        """Forget the error of a launch and free what it worked on; tests of other folders keep their memory in this process."""
         self.library.aicfEmulatorClearError()
         for address in addresses:
             self.call("cudaFree", address)
